@@ -1,0 +1,118 @@
+"""Every error that Stackcast raises on purpose.
+
+One root, one class an area, and a stable code ``AREA.WHAT`` that scripts and
+alerts may rely on. The message says where the fault is and what to do about it;
+typed fields carry the same facts for programs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class StackcastError(Exception):
+    """Root of all errors. ``code`` is stable; ``fields`` holds the facts of the message.
+
+    Parameters
+    ----------
+    what: the second half of the code, upper case (``UNKNOWN_FIELD``).
+    message: one sentence or more: where it is, what is wrong, what to do.
+    fields: facts for programs; also readable as attributes.
+    """
+
+    area: ClassVar[str] = "STACKCAST"
+
+    def __init__(self, what: str, message: str, **fields: Any) -> None:
+        super().__init__(message)
+        self.what = what
+        self.message = message
+        self.fields = fields
+
+    @property
+    def code(self) -> str:
+        return f"{self.area}.{self.what}"
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+    def __getattr__(self, name: str) -> Any:
+        fields = self.__dict__.get("fields", {})
+        if name in fields:
+            return fields[name]
+        raise AttributeError(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors cross process borders (Spark workers), so they must survive pickling.
+        return _rebuild, (type(self), self.what, self.message, self.fields)
+
+
+def _rebuild(
+    kind: type[StackcastError], what: str, message: str, fields: dict[str, Any]
+) -> StackcastError:
+    return kind(what, message, **fields)
+
+
+class SettingsError(StackcastError):
+    """A ``spark.stackcast.*`` property is unknown or malformed."""
+
+    area = "SETTINGS"
+
+
+class SpecificationError(StackcastError):
+    """A message format specification cannot be read, or a field is asked of it that it lacks."""
+
+    area = "SPECIFICATION"
+
+
+class SubscriptionError(StackcastError):
+    """A subscription does not compile. Fields: ``line``, ``column`` (1-based)."""
+
+    area = "SUBSCRIPTION"
+
+
+class FilterError(StackcastError):
+    """A set of subscriptions cannot be compiled to tables within the limits."""
+
+    area = "FILTER"
+
+
+class NetworkError(StackcastError):
+    """The network cannot be built or does not fit the label format."""
+
+    area = "NETWORK"
+
+
+class StackError(StackcastError):
+    """A header stack or frame is malformed."""
+
+    area = "STACK"
+
+
+class TableError(StackcastError):
+    """A Delta table is missing or does not have the expected form."""
+
+    area = "TABLE"
+
+
+class KafkaError(StackcastError):
+    """A broker or topic cannot be used."""
+
+    area = "KAFKA"
+
+
+class SinkError(StackcastError):
+    """Frames cannot be put on the wire."""
+
+    area = "SINK"
+
+
+class SwitchError(StackcastError):
+    """A switch cannot be reached or refuses an entry."""
+
+    area = "SWITCH"
+
+
+class LabError(StackcastError):
+    """The embedded lab cannot be brought up or does not answer."""
+
+    area = "LAB"
