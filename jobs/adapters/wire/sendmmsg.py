@@ -1,0 +1,146 @@
+"""``sendmmsg(2)`` by ctypes: up to 1,024 frames a call, straight out of one numpy buffer.
+
+Vectors and message headers are numpy records that point into the frames; nothing is copied and
+no Python statement runs per frame.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import select
+import socket
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udfs.errors import SinkError
+
+BATCH = 1_024
+"""Messages a call; the kernel takes no more (UIO_MAXIOV)."""
+
+_WAIT = (errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM)
+# A full device queue (ENOBUFS) does not show in poll: look again after this many seconds.
+_PAUSE = 0.001
+
+_IOVEC = np.dtype([("base", np.uintp), ("length", np.uintp)], align=True)
+_MSGHDR = np.dtype(
+    [
+        ("name", np.uintp),
+        ("name_length", np.uint32),
+        ("vectors", np.uintp),
+        ("vectors_count", np.uintp),
+        ("control", np.uintp),
+        ("control_length", np.uintp),
+        ("flags", np.int32),
+    ],
+    align=True,
+)
+_MMSGHDR = np.dtype([("header", _MSGHDR), ("sent", np.uint32)], align=True)
+
+
+def _load() -> ctypes._NamedFuncPointer:
+    try:
+        function = ctypes.CDLL(None, use_errno=True).sendmmsg
+    except AttributeError:
+        raise SinkError("UNSUPPORTED", "this system has no sendmmsg: sinks need Linux") from None
+    function.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int]
+    function.restype = ctypes.c_int
+    return function
+
+
+class FrameSender:
+    """Sends frames on one connected or bound socket, which it makes non-blocking.
+
+    target: name of the far end, for messages. patience: seconds without progress to give up after.
+    """
+
+    def __init__(self, endpoint: socket.socket, target: str, patience: float) -> None:
+        endpoint.setblocking(False)
+        self._socket = endpoint
+        self._target = target
+        self._patience = patience
+        self._sendmmsg = _load()
+        self._vectors = np.zeros(BATCH, _IOVEC)
+        self._messages = np.zeros(BATCH, _MMSGHDR)
+        header = self._messages["header"]
+        header["vectors"] = self._vectors.ctypes.data + np.arange(BATCH) * _IOVEC.itemsize
+        header["vectors_count"] = 1
+
+    def send(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> int:
+        """Send all frames, waiting for room where there is none; returns how many.
+
+        data: uint8[bytes], contiguous; offsets: int64[f+1]. Raises SinkError ``STALLED``,
+        ``PERMISSION``, ``UNREACHABLE``, ``INTERFACE_DOWN``, ``INTERFACE_NOT_FOUND``,
+        ``FRAME_TOO_LARGE``, ``SEND_FAILED`` with ``sent``, the number of frames that went out.
+        """
+        frames = offsets.size - 1
+        sent = 0
+        while sent < frames:
+            ahead = min(BATCH, frames - sent)
+            begin = offsets[sent : sent + ahead]
+            self._vectors["base"][:ahead] = data.ctypes.data + begin
+            self._vectors["length"][:ahead] = offsets[sent + 1 : sent + ahead + 1] - begin
+            sent += self._send_batch(ahead, sent)
+        return frames
+
+    def _send_batch(self, count: int, before: int) -> int:
+        done = 0
+        last_progress = time.monotonic()
+        while done < count:
+            address = self._messages.ctypes.data + done * _MMSGHDR.itemsize
+            accepted = self._sendmmsg(self._socket.fileno(), address, count - done, 0)
+            if accepted > 0:
+                # Fewer than asked: the next call says why.
+                done += accepted
+                last_progress = time.monotonic()
+                continue
+            code = ctypes.get_errno()
+            if code == errno.EINTR:
+                continue
+            if code not in _WAIT:
+                raise self._failure(code, before + done)
+            if time.monotonic() - last_progress > self._patience:
+                raise SinkError(
+                    "STALLED",
+                    f"{self._target} took no frame for {self._patience:g} s "
+                    f"({os.strerror(code)}): the link is down or too slow",
+                    sent=before + done,
+                )
+            if code == errno.EAGAIN:
+                poll = select.poll()
+                poll.register(self._socket, select.POLLOUT)
+                poll.poll(100)
+            else:
+                time.sleep(_PAUSE)
+        return done
+
+    def _failure(self, code: int, sent: int) -> SinkError:
+        what, advice = _FAILURES.get(code, ("SEND_FAILED", ""))
+        return SinkError(
+            what,
+            f"sending to {self._target}: {os.strerror(code)}{advice}",
+            sent=sent,
+            errno=code,
+        )
+
+
+_NOT_FOUND = ("INTERFACE_NOT_FOUND", "; the interface is gone")
+_NO_ROUTE = ("UNREACHABLE", "; check the address and that the far end listens")
+NO_PERMISSION = (
+    "PERMISSION",
+    "; raw sockets need CAP_NET_RAW: see docs/operations.md for ways without root",
+)
+_FAILURES: dict[int, tuple[str, str]] = {
+    errno.EPERM: NO_PERMISSION,
+    errno.EACCES: NO_PERMISSION,
+    errno.ENXIO: _NOT_FOUND,
+    errno.ENODEV: _NOT_FOUND,
+    errno.ENETDOWN: ("INTERFACE_DOWN", "; set the interface up: ip link set NAME up"),
+    errno.ECONNREFUSED: _NO_ROUTE,
+    errno.EHOSTUNREACH: _NO_ROUTE,
+    errno.ENETUNREACH: _NO_ROUTE,
+    errno.EMSGSIZE: ("FRAME_TOO_LARGE", "; lower spark.stackcast.mtu"),
+}

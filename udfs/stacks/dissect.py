@@ -1,0 +1,210 @@
+"""Bytes of one frame back to its parts: with a header stack, or as a host receives it.
+
+Plain Python, apart from the builder's kernels, so that each can be checked by the other.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from udfs.errors import MessageError, StackError
+from udfs.messages.reference import read_packet
+from udfs.stacks.frame import ETHERTYPE_IPV4, ETHERTYPE_STACK, PROTOCOL_UDP
+from udfs.stacks.labels import MAX_LABELS, split
+
+_ETHERNET = 14
+_MOLDUDP64 = 20
+
+
+@dataclass(frozen=True)
+class IPv4:
+    source: int
+    destination: int
+    ttl: int
+    total_length: int
+
+
+@dataclass(frozen=True)
+class UDP:
+    source_port: int
+    destination_port: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Dissection:
+    """Parts of a frame. ``labels`` is empty for a plain IPv4 frame.
+
+    count: of the MoldUDP64 header (0: heartbeat, 0xFFFF: end of session).
+    positions: byte position in the frame of each message, after its length field.
+    padding: bytes after the IPv4 datagram, as Ethernet adds them to short frames.
+    """
+
+    destination_mac: int
+    source_mac: int
+    ethertype: int
+    labels: tuple[int, ...]
+    ipv4: IPv4
+    udp: UDP
+    session: bytes
+    sequence: int
+    count: int
+    messages: tuple[bytes, ...]
+    positions: tuple[int, ...]
+    padding: int
+
+
+def dissect(frame: bytes) -> Dissection:
+    """Take a frame apart and check all that it says about itself.
+
+    Raises StackError with ``offset``, the byte of the frame where the fault is:
+    ``TRUNCATED_FRAME``, ``UNKNOWN_ETHERTYPE``, ``EMPTY_STACK``, ``TOO_MANY_LABELS``,
+    ``BAD_LABEL``, ``BAD_IPV4``, ``FRAGMENT``, ``IPV4_CHECKSUM``, ``NOT_UDP``, ``BAD_UDP``, ``UDP_CHECKSUM``, or
+    the upper-case reason of a damaged MoldUDP64 packet (``TRUNCATED_MESSAGE``, ...).
+    """
+    _need(frame, 0, _ETHERNET, "the Ethernet header")
+    ethertype = int.from_bytes(frame[12:14])
+    at = _ETHERNET
+    labels: tuple[int, ...] = ()
+    if ethertype == ETHERTYPE_STACK:
+        labels = _read_stack(frame, at)
+        at += 2 + 2 * len(labels)
+    elif ethertype != ETHERTYPE_IPV4:
+        raise StackError(
+            "UNKNOWN_ETHERTYPE",
+            f"EtherType {ethertype:#06x} at byte 12 is neither {ETHERTYPE_STACK:#06x} (header "
+            f"stack) nor {ETHERTYPE_IPV4:#06x} (IPv4)",
+            offset=12,
+            ethertype=ethertype,
+        )
+    ipv4, udp_at = _read_ipv4(frame, at)
+    end = at + ipv4.total_length
+    udp = _read_udp(frame, udp_at, end, ipv4)
+    payload_at = udp_at + 8
+    payload = frame[payload_at : udp_at + udp.length]
+    try:
+        session, sequence, messages = read_packet(payload)
+    except MessageError as error:
+        offset = payload_at + int(error.fields.get("offset", 0))
+        raise StackError(
+            error.what.upper(), f"MoldUDP64 at byte {payload_at}: {error.message}", offset=offset
+        ) from error
+    positions = []
+    position = payload_at + _MOLDUDP64
+    for message in messages:
+        positions.append(position + 2)
+        position += 2 + len(message)
+    return Dissection(
+        destination_mac=int.from_bytes(frame[:6]),
+        source_mac=int.from_bytes(frame[6:12]),
+        ethertype=ethertype,
+        labels=labels,
+        ipv4=ipv4,
+        udp=udp,
+        session=session,
+        sequence=sequence,
+        count=int.from_bytes(payload[18:20]),
+        messages=tuple(messages),
+        positions=tuple(positions),
+        padding=len(frame) - end,
+    )
+
+
+def _need(frame: bytes, at: int, size: int, what: str) -> None:
+    if len(frame) < at + size:
+        raise StackError(
+            "TRUNCATED_FRAME",
+            f"{what} at byte {at} needs {size} bytes; the frame ends at byte {len(frame)}",
+            offset=len(frame),
+        )
+
+
+def _read_stack(frame: bytes, at: int) -> tuple[int, ...]:
+    _need(frame, at, 2, "the number of labels")
+    entries = int.from_bytes(frame[at : at + 2])
+    if entries > MAX_LABELS:
+        raise StackError(
+            "TOO_MANY_LABELS",
+            f"{entries} labels are announced at byte {at}; {MAX_LABELS} are possible",
+            offset=at,
+            labels=entries,
+        )
+    if entries == 0:
+        raise StackError(
+            "EMPTY_STACK", f"no label is announced at byte {at}: switches drop this", offset=at
+        )
+    _need(frame, at + 2, 2 * entries, f"the stack of {entries} labels")
+    labels = struct.unpack_from(f">{entries}H", frame, at + 2)
+    for position, label in enumerate(labels):
+        offset = at + 2 + 2 * position
+        try:
+            split(label)
+        except StackError as error:
+            raise StackError(
+                error.what,
+                f"label {label:#06x} at byte {offset}: {error.message}",
+                offset=offset,
+                label=label,
+            ) from error
+    return labels
+
+
+def _read_ipv4(frame: bytes, at: int) -> tuple[IPv4, int]:
+    _need(frame, at, 20, "the IPv4 header")
+    version, header = frame[at] >> 4, 4 * (frame[at] & 0xF)
+    if version != 4 or header < 20:
+        raise StackError(
+            "BAD_IPV4",
+            f"version {version}, header of {header} bytes at byte {at}: no IPv4 header",
+            offset=at,
+        )
+    _need(frame, at, header, "the IPv4 header")
+    total_length, _, flags, ttl, protocol = struct.unpack_from(">HHHBB", frame, at + 2)
+    source, destination = struct.unpack_from(">II", frame, at + 12)
+    if total_length < header:
+        raise StackError(
+            "BAD_IPV4",
+            f"total length {total_length} at byte {at + 2} is less than the header of {header}",
+            offset=at + 2,
+        )
+    _need(frame, at, total_length, "the IPv4 datagram")
+    if _ones_complement_sum(frame[at : at + header]) != 0xFFFF:
+        raise StackError(
+            "IPV4_CHECKSUM", f"the IPv4 header checksum at byte {at + 10} is wrong", offset=at + 10
+        )
+    if flags & 0x3FFF:
+        raise StackError(
+            "FRAGMENT",
+            f"a fragment of a datagram (byte {at + 6}): it cannot be read",
+            offset=at + 6,
+        )
+    if protocol != PROTOCOL_UDP:
+        raise StackError("NOT_UDP", f"protocol {protocol} at byte {at + 9}", offset=at + 9)
+    return IPv4(source, destination, ttl, total_length), at + header
+
+
+def _read_udp(frame: bytes, at: int, end: int, ipv4: IPv4) -> UDP:
+    if end - at < 8:
+        raise StackError("BAD_UDP", f"{end - at} bytes of UDP at byte {at}", offset=at)
+    source_port, destination_port, length, checksum = struct.unpack_from(">HHHH", frame, at)
+    if not 8 <= length <= end - at:
+        raise StackError(
+            "BAD_UDP",
+            f"UDP length {length} at byte {at + 4}; the IPv4 datagram has {end - at} for it",
+            offset=at + 4,
+        )
+    pseudo = struct.pack(">IIHH", ipv4.source, ipv4.destination, PROTOCOL_UDP, length)
+    if checksum and _ones_complement_sum(pseudo + frame[at : at + length]) != 0xFFFF:
+        raise StackError(
+            "UDP_CHECKSUM", f"the UDP checksum at byte {at + 6} is wrong", offset=at + 6
+        )
+    return UDP(source_port, destination_port, length)
+
+
+def _ones_complement_sum(data: bytes) -> int:
+    padded = data + b"\0" * (len(data) & 1)
+    total: int = sum(struct.unpack(f">{len(padded) // 2}H", padded))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total

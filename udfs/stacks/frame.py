@@ -1,0 +1,256 @@
+"""Virtual-tree frames: header templates, and the builder that fills them (WERNECKE 5.2.6).
+
+    Ethernet 14 | num_entries 2 | label 2 x n | IPv4 20 | UDP 8 | MoldUDP64 20 | (length 2, bytes)*
+
+A template is everything up to UDP, made once for a leaf and version of the tables. The builder
+copies it in front of the messages and fills in lengths and checksums; no Python statement runs
+per message or frame.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udfs.errors import StackError
+from udfs.messages.sequence import sequence_number
+from udfs.stacks import kernels
+from udfs.stacks.labels import MAX_LABELS, split
+
+ETHERTYPE_STACK = 0x9999
+ETHERTYPE_IPV4 = 0x0800
+MAX_MTU = 65_535
+PROTOCOL_UDP = 17
+
+_DONT_FRAGMENT = 0x4000
+
+
+def multicast_mac(group_ipv4: int) -> int:
+    """The Ethernet address of an IPv4 multicast group: 01:00:5e and its low 23 bits (RFC 1112)."""
+    return 0x01005E000000 | (group_ipv4 & 0x7FFFFF)
+
+
+def header_template(
+    labels: Sequence[int],
+    source_mac: int,
+    source_ipv4: int,
+    group_ipv4: int,
+    port: int,
+    *,
+    source_port: int | None = None,
+    ttl: int = 64,
+) -> bytes:
+    """Headers of every frame that carries this stack; lengths and checksums are still 0.
+
+    Parameters
+    ----------
+    labels: 1 to 64 labels of 16 bits, in the order of the stack.
+    source_mac, source_ipv4: the publisher's addresses as integers.
+    group_ipv4: multicast group that the hosts listen to; it also gives the destination MAC.
+    port: UDP destination port; also the source port, unless one is given.
+
+    Raises StackError ``EMPTY_STACK``, ``TOO_MANY_LABELS``, ``BAD_LABEL``, ``NOT_MULTICAST``.
+    """
+    if not labels:
+        raise StackError("EMPTY_STACK", "a stack needs at least one label: it leads nowhere")
+    if len(labels) > MAX_LABELS:
+        raise StackError(
+            "TOO_MANY_LABELS",
+            f"{len(labels)} labels; switches parse {MAX_LABELS}: split the receivers",
+            labels=len(labels),
+        )
+    for label in labels:
+        split(label)
+    if group_ipv4 >> 28 != 0xE:
+        raise StackError(
+            "NOT_MULTICAST",
+            f"{group_ipv4:#010x} is no multicast group: choose one of 224.0.0.0/4",
+            group=group_ipv4,
+        )
+    ethernet = (
+        multicast_mac(group_ipv4).to_bytes(6) + source_mac.to_bytes(6) + ETHERTYPE_STACK.to_bytes(2)
+    )
+    stack = struct.pack(f">H{len(labels)}H", len(labels), *labels)
+    # Identification 0: a datagram that is never fragmented needs none (RFC 6864), and the same
+    # packet sent again has the same bytes.
+    ipv4 = struct.pack(
+        ">BBHHHBBHII", 0x45, 0, 0, 0, _DONT_FRAGMENT, ttl, PROTOCOL_UDP, 0, source_ipv4, group_ipv4
+    )
+    udp = struct.pack(">HHHH", port if source_port is None else source_port, port, 0, 0)
+    return ethernet + stack + ipv4 + udp
+
+
+@dataclass(frozen=True)
+class FrameTemplates:
+    """Templates of all leaves in one pool; picklable, read-only.
+
+    data: uint8[bytes]. start: int64[k+1], template t is ``data[start[t]:start[t+1]]``.
+    first: int32[L+1], leaf l has the templates ``first[l]`` up to and without ``first[l+1]``;
+    a leaf without any (leaf 0, nobody) is never sent.
+    """
+
+    data: NDArray[np.uint8]
+    start: NDArray[np.int64]
+    first: NDArray[np.int32]
+
+    @classmethod
+    def build(cls, leaves: Sequence[Sequence[bytes]]) -> FrameTemplates:
+        """Pool the templates (see :func:`header_template`) of leaf 0, 1, ..."""
+        pooled = [template for templates in leaves for template in templates]
+        start = np.zeros(len(pooled) + 1, np.int64)
+        np.cumsum([len(template) for template in pooled], out=start[1:])
+        first = np.zeros(len(leaves) + 1, np.int32)
+        np.cumsum([len(templates) for templates in leaves], out=first[1:])
+        return cls(np.frombuffer(b"".join(pooled), np.uint8), start, first)
+
+    @property
+    def leaves(self) -> int:
+        return self.first.size - 1
+
+    @cached_property
+    def longest(self) -> NDArray[np.int64]:
+        """int64[L]: bytes of the longest template of each leaf; 0 where it has none."""
+        longest = np.zeros(self.leaves, np.int64)
+        leaf = np.repeat(np.arange(self.leaves), np.diff(self.first))
+        np.maximum.at(longest, leaf, np.diff(self.start))
+        return longest
+
+
+class MessagePositions(Protocol):
+    """What the builder reads of :class:`udfs.messages.moldudp64.Messages`; in packet order."""
+
+    packet: NDArray[np.int32]
+    index: NDArray[np.int32]
+    start: NDArray[np.int64]
+    length: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Frames in one buffer: frame f is ``data[offsets[f]:offsets[f+1]]``.
+
+    data: uint8[bytes]; offsets: int64[f+1]; leaf, packet: int32[f], where its messages come from;
+    messages: int32[f], how many it carries; sequence: uint64[f], of its first message.
+    """
+
+    data: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    leaf: NDArray[np.int32]
+    packet: NDArray[np.int32]
+    messages: NDArray[np.int32]
+    sequence: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return self.offsets.size - 1
+
+
+def build_frames(  # noqa: PLR0917
+    templates: FrameTemplates,
+    leaf: NDArray[np.int32],
+    messages: MessagePositions,
+    data: NDArray[np.uint8],
+    sequence_base: NDArray[np.int64],
+    sessions: NDArray[np.uint8],
+    mtu: int,
+) -> Frames:
+    """Put the messages into frames: those of one packet that share a leaf travel together.
+
+    A group that would exceed ``mtu`` under the longest template of its leaf goes on in a new
+    frame, so a message has one sequence number, whichever stack brings it. Frames stand in the
+    order of packet, first message, template.
+
+    Parameters
+    ----------
+    leaf: int32[m], leaf of each message; 0 and leaves without templates are not sent.
+    messages: positions of the m messages in ``data``, packet after packet.
+    data: uint8[], the packets.
+    sequence_base: int64[n], Kafka offset of each packet; see :mod:`udfs.messages.sequence`.
+    sessions: uint8[n, 10], MoldUDP64 session of each packet, or uint8[1, 10] for all of them.
+    mtu: bytes that a frame may have after its Ethernet header.
+
+    Raises StackError ``MTU_TOO_SMALL`` (a message does not fit a frame of its own), ``BAD_MTU``,
+    ``UNKNOWN_LEAF``.
+    """
+    if not 0 < mtu <= MAX_MTU:
+        raise StackError("BAD_MTU", f"mtu {mtu}: 1 to {MAX_MTU} bytes are possible", mtu=mtu)
+    leaf = _input(leaf, np.int32)
+    if leaf.size and not 0 <= int(leaf.min()) <= int(leaf.max()) < templates.leaves:
+        raise StackError(
+            "UNKNOWN_LEAF",
+            f"leaves {leaf.min()} to {leaf.max()} are asked for; there are templates of "
+            f"{templates.leaves}: filter and templates are of different versions",
+        )
+    length = _input(messages.length, np.int32)
+    pool = _input(templates.data, np.uint8)
+    start = _input(templates.start, np.int64)
+    first = _input(templates.first, np.int32)
+    room = mtu - (templates.longest - kernels.ETHERNET) - kernels.MOLDUDP64
+    groups, head, count, size, following, misfit = kernels.group_messages(
+        leaf, _input(messages.packet, np.int32), length, first, _input(room, np.int64)
+    )
+    if misfit >= 0:
+        needed = int(mtu - room[leaf[misfit]] + 2 + length[misfit])
+        raise StackError(
+            "MTU_TOO_SMALL",
+            f"mtu {mtu} does not hold a message of {length[misfit]} bytes under the stack of leaf "
+            f"{leaf[misfit]}: at least {needed} bytes are needed",
+            mtu=mtu,
+            needed=needed,
+        )
+    head, count, size = head[:groups], count[:groups], size[:groups]
+    group_leaf = leaf[head]
+    group_packet = messages.packet[head].astype(np.int32)
+    sequence = np.asarray(
+        sequence_number(
+            sequence_base[group_packet].astype(np.int64), messages.index[head].astype(np.int64)
+        )
+    ).astype(np.uint64)
+    moldudp64 = np.empty((groups, kernels.MOLDUDP64), np.uint8)
+    moldudp64[:, :10] = sessions if sessions.shape[0] == 1 else sessions[group_packet]
+    moldudp64[:, 10:18] = _big_endian(sequence, ">u8")
+    moldudp64[:, 18:] = _big_endian(count, ">u2")
+
+    offsets, group_of, template_of = kernels.lay_out(
+        _input(group_leaf, np.int32), size, first, start
+    )
+    out = np.empty(int(offsets[-1]), np.uint8)
+    kernels.write_frames(
+        pool,
+        start,
+        moldudp64,
+        head,
+        following,
+        _input(messages.start, np.int64),
+        length,
+        _input(data, np.uint8),
+        offsets,
+        group_of,
+        template_of,
+        out,
+    )
+    return Frames(
+        data=out,
+        offsets=offsets,
+        leaf=group_leaf[group_of],
+        packet=group_packet[group_of],
+        messages=count[group_of].astype(np.int32),
+        sequence=sequence[group_of],
+    )
+
+
+def _input(array: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
+    """A read-only contiguous view: Arrow buffers are read-only, and one type is one compilation."""
+    view = np.ascontiguousarray(array, dtype).view()
+    view.flags.writeable = False
+    return view
+
+
+def _big_endian(values: NDArray[Any], dtype: str) -> NDArray[np.uint8]:
+    wide = values.astype(dtype)
+    return wide.view(np.uint8).reshape(values.size, wide.dtype.itemsize)
