@@ -1,0 +1,156 @@
+"""The forwarding model: what switches do with a header stack (WERNECKE 5.2.5, 5.2.6).
+
+This is the reference that encoder, software switch and P4 program are held against.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from udfs.stacks.labels import HOP, ID_BITS, MAX_ID, MAX_LABELS, STOP, TREE
+from udfs.trees.network import Network
+
+ETHERNET_BYTES = 14
+COUNT_BYTES = 2
+LABEL_BYTES = 2
+
+
+@dataclass
+class SwitchTables:
+    """What one switch holds.
+
+    trees: tree id → port bitmask (bit port - 1). hops, stops: link id → egress port, of this
+    switch's own links. host_ports: ports before which the stack is taken off.
+    """
+
+    trees: dict[int, int] = field(default_factory=dict)
+    hops: dict[int, int] = field(default_factory=dict)
+    stops: dict[int, int] = field(default_factory=dict)
+    host_ports: frozenset[int] = frozenset()
+
+
+def forward(
+    tables: SwitchTables, ingress_port: int, labels: tuple[int, ...]
+) -> list[tuple[int, tuple[int, ...] | None]]:
+    """The copies that a switch sends: ``(egress port, labels left)``, by ascending port.
+
+    All labels are examined. Known trees and own hop labels choose ports, each served once and
+    never the ingress port; an own stop label prunes its port wherever it stands. Own hop and
+    stop labels leave every copy, all else stays. ``None`` for the labels: a host port, where
+    the copy leaves as a plain IPv4 frame.
+
+    A stack that is empty, longer than 64 labels or has a label of type 00 is dropped: [].
+    """
+    if not 0 < len(labels) <= MAX_LABELS:
+        return []
+    ports = pruned = 0
+    left: list[int] = []
+    for label in labels:
+        kind, number = label >> ID_BITS, label & MAX_ID
+        if kind == TREE:
+            ports |= tables.trees.get(number, 0)
+        elif kind == HOP:
+            if number in tables.hops:
+                ports |= 1 << tables.hops[number] - 1
+                continue
+        elif kind == STOP:
+            if number in tables.stops:
+                pruned |= 1 << tables.stops[number] - 1
+                continue
+        else:
+            return []
+        left.append(label)
+    ports &= ~(pruned | 1 << ingress_port - 1)
+    stack = tuple(left)
+    copies: list[tuple[int, tuple[int, ...] | None]] = []
+    while ports:
+        lowest = ports & -ports
+        port = lowest.bit_length()
+        copies.append((port, None if port in tables.host_ports else stack))
+        ports ^= lowest
+    return copies
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Where a stack went.
+
+    hosts: copies that each host received as a plain frame. links: every transmission
+    ``(u, v, labels on the link)`` in the order of distance from the publisher, with its own
+    link first; 0 labels towards hosts. loop: some copy came back to a switch that it had been
+    through (it ends there), or copies multiplied beyond any use (a storm, cut off).
+    """
+
+    hosts: Counter[str]
+    links: list[tuple[str, str, int]]
+    loop: bool
+
+
+class ForwardingModel:
+    """A network whose switches hold ``tables``; asks nothing of the outside."""
+
+    def __init__(self, network: Network, tables: Mapping[str, SwitchTables]) -> None:
+        self._network = network
+        self._tables = {name: tables.get(name, SwitchTables()) for name in network.switches}
+        self._ends = {
+            (link.switch, link.port): (link.neighbor, link.neighbor_port)
+            for link in network.links
+            if network.usable(link)
+        }
+        self._storm = 16 * len(network.links) + 16
+
+    def deliver(self, publisher: str, labels: tuple[int, ...]) -> Delivery:
+        """Send one frame from ``publisher`` and follow every copy to its end.
+
+        Copies out of a failed or unplugged port are lost; a host whose port is not marked as
+        one in its switch's tables understands no stack and receives nothing.
+        Raises NetworkError ``UNKNOWN_HOST``.
+        """
+        source = self._network.host(publisher)
+        hosts: Counter[str] = Counter()
+        if (source.switch, source.port) not in self._ends:
+            return Delivery(hosts, [], False)
+        links = [(publisher, source.switch, len(labels))]
+        loop = False
+        start = (source.switch, source.port, labels, (source.switch,))
+        waiting: deque[tuple[str, int, tuple[int, ...], tuple[str, ...]]] = deque([start])
+        while waiting:
+            switch, ingress, stack, path = waiting.popleft()
+            for port, left in forward(self._tables[switch], ingress, stack):
+                end = self._ends.get((switch, port))
+                if end is None:
+                    continue
+                neighbor, neighbor_port = end
+                links.append((switch, neighbor, len(left or ())))
+                if neighbor_port is None:
+                    if left is None:
+                        hosts[neighbor] += 1
+                elif neighbor in path or len(links) > self._storm:
+                    loop = True
+                elif left:
+                    waiting.append((neighbor, neighbor_port, left, (*path, neighbor)))
+        return Delivery(hosts, links, loop)
+
+
+def deliver(
+    network: Network, tables: Mapping[str, SwitchTables], publisher: str, labels: tuple[int, ...]
+) -> Delivery:
+    """:meth:`ForwardingModel.deliver` for a single frame; a switch without tables drops."""
+    return ForwardingModel(network, tables).deliver(publisher, labels)
+
+
+def bytes_on_links(
+    network: Network, delivery: Delivery, datagram_bytes: int
+) -> Counter[tuple[str, str]]:
+    """Bytes that one notification puts on each directed link ``(u, v)``.
+
+    ``datagram_bytes`` is the length of the IPv4 datagram. A frame is Ethernet (14), label count
+    (2) and labels (2 each), datagram; towards a host Ethernet and datagram.
+    """
+    total: Counter[tuple[str, str]] = Counter()
+    for u, v, labels in delivery.links:
+        stack = 0 if v in network.hosts else COUNT_BYTES + LABEL_BYTES * labels
+        total[u, v] += ETHERNET_BYTES + stack + datagram_bytes
+    return total

@@ -1,0 +1,154 @@
+"""Network, trees and switch entries to and from plain rows of the Delta tables.
+
+A row is any mapping of column names (``dict``, Spark's ``Row``); what comes back is a dict. The
+columns are those of ``schemas/tables``; IPv4 addresses are dotted text there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from ipaddress import AddressValueError, IPv4Address
+from typing import Any, Protocol
+
+from udfs.errors import NetworkError
+from udfs.stacks.entries import SwitchEntry
+from udfs.trees.network import Host, Link, Network, Switch
+from udfs.trees.virtual_tree import VirtualTree
+
+
+class Row(Protocol):
+    """What is asked of a row."""
+
+    def __getitem__(self, column: str, /) -> Any: ...
+
+
+def host_row(host: Host) -> dict[str, Any]:
+    return {
+        "host": host.name,
+        "switch": host.switch,
+        "port": host.port,
+        "mac": host.mac,
+        "ipv4": str(IPv4Address(host.ipv4)),
+        "role": host.role,
+    }
+
+
+def host_from_row(row: Row) -> Host:
+    """Raises NetworkError ``BAD_ADDRESS``."""
+    try:
+        address = int(IPv4Address(row["ipv4"]))
+    except AddressValueError:
+        raise NetworkError(
+            "BAD_ADDRESS",
+            f"host {row['host']!r}: {row['ipv4']!r} is no IPv4 address",
+            host=row["host"],
+        ) from None
+    return Host(row["host"], row["switch"], row["port"], row["mac"], address, row["role"])
+
+
+def switch_row(
+    switch: Switch,
+    address: str,
+    pipeline: str = "virtual_trees",
+    max_rules: int | None = None,
+    max_groups: int | None = None,
+) -> dict[str, Any]:
+    """``address`` is the switch's P4Runtime address, ``host:port``; None is no known limit."""
+    return {
+        "switch": switch.name,
+        "device_id": switch.device_id,
+        "address": address,
+        "pipeline": pipeline,
+        "layer": switch.layer,
+        "max_rules": max_rules,
+        "max_groups": max_groups,
+    }
+
+
+def switch_from_row(row: Row) -> Switch:
+    return Switch(row["switch"], row["device_id"], row["layer"])
+
+
+def link_row(link: Link) -> dict[str, Any]:
+    return {
+        "link_id": link.id,
+        "switch": link.switch,
+        "port": link.port,
+        "neighbor": link.neighbor,
+        "neighbor_port": link.neighbor_port,
+        "weight": link.weight,
+        "up": link.up,
+    }
+
+
+def link_from_row(row: Row) -> Link:
+    return Link(
+        row["link_id"],
+        row["switch"],
+        row["port"],
+        row["neighbor"],
+        row["neighbor_port"],
+        row["weight"],
+        row["up"],
+    )
+
+
+def network_from_rows(
+    switches: Iterable[Row], hosts: Iterable[Row], links: Iterable[Row]
+) -> Network:
+    """The network of three tables, in any order. Raises NetworkError."""
+    return Network.from_rows(
+        map(switch_from_row, switches), map(host_from_row, hosts), map(link_from_row, links)
+    )
+
+
+def network_rows(
+    network: Network, addresses: Mapping[str, str], pipeline: str = "virtual_trees"
+) -> dict[str, list[dict[str, Any]]]:
+    """Rows of ``switches``, ``hosts`` and ``links``; ``addresses``: switch → P4Runtime address."""
+    return {
+        "switches": [
+            switch_row(switch, addresses[switch.name], pipeline)
+            for switch in network.switches.values()
+        ],
+        "hosts": [host_row(host) for host in network.hosts.values()],
+        "links": [link_row(link) for link in network.links],
+    }
+
+
+def virtual_tree_row(tree: VirtualTree) -> dict[str, Any]:
+    return {
+        "tree_id": tree.id,
+        "edges": [{"u": u, "v": v} for u, v in sorted(tree.edges)],
+        "strategy": tree.strategy,
+        "state": tree.state,
+    }
+
+
+def virtual_tree_from_row(row: Row) -> VirtualTree:
+    """Edges may be written either way round. Raises NetworkError as VirtualTree does."""
+    edges = frozenset((min(e["u"], e["v"]), max(e["u"], e["v"])) for e in row["edges"])
+    return VirtualTree(row["tree_id"], edges, row["strategy"], row["state"])
+
+
+def switch_entry_row(entry: SwitchEntry) -> dict[str, Any]:
+    return {
+        "switch": entry.switch,
+        "entry_key": entry.key,
+        "table_name": entry.table,
+        "match": [{"field": f, "kind": kind, "value": value} for f, kind, value in entry.match],
+        "action": entry.action,
+        "params": [{"name": name, "value": value} for name, value in entry.params],
+        "priority": entry.priority,
+    }
+
+
+def switch_entry_from_row(row: Row) -> SwitchEntry:
+    return SwitchEntry(
+        row["switch"],
+        row["table_name"],
+        tuple((m["field"], m["kind"], bytes(m["value"])) for m in row["match"]),
+        row["action"],
+        tuple((p["name"], bytes(p["value"])) for p in row["params"]),
+        row["priority"],
+    )

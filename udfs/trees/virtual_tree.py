@@ -1,0 +1,82 @@
+"""A virtual tree: a tree of the network that switches hold under one label (WERNECKE 5.2.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from udfs.errors import NetworkError
+from udfs.stacks.labels import MAX_ID
+from udfs.trees.network import Network
+
+State = Literal["installing", "active", "retiring"]
+
+
+@dataclass(frozen=True)
+class VirtualTree:
+    """One stored tree.
+
+    ``id`` (1..16383) is never used again for another tree. ``edges`` are undirected, each a
+    sorted pair of names; hosts may be ends. Switches hold a tree in every state, stacks name
+    ``active`` ones only.
+
+    Raises NetworkError ``BAD_TREE_ID``, ``NOT_A_TREE`` (unsorted pair, cycle, not connected,
+    no edge).
+    """
+
+    id: int
+    edges: frozenset[tuple[str, str]]
+    strategy: str
+    state: State = "active"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.id <= MAX_ID:
+            raise NetworkError(
+                "BAD_TREE_ID",
+                f"virtual tree {self.id}: ids are 1..{MAX_ID} (14 bits)",
+                tree=self.id,
+            )
+        fault = _fault(self.edges)
+        if fault:
+            raise NetworkError("NOT_A_TREE", f"virtual tree {self.id}: {fault}", tree=self.id)
+
+
+def _fault(edges: frozenset[tuple[str, str]]) -> str | None:
+    if not edges:
+        return "it has no edge"
+    leader: dict[str, str] = {}
+
+    def find(node: str) -> str:
+        while leader.setdefault(node, node) != node:
+            leader[node] = leader[leader[node]]
+            node = leader[node]
+        return node
+
+    for u, v in sorted(edges):
+        if u >= v:
+            return f"edge ({u}, {v}) must be a sorted pair of two nodes"
+        a, b = find(u), find(v)
+        if a == b:
+            return f"edge ({u}, {v}) closes a cycle"
+        leader[a] = b
+    if len(leader) != len(edges) + 1:
+        return "its edges are not connected"
+    return None
+
+
+def tree_ports(network: Network, tree: VirtualTree) -> dict[str, int]:
+    """The ports of each switch that the tree floods: ``{switch: bitmask, bit port - 1}``.
+
+    Edges over failed links are left out, so a tree that lost a link goes on as its parts.
+    Raises NetworkError ``UNKNOWN_LINK`` if an edge is no link of the network.
+    """
+    ports: dict[str, int] = {}
+    for pair in sorted(tree.edges):
+        switch, neighbor = pair if pair[0] in network.switches else (pair[1], pair[0])
+        link = network.link(switch, neighbor)
+        if not network.usable(link):
+            continue
+        ports[switch] = ports.get(switch, 0) | 1 << link.port - 1
+        if link.neighbor_port is not None:
+            ports[neighbor] = ports.get(neighbor, 0) | 1 << link.neighbor_port - 1
+    return ports
