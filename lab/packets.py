@@ -1,0 +1,84 @@
+"""Messages to MoldUDP64 packets, and files of either back to bytes."""
+
+from __future__ import annotations
+
+import gzip
+from bisect import bisect
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import accumulate
+from pathlib import Path
+from random import Random
+from typing import BinaryIO, cast
+
+from udfs.errors import LabError
+from udfs.messages.reference import build_packet, read_binary_file
+
+SESSION = b"STACKCAST1"
+
+#: CAMUS 4: 1 to 12 messages a packet, by Zipf's law.
+MOST_MESSAGES = 12
+_SIZES = list(accumulate(1 / size for size in range(1, MOST_MESSAGES + 1)))
+
+
+def groups(messages: Iterable[bytes], seed: int = 1) -> Iterator[list[bytes]]:
+    """Cuts messages into groups of 1 to 12, ``k`` of them with weight ``1 / k``; the last may be short."""
+    random = Random(seed)
+
+    def size() -> int:
+        return 1 + bisect(_SIZES, random.random() * _SIZES[-1])
+
+    group: list[bytes] = []
+    wanted = size()
+    for message in messages:
+        group.append(message)
+        if len(group) == wanted:
+            yield group
+            group, wanted = [], size()
+    if group:
+        yield group
+
+
+def packetize(
+    messages: Iterable[bytes], session: bytes = SESSION, seed: int = 1, sequence: int = 1
+) -> Iterator[bytes]:
+    """MoldUDP64 packets of all messages, in order.
+
+    ``session`` is ten bytes; the first message has number ``sequence``, every other the next.
+    """
+    for group in groups(messages, seed):
+        yield build_packet(session, sequence, group)
+        sequence += len(group)
+
+
+@contextmanager
+def open_records(path: str | Path) -> Iterator[Iterator[bytes]]:
+    """The records of a Nasdaq BinaryFILE (u16 length and bytes, again and again), ``.gz`` or not.
+
+    Errors: ``LabError`` ``NO_SUCH_FILE``; ``MessageError`` while iterating over a damaged file.
+    """
+    path = Path(path)
+    try:
+        stream = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+    except OSError as error:
+        raise LabError(
+            "NO_SUCH_FILE", f"cannot read {path}: {error.strerror}", path=str(path)
+        ) from None
+    with stream:
+        yield read_binary_file(cast(BinaryIO, stream))
+
+
+def write_records(path: str | Path, records: Iterable[bytes]) -> int:
+    """Writes records as a Nasdaq BinaryFILE, packed if the name ends in ``.gz``; returns how many."""
+    path = Path(path)
+    count = 0
+    # Without a time and a name in it, the same session gives the same file.
+    with path.open("wb") as plain:
+        packed = path.suffix == ".gz"
+        stream = gzip.GzipFile("", "wb", 6, plain, mtime=0) if packed else plain
+        for record in records:
+            stream.write(len(record).to_bytes(2, "big") + record)
+            count += 1
+        if packed:
+            stream.close()
+    return count

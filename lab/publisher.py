@@ -1,0 +1,188 @@
+"""Publishes a trading session as MoldUDP64 packets to a Kafka topic, one packet a record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from threading import Event
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import KafkaError as ClientError
+from kafka.errors import TopicAlreadyExistsError
+
+from lab.itch_writer import timestamp
+from lab.packets import SESSION, groups
+from udfs.errors import KafkaError
+from udfs.messages.reference import build_packet
+
+#: At recorded speed, a silence of the record (the night before the opening, say) is kept up to this long.
+LONGEST_SILENCE_S = 5.0
+
+_PROGRESS_EVERY = 500  # packets
+
+Progress = Callable[["Published"], None]
+
+
+@dataclass(frozen=True)
+class Published:
+    """What has been published: counts, payload bytes, and the seconds it took."""
+
+    packets: int
+    messages: int
+    payload_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Speed:
+    """``full``, ``recorded`` (by the timestamps of the messages), or packets a second."""
+
+    kind: str
+    packets_per_second: float = 0.0
+
+    @staticmethod
+    def parse(text: str) -> Speed:
+        """``"full"``, ``"recorded"`` or a positive number. Raises ``KafkaError`` ``BAD_SPEED``."""
+        if text in ("full", "recorded"):
+            return Speed(text)
+        try:
+            rate = float(text)
+        except ValueError:
+            rate = 0.0
+        if not 0 < rate < float("inf"):
+            raise KafkaError(
+                "BAD_SPEED", f"speed '{text}': give full, recorded or packets a second", speed=text
+            )
+        return Speed("rate", rate)
+
+
+def publish(
+    bootstrap_servers: str,
+    topic: str,
+    messages: Iterable[bytes],
+    *,
+    speed: str = "full",
+    seed: int = 1,
+    session: bytes = SESSION,
+    partitions: int = 2,
+    stop: Event | None = None,
+    progress: Progress | None = None,
+    **client: Any,
+) -> Published:
+    """Sends all messages in packets of 1 to 12, and returns when the brokers have every one.
+
+    Packet ``i`` goes to partition ``i mod n``, so the same messages and seed give the same topic.
+
+    Parameters
+    ----------
+    bootstrap_servers: ``host:port[,host:port...]``.
+    topic: made with ``partitions`` partitions if it does not exist.
+    messages: ITCH messages in time order.
+    speed: see ``Speed.parse``.
+    seed: of the sizes of packets. ``session``: ten bytes.
+    stop: set it to end early; what was sent by then is counted.
+    progress: called now and then with what has been sent.
+    client: further options of kafka-python for a secured broker (``security_protocol=...``).
+
+    Errors: ``KafkaError`` ``BROKER_UNREACHABLE``, ``NOT_PUBLISHED``, ``BAD_SPEED``.
+    """
+    pace = Speed.parse(speed)
+    stop = stop or Event()
+    ensure_topic(bootstrap_servers, topic, partitions, **client)
+    producer = _connect(
+        KafkaProducer,
+        bootstrap_servers,
+        acks="all",
+        linger_ms=20,
+        batch_size=256 * 1024,
+        buffer_memory=32 * 1024 * 1024,
+        **client,
+    )
+    failures: list[BaseException] = []
+    began = time.monotonic()
+    packets = count = size = 0
+
+    def so_far() -> Published:
+        return Published(packets, count, size, time.monotonic() - began)
+
+    try:
+        width = len(producer.partitions_for(topic))
+        for group in _paced(groups(messages, seed), pace, stop):
+            packet = build_packet(session, count + 1, group)
+            producer.send(topic, packet, partition=packets % width).add_errback(failures.append)
+            packets, count, size = packets + 1, count + len(group), size + len(packet)
+            if failures:
+                break
+            if progress and (packets % _PROGRESS_EVERY == 0 or pace.kind != "full"):
+                progress(so_far())
+        producer.flush(60)
+    except ClientError as error:
+        failures.append(error)
+    finally:
+        producer.close(timeout=10)
+    if failures:
+        raise KafkaError(
+            "NOT_PUBLISHED",
+            f"not all packets could be written to topic {topic} at {bootstrap_servers} "
+            f"({count} messages sent before): {failures[0]}",
+            topic=topic,
+        )
+    published = so_far()
+    if progress:
+        progress(published)
+    return published
+
+
+def ensure_topic(
+    bootstrap_servers: str, topic: str, partitions: int = 2, **client: Any
+) -> None:
+    """Makes the topic if it does not exist, and waits until it can be used."""
+    admin = _connect(KafkaAdminClient, bootstrap_servers, **client)
+    try:
+        if topic not in admin.list_topics():
+            admin.create_topics(
+                {topic: {"num_partitions": partitions, "replication_factor": -1}},
+                wait_for_metadata=True,
+            )
+    except TopicAlreadyExistsError:
+        pass  # somebody else was faster
+    except ClientError as error:
+        raise KafkaError(
+            "NO_TOPIC", f"topic {topic} at {bootstrap_servers}: {error}", topic=topic
+        ) from error
+    finally:
+        admin.close()
+
+
+def _connect(kind: Callable[..., Any], bootstrap_servers: str, **options: Any) -> Any:
+    try:
+        return kind(
+            bootstrap_servers=bootstrap_servers.split(","), bootstrap_timeout_ms=10_000, **options
+        )
+    except (ClientError, OSError, ValueError) as error:
+        raise KafkaError(
+            "BROKER_UNREACHABLE",
+            f"no Kafka broker answers at {bootstrap_servers} ({error}): check the address and that "
+            "the broker runs; 'stackcast lab up' starts one here",
+            bootstrap_servers=bootstrap_servers,
+        ) from error
+
+
+def _paced(batches: Iterable[list[bytes]], pace: Speed, stop: Event) -> Iterator[list[bytes]]:
+    """Yields each batch when it is due; ends when ``stop`` is set."""
+    due = time.monotonic()
+    last_stamp: int | None = None
+    for batch in batches:
+        if pace.kind == "rate":
+            due += 1 / pace.packets_per_second
+        elif pace.kind == "recorded":
+            stamp = timestamp(batch[-1])
+            silence = (stamp - last_stamp) / 1e9 if last_stamp is not None else 0.0
+            due += min(max(silence, 0.0), LONGEST_SILENCE_S)
+            last_stamp = stamp
+        wait = due - time.monotonic() if pace.kind != "full" else 0.0
+        if stop.wait(wait) if wait > 0 else stop.is_set():
+            return
+        yield batch
