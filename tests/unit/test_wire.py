@@ -1,0 +1,283 @@
+"""Sinks: the same bytes by every way, nothing lost without a word, errors that help."""
+
+from __future__ import annotations
+
+import errno
+import io
+import pickle
+import socket
+import struct
+import threading
+import time
+
+import numpy as np
+import pytest
+from scapy.utils import rdpcap
+
+from jobs.adapters.wire import SinkOptions, open_sink
+from jobs.adapters.wire.pcap import read_pcap
+from jobs.adapters.wire.sendmmsg import BATCH, FrameSender
+from udfs.errors import SinkError, StackError
+
+pytestmark = pytest.mark.unit
+
+
+def buffer(frames: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    offsets = np.zeros(len(frames) + 1, np.int64)
+    np.cumsum([len(frame) for frame in frames], out=offsets[1:])
+    return np.frombuffer(b"".join(frames), np.uint8), offsets
+
+
+def some_frames(count: int, seed: int = 1) -> list[bytes]:
+    random = np.random.default_rng(seed)
+    return [
+        number.to_bytes(4) + random.bytes(int(size))
+        for number, size in enumerate(random.integers(60, 200, count))
+    ]
+
+
+class FarEnd(threading.Thread):
+    """The far end of a tunnel: reads datagrams, answers with how many it has processed."""
+
+    def __init__(self, *, answers=True, receive_buffer=1 << 20, pause_every=0, already=0):
+        super().__init__(daemon=True)
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.socket.bind(("127.0.0.1", 0))
+        self.socket.settimeout(0.05)
+        self.endpoint = f"127.0.0.1:{self.socket.getsockname()[1]}"
+        self.received: list[bytes] = []
+        self.answers, self.pause_every, self.already = answers, pause_every, already
+        self.stopping = threading.Event()
+        self.start()
+
+    def run(self):
+        while not self.stopping.is_set():
+            try:
+                datagram, sender = self.socket.recvfrom(65_536)
+            except TimeoutError:
+                continue
+            self.received.append(datagram)
+            if self.pause_every and len(self.received) % self.pause_every == 0:
+                time.sleep(0.01)
+            if self.answers:
+                self.socket.sendto((self.already + len(self.received)).to_bytes(8), sender)
+
+    def wait_for(self, count: int) -> list[bytes]:
+        deadline = time.monotonic() + 5
+        while len(self.received) < count and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self.received
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stopping.set()
+        self.join()
+        self.socket.close()
+
+
+def test_tunnel_and_pcap_send_the_same_bytes(tmp_path):
+    frames = some_frames(BATCH + 300)
+    data, offsets = buffer(frames)
+    path = tmp_path / "out.pcap"
+    with FarEnd() as far_end:
+        for options in (
+            SinkOptions("udp", endpoint=far_end.endpoint, window=64),
+            SinkOptions("pcap", path=str(path)),
+        ):
+            sink = open_sink(pickle.loads(pickle.dumps(options)))
+            # In two parts: a sink takes any slice of the borders.
+            assert sink.send(data, offsets[:101]) == 100
+            assert sink.send(data, offsets[100:]) == len(frames) - 100
+            sink.flush()
+            sink.close()
+            sink.close()
+        assert far_end.received == frames
+    assert [record.frame for record in read_pcap(io.BytesIO(path.read_bytes()))] == frames
+    assert [bytes(packet) for packet in rdpcap(str(path))] == frames
+
+
+def test_a_plain_tunnel_expects_no_answer():
+    frames = some_frames(50)
+    with FarEnd(answers=False) as far_end:
+        sink = open_sink(SinkOptions("udp", endpoint=far_end.endpoint))
+        assert sink.send(*buffer(frames)) == 50
+        sink.flush()
+        assert far_end.wait_for(50) == frames
+        sink.close()
+
+
+def test_a_window_loses_nothing_to_a_slow_far_end_with_a_small_buffer():
+    frames = some_frames(5_000)
+    with FarEnd(receive_buffer=16_384, pause_every=100) as far_end:
+        sink = open_sink(SinkOptions("udp", endpoint=far_end.endpoint, window=12))
+        assert sink.send(*buffer(frames)) == 5_000
+        sink.flush()
+        assert far_end.received == frames, "flush returns when all are processed"
+        sink.close()
+
+
+def test_without_a_window_the_same_far_end_would_lose_frames():
+    # The measure of the test above: its far end is really too slow for its buffer.
+    with FarEnd(answers=False, receive_buffer=16_384, pause_every=100) as far_end:
+        sink = open_sink(SinkOptions("udp", endpoint=far_end.endpoint))
+        sink.send(*buffer(some_frames(5_000)))
+        time.sleep(0.5)
+        assert len(far_end.received) < 5_000
+        sink.close()
+
+
+def test_a_count_that_began_before_this_sink_is_no_credit():
+    # Ports are used again, so the far end may have counted frames of an earlier sink.
+    frames = some_frames(200)
+    with FarEnd(already=1_000_000, pause_every=50) as far_end:
+        sink = open_sink(SinkOptions("udp", endpoint=far_end.endpoint, window=16))
+        sink.send(*buffer(frames))
+        sink.flush()
+        assert far_end.received == frames
+        sink.close()
+
+
+def test_a_silent_far_end_is_an_error_and_not_a_hang():
+    with FarEnd(answers=False) as far_end:
+        sink = open_sink(SinkOptions("udp", endpoint=far_end.endpoint, window=4, patience=0.2))
+        with pytest.raises(SinkError, match="NO_CREDIT") as error:
+            sink.send(*buffer(some_frames(10)))
+        assert error.value.unanswered == 1
+        sink.close()
+
+
+@pytest.mark.parametrize("window", [0, 4])
+def test_a_far_end_that_is_away_is_unreachable(window):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
+        closed.bind(("127.0.0.1", 0))
+        endpoint = f"127.0.0.1:{closed.getsockname()[1]}"
+    sink = open_sink(SinkOptions("udp", endpoint=endpoint, window=window))
+    with pytest.raises(SinkError, match="UNREACHABLE"):
+        for _ in range(3):
+            sink.send(*buffer(some_frames(2)))
+            sink.flush()
+    sink.close()
+
+
+def test_a_frame_that_no_datagram_holds_is_refused_and_those_before_it_are_out():
+    frames = [b"a" * 100, b"b" * 100, b"c" * 70_000]
+    with FarEnd(answers=False) as far_end:
+        sink = open_sink(SinkOptions("udp", endpoint=far_end.endpoint))
+        with pytest.raises(SinkError, match="FRAME_TOO_LARGE") as error:
+            sink.send(*buffer(frames))
+        assert error.value.sent == 2
+        assert far_end.wait_for(2) == frames[:2]
+        sink.close()
+
+
+@pytest.mark.parametrize("code", [errno.EINTR, errno.EAGAIN, errno.ENOBUFS])
+def test_partial_sends_and_full_queues_lose_and_repeat_nothing(code, monkeypatch):
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    sender = FrameSender(near, "test", patience=5)
+    real, calls = sender._sendmmsg, []
+
+    def reluctant(descriptor, address, count, flags):
+        calls.append(count)
+        if len(calls) % 2:
+            monkeypatch.setattr("ctypes.get_errno", lambda: code)
+            return -1
+        return real(descriptor, address, min(count, 3), flags)
+
+    sender._sendmmsg = reluctant
+    frames = some_frames(8)
+    assert sender.send(*buffer(frames)) == 8
+    assert [far.recv(4096) for _ in frames] == frames
+    assert calls == [8, 8, 5, 5, 2, 2]
+    near.close()
+    far.close()
+
+
+def test_a_queue_that_stays_full_is_an_error_and_not_a_hang():
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with pytest.raises(SinkError, match="STALLED") as error:
+        FrameSender(near, "test", patience=0.2).send(*buffer(some_frames(5_000)))
+    assert 0 < error.value.sent < 5_000
+    near.close()
+    far.close()
+
+
+@pytest.mark.parametrize("endpoint", ["", "host", "host:", ":1", "host:0", "host:99999", "h:1x"])
+def test_a_malformed_endpoint_is_named(endpoint):
+    with pytest.raises(SinkError, match="BAD_ENDPOINT"):
+        open_sink(SinkOptions("udp", endpoint=endpoint))
+
+
+def test_other_options_that_cannot_work_are_named(tmp_path):
+    with pytest.raises(SinkError, match="BAD_WINDOW"):
+        open_sink(SinkOptions("udp", endpoint="127.0.0.1:1", window=-1))
+    with pytest.raises(SinkError, match="UNKNOWN_KIND"):
+        open_sink(SinkOptions("carrier pigeon"))
+    with pytest.raises(SinkError, match="BAD_PATH"):
+        open_sink(SinkOptions("pcap", path=str(tmp_path / "{task}.pcap")))
+    with pytest.raises(SinkError, match="BAD_PATH"):
+        open_sink(SinkOptions("pcap"))
+
+
+def test_every_pcap_sink_writes_a_file_of_its_own(tmp_path):
+    options = SinkOptions("pcap", path=str(tmp_path / "new" / "frames-{partition}.pcap"))
+    for number in range(3):
+        sink = open_sink(options)
+        sink.send(*buffer([]))
+        sink.send(*buffer([bytes([number]) * 60]))
+        sink.close()
+    idle = open_sink(options)
+    idle.flush()
+    idle.close()
+    files = {path.name: path for path in (tmp_path / "new").iterdir()}
+    assert sorted(files) == ["frames-0-1.pcap", "frames-0-2.pcap", "frames-0.pcap"]
+    for name, first in (("frames-0.pcap", 0), ("frames-0-1.pcap", 1), ("frames-0-2.pcap", 2)):
+        with files[name].open("rb") as file:
+            assert [record.frame for record in read_pcap(file)] == [bytes([first]) * 60]
+
+
+def test_a_pcap_is_valid_after_every_send_without_close(tmp_path):
+    path = tmp_path / "live.pcap"
+    sink = open_sink(SinkOptions("pcap", path=str(path)))
+    frames = some_frames(20)
+    for count in range(1, 21):
+        sink.send(*buffer(frames[count - 1 : count]))
+        with path.open("rb") as file:
+            records = list(read_pcap(file))
+        assert [record.frame for record in records] == frames[:count]
+        assert abs(records[-1].time - time.time()) < 60
+    sink.close()
+
+
+def test_a_pcap_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    sink = open_sink(SinkOptions("pcap", path=str(tmp_path / "file" / "out.pcap")))
+    with pytest.raises(SinkError, match="WRITE_FAILED"):
+        sink.send(*buffer([b"x" * 60]))
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize(("magic", "part", "unit"), [(0xA1B2C3D4, 5, 1e-6), (0xA1B23C4D, 5, 1e-9)])
+def test_pcaps_of_either_order_and_resolution_are_read(order, magic, part, unit):
+    content = struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, 65_535, 1)
+    content += struct.pack(f"{order}IIII", 100, part, 3, 3) + b"abc"
+    (record,) = read_pcap(io.BytesIO(content))
+    assert record.frame == b"abc" and record.time == pytest.approx(100 + part * unit, abs=1e-10)
+
+
+def test_captures_that_cannot_be_read_say_why():
+    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1)
+    for content, code in (
+        (b"", "NOT_PCAP"),
+        (b"hello, world, this is text", "NOT_PCAP"),
+        (b"\x0a\x0d\x0d\x0a" + b"\0" * 24, "PCAPNG"),
+        (head[:10], "TRUNCATED_CAPTURE"),
+        (head[:20] + struct.pack("<I", 113), "LINK_TYPE"),
+        (head + b"\0" * 7, "TRUNCATED_CAPTURE"),
+        (head + struct.pack("<IIII", 0, 0, 9, 9) + b"short", "TRUNCATED_CAPTURE"),
+    ):
+        with pytest.raises(StackError) as error:
+            list(read_pcap(io.BytesIO(content)))
+        assert error.value.code == f"STACK.{code}"
