@@ -60,8 +60,9 @@ def dissect(frame: bytes) -> Dissection:
 
     Raises StackError with ``offset``, the byte of the frame where the fault is:
     ``TRUNCATED_FRAME``, ``UNKNOWN_ETHERTYPE``, ``EMPTY_STACK``, ``TOO_MANY_LABELS``,
-    ``BAD_LABEL``, ``BAD_IPV4``, ``FRAGMENT``, ``IPV4_CHECKSUM``, ``NOT_UDP``, ``BAD_UDP``, ``UDP_CHECKSUM``, or
-    the upper-case reason of a damaged MoldUDP64 packet (``TRUNCATED_MESSAGE``, ...).
+    ``BAD_LABEL``, ``BAD_IPV4``, ``FRAGMENT``, ``IPV4_CHECKSUM``, ``NOT_UDP``, ``BAD_UDP``,
+    ``UDP_CHECKSUM``, or the upper-case reason of a damaged MoldUDP64 packet
+    (``TRUNCATED_MESSAGE``, ...).
     """
     _need(frame, 0, _ETHERNET, "the Ethernet header")
     ethertype = int.from_bytes(frame[12:14])
