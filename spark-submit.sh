@@ -1,0 +1,192 @@
+#!/usr/bin/env bash
+# The one door: makes the environment on first use, then runs a job, the tests or a benchmark in it.
+#
+#   ./spark-submit.sh jobs/itch_stream.py              the main job, on the embedded default
+#   ./spark-submit.sh [spark-submit options] jobs/X.py [arguments]
+#   ./spark-submit.sh test [pytest options]            all tests
+#   ./spark-submit.sh bench NAME [arguments]           benchmarks/NAME.py
+#   eval "$(./spark-submit.sh env)"                    this shell gets spark-submit and stackcast
+#
+# Everything it makes lies under var/ (or $STACKCAST_VAR); remove that folder to start afresh.
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+VAR=${STACKCAST_VAR:-$ROOT/var}
+ENV_DIR=$VAR/env
+JARS=$VAR/jars
+NEEDED_KB=$((3 * 1024 * 1024))
+
+say() { printf 'stackcast: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+usage() { sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
+
+java_program() {
+  if [ -n "${JAVA_HOME:-}" ] && [ -x "$JAVA_HOME/bin/java" ]; then echo "$JAVA_HOME/bin/java"
+  else command -v java || true; fi
+}
+
+check_java() {
+  local java version
+  java=$(java_program)
+  [ -n "$java" ] || die "Java was not found: install a Java 17 runtime, or set JAVA_HOME to one."
+  version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
+  case "$version" in
+    17 | 18 | 19 | 2[0-9]) ;;
+    *) die "Java 17 or newer is needed, but $java is version ${version:-unknown}: set JAVA_HOME to a newer one." ;;
+  esac
+}
+
+find_python() {
+  local candidate
+  if [ -n "${PYTHON:-}" ]; then
+    suits_python "$PYTHON" && { echo "$PYTHON"; return; }
+    die "PYTHON=$PYTHON is not a Python 3.11 or newer: point PYTHON at one."
+  fi
+  for candidate in python3 python3.11 python3.12 python3.13 python; do
+    suits_python "$candidate" && { command -v "$candidate"; return; }
+  done
+  die "Python 3.11 or newer was not found (python3 is $(python3 --version 2>&1 | head -n 1 || true)): install one, or set PYTHON to it."
+}
+
+suits_python() {
+  command -v "$1" >/dev/null 2>&1 &&
+    "$1" -c 'import sys; sys.exit(not ((3, 11) <= sys.version_info < (3, 14)))' >/dev/null 2>&1
+}
+
+check_disk() {
+  local free
+  mkdir -p "$VAR" 2>/dev/null || die "$VAR cannot be made: choose another place with STACKCAST_VAR."
+  [ -w "$VAR" ] || die "$VAR cannot be written: choose another place with STACKCAST_VAR."
+  free=$(df -Pk "$VAR" | awk 'NR == 2 {print $4}')
+  [ "$free" -ge "$NEEDED_KB" ] ||
+    die "$VAR has $((free / 1024)) MB free, the environment needs $((NEEDED_KB / 1024)) MB: make room, or choose another place with STACKCAST_VAR."
+}
+
+# $1: log file of the failed step, $2: what was being fetched
+explain_failure() {
+  if grep -qiE 'no space left' "$1"; then die "the disk is full while fetching $2: make room and start again (log: $1)."; fi
+  if grep -qiE 'NewConnectionError|ConnectTimeout|Name or service|name resolution|UnknownHostException|Network is unreachable|Connection refused|ProxyError|Could not fetch URL|No matching distribution|Host .* not found|ConnectException|SocketTimeoutException|SSLError' "$1"; then
+    die "$2 could not be fetched: the network or its proxy does not let this machine reach the package registry (log: $1)."
+  fi
+  die "$2 could not be installed; the log says why: $1"
+}
+
+stamp_of() { cat "$@" | cksum | tr ' ' '-'; }
+
+is_done() { [ -f "$VAR/.done-$1" ] && [ "$(cat "$VAR/.done-$1")" = "$2" ]; }
+mark_done() { printf '%s' "$2" >"$VAR/.done-$1"; }
+
+# $1: name of the step, $2: its stamp, rest: what pip installs
+install_packages() {
+  local name=$1 stamp=$2 log=$VAR/log/pip-$1.log
+  shift 2
+  if ! "$ENV_DIR/bin/python" -m pip install --no-input --disable-pip-version-check --progress-bar off \
+      --retries 2 --timeout 60 -c "$ROOT/constraints.txt" "$@" 2>&1 | tee "$log" |
+      awk '/^ *(Downloading|Using cached) /{print "    " $2 " " $3 ($4 ? " " $4 : ""); fflush()}' >&2; then
+    explain_failure "$log" "Python packages"
+  fi
+  mark_done "$name" "$stamp"
+}
+
+install_jars() {
+  local ivy log=$VAR/log/ivy.log pyspark
+  pyspark=$(pyspark_home)
+  ivy=$(ls "$pyspark"/jars/ivy-*.jar | head -n 1)
+  rm -rf "$JARS" && mkdir -p "$JARS"
+  if ! "$(java_program)" -jar "$ivy" -ivy "$ROOT/conf/ivy.xml" -cache "$VAR/ivy-cache" -types jar bundle \
+      -retrieve "$JARS/[conf]/[artifact]-[revision].[ext]" 2>&1 | tee "$log" |
+      awk '/SUCCESSFUL/{print "    " $3; fflush()}' >&2 || grep -q 'UNRESOLVED\|FAILED DOWNLOADS' "$log"; then
+    explain_failure "$log" "jars"
+  fi
+  rm -rf "$VAR/ivy-cache"
+  # In pyspark's own folder, a plain spark-submit of this environment finds them too.
+  cp "$JARS"/spark/*.jar "$pyspark/jars/"
+  mark_done jars "$1"
+}
+
+pyspark_home() {
+  "$ENV_DIR/bin/python" -c 'import importlib.util as u; print(u.find_spec("pyspark").submodule_search_locations[0])'
+}
+
+# $1: runtime or test
+ensure_environment() {
+  local python_stamp test_stamp jar_stamp
+  python_stamp=$(stamp_of "$ROOT/constraints.txt" "$ROOT/pyproject.toml")
+  test_stamp=test-$python_stamp
+  jar_stamp=$python_stamp-$(stamp_of "$ROOT/conf/ivy.xml")
+  check_java
+  if is_done runtime "$python_stamp" && is_done jars "$jar_stamp" &&
+    { [ "$1" = runtime ] || is_done test "$test_stamp"; } && [ -x "$ENV_DIR/bin/python" ]; then return; fi
+
+  check_disk
+  mkdir -p "$VAR/log"
+  if command -v flock >/dev/null; then
+    exec 9>"$VAR/.setup-lock"
+    flock -n 9 || { say "another start is setting up $VAR; waiting for it"; flock 9; }
+  fi
+  if ! is_done runtime "$python_stamp" || [ ! -x "$ENV_DIR/bin/python" ]; then
+    local python
+    python=$(find_python) || exit 1
+    say "[1/3] a virtual environment in $ENV_DIR ($("$python" --version))"
+    rm -rf "$ENV_DIR" "$VAR"/.done-*
+    "$python" -m venv "$ENV_DIR" >"$VAR/log/venv.log" 2>&1 || explain_failure "$VAR/log/venv.log" "the virtual environment"
+    say "[2/3] Python packages (a minute or more; log: $VAR/log/pip-runtime.log)"
+    install_packages runtime "$python_stamp" -e "$ROOT"
+  fi
+  if ! is_done jars "$jar_stamp"; then
+    say "[3/3] jars for Delta, Kafka and the lab's broker (a minute; log: $VAR/log/ivy.log)"
+    install_jars "$jar_stamp"
+  fi
+  if [ "$1" = test ] && ! is_done test "$test_stamp"; then
+    say "[+] packages for tests and benchmarks (log: $VAR/log/pip-test.log)"
+    install_packages test "$test_stamp" -e "$ROOT[test]"
+  fi
+  [ ! -e "$VAR/.setup-lock" ] || exec 9>&-
+  say "the environment is ready"
+}
+
+export_environment() {
+  export STACKCAST_HOME=$ROOT STACKCAST_VAR=$VAR
+  export SPARK_HOME
+  SPARK_HOME=$(pyspark_home)
+  export SPARK_CONF_DIR=${SPARK_CONF_DIR:-$ROOT/conf}
+  export PYSPARK_PYTHON=$ENV_DIR/bin/python
+  export NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$VAR/numba}
+  export PATH=$ENV_DIR/bin:$PATH
+}
+
+case "${1:-}" in
+  "" | -h | --help)
+    usage
+    [ -n "${1:-}" ] || exit 2
+    ;;
+  test)
+    shift
+    ensure_environment test
+    export_environment
+    cd "$ROOT"
+    exec python -m pytest "$@"
+    ;;
+  bench)
+    name=${2:-}
+    [ -f "$ROOT/benchmarks/$name.py" ] ||
+      die "there is no benchmark '$name'; there are: $(cd "$ROOT/benchmarks" && ls -- *.py 2>/dev/null | sed 's/\.py$//' | tr '\n' ' ')"
+    shift 2
+    ensure_environment test
+    export_environment
+    exec python "$ROOT/benchmarks/$name.py" "$@"
+    ;;
+  env)
+    ensure_environment runtime
+    export_environment
+    for name in STACKCAST_HOME STACKCAST_VAR SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON NUMBA_CACHE_DIR PATH; do
+      printf 'export %s=%q\n' "$name" "${!name}"
+    done
+    ;;
+  *)
+    ensure_environment runtime
+    export_environment
+    exec "$SPARK_HOME/bin/spark-submit" "$@"
+    ;;
+esac
