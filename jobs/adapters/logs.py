@@ -1,0 +1,18 @@
+"""Log lines of the jobs: time, level, where, what."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+
+def set_up() -> None:
+    """Send the log to standard error; libraries speak from WARNING on."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.WARNING,
+        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
+        force=True,
+    )
+    for name in ("stackcast", "jobs", "lab", "udfs"):
+        logging.getLogger(name).setLevel(logging.INFO)

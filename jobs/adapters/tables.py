@@ -1,0 +1,198 @@
+"""Delta tables: where they are, which version is current, reading one version, writing.
+
+``location`` is a path (``var/tables``, ``s3a://bucket/stackcast``) with one folder a table, or the
+name of a schema (``catalog.schema``). In both cases SQL sees the tables under `Tables.sql_name`.
+"""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+from typing import Any
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+import schemas
+from udfs.errors import TableError
+
+#: Every table, in the order of the design's section 4.
+NAMES = (
+    "subscriptions",
+    "rejected_subscriptions",
+    "switches",
+    "hosts",
+    "links",
+    "filter_entries",
+    "filter_leaves",
+    "virtual_trees",
+    "header_stacks",
+    "switch_entries",
+    "switch_status",
+    "delivery_statistics",
+    "egress_ledger",
+)
+
+SCHEMA_OF_PATHS = "stackcast"
+
+
+class Tables:
+    """The tables of one deployment.
+
+    Versions are Delta's table versions. Reads name a version, so that a batch can be computed again.
+    """
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        self._spark = spark
+        self.location = location.rstrip("/")
+        self._by_path = "/" in location or ":" in location
+        self._local = self._by_path and "://" not in location
+        if self._local:
+            self.location = str(Path(self.location.removeprefix("file:")).absolute())
+
+    def sql_name(self, table: str) -> str:
+        """Name of the table in SQL, after `attach` (or `create`)."""
+        return f"{self.schema}.{table}"
+
+    @property
+    def schema(self) -> str:
+        """Name of the schema in SQL."""
+        return SCHEMA_OF_PATHS if self._by_path else self.location
+
+    def create(self, *names: str) -> None:
+        """Make the tables that are missing (all by default); existing ones stay as they are."""
+        self._make_schema()
+        for name in names or NAMES:
+            text = string.Template(schemas.read_text(f"tables/{name}.sql"))
+            where = f"LOCATION '{self._path(name)}'" if self._by_path else ""
+            self._spark.sql(text.substitute(table=self.sql_name(name), location=where))
+
+    def attach(self) -> None:
+        """Give the existing tables their SQL names in this session. TableError MISSING names a lack."""
+        if not self._by_path:
+            return
+        self._make_schema()
+        for name in NAMES:
+            self.version(name)
+            self._spark.sql(
+                f"CREATE TABLE IF NOT EXISTS {self.sql_name(name)} USING delta "
+                f"LOCATION '{self._path(name)}'"
+            )
+
+    def version(self, name: str) -> int:
+        """Current version. On a local path it lists the log (under 1 ms), else it asks Delta.
+
+        Raises TableError MISSING.
+        """
+        if self._local:
+            log = Path(self._path(name)) / "_delta_log"
+            try:
+                commits = [e.name for e in log.iterdir() if e.name.endswith(".json")]
+            except FileNotFoundError:
+                commits = []
+            numbers = [int(c.removesuffix(".json")) for c in commits if c[0].isdigit() and len(c) == 25]
+            if not numbers:
+                raise self._missing(name)
+            return max(numbers)
+        jvm: Any = self._spark._jvm
+        log_of = jvm.org.apache.spark.sql.delta.DeltaLog.forTable
+        session = self._spark._jsparkSession
+        if self._by_path:
+            delta_log = log_of(session, self._path(name))
+        else:
+            parser = session.sessionState().sqlParser()
+            delta_log = log_of(session, parser.parseTableIdentifier(self.sql_name(name)))
+        version = int(delta_log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty()).version())
+        if version < 0:
+            raise self._missing(name)
+        return version
+
+    def read(self, name: str, version: int | None = None) -> DataFrame:
+        """The rows of a table, as of a version (the current one by default)."""
+        reader = self._spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(self._path(name)) if self._by_path else reader.table(self.sql_name(name))
+
+    def rows(self, name: str, version: int | None = None) -> list[dict[str, Any]]:
+        """The rows as dictionaries, brought to the driver."""
+        rows: list[dict[str, Any]] = self.read(name, version).toArrow().to_pylist()
+        return rows
+
+    def changes(self, name: str, version: int) -> DataFrame:
+        """A stream of the table's change data feed, from ``version`` on, that one included."""
+        reader = (
+            self._spark.readStream.format("delta")
+            .option("readChangeFeed", "true")
+            .option("startingVersion", version)
+        )
+        return reader.load(self._path(name)) if self._by_path else reader.table(self.sql_name(name))
+
+    def append(
+        self, name: str, rows: list[dict[str, Any]], transaction: tuple[str, int] | None = None
+    ) -> None:
+        """Append rows. With ``transaction`` = (writer, number), a number is written at most once."""
+        if not rows:
+            return
+        self._write(name, rows, "append", transaction)
+
+    def overwrite(self, name: str, rows: list[dict[str, Any]]) -> None:
+        """Replace all rows in one commit."""
+        self._write(name, rows, "overwrite", None)
+
+    def replace_changed(self, name: str, rows: list[dict[str, Any]], keys: tuple[str, ...]) -> None:
+        """Make the table hold exactly ``rows``, touching only rows that differ.
+
+        So the change data feed tells real changes and nothing else.
+        """
+        schema = self.read(name).schema
+        frame = self._spark.createDataFrame([tuple(r[c] for c in schema.names) for r in rows], schema)
+        others = [c for c in schema.names if c not in keys]
+        same = " AND ".join(f"held.{k} = wanted.{k}" for k in keys)
+        differs = " OR ".join(f"NOT (held.{c} <=> wanted.{c})" for c in others)
+        target = self._delta(name)
+        (
+            target.alias("held")
+            .merge(frame.alias("wanted"), same)
+            .whenMatchedUpdateAll(condition=differs)
+            .whenNotMatchedInsertAll()
+            .whenNotMatchedBySourceDelete()
+            .execute()
+        )
+
+    def _delta(self, name: str) -> DeltaTable:
+        if self._by_path:
+            return DeltaTable.forPath(self._spark, self._path(name))
+        return DeltaTable.forName(self._spark, self.sql_name(name))
+
+    def _write(
+        self,
+        name: str,
+        rows: list[dict[str, Any]],
+        mode: str,
+        transaction: tuple[str, int] | None,
+    ) -> None:
+        schema = self.read(name).schema
+        frame = self._spark.createDataFrame([tuple(r[c] for c in schema.names) for r in rows], schema)
+        writer = frame.coalesce(1).write.format("delta").mode(mode)
+        if transaction is not None:
+            writer = writer.option("txnAppId", transaction[0]).option("txnVersion", transaction[1])
+        if self._by_path:
+            writer.save(self._path(name))
+        else:
+            writer.saveAsTable(self.sql_name(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self.location}/{name}"
+
+    def _make_schema(self) -> None:
+        where = f" LOCATION '{self.location}'" if self._by_path else ""
+        self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema}{where}")
+
+    def _missing(self, name: str) -> TableError:
+        return TableError(
+            "MISSING",
+            f"there is no Delta table {name} in {self.location}: run jobs/create_tables.py, "
+            "or point spark.stackcast.tables at where it is",
+            table=name,
+        )

@@ -1,0 +1,17 @@
+CREATE TABLE IF NOT EXISTS ${table} (
+  batch_id BIGINT NOT NULL COMMENT 'Micro-batch of the stream',
+  topic STRING NOT NULL COMMENT 'Kafka topic',
+  partitions ARRAY<STRUCT<partition: INT, from_offset: BIGINT, until_offset: BIGINT, first_sequence: BIGINT, last_sequence: BIGINT>> NOT NULL COMMENT 'Offsets read (until is exclusive) and sequence numbers sent',
+  versions MAP<STRING, BIGINT> NOT NULL COMMENT 'Versions of all tables used',
+  packets BIGINT NOT NULL COMMENT 'Kafka records',
+  messages BIGINT NOT NULL COMMENT 'Messages in them',
+  matched BIGINT NOT NULL COMMENT 'Messages with at least one receiver',
+  frames BIGINT NOT NULL COMMENT 'Frames sent',
+  bytes BIGINT NOT NULL COMMENT 'Bytes of those frames',
+  dead_letters BIGINT NOT NULL COMMENT 'Packets and messages that could not be read',
+  started_at TIMESTAMP NOT NULL COMMENT 'Start of the batch',
+  seconds DOUBLE NOT NULL COMMENT 'From start until all frames were handed over'
+)
+USING delta
+${location}
+COMMENT 'One row a micro-batch: what was read, with which versions, and what went out.'

@@ -1,0 +1,9 @@
+CREATE TABLE IF NOT EXISTS ${table} (
+  state INT NOT NULL COMMENT 'State of filter_entries that no table continues',
+  leaf INT NOT NULL COMMENT 'Number of the leaf in statistics and logs',
+  receivers ARRAY<STRING> NOT NULL COMMENT 'Hosts, sorted; empty for nobody',
+  subscriptions_version BIGINT NOT NULL COMMENT 'Version of subscriptions that was compiled'
+)
+USING delta
+${location}
+COMMENT 'Final states of the compiled filter and who receives.'

@@ -1,0 +1,11 @@
+CREATE TABLE IF NOT EXISTS ${table} (
+  publisher STRING NOT NULL COMMENT 'Host that sends',
+  receivers ARRAY<STRING> NOT NULL COMMENT 'All receivers of the leaf',
+  part INT NOT NULL COMMENT 'From 0; above 0 where one stack would exceed the switches limit',
+  part_receivers ARRAY<STRING> NOT NULL COMMENT 'Receivers this stack reaches',
+  labels ARRAY<INT> NOT NULL COMMENT 'Labels of 16 bits, in order',
+  versions MAP<STRING, BIGINT> NOT NULL COMMENT 'Versions of the tables it was made from'
+)
+USING delta
+${location}
+COMMENT 'The stack of labels that carries a notification from a publisher to a set of receivers.'

@@ -1,0 +1,15 @@
+CREATE TABLE IF NOT EXISTS ${table} (
+  link_id INT NOT NULL COMMENT 'Id of 14 bits, unique; never 0',
+  switch STRING NOT NULL COMMENT 'Switch the direction leaves',
+  port INT NOT NULL COMMENT 'Its egress port',
+  neighbor STRING NOT NULL COMMENT 'Switch or host at the other end',
+  neighbor_port INT COMMENT 'Port there; null for a host',
+  weight DOUBLE NOT NULL COMMENT 'Cost of sending over it',
+  up BOOLEAN NOT NULL COMMENT 'False while the link is failed'
+)
+USING delta
+${location}
+COMMENT 'One row is one direction of one link: out of a switch, through one port. Hop and stop labels name these ids.'
+TBLPROPERTIES (
+  'delta.constraints.link_id_14_bits' = 'link_id BETWEEN 1 AND 16383'
+)
