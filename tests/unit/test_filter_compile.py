@@ -189,7 +189,10 @@ def random_texts(count: int, seed: int = 7) -> list[str]:
     texts = []
     for _ in range(count):
         stock = f"stock == S{rng.randrange(100)}"
-        price, shares = f"price > {rng.randrange(1, 1000)}.25", f"shares >= {rng.randrange(1, 99)}00"
+        price, shares = (
+            f"price > {rng.randrange(1, 1000)}.25",
+            f"shares >= {rng.randrange(1, 99)}00",
+        )
         other = f"stock == S{rng.randrange(100)}"
         form = rng.choice(
             [

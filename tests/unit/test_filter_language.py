@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from udfs import filters
 from udfs.errors import SubscriptionError
 from udfs.filters.language import MAX_LENGTH, parse_rule
 from udfs.filters.nodes import And, Not, Or, Predicate
@@ -48,6 +50,7 @@ SPEC = Specification(
             field("trade", "stock", 64, "string"),
             field("trade", "locate", 16),
             field("trade", "match_number", 64),
+            field("trade", "note", 72, "string"),
         ),
     ),
     counters=(),
@@ -113,40 +116,42 @@ def test_the_action_names_receivers_in_order_without_repeats():
     assert parse_rule("stock == GOOGL", SPEC).receivers == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "line", "column", "part"),
-    [
-        ("", "EMPTY", 1, 1, "empty"),
-        ("  # nothing here", "EMPTY", 1, 1, "empty"),
-        ("prise > 5", "UNKNOWN_FIELD", 1, 1, "did you mean 'price'?"),
-        ("shares > 1 and\n  add_order.prise > 5", "UNKNOWN_FIELD", 2, 3, "'add_order.price'?"),
-        ("locate == 1", "AMBIGUOUS_FIELD", 1, 1, "add_order.locate, trade.locate"),
-        ("envelope.session == A", "FIELD_TOO_WIDE", 1, 1, "80 bits"),
-        ("price > cheap", "BAD_CONSTANT", 1, 9, "'cheap' is not a number"),
-        ("price > 1.23456", "BAD_CONSTANT", 1, 9, ""),
-        ("shares > -1", "BAD_CONSTANT", 1, 10, ""),
-        ("shares > 1.5", "BAD_CONSTANT", 1, 10, ""),
-        ("shares > 4294967296", "BAD_CONSTANT", 1, 10, ""),
-        ("shares > " + "9" * 5000, "BAD_CONSTANT", 1, 10, "over 64"),
-        ("stock == TOOLONGNAME", "BAD_CONSTANT", 1, 10, ""),
-        ("stock == 'é'", "BAD_CONSTANT", 1, 10, "not ASCII"),
-        ("stock GOOGL", "SYNTAX", 1, 7, "expected a comparison"),
-        ("price > ", "SYNTAX", 1, 8, "expected a constant, found the end"),
-        ("price => 5", "SYNTAX", 1, 8, "write '>='"),
-        ("price <> 5", "SYNTAX", 1, 8, "write '!='"),
-        ("stock == 'GOOGL", "SYNTAX", 1, 10, "quotes are not closed"),
-        ("5 < price", "SYNTAX", 1, 1, "field stands on the left"),
-        ("(price > 5", "SYNTAX", 1, 11, "')'"),
-        ("price > 5)", "SYNTAX", 1, 10, "found ')'"),
-        ("price > 5 price < 6", "SYNTAX", 1, 11, "'and'"),
-        ("price > 5 : forward(h1)", "SYNTAX", 1, 13, "expected 'fwd(...)'"),
-        ("price > 5 : fwd()", "SYNTAX", 1, 17, "expected a host name"),
-        ("price > 5 : fwd(h1 h2)", "SYNTAX", 1, 20, "parted by commas"),
-        ("shares > 1" + " or shares > 1" * 1000, "TOO_LONG", 1, 1, f"limit is {MAX_LENGTH}"),
-        ("(" * 65 + "shares > 1" + ")" * 65, "TOO_DEEP", 1, 66, "64"),
-        ("!" * 8000 + "shares > 1", "TOO_DEEP", 1, 8001, "64"),
-    ],
-)
+FAULTS = [
+    ("", "EMPTY", 1, 1, "empty"),
+    ("  # nothing here", "EMPTY", 1, 1, "empty"),
+    ("prise > 5", "UNKNOWN_FIELD", 1, 1, "did you mean 'price'?"),
+    ("shares > 1 and\n  add_order.prise > 5", "UNKNOWN_FIELD", 2, 3, "'add_order.price'?"),
+    ("locate == 1", "AMBIGUOUS_FIELD", 1, 1, "add_order.locate, trade.locate"),
+    ("session == A", "NOT_IN_MESSAGES", 1, 1, "'envelope.session' belongs to the framing"),
+    ("trade.note == A", "FIELD_TOO_WIDE", 1, 1, "72 bits"),
+    ("price > cheap", "BAD_CONSTANT", 1, 9, "'cheap' is not a number"),
+    ("price > 1.23456", "BAD_CONSTANT", 1, 9, ""),
+    ("shares > -1", "BAD_CONSTANT", 1, 10, ""),
+    ("shares > 1.5", "BAD_CONSTANT", 1, 10, ""),
+    ("shares > 4294967296", "BAD_CONSTANT", 1, 10, ""),
+    ("shares > " + "9" * 5000, "BAD_CONSTANT", 1, 10, "over 64"),
+    ("stock == TOOLONGNAME", "BAD_CONSTANT", 1, 10, ""),
+    ("stock == 'é'", "BAD_CONSTANT", 1, 10, "not ASCII"),
+    ("stock GOOGL", "SYNTAX", 1, 7, "expected a comparison"),
+    ("price > ", "SYNTAX", 1, 8, "expected a constant, found the end"),
+    ("price => 5", "SYNTAX", 1, 8, "write '>='"),
+    ("price <> 5", "SYNTAX", 1, 8, "write '!='"),
+    ("stock == 'GOOGL", "SYNTAX", 1, 10, "quotes are not closed"),
+    ("5 < price", "SYNTAX", 1, 1, "field stands on the left"),
+    ("shares > 1,000", "SYNTAX", 1, 11, "write 1000"),
+    ("(price > 5", "SYNTAX", 1, 11, "')'"),
+    ("price > 5)", "SYNTAX", 1, 10, "found ')'"),
+    ("price > 5 price < 6", "SYNTAX", 1, 11, "'and'"),
+    ("price > 5 : forward(h1)", "SYNTAX", 1, 13, "expected 'fwd(...)'"),
+    ("price > 5 : fwd()", "SYNTAX", 1, 17, "expected a host name"),
+    ("price > 5 : fwd(h1 h2)", "SYNTAX", 1, 20, "parted by commas"),
+    ("shares > 1" + " or shares > 1" * 1000, "TOO_LONG", 1, 1, f"limit is {MAX_LENGTH}"),
+    ("(" * 65 + "shares > 1" + ")" * 65, "TOO_DEEP", 1, 66, "64"),
+    ("!" * 8000 + "shares > 1", "TOO_DEEP", 1, 8001, "64"),
+]
+
+
+@pytest.mark.parametrize(("text", "code", "line", "column", "part"), FAULTS)
 def test_every_fault_has_its_code_and_place_and_says_what_to_do(
     text: str, code: str, line: int, column: int, part: str
 ):
@@ -176,23 +181,23 @@ def rejected(text: str | None, subscriber: str = "h1"):
     return rejections[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "subscriber", "code", "column", "part"),
-    [
-        ("price > 5 : fwd(h1, h22)", "h1", "UNKNOWN_HOST", 21, "did you mean 'h2'?"),
-        ("price > 5 : fwd(feed1)", "h1", "PUBLISHER_AS_RECEIVER", 17, "publisher"),
-        ("price > 5", "h9", "UNKNOWN_HOST", 1, "subscriber 'h9'"),
-        ("price > 5", "feed1", "PUBLISHER_AS_RECEIVER", 1, "subscriber 'feed1'"),
-        (None, "h1", "EMPTY", 1, "empty"),
-        (
-            " and ".join(f"(shares != {i} or price != {i})" for i in range(99)),
-            "h1",
-            "TOO_COMPLEX",
-            1,
-            "split it",
-        ),
-    ],
-)
+BAD_ROWS = [
+    ("price > 5 : fwd(h1, h22)", "h1", "UNKNOWN_HOST", 21, "did you mean 'h2'?"),
+    ("price > 5 : fwd(feed1)", "h1", "PUBLISHER_AS_RECEIVER", 17, "publisher"),
+    ("price > 5", "h9", "UNKNOWN_HOST", 1, "subscriber 'h9'"),
+    ("price > 5", "feed1", "PUBLISHER_AS_RECEIVER", 1, "subscriber 'feed1'"),
+    (None, "h1", "EMPTY", 1, "empty"),
+    (
+        " and ".join(f"(shares != {i} or price != {i})" for i in range(99)),
+        "h1",
+        "TOO_COMPLEX",
+        1,
+        "split it",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "subscriber", "code", "column", "part"), BAD_ROWS)
 def test_a_row_that_cannot_be_live_is_rejected_with_its_place(
     text: str, subscriber: str, code: str, column: int, part: str
 ):
@@ -200,6 +205,12 @@ def test_a_row_that_cannot_be_live_is_rejected_with_its_place(
     assert (rejection.id, rejection.code) == ("x", f"SUBSCRIPTION.{code}")
     assert (rejection.line, rejection.column) == (1, column)
     assert part in rejection.message
+
+
+@pytest.mark.parametrize("code", sorted({row[1] for row in FAULTS} | {row[2] for row in BAD_ROWS}))
+def test_the_manual_says_what_to_do_about_every_code(code: str):
+    manual = Path(filters.__file__).parents[2] / "docs" / "subscriptions.md"
+    assert f"| `SUBSCRIPTION.{code}` | " in manual.read_text("utf-8")
 
 
 def test_one_bad_subscription_harms_no_other():
@@ -224,11 +235,9 @@ def test_the_host_set_is_asked_anew_each_time_though_texts_are_cached():
     assert check(row, SPEC, HOSTS | {"h9"}, "feed1")[0]
 
 
-pieces = st.sampled_from(
-    "price shares stock add_order.price locate envelope.session and or not && || ∧ ∨ ! ^ ( ) "
-    "== = != < <= > >= : fwd fwd(h1) , ; # ' \" GOOGL 5 50.25 0xff -1 1e9 . .. \n \t \0 é 漢 ٣ []"
-    .split(" ")
-)
+PIECES = r"""price shares stock add_order.price locate envelope.session and or not && || ∧ ∨ ! ^ ( )
+== = != < <= > >= : fwd fwd(h1) , ; # ' " GOOGL 5 50.25 0xff -1 1e9 . .. é 漢 ٣ [] \ { & |"""
+pieces = st.sampled_from([*PIECES.split(), "\n", "\t", "\0", "\r", "\u2028", "\ud800"])
 noise = st.one_of(st.text(max_size=40), st.lists(pieces, max_size=25).map(" ".join))
 
 

@@ -38,9 +38,7 @@ def matches(node: Node, event: Mapping[str, int]) -> bool:
     return _truth(node, event) is True
 
 
-def matches_columns(
-    node: Node, columns: Mapping[str, Column], present: Mapping[str, Mask]
-) -> Mask:
+def matches_columns(node: Node, columns: Mapping[str, Column], present: Mapping[str, Mask]) -> Mask:
     """Whether each of m events satisfies the condition: bool[m].
 
     ``columns``: qualified field name to uint64[m] raw values, for every field of the

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 @njit(cache=True, nogil=True)
-def walk(
+def walk(  # noqa: PLR0917 - numba takes arguments by position
     message_type: NDArray[np.uint8],
     values: NDArray[np.uint64],
     first_state: NDArray[np.int32],
@@ -43,9 +43,7 @@ def walk(
                 else:
                     right = middle
             row = left - 1
-            if row >= begin[state] and value <= high[row]:
-                state = following[row]
-            else:
-                state = default[state]
+            fits = row >= begin[state] and value <= high[row]
+            state = following[row] if fits else default[state]
         result[i] = state
     return result

@@ -60,13 +60,14 @@ _FOUND = re.compile(r"[\w.\-]+|\S", re.ASCII)
 
 
 def subscription_error(
-    what: str, text: str, line: int, column: int, message: str, suggestion: str | None = None
+    what: str, text: str, place: tuple[int, int], message: str, suggestion: str | None = None
 ) -> SubscriptionError:
     """A ``SubscriptionError`` that points into ``text``.
 
-    ``line`` and ``column`` are 1-based. The message reads ``line 1, column 7: ...``,
+    ``place`` is line and column, 1-based. The message reads ``line 1, column 7: ...``,
     then the suggestion, then the line with a caret under the place.
     """
+    line, column = place
     lines = text.split("\n")
     content = lines[line - 1] if 0 < line <= len(lines) else ""
     start = max(0, min(column - 1, len(content)) - _EXCERPT // 2)
@@ -94,7 +95,7 @@ def parse_rule(text: str, specification: Specification) -> Rule:
     """Read one rule: a condition and, after a colon, ``fwd(host, ...)``.
 
     Errors: ``SubscriptionError`` with codes EMPTY, TOO_LONG, SYNTAX, TOO_DEEP,
-    UNKNOWN_FIELD, AMBIGUOUS_FIELD, FIELD_TOO_WIDE, BAD_CONSTANT; fields ``line``,
+    UNKNOWN_FIELD, AMBIGUOUS_FIELD, NOT_IN_MESSAGES, FIELD_TOO_WIDE, BAD_CONSTANT; fields ``line``,
     ``column`` (1-based) and ``suggestion``. Source: CAMUS 2, Fig. 1.
     """
     if len(text) > MAX_LENGTH:
@@ -108,7 +109,7 @@ def parse_rule(text: str, specification: Specification) -> Rule:
         )
     if not re.sub(r"#[^\n]*", "", text).strip():
         raise subscription_error(
-            "EMPTY", text, 1, 1, "the rule is empty; write a condition such as stock == GOOGL"
+            "EMPTY", text, (1, 1), "the rule is empty; write a condition such as stock == GOOGL"
         )
     try:
         raw, hosts = cast("tuple[_Raw, tuple[Token, ...]]", _parser().parse(text))
@@ -179,12 +180,10 @@ def _place(token: Token) -> tuple[int, int]:
 def _too_deep(text: str, raw: _Raw) -> SubscriptionError:
     while raw.children:
         raw = max(raw.children, key=lambda child: child.depth)
-    line, column = _place(raw.tokens[0])
     return subscription_error(
         "TOO_DEEP",
         text,
-        line,
-        column,
+        _place(raw.tokens[0]),
         f"this stands in more than {MAX_NESTING} parentheses and negations; take some away",
     )
 
@@ -209,8 +208,7 @@ def _syntax_error(text: str, error: UnexpectedInput) -> SubscriptionError:
     return subscription_error(
         "SYNTAX",
         text,
-        line,
-        column,
+        (line, column),
         f"expected {expected}, found {found}{_advice(text, position, names)}",
     )
 
@@ -229,6 +227,8 @@ def _advice(text: str, position: int, names: set[str]) -> str:
             return "; write '==' for 'equals'"
     if "FIELD" in names and here.isdigit():
         return "; the field stands on the left and the constant on the right, as in price > 50"
+    if "_AND" in names and here == ",":
+        return "; write 1000 for 1,000, and 'or' between alternatives"
     if "COMMA" in names and "RPAR" in names and here:
         return "; hosts are parted by commas, as in fwd(h1, h2)"
     return ""
@@ -240,6 +240,9 @@ class _Resolver:
     def __init__(self, text: str, specification: Specification) -> None:
         self._text = text
         self._specification = specification
+        # Beside headers with a message type, one without is framing, which messages lack.
+        untyped = {header.name for header in specification.headers if header.message_type is None}
+        self._framing = untyped if len(untyped) < len(specification.headers) else set()
 
     def node(self, raw: _Raw) -> Node:
         if raw.kind == "predicate":
@@ -265,7 +268,7 @@ class _Resolver:
         )
 
     def _field(self, name: Token) -> Field:
-        line, column = _place(name)
+        place = _place(name)
         try:
             field = self._specification.field(str(name))
         except SpecificationError as error:
@@ -273,44 +276,43 @@ class _Resolver:
             if error.what == "AMBIGUOUS_FIELD":
                 choices = self._qualified(str(name))
                 message = f"field '{shown}' is in several headers; write one of {choices}"
-                raise subscription_error(
-                    "AMBIGUOUS_FIELD", self._text, line, column, message
-                ) from None
+                raise subscription_error("AMBIGUOUS_FIELD", self._text, place, message) from None
             raise subscription_error(
                 "UNKNOWN_FIELD",
                 self._text,
-                line,
-                column,
+                place,
                 f"{self._specification.name} has no field '{shown}'",
                 nearest(str(name), self._names("." in name)),
             ) from None
+        if field.header in self._framing:
+            raise subscription_error(
+                "NOT_IN_MESSAGES",
+                self._text,
+                place,
+                f"field '{field.qualified}' belongs to the framing of packets, not to a message",
+            )
         if field.bits > MAX_FIELD_BITS:
             raise subscription_error(
                 "FIELD_TOO_WIDE",
                 self._text,
-                line,
-                column,
+                place,
                 f"field '{field.qualified}' has {field.bits} bits; "
                 f"fields of up to {MAX_FIELD_BITS} bits can be compared",
             )
         return field
 
     def _value(self, field: Field, token: Token) -> int:
-        line, column = _place(token)
         try:
             return field.encode(_constant(field, token))
         except (SpecificationError, _ConstantError) as error:
             message = error.message if isinstance(error, SpecificationError) else str(error)
-            raise subscription_error(
-                "BAD_CONSTANT", self._text, line, column, message
-            ) from None
+            place = _place(token)
+            raise subscription_error("BAD_CONSTANT", self._text, place, message) from None
 
     def _names(self, qualified: bool) -> Iterable[str]:
         for header in self._specification.headers:
             for field in header.fields:
                 yield field.qualified if qualified else field.name
-            if not qualified:
-                yield header.name
 
     def _qualified(self, name: str) -> str:
         found = [

@@ -109,15 +109,15 @@ def _read(text: str | None, specification: Specification, texts: _Texts) -> Rule
 
 
 def _receivers(row: Subscription, rule: Rule, hosts: set[str], publisher: str) -> tuple[str, ...]:
-    for name, (line, column) in zip(rule.receivers, rule.places, strict=True):
+    for name, place in zip(rule.receivers, rule.places, strict=True):
         fault = _fault(f"host '{name}'", name, hosts, publisher)
         if fault:
-            raise subscription_error(fault[0], row.filter, line, column, fault[1], fault[2])
+            raise subscription_error(fault[0], row.filter, place, fault[1], fault[2])
     if rule.receivers:
         return tuple(sorted(rule.receivers))
     fault = _fault(f"subscriber '{row.subscriber}'", row.subscriber, hosts, publisher)
     if fault:
-        raise subscription_error(fault[0], row.filter, 1, 1, fault[1], fault[2])
+        raise subscription_error(fault[0], row.filter or "", (1, 1), fault[1], fault[2])
     return (row.subscriber,)
 
 

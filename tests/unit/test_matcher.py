@@ -1,0 +1,234 @@
+"""One meaning, five ways: syntax tree, columns, normal form, rows, and compiled kernel agree."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from udfs.errors import SubscriptionError
+from udfs.filters.compile import CheckedRule, CompiledFilter, compile_rules
+from udfs.filters.evaluate import fields_of, matches, matches_columns
+from udfs.filters.matcher import Matcher
+from udfs.filters.nodes import And, Node, Not, Or, Predicate
+from udfs.filters.normal_form import normal_form
+from udfs.messages.specification import Field, Header, Specification
+
+pytestmark = pytest.mark.unit
+
+
+def field(header: str, name: str, bits: int, offset: int, match: str = "range", **more) -> Field:
+    facts = {"kind": "integer", "decimals": 0, "query": False} | more
+    return Field(header=header, name=name, bits=bits, bit_offset=offset, match=match, **facts)
+
+
+def header(name: str, message_type: str | None, *fields: Field) -> Header:
+    code = ord(message_type) if message_type else None
+    return Header(name=name, type_name=name, fields=fields, message_type=code, length=8)
+
+
+def typed(name: str, message_type: str, *fields: Field) -> Header:
+    return header(name, message_type, field(name, "message_type", 8, 0), *fields)
+
+
+SPEC = Specification(
+    name="three",
+    headers=(
+        header("frame", None, field("frame", "kind", 4, 0)),
+        typed(
+            "order",
+            "A",
+            field("order", "stock", 64, 8, "exact", query=True, kind="string"),
+            field("order", "price", 32, 72, query=True),
+            field("order", "side", 2, 104, "exact"),
+        ),
+        typed("trade", "P", field("trade", "price", 32, 8), field("trade", "flag", 1, 40, "exact")),
+    ),
+    counters=(),
+    default_action=None,
+)
+FIELDS = {f.qualified: f for h in SPEC.headers for f in h.fields}
+ALWAYS = SPEC.headers[0]
+TYPED = {chr(h.message_type): h for h in SPEC.headers if h.message_type is not None}
+HOSTS = ("h1", "h2", "h3")
+
+# Few constants for each field, the ends of its domain among them, so that they collide.
+CONSTANTS = {
+    name: sorted({0, 1, 2, 65, 80, 1000, (1 << f.bits) - 2, (1 << f.bits) - 1} & {*range(1 << 7)})
+    if f.bits <= 8
+    else [0, 1, 2, 1000, 1001, (1 << f.bits) - 2, (1 << f.bits) - 1]
+    for name, f in FIELDS.items()
+}
+CONSTANTS = {n: [v for v in vs if v < 1 << FIELDS[n].bits] for n, vs in CONSTANTS.items()}
+
+
+@st.composite
+def predicates(draw) -> Predicate:
+    name = draw(st.sampled_from(sorted(FIELDS)))
+    operator = draw(st.sampled_from(["==", "!=", "<", "<=", ">", ">="]))
+    value = draw(st.sampled_from(CONSTANTS[name]))
+    return Predicate(FIELDS[name], operator, value, f"{name} {operator} {value}", 1, 1)
+
+
+def _wider(children: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+    several = st.lists(children, min_size=2, max_size=3).map(tuple)
+    return several.map(And) | several.map(Or) | children.map(Not)
+
+
+conditions = st.recursive(predicates(), _wider, max_leaves=8)
+rules = st.lists(
+    st.builds(
+        CheckedRule,
+        st.just("r"),
+        conditions,
+        st.lists(st.sampled_from(HOSTS), min_size=1, max_size=2, unique=True).map(tuple),
+    ),
+    max_size=8,
+)
+
+
+@st.composite
+def events(draw) -> tuple[int, dict[str, int]]:
+    """(message type, raw values of the headers that are there); Z is a type without header."""
+    kind = draw(st.sampled_from("APZ"))
+    headers = [ALWAYS, *([TYPED[kind]] if kind in TYPED else [])]
+    event = {}
+    for part in headers:
+        for f in part.fields:
+            near = [v + d for v in CONSTANTS[f.qualified] for d in (-1, 0, 1)]
+            allowed = [v for v in near if 0 <= v < 1 << f.bits]
+            event[f.qualified] = draw(st.sampled_from(allowed))
+    if kind in TYPED:
+        event[f"{TYPED[kind].name}.message_type"] = ord(kind)
+    return ord(kind), event
+
+
+def walk_rows(compiled: CompiledFilter, message_type: int, event: Mapping[str, int]):
+    """An interpreter of the tables as people read them: field by field, row by row."""
+    state = compiled.root
+    rows = list(compiled.entry_rows())
+    for name in compiled.fields:
+        value = message_type if name == "message_type" else event.get(name)
+        mine = [row for row in rows if row["field"] == name and row["state"] == state]
+        if not mine:
+            continue
+        assert value is not None, "a table read a field of a header that is absent"
+        fitting = [
+            row["next"]
+            for row in mine
+            if row["kind"] != "default"
+            and int.from_bytes(row["low"], "big") <= value <= int.from_bytes(row["high"], "big")
+        ]
+        assert len(fitting) <= 1, "rows overlap"
+        default = [row["next"] for row in mine if row["kind"] == "default"]
+        (state,) = fitting or default
+    return compiled.leaves[state]
+
+
+def normal_form_matches(node: Node, message_type: int, event: Mapping[str, int]) -> bool:
+    values = {**event, "message_type": message_type}
+    return any(
+        all(
+            any(low <= values[name] <= high for low, high in allowed)
+            for name, allowed in term
+            if name == "message_type" or name in values
+        )
+        and all(name in values for name, _ in term)
+        for term in normal_form(node, SPEC)
+    )
+
+
+def columns_of(batch: list[tuple[int, dict[str, int]]], names) -> np.ndarray:
+    rows = [[event.get(name, 0) for _, event in batch] for name in names]
+    return np.array(rows, np.uint64).reshape(len(rows), len(batch))
+
+
+@settings(max_examples=250, deadline=None)
+@given(rules, st.lists(events(), min_size=1, max_size=12))
+def test_everybody_agrees_on_who_gets_an_event(checked, batch):
+    try:
+        compiled = compile_rules(checked, SPEC)
+    except SubscriptionError as error:
+        assert error.what == "TOO_COMPLEX"
+        return
+    matcher = pickle.loads(pickle.dumps(Matcher(compiled)))
+    types = np.array([kind for kind, _ in batch], np.uint8)
+    leaves = matcher.match(types, columns_of(batch, matcher.fields))
+    assert leaves.dtype == np.int32
+
+    present = {
+        h.name: np.array([h.message_type in (None, kind) for kind, _ in batch])
+        for h in SPEC.headers
+    }
+    columns = dict(zip(FIELDS, columns_of(batch, FIELDS), strict=True))
+    by_column = [matches_columns(rule.condition, columns, present) for rule in checked]
+
+    for position, (kind, event) in enumerate(batch):
+        hits = [matches(rule.condition, event) for rule in checked]
+        expected = tuple(
+            sorted({h for r, hit in zip(checked, hits, strict=True) if hit for h in r.receivers})
+        )
+        assert [bool(column[position]) for column in by_column] == hits
+        assert [normal_form_matches(r.condition, kind, event) for r in checked] == hits
+        assert walk_rows(compiled, kind, event) == expected
+        assert matcher.receivers[leaves[position]] == expected
+        assert (leaves[position] == 0) == (expected == ())
+
+
+def price(operator: str, value: int) -> Predicate:
+    return Predicate(FIELDS["order.price"], operator, value, "", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("condition", "order", "other"),
+    [
+        (price(">=", 0), True, False),
+        (Not(price(">=", 0)), False, False),
+        (Not(price("==", 5)), True, False),
+        (Or((price("<", 5), Not(price("<", 5)))), True, False),
+        (And((price("<", 5), price(">", 5))), False, False),
+        (Not(And((price("<", 5), price(">", 5)))), True, False),
+        (price(">", (1 << 32) - 1), False, False),
+        (price("<", 0), False, False),
+    ],
+)
+def test_a_message_without_the_header_never_matches_not_even_a_negation(condition, order, other):
+    matcher = Matcher(compile_rules([CheckedRule("r", condition, ("h1",))], SPEC))
+    types = np.frombuffer(b"AP", np.uint8)  # read-only, as Arrow buffers are
+    values = np.full((len(matcher.fields), 2), 7, np.uint64)
+    assert (matcher.match(types, values) > 0).tolist() == [order, other]
+    assert matches(condition, {"order.price": 7}) is order
+    assert matches(condition, {"trade.price": 7}) is other
+
+
+def test_the_matcher_asks_only_for_fields_that_decide():
+    vain = And((price(">", 5), price("<", 5)))
+    side = Predicate(FIELDS["order.side"], "==", 1, "", 1, 1)
+    matcher = Matcher(compile_rules([CheckedRule("r", Or((vain, side)), ("h1",))], SPEC))
+    assert matcher.fields == ("order.side",)
+    assert matcher.receivers == [(), ("h1",)]
+
+
+def test_values_of_another_shape_are_refused():
+    matcher = Matcher(compile_rules([CheckedRule("r", price(">", 5), ("h1",))], SPEC))
+    with pytest.raises(ValueError, match=r"\(1, 2\) is expected"):
+        matcher.match(np.zeros(2, np.uint8), np.zeros((2, 2), np.uint64))
+    assert matcher.match(np.zeros(0, np.uint8), np.zeros((1, 0), np.uint64)).shape == (0,)
+
+
+def test_fields_of_a_condition_are_named_once():
+    assert fields_of(Not(Or((price(">", 5), price("<", 9))))) == ("order.price",)
+
+
+def test_many_fields_are_no_deeper_than_few():
+    wide = header("wide", None, *(field("wide", f"f{i}", 8, 8 * i) for i in range(1500)))
+    spec = Specification("wide", (wide,), (), None)
+    condition = And(tuple(Predicate(f, "==", 1, "", 1, 1) for f in wide.fields))
+    matcher = Matcher(compile_rules([CheckedRule("r", condition, ("h1",))], spec))
+    values = np.ones((1500, 2), np.uint64)
+    values[1499, 1] = 2
+    assert matcher.match(np.zeros(2, np.uint8), values).tolist() == [1, 0]
