@@ -22,7 +22,7 @@ class Row(Protocol):
     def __getitem__(self, column: str, /) -> Any: ...
 
 
-def host_row(host: Host) -> dict[str, Any]:
+def host_to_row(host: Host) -> dict[str, Any]:
     return {
         "host": host.name,
         "switch": host.switch,
@@ -46,7 +46,7 @@ def host_from_row(row: Row) -> Host:
     return Host(row["host"], row["switch"], row["port"], row["mac"], address, row["role"])
 
 
-def switch_row(
+def switch_to_row(
     switch: Switch,
     address: str,
     pipeline: str = "virtual_trees",
@@ -69,7 +69,7 @@ def switch_from_row(row: Row) -> Switch:
     return Switch(row["switch"], row["device_id"], row["layer"])
 
 
-def link_row(link: Link) -> dict[str, Any]:
+def link_to_row(link: Link) -> dict[str, Any]:
     return {
         "link_id": link.id,
         "switch": link.switch,
@@ -102,21 +102,21 @@ def network_from_rows(
     )
 
 
-def network_rows(
+def network_to_rows(
     network: Network, addresses: Mapping[str, str], pipeline: str = "virtual_trees"
 ) -> dict[str, list[dict[str, Any]]]:
     """Rows of ``switches``, ``hosts`` and ``links``; ``addresses``: switch → P4Runtime address."""
     return {
         "switches": [
-            switch_row(switch, addresses[switch.name], pipeline)
+            switch_to_row(switch, addresses[switch.name], pipeline)
             for switch in network.switches.values()
         ],
-        "hosts": [host_row(host) for host in network.hosts.values()],
-        "links": [link_row(link) for link in network.links],
+        "hosts": [host_to_row(host) for host in network.hosts.values()],
+        "links": [link_to_row(link) for link in network.links],
     }
 
 
-def virtual_tree_row(tree: VirtualTree) -> dict[str, Any]:
+def tree_to_row(tree: VirtualTree) -> dict[str, Any]:
     return {
         "tree_id": tree.id,
         "edges": [{"u": u, "v": v} for u, v in sorted(tree.edges)],
@@ -125,13 +125,13 @@ def virtual_tree_row(tree: VirtualTree) -> dict[str, Any]:
     }
 
 
-def virtual_tree_from_row(row: Row) -> VirtualTree:
+def tree_from_row(row: Row) -> VirtualTree:
     """Edges may be written either way round. Raises NetworkError as VirtualTree does."""
     edges = frozenset((min(e["u"], e["v"]), max(e["u"], e["v"])) for e in row["edges"])
     return VirtualTree(row["tree_id"], edges, row["strategy"], row["state"])
 
 
-def switch_entry_row(entry: SwitchEntry) -> dict[str, Any]:
+def entry_to_row(entry: SwitchEntry) -> dict[str, Any]:
     return {
         "switch": entry.switch,
         "entry_key": entry.key,
@@ -143,7 +143,7 @@ def switch_entry_row(entry: SwitchEntry) -> dict[str, Any]:
     }
 
 
-def switch_entry_from_row(row: Row) -> SwitchEntry:
+def entry_from_row(row: Row) -> SwitchEntry:
     return SwitchEntry(
         row["switch"],
         row["table_name"],

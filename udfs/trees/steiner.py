@@ -106,8 +106,9 @@ def steiner_tree(
 ) -> frozenset[tuple[str, str]]:
     """Undirected edges (sorted pairs) of a light tree that joins ``terminals``.
 
-    Terminals are hosts or switches; a host is never passed through. Edges of ``free`` (sorted
-    pairs) cost nothing. Failed links are not used. Ties are settled by device id.
+    Terminals are hosts or switches; a host always brings its link and is never passed through.
+    Edges of ``free`` (sorted pairs) cost nothing. Failed links are not used. Ties are settled
+    by device id.
 
     Raises NetworkError ``UNREACHABLE``, ``UNKNOWN_HOST``.
     """
