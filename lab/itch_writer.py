@@ -33,8 +33,8 @@ class MessageWriter:
     """Packs messages by the name of their header.
 
     ``pack(name, *values)`` takes the values of all fields after the message type, in the order
-    of the specification: ``int`` for numbers of 16, 32 and 64 bits, ``bytes`` of the right length for
-    text and for the 48-bit timestamp.
+    of the specification: ``int`` for numbers of 16, 32 and 64 bits, ``bytes`` of the right length
+    for text and for the 48-bit timestamp.
     """
 
     def __init__(self, specification: Specification | None = None) -> None:

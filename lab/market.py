@@ -1,8 +1,8 @@
 """An exchange in small: every action of its participants is one ITCH 5.0 message.
 
 Each method takes the time in nanoseconds since midnight, changes the state of the market, and
-returns exactly one message that tells of it. Where an action is impossible (nothing to delete, trading
-paused), an order is added in its place.
+returns exactly one message that tells of it. Where an action is impossible (nothing to delete,
+trading paused), an order is added in its place.
 """
 
 from __future__ import annotations

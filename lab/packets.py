@@ -22,7 +22,7 @@ _SIZES = list(accumulate(1 / size for size in range(1, MOST_MESSAGES + 1)))
 
 
 def groups(messages: Iterable[bytes], seed: int = 1) -> Iterator[list[bytes]]:
-    """Cuts messages into groups of 1 to 12, ``k`` of them with weight ``1 / k``; the last may be short."""
+    """Groups of 1 to 12 messages, ``k`` of them with weight ``1 / k``; the last may be short."""
     random = Random(seed)
 
     def size() -> int:
@@ -59,17 +59,19 @@ def open_records(path: str | Path) -> Iterator[Iterator[bytes]]:
     """
     path = Path(path)
     try:
-        stream = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+        plain = path.open("rb")
     except OSError as error:
         raise LabError(
             "NO_SUCH_FILE", f"cannot read {path}: {error.strerror}", path=str(path)
         ) from None
-    with stream:
-        yield read_binary_file(cast(BinaryIO, stream))
+    with plain:
+        packed = path.suffix == ".gz"
+        stream = cast(BinaryIO, gzip.GzipFile(fileobj=plain)) if packed else plain
+        yield read_binary_file(stream)
 
 
 def write_records(path: str | Path, records: Iterable[bytes]) -> int:
-    """Writes records as a Nasdaq BinaryFILE, packed if the name ends in ``.gz``; returns how many."""
+    """Writes a Nasdaq BinaryFILE, packed if its name ends in ``.gz``; returns how many records."""
     path = Path(path)
     count = 0
     # Without a time and a name in it, the same session gives the same file.

@@ -17,7 +17,7 @@ from lab.packets import SESSION, groups
 from udfs.errors import KafkaError
 from udfs.messages.reference import build_packet
 
-#: At recorded speed, a silence of the record (the night before the opening, say) is kept up to this long.
+#: At recorded speed, silences of the record (before the opening, say) are kept up to this long.
 LONGEST_SILENCE_S = 5.0
 
 _PROGRESS_EVERY = 500  # packets
@@ -135,9 +135,7 @@ def publish(
     return published
 
 
-def ensure_topic(
-    bootstrap_servers: str, topic: str, partitions: int = 2, **client: Any
-) -> None:
+def ensure_topic(bootstrap_servers: str, topic: str, partitions: int = 2, **client: Any) -> None:
     """Makes the topic if it does not exist, and waits until it can be used."""
     admin = _connect(KafkaAdminClient, bootstrap_servers, **client)
     try:

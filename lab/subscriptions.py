@@ -26,9 +26,9 @@ def subscriptions(
     """``count`` rules over the ``stock_count`` most traded stocks, spread evenly over ``hosts``.
 
     Most name one stock and a threshold on price (dollars) or shares; the others combine them with
-    ``and``, ``or`` and ``not``, ask for a side of the market, or for other messages than new orders.
-    The same arguments give the same rows. Each filter is a condition without action: what matches
-    goes to the subscriber of its row.
+    ``and``, ``or`` and ``not``, ask for a side of the market, or for other messages than new
+    orders. The same arguments give the same rows. Each filter is a condition without action: what
+    matches goes to the subscriber of its row.
     """
     random = Random(seed)
     stocks = symbols(stock_count)
@@ -82,9 +82,7 @@ def _band_or_block(random: Random, symbol: Symbol) -> str:
 
 
 def _not_small(random: Random, symbol: Symbol) -> str:
-    return (
-        f"{_is(symbol)} and not (shares < {_lots(random)} or price < {_dollars(random, symbol)})"
-    )
+    return f"{_is(symbol)} and not (shares < {_lots(random)} or price < {_dollars(random, symbol)})"
 
 
 def _side(random: Random, symbol: Symbol) -> str:
@@ -121,7 +119,7 @@ def _auction_or_halt(random: Random, symbol: Symbol) -> str:
 
 
 _FORMS: tuple[Callable[[Random, Symbol], str], ...]
-_FORMS, _WEIGHTS = zip(  # type: ignore[assignment]
+_FORMS, _WEIGHTS = zip(
     (_price_above, 18),
     (_price_below, 14),
     (_many_shares, 14),

@@ -1,4 +1,4 @@
-"""Networks for the lab: the fabric of WERNECKE 5.3.1 by its sizes, or a network from a catalogue or file."""
+"""Networks for the lab: the fabric of WERNECKE 5.3.1, or one from a catalogue or a file."""
 
 from __future__ import annotations
 

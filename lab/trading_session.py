@@ -30,7 +30,7 @@ FEWEST_SYMBOLS, MOST_SYMBOLS = 4, 10_000
 
 #: How often each action happens, of about 1,000 messages. Adding is somewhat more frequent than
 #: leaving, as on a real day, so books fill slowly.
-_AUCTION = {
+_AUCTION: dict[str, float] = {
     "add": 560,
     "add_attributed": 30,
     "delete": 280,
@@ -38,7 +38,7 @@ _AUCTION = {
     "cancel": 30,
     "notice": 30,
 }
-_CONTINUOUS = {
+_CONTINUOUS: dict[str, float] = {
     "add": 405,
     "add_attributed": 15,
     "delete": 360,
@@ -214,7 +214,7 @@ class _Day:
             market.break_trade,
         ]
         for number, action in enumerate(once, 1):
-            self._later(_RELEASE + number * 20 * _MINUTE, lambda t, act=action: act(t, popular))
+            self._later(_RELEASE + number * 20 * _MINUTE, _on(action, popular))
         self._later(10 * _HOUR, lambda t: self._pause(t, other))
         self._later(11 * _HOUR, lambda t: market.operational_halt(t, other, b"H"))
         self._later(11 * _HOUR + 5 * _MINUTE, lambda t: market.operational_halt(t, other, b"T"))
@@ -243,3 +243,8 @@ class _Day:
         self._later(time + 300 * seconds, lambda t: market.cross(t, stock, b"H"))
         self._later(time + 301 * seconds, lambda t: market.set_state(t, stock, TRADING, b""))
         return market.set_state(time, stock, PAUSED, b"LUDP")
+
+
+def _on(action: Action, stock: Stock) -> Callable[[int], bytes]:
+    """``action`` on a stock, at a time still to be told."""
+    return lambda time: action(time, stock)

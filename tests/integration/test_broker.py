@@ -48,9 +48,7 @@ def records(broker: Broker, topic: str, partitions: int = 2) -> list[list[bytes]
 def test_a_session_arrives_whole_and_in_order_in_each_partition(broker):
     messages = list(TradingSession(messages=2000, seed=3, symbols=20))
     seen: list[Published] = []
-    published = publish(
-        broker.bootstrap_servers, "whole", messages, seed=3, progress=seen.append
-    )
+    published = publish(broker.bootstrap_servers, "whole", messages, seed=3, progress=seen.append)
     by_partition = records(broker, "whole")
     assert published.messages == 2000
     assert published.packets == sum(map(len, by_partition))

@@ -1,0 +1,249 @@
+"""``stackcast itch``: make a trading session, look into one, publish one."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Annotated, Any
+
+import typer
+
+from lab.itch_writer import itch_specification
+from lab.packets import open_records, packetize, write_records
+from lab.publisher import Published, publish
+from lab.trading_session import TradingSession
+from udfs.errors import MessageError
+from udfs.messages.reference import read_message, read_packet
+from udfs.messages.specification import Field
+
+app = typer.Typer(no_args_is_help=True, help="Make, read and publish ITCH 5.0 trading sessions.")
+
+Messages = Annotated[int, typer.Option("--messages", min=1, help="How many messages, exactly.")]
+Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same bytes.")]
+Symbols = Annotated[int, typer.Option("--symbols", help="How many stocks are traded.")]
+PacketsOption = Annotated[
+    bool, typer.Option("--packets", help="Records are MoldUDP64 packets, not messages.")
+]
+
+
+@app.command()
+def generate(
+    out: Annotated[Path, typer.Option("--out", help="File to write; packed if it ends in .gz.")],
+    messages: Messages = 100_000,
+    seed: Seed = 1,
+    symbols: Symbols = 200,
+    packets: PacketsOption = False,
+) -> None:
+    """Write a trading session as a Nasdaq BinaryFILE: length and message, again and again."""
+    session = _counted(TradingSession(messages, seed, symbols), messages, "written")
+    with _readable_failures(out):
+        records = write_records(out, packetize(session, seed=seed) if packets else session)
+    what = "packets" if packets else "messages"
+    typer.echo(f"{out}: {records:,} {what}, {out.stat().st_size:,} bytes")
+
+
+@app.command()
+def inspect(
+    file: Annotated[Path, typer.Argument(help="BinaryFILE, .gz or not.")],
+    *,
+    packets: PacketsOption = False,
+    kinds: Annotated[
+        str, typer.Option("--type", help="Only these message types, for example AF.")
+    ] = "",
+    symbol: Annotated[str, typer.Option("--symbol", help="Only messages that name it.")] = "",
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Most messages to print.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Print messages, then the count of each type.
+
+    What cannot be read is told where it stands, and the exit code is 1 then. Counts are of all
+    messages that --type and --symbol leave, printed or not.
+    """
+    counts: Counter[str] = Counter()
+    damaged = 0
+    with open_records(file) as records:
+        for where, message in _messages(records, packets):
+            row = message if isinstance(message, MessageError) else _row(message)
+            if isinstance(row, MessageError):
+                damaged += 1
+                typer.echo(f"{file}: {where}: {row}", err=True)
+                continue
+            if (kinds and row["type"] not in kinds) or (symbol and row.get("stock") != symbol):
+                continue
+            counts[f"{row['type']} {row['name']}"] += 1
+            if counts.total() <= limit:
+                typer.echo(json.dumps(row) if as_json else _text(row))
+    _summary(counts, damaged, as_json)
+    if damaged:
+        raise typer.Exit(1)
+
+
+@app.command("publish")
+def publish_command(
+    file: Annotated[Path | None, typer.Argument(help="BinaryFILE to publish, .gz or not.")] = None,
+    *,
+    generated: Annotated[
+        int, typer.Option("--generate", min=0, help="Publish a session of so many messages.")
+    ] = 0,
+    bootstrap: Annotated[
+        str, typer.Option("--bootstrap", help="Kafka broker, host:port.")
+    ] = "127.0.0.1:9092",
+    topic: Annotated[str, typer.Option("--topic", help="Made if it does not exist.")] = "itch.raw",
+    speed: Annotated[
+        str, typer.Option("--speed", help="full, recorded (by timestamps) or packets a second.")
+    ] = "full",
+    seed: Seed = 1,
+    symbols: Symbols = 200,
+    partitions: Annotated[
+        int, typer.Option("--partitions", min=1, help="Of a topic that is made.")
+    ] = 2,
+) -> None:
+    """Publish a session to Kafka as MoldUDP64 packets. Ctrl-C ends it cleanly."""
+    if (file is None) == (generated == 0):
+        raise typer.BadParameter("give a file or --generate N, and not both")
+    options: dict[str, Any] = {
+        "speed": speed,
+        "seed": seed,
+        "partitions": partitions,
+        "progress": _show_published,
+    }
+    with _stop_on_signal() as stop:
+        if file is not None:
+            with open_records(file) as messages:
+                done = publish(bootstrap, topic, messages, stop=stop, **options)
+        else:
+            session = TradingSession(generated, seed, symbols)
+            done = publish(bootstrap, topic, session, stop=stop, **options)
+    _clear_progress()
+    typer.echo(
+        f"{topic} at {bootstrap}: {done.messages:,} messages in {done.packets:,} packets, "
+        f"{done.payload_bytes:,} bytes, {done.seconds:.1f} s"
+    )
+
+
+Where = str
+
+
+def _messages(
+    records: Iterator[bytes], packets: bool
+) -> Iterator[tuple[Where, bytes | MessageError]]:
+    """Each message, or the error in its place, and where it stands."""
+    number = 0
+    while True:
+        number += 1
+        try:
+            record = next(records)
+        except StopIteration:
+            return
+        except MessageError as error:  # the file itself is damaged: nothing after it can be trusted
+            yield f"record {number}", error
+            return
+        if not packets:
+            yield f"record {number}", record
+            continue
+        try:
+            group = read_packet(record)[2]
+        except MessageError as error:
+            yield f"packet {number}", error
+            continue
+        for place, message in enumerate(group, 1):
+            yield f"packet {number}, message {place}", message
+
+
+def _row(message: bytes) -> dict[str, Any] | MessageError:
+    """A message for people: type, name, and its fields as text; numbers as numbers."""
+    specification = itch_specification()
+    try:
+        values = read_message(specification, message)
+    except MessageError as error:
+        return error
+    header = specification.header_of_type(message[0])
+    assert header is not None  # read_message has found it
+    row: dict[str, Any] = {"type": chr(message[0]), "name": header.name}
+    for field in header.fields[1:]:
+        row[field.name] = _value(field, values[field.qualified])
+    return row
+
+
+def _value(field: Field, raw: int) -> str | int:
+    return raw if field.kind == "integer" else field.render(raw)
+
+
+def _text(row: dict[str, Any]) -> str:
+    hidden = ("type", "name", "timestamp", "stock_locate", "tracking_number")
+    fields = " ".join(f"{name}={value}" for name, value in row.items() if name not in hidden)
+    return f"{_time(int(row['timestamp']))}  {row['type']} {row['name']}  {fields}"
+
+
+def _time(nanoseconds: int) -> str:
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest:09}"
+
+
+def _summary(counts: Counter[str], damaged: int, as_json: bool) -> None:
+    if as_json:
+        total = {"counts": dict(counts.most_common()), "total": counts.total(), "damaged": damaged}
+        typer.echo(json.dumps(total))
+        return
+    width = max((len(name) for name in counts), default=5)
+    for name, count in counts.most_common():
+        typer.echo(f"{name:<{width}}  {count:>12,}")
+    typer.echo(f"{'total':<{width}}  {counts.total():>12,}")
+    if damaged:
+        typer.echo(f"{'damaged':<{width}}  {damaged:>12,}")
+
+
+def _counted(messages: Iterable[bytes], total: int, done: str) -> Iterator[bytes]:
+    """The messages, with progress on a terminal."""
+    for number, message in enumerate(messages, 1):
+        if number % 20_000 == 0:
+            _progress(f"{number:,} of {total:,} messages {done}")
+        yield message
+    _clear_progress()
+
+
+def _show_published(done: Published) -> None:
+    rate = done.packets / done.seconds if done.seconds else 0.0
+    _progress(f"{done.messages:,} messages, {done.packets:,} packets, {rate:,.0f} packets/s")
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+
+def _clear_progress() -> None:
+    _progress("")
+
+
+@contextmanager
+def _stop_on_signal() -> Iterator[Event]:
+    """An event that Ctrl-C and SIGTERM set, so that what was sent is flushed and counted."""
+    stop = Event()
+
+    def handle(*_: object) -> None:
+        stop.set()
+
+    before: list[tuple[int, Callable[..., Any] | int | None]] = [
+        (number, signal.signal(number, handle)) for number in (signal.SIGINT, signal.SIGTERM)
+    ]
+    try:
+        yield stop
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _readable_failures(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write {path}: {error.strerror}") from None

@@ -1,0 +1,85 @@
+"""``stackcast lab``: a broker and a network of switches and hosts on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab import daemon
+from lab.broker import var_folder
+from lab.topologies import NetworkOptions
+
+app = typer.Typer(
+    no_args_is_help=True, help="Run the lab in the background: Kafka broker, switches, hosts."
+)
+
+Folder = Annotated[
+    Path | None, typer.Option("--folder", help="Where the lab lives; var/lab by default.")
+]
+
+
+@app.command()
+def up(
+    *,
+    folder: Folder = None,
+    network: Annotated[
+        str,
+        typer.Option("--network", help="topohub name (topozoo/Abilene) or GraphML file."),
+    ] = "",
+    pods: Annotated[int, typer.Option("--pods", min=1, help="Of the fabric.")] = 4,
+    racks: Annotated[int, typer.Option("--racks", min=1, help="In each pod.")] = 2,
+    hosts: Annotated[
+        int | None,
+        typer.Option("--hosts", min=1, help="On each rack (2), or each node of --network (1)."),
+    ] = None,
+    planes: Annotated[int, typer.Option("--planes", min=1, help="Of spine switches.")] = 2,
+    spines: Annotated[int, typer.Option("--spines", min=1, help="In each plane.")] = 2,
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="Of topics.")] = 2,
+    subscriptions: Annotated[
+        int, typer.Option("--subscriptions", min=0, help="How many rules to write.")
+    ] = 1000,
+    seed: Annotated[int, typer.Option("--seed", help="Of the subscriptions.")] = 1,
+) -> None:
+    """Start broker and network; they run until 'stackcast lab down'."""
+    where = _folder(folder)
+    options = daemon.Options(
+        folder=str(where),
+        network=NetworkOptions(
+            pods=pods,
+            racks=racks,
+            hosts=hosts or 2,
+            planes=planes,
+            spines=spines,
+            name=network,
+            hosts_per_switch=hosts or 1,
+        ),
+        partitions=partitions,
+        subscriptions=subscriptions,
+        seed=seed,
+    )
+    typer.echo("bringing up the broker and the network ...", err=True)
+    state = daemon.up(options)
+    ingress = ", ".join(f"{host} by {address}" for host, address in state["ingress"].items())
+    typer.echo(
+        f"broker     {state['bootstrap_servers']}\n"
+        f"p4runtime  {state['p4runtime']}  ({len(state['switches'])} switches)\n"
+        f"tunnel     {ingress}\n"
+        f"hosts      {len(state['hosts'])}: {', '.join(state['hosts'][:20])}"
+        f"{', ...' if len(state['hosts']) > 20 else ''}\n"
+        f"settings   {where / 'lab.conf'}\n"
+        f"rows       {where / 'network'}\n"
+        f"receipts   {where / 'receipts'}"
+    )
+
+
+@app.command()
+def down(folder: Folder = None) -> None:
+    """End the lab and wait until it is gone. Nothing happens if none is up."""
+    where = _folder(folder)
+    typer.echo("the lab is down" if daemon.down(where) else f"no lab is up in {where}")
+
+
+def _folder(folder: Path | None) -> Path:
+    return (folder or var_folder() / "lab").absolute()
