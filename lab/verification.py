@@ -23,9 +23,9 @@ import networkx as nx
 import numpy as np
 
 from udfs.errors import LabError, MessageError
-from udfs.filters.subscriptions import CheckedRule
 from udfs.filters.evaluate import fields_of, matches_columns
 from udfs.filters.nodes import Node
+from udfs.filters.subscriptions import CheckedRule
 from udfs.messages.reference import read_message, read_packet
 from udfs.messages.sequence import session_id, split_sequence
 from udfs.messages.specification import Field, Specification
