@@ -1,0 +1,66 @@
+"""Where a publisher's frames enter the network: the far end of the UDP tunnel (WERNECKE 3.4.1)."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable
+
+_RECEIVE_BUFFER = 8 << 20
+_LARGEST = 65_535
+_BATCH = 256
+# Linux; Python's socket module does not name it.
+_SO_RCVBUFFORCE = 33
+
+_Address = tuple[str, int]
+
+
+class Ingress:
+    """A loopback UDP socket; each datagram is one frame that enters the publisher's switch.
+
+    Senders are told how many of their frames have been processed: an 8-byte big-endian count,
+    cumulative for each source address since this socket was opened.
+    """
+
+    def __init__(self, publisher: str, send: Callable[[str, bytes], None]) -> None:
+        self.publisher = publisher
+        self._send = send
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+        # Root may have more than the system's limit; without it, windows keep bursts small.
+        with contextlib.suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
+        self._socket.bind(("127.0.0.1", 0))
+        self._socket.setblocking(False)
+        self._processed: dict[_Address, int] = {}
+        self._unanswered: set[_Address] = set()
+
+    @property
+    def address(self) -> str:
+        ip, port = self._socket.getsockname()
+        return f"{ip}:{port}"
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def receive(self) -> None:
+        """Send the frames that have arrived into the network, a batch at most."""
+        for _ in range(_BATCH):
+            try:
+                frame, source = self._socket.recvfrom(_LARGEST)
+            except BlockingIOError:
+                return
+            self._send(self.publisher, frame)
+            self._processed[source] = self._processed.get(source, 0) + 1
+            self._unanswered.add(source)
+
+    def answer(self) -> None:
+        """Tell each sender of the last batch its count."""
+        for source in self._unanswered:
+            # A sender that asked for no credit may be gone; that is its own business.
+            with contextlib.suppress(OSError):
+                self._socket.sendto(self._processed[source].to_bytes(8), source)
+        self._unanswered.clear()
+
+    def close(self) -> None:
+        self._socket.close()
