@@ -225,7 +225,7 @@ def _owe(
     matched = np.zeros(count, dtype=bool)
     for host, mask in wanted.items():
         matched |= mask
-        expectation.deliveries[host].update(events[i][0] for i in np.flatnonzero(mask))
+        expectation.deliveries[host].update(events[i][0] for i in np.flatnonzero(mask).tolist())
     expectation.messages_matched += int(matched.sum())
 
 
