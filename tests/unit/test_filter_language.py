@@ -14,47 +14,31 @@ from udfs.errors import SubscriptionError
 from udfs.filters.language import MAX_LENGTH, parse_rule
 from udfs.filters.nodes import And, Not, Or, Predicate
 from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.specification import Field, Header, Specification
+from udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 
 HOSTS = {"h1", "h2", "h3", "feed1"}
 
 
-def field(header: str, name: str, bits: int, kind: str = "integer", **more: object) -> Field:
-    facts = {"bit_offset": 0, "decimals": 0, "match": "range", "query": False} | more
-    return Field(header=header, name=name, bits=bits, kind=kind, **facts)
-
-
-def header(name: str, message_type: str | None, *fields: Field) -> Header:
-    code = ord(message_type) if message_type else None
-    return Header(name=name, type_name=name, fields=fields, message_type=code, length=8)
-
-
-SPEC = Specification(
-    name="market",
-    headers=(
-        header("envelope", None, field("envelope", "session", 80, "string")),
-        header(
-            "add_order",
-            "A",
-            field("add_order", "stock", 64, "string", match="exact", query=True),
-            field("add_order", "price", 32, "decimal", decimals=4, query=True),
-            field("add_order", "shares", 32, query=True, bit_offset=96),
-            field("add_order", "locate", 16),
-            field("add_order", "buy_sell", 8, "string", match="exact"),
-        ),
-        header(
-            "trade",
-            "P",
-            field("trade", "stock", 64, "string"),
-            field("trade", "locate", 16),
-            field("trade", "match_number", 64),
-            field("trade", "note", 72, "string"),
-        ),
-    ),
-    counters=(),
-    default_action=None,
+SPEC = parse_specification(
+    """
+    header_type envelope_t { fields { @string session: 80; } }
+    header envelope_t envelope;
+    header_type add_order_t { fields {
+        @string message_type: 8; @string stock: 64; @decimals(4) price: 32; shares: 32;
+        locate: 16; @string buy_sell: 8;
+    } }
+    @message_type("A") header add_order_t add_order;
+    header_type trade_t { fields {
+        @string message_type: 8; @string stock: 64; locate: 16; match_number: 64; @string note: 72;
+    } }
+    @message_type("P") header trade_t trade;
+    @query_field_exact(add_order.stock)
+    @query_field(add_order.price)
+    @query_field(add_order.shares)
+    """,
+    "market",
 )
 
 

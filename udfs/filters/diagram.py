@@ -17,11 +17,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from udfs.errors import FilterError
-from udfs.filters.intervals import Intervals
+from udfs.filters.intervals import Intervals, union
 from udfs.filters.normal_form import Term
 
 _WORK_PER_ENTRY = 64
 """Mean live terms per row that the limit on rows is to allow for."""
+_MAX_UNIONS = 500_000
+"""Remembered unions of residuals: about 100 MB at most."""
 
 Child = int
 Row = tuple[int, int, Child]
@@ -75,6 +77,9 @@ class _Expansion:
         self.allowed: list[Intervals] = []
         self.next: list[int] = []
         self.mask: list[int] = []
+        self._family: list[int] = []
+        self._families: dict[tuple[int, int], int] = {}
+        self._united: dict[tuple[int, int], int] = {}
         self._residuals: dict[tuple[int, Intervals, int], int] = {}
         self.states: list[tuple[int, tuple[int, ...]]] = []
         self._state_ids: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -107,26 +112,43 @@ class _Expansion:
             self.level.append(level)
             self.allowed.append(allowed)
             self.next.append(following)
+            family = (level, following)
+            self._family.append(self._families.setdefault(family, len(self._families)))
             # At the bottom ``following`` is the mask itself.
             self.mask.append(following if level == self.bottom else self.mask[following])
         return found
 
     def _state(self, mask: int, live: Iterable[int]) -> int:
-        waiting = set()
+        # Residuals that lead to the same thing by the same field are one, with more values:
+        # many thresholds of one receiver come down to one.
+        waiting: dict[int, int] = {}
         for residual in live:
             if self.level[residual] == self.bottom:
                 mask |= self.mask[residual]
             else:
-                waiting.add(residual)
+                family = self._family[residual]
+                other = waiting.get(family)
+                waiting[family] = residual if other is None else self._union(other, residual)
+                self._work += 1
         # What could only add receivers that are certain already adds nothing.
-        key = (mask, tuple(sorted(r for r in waiting if self.mask[r] & ~mask)))
+        key = (mask, tuple(sorted(r for r in waiting.values() if self.mask[r] & ~mask)))
         found = self._state_ids.get(key)
         if found is None:
             found = self._state_ids[key] = len(self.states)
             self.states.append(key)
             level = min((self.level[r] for r in key[1]), default=self.bottom)
             self.by_level[level].append(found)
-        self._work += 1 + len(waiting)
+        return found
+
+    def _union(self, left: int, right: int) -> int:
+        """The residual that holds where one of two of the same level and next holds."""
+        found = self._united.get((left, right))
+        if found is None:
+            if len(self._united) > _MAX_UNIONS:
+                self._united.clear()
+            allowed = union((self.allowed[left], self.allowed[right]))
+            found = self._residual(self.level[left], allowed, self.next[left])
+            self._united[left, right] = found
         return found
 
     def _expand(self, state: int, level: int, maximum: int) -> list[Row]:

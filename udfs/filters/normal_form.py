@@ -32,8 +32,8 @@ _NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 def is_message_type(field: Field, message_type: int | None) -> bool:
-    """Whether the field is the type byte of its message, first in the header."""
-    return message_type is not None and field.bit_offset == 0 and field.name == MESSAGE_TYPE
+    """Whether the field is the type byte of its message, which always stands first."""
+    return message_type is not None and field.bit_offset == 0
 
 
 def normal_form(condition: Node, specification: Specification) -> tuple[Term, ...]:
