@@ -61,8 +61,8 @@ def dissect(frame: bytes) -> Dissection:
     Raises StackError with ``offset``, the byte of the frame where the fault is:
     ``TRUNCATED_FRAME``, ``UNKNOWN_ETHERTYPE``, ``EMPTY_STACK``, ``TOO_MANY_LABELS``,
     ``BAD_LABEL``, ``BAD_IPV4``, ``FRAGMENT``, ``IPV4_CHECKSUM``, ``NOT_UDP``, ``BAD_UDP``,
-    ``UDP_CHECKSUM``, or the upper-case reason of a damaged MoldUDP64 packet
-    (``TRUNCATED_MESSAGE``, ...).
+    ``UDP_CHECKSUM``, or the code of a damaged MoldUDP64 packet
+    (``TRUNCATED_MESSAGE``, ...) with the byte where that packet begins.
     """
     _need(frame, 0, _ETHERNET, "the Ethernet header")
     ethertype = int.from_bytes(frame[12:14])
@@ -87,9 +87,8 @@ def dissect(frame: bytes) -> Dissection:
     try:
         session, sequence, messages = read_packet(payload)
     except MessageError as error:
-        offset = payload_at + int(error.fields.get("offset", 0))
         raise StackError(
-            error.what.upper(), f"MoldUDP64 at byte {payload_at}: {error.message}", offset=offset
+            error.what, f"MoldUDP64 at byte {payload_at}: {error.message}", offset=payload_at
         ) from error
     positions = []
     position = payload_at + _MOLDUDP64

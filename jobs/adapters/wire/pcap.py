@@ -1,10 +1,12 @@
 """Frames into classic pcap files (Ethernet, microseconds), and back out of them.
 
 The path of a sink may contain ``{partition}`` and ``{attempt}``: number of the Spark partition,
-and id of the task attempt, which is unique in an application (0 outside of Spark). Each sink
-writes a file of its own, made with its first frame. If the name is taken, because a task of an
-earlier batch had it, ``-1``, ``-2``, ... goes before the suffix; no file is ever written twice.
-``mergecap`` puts them together again.
+and id of the task attempt, which is unique in an application (0 outside of Spark). A path without
+a suffix is a folder, for files ``frames-{partition}-{attempt}.pcap``.
+
+Each sink writes a file of its own, made with its first frame. If the name is taken, because a task
+of an earlier batch had it, ``-1``, ``-2``, ... goes before the suffix; no file is ever written
+twice. ``mergecap`` puts them together again.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class PcapSink:
                 "BAD_PATH", f"{options.path!r}: only {{partition}} and {{attempt}} are filled in"
             ) from error
         if not self._path.name:
-            raise SinkError("BAD_PATH", "the pcap sink needs the path of a file")
+            raise SinkError("BAD_PATH", "the pcap sink needs the path of a file or folder")
+        if not self._path.suffix:
+            self._path /= f"frames-{partition}-{attempt}.pcap"
         self._file: BinaryIO | None = None
 
     def send(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> int:
