@@ -1,0 +1,10 @@
+"""Table definitions and message format specifications, as shipped with the package."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+
+def read_text(relative: str) -> str:
+    """Text of a file of this package, for example ``messages/itch.spec``."""
+    return files(__name__).joinpath(relative).read_text(encoding="utf-8")

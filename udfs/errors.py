@@ -64,6 +64,12 @@ class SpecificationError(StackcastError):
     area = "SPECIFICATION"
 
 
+class MessageError(StackcastError):
+    """A packet or message cannot be read. ``what`` in lower case is the dead letter's reason."""
+
+    area = "MESSAGE"
+
+
 class SubscriptionError(StackcastError):
     """A subscription does not compile. Fields: ``line``, ``column`` (1-based)."""
 

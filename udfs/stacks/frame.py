@@ -125,10 +125,14 @@ class FrameTemplates:
 class MessagePositions(Protocol):
     """What the builder reads of :class:`udfs.messages.moldudp64.Messages`; in packet order."""
 
-    packet: NDArray[np.int32]
-    index: NDArray[np.int32]
-    start: NDArray[np.int64]
-    length: NDArray[np.int32]
+    @property
+    def packet(self) -> NDArray[np.int32]: ...
+    @property
+    def index(self) -> NDArray[np.int32]: ...
+    @property
+    def start(self) -> NDArray[np.int64]: ...
+    @property
+    def length(self) -> NDArray[np.int32]: ...
 
 
 @dataclass(frozen=True)
@@ -136,12 +140,14 @@ class Frames:
     """Frames in one buffer: frame f is ``data[offsets[f]:offsets[f+1]]``.
 
     data: uint8[bytes]; offsets: int64[f+1]; leaf, packet: int32[f], where its messages come from;
-    messages: int32[f], how many it carries; sequence: uint64[f], of its first message.
+    template: int32[f], the header it has; messages: int32[f], how many it carries; sequence:
+    uint64[f], of its first message.
     """
 
     data: NDArray[np.uint8]
     offsets: NDArray[np.int64]
     leaf: NDArray[np.int32]
+    template: NDArray[np.int32]
     packet: NDArray[np.int32]
     messages: NDArray[np.int32]
     sequence: NDArray[np.uint64]
@@ -238,6 +244,7 @@ def build_frames(  # noqa: PLR0917
         data=out,
         offsets=offsets,
         leaf=group_leaf[group_of],
+        template=template_of.astype(np.int32),
         packet=group_packet[group_of],
         messages=count[group_of].astype(np.int32),
         sequence=sequence[group_of],

@@ -1,0 +1,278 @@
+"""Spark's side of the delivery: one pass over Arrow batches of Kafka records, one report a task.
+
+The only module of `udfs` that imports pyspark. Its function runs inside ``mapInArrow``: it decodes,
+matches, frames and hands the frames to a sink, and yields what the driver must record about it,
+never the frames themselves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, REASONS, Messages, decode
+from udfs.messages.sequence import session_id
+from udfs.plan import Plan
+from udfs.stacks.frame import Frames, build_frames
+
+#: What a task reports. ``kind`` says which columns a row fills:
+#: ``partition`` (offsets, sequence numbers, counts), ``template`` (frames of one header template),
+#: ``reason`` (how many dead letters) and ``sample`` (one dead letter, cut to its first bytes).
+REPORT = StructType(
+    [
+        StructField("kind", StringType(), False),
+        StructField("partition", IntegerType()),
+        StructField("from_offset", LongType()),
+        StructField("until_offset", LongType()),
+        StructField("first_sequence", LongType()),
+        StructField("last_sequence", LongType()),
+        StructField("packets", LongType()),
+        StructField("messages", LongType()),
+        StructField("matched", LongType()),
+        StructField("frames", LongType()),
+        StructField("bytes", LongType()),
+        StructField("template", IntegerType()),
+        StructField("reason", StringType()),
+        StructField("count", LongType()),
+        StructField("message_index", IntegerType()),
+        StructField("length", IntegerType()),
+        StructField("sample", BinaryType()),
+    ]
+)
+
+_ARROW_TYPES = {
+    StringType(): pa.string(),
+    IntegerType(): pa.int32(),
+    LongType(): pa.int64(),
+    BinaryType(): pa.binary(),
+}
+REPORT_ARROW = pa.schema([(f.name, _ARROW_TYPES[f.dataType]) for f in REPORT.fields])
+
+SAMPLE_BYTES = 256
+
+
+class Sink(Protocol):
+    """Where frames go. ``send`` gets concatenated frames and their borders (int64[f + 1])."""
+
+    def send(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> int: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class PlanHandle(Protocol):
+    """A broadcast plan; ``value`` loads it once a worker."""
+
+    @property
+    def value(self) -> Plan: ...
+
+
+def deliver(
+    plan: PlanHandle, topic: str, open_sink: Callable[[], Sink], samples: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for ``mapInArrow`` over columns partition (int32), offset (int64), value (binary).
+
+    Every record of a batch is decoded, matched, framed and sent before the next batch is taken; the
+    sink is flushed before the task ends, so that a finished task means frames handed over. At most
+    ``samples`` dead letters a task are reported with their bytes; all are counted.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        sink = open_sink()
+        try:
+            report = _Report(plan.value, topic, samples)
+            for batch in batches:
+                frames = report.add(batch)
+                sink.send(frames.data, frames.offsets)
+            sink.flush()
+        finally:
+            sink.close()
+        rows = report.rows()
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=REPORT_ARROW)
+
+    return run
+
+
+class _Report:
+    """Adds up what one task did."""
+
+    def __init__(self, plan: Plan, topic: str, samples: int) -> None:
+        self._plan = plan
+        self._topic = topic
+        self._samples = samples
+        templates = plan.templates.start.size - 1
+        self._counts = np.zeros((3, templates), dtype=np.int64)  # frames, messages, bytes
+        self._partitions: dict[int, dict[str, Any]] = {}
+        self._reasons: Counter[str] = Counter()
+        self._dead: list[dict[str, Any]] = []
+        self._sessions: dict[int, NDArray[np.uint8]] = {}
+
+    def add(self, batch: pa.RecordBatch) -> Frames:
+        """Decode, match and frame one batch of records; count it."""
+        partition = batch.column("partition").to_numpy()
+        offset = batch.column("offset").to_numpy()
+        starts, data = _buffers(batch.column("value"))
+        plan = self._plan
+        messages = decode(plan.specification, starts, data, plan.fields)
+        leaf = plan.matcher.match(messages.message_type, messages.values)
+        leaf[messages.message_reason != 0] = 0
+        frames = build_frames(
+            plan.templates,
+            leaf,
+            messages,
+            data,
+            sequence_base=offset,
+            sessions=self._session_of(partition),
+            mtu=plan.mtu,
+        )
+        self._count(partition, offset, messages, leaf, frames)
+        self._bury(partition, offset, starts, data, messages)
+        return frames
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The report, as rows of `REPORT`."""
+        rows = [{"kind": "partition", "partition": p, **c} for p, c in self._partitions.items()]
+        for template in np.flatnonzero(self._counts[0]).tolist():
+            frames, messages, size = self._counts[:, template].tolist()
+            rows.append(
+                {
+                    "kind": "template",
+                    "template": template,
+                    "frames": frames,
+                    "messages": messages,
+                    "bytes": size,
+                }
+            )
+        rows += [{"kind": "reason", "reason": r, "count": n} for r, n in self._reasons.items()]
+        return rows + self._dead
+
+    def _session_of(self, partition: NDArray[np.int32]) -> NDArray[np.uint8]:
+        """Session of every record, uint8[n, 10]."""
+        known, inverse = np.unique(partition, return_inverse=True)
+        for p in known.tolist():
+            if p not in self._sessions:
+                session = session_id(self._topic, p)
+                self._sessions[p] = np.frombuffer(session, dtype=np.uint8)
+        table = np.array([self._sessions[p] for p in known.tolist()], dtype=np.uint8)
+        return table.reshape(-1, 10)[inverse]
+
+    def _count(
+        self,
+        partition: NDArray[np.int32],
+        offset: NDArray[np.int64],
+        messages: Messages,
+        leaf: NDArray[np.int32],
+        frames: Frames,
+    ) -> None:
+        size = np.diff(frames.offsets)
+        for row, values in enumerate((None, frames.messages, size)):
+            self._counts[row] += np.bincount(
+                frames.template, weights=values, minlength=self._counts.shape[1]
+            ).astype(np.int64)
+        message_partition = partition[messages.packet]
+        frame_partition = partition[frames.packet]
+        for p in np.unique(partition).tolist():
+            mine = offset[partition == p]
+            of_messages = message_partition == p
+            of_frames = frame_partition == p
+            total = self._partitions.setdefault(
+                p,
+                {
+                    "from_offset": int(mine.min()),
+                    "until_offset": 0,
+                    "first_sequence": None,
+                    "last_sequence": None,
+                    "packets": 0,
+                    "messages": 0,
+                    "matched": 0,
+                    "frames": 0,
+                    "bytes": 0,
+                },
+            )
+            total["from_offset"] = min(total["from_offset"], int(mine.min()))
+            total["until_offset"] = max(total["until_offset"], int(mine.max()) + 1)
+            total["packets"] += len(mine)
+            total["messages"] += int(of_messages.sum())
+            total["matched"] += int((of_messages & (leaf > 0)).sum())
+            total["frames"] += int(of_frames.sum())
+            total["bytes"] += int(size[of_frames].sum())
+            sequences = frames.sequence[of_frames]
+            if len(sequences):
+                if total["first_sequence"] is None:
+                    total["first_sequence"] = int(sequences[0])
+                total["last_sequence"] = int(sequences[-1])
+
+    def _bury(
+        self,
+        partition: NDArray[np.int32],
+        offset: NDArray[np.int64],
+        starts: NDArray[Any],
+        data: NDArray[np.uint8],
+        messages: Messages,
+    ) -> None:
+        """Count what could not be read, and keep samples of it."""
+        reason = messages.packet_reason
+        bad = (reason != 0) & (reason != HEARTBEAT) & (reason != END_OF_SESSION)
+        for record in np.flatnonzero(bad).tolist():
+            self._dead_letter(
+                REASONS[int(reason[record])],
+                int(partition[record]),
+                int(offset[record]),
+                None,
+                data[int(starts[record]) : int(starts[record + 1])],
+            )
+        for message in np.flatnonzero(messages.message_reason).tolist():
+            record = int(messages.packet[message])
+            start = int(messages.start[message])
+            self._dead_letter(
+                REASONS[int(messages.message_reason[message])],
+                int(partition[record]),
+                int(offset[record]),
+                int(messages.index[message]),
+                data[start : start + int(messages.length[message])],
+            )
+
+    def _dead_letter(
+        self,
+        reason: str,
+        partition: int,
+        offset: int,
+        index: int | None,
+        content: NDArray[np.uint8],
+    ) -> None:
+        self._reasons[reason] += 1
+        if len(self._dead) < self._samples:
+            self._dead.append(
+                {
+                    "kind": "sample",
+                    "partition": partition,
+                    "from_offset": offset,
+                    "message_index": index,
+                    "reason": reason,
+                    "length": len(content),
+                    "sample": content[:SAMPLE_BYTES].tobytes(),
+                }
+            )
+
+
+def _buffers(values: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """Offsets (int32[n + 1]) and bytes of a binary column, without a copy. A null counts as empty."""
+    if values.null_count:
+        values = values.fill_null(b"")
+    _, offsets, content = values.buffers()
+    starts = np.frombuffer(offsets, dtype=np.int32)[values.offset : values.offset + len(values) + 1]
+    data = np.frombuffer(content, dtype=np.uint8) if content is not None else np.zeros(0, np.uint8)
+    return starts, data

@@ -1,0 +1,117 @@
+"""MoldUDP64 packets to columns: one compiled pass over Arrow's offsets and bytes.
+
+MoldUDP64 1.00: session (10 bytes), sequence number (8), count (2), then ``count`` blocks of a
+length (2) and a message; count 0 is a heartbeat, 0xFFFF the end of the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udfs.errors import SpecificationError
+from udfs.messages import kernels
+from udfs.messages.kernels import END_OF_SESSION, HEARTBEAT
+from udfs.messages.reference import END_OF_SESSION_COUNT, MAX_PACKET
+from udfs.messages.sequence import MAX_MESSAGES
+from udfs.messages.specification import MAX_VALUE_BITS, Field, Specification
+
+__all__ = ["END_OF_SESSION", "HEARTBEAT", "REASONS", "Messages", "decode"]
+
+#: Why a record or message is a dead letter, by code; heartbeats and ends of session are none.
+REASONS = {
+    kernels.EMPTY_RECORD: "empty_record",
+    kernels.RECORD_TOO_LARGE: "record_too_large",
+    kernels.TRUNCATED_HEADER: "truncated_header",
+    kernels.TOO_MANY_MESSAGES: "too_many_messages",
+    kernels.TRUNCATED_MESSAGE: "truncated_message",
+    kernels.TRAILING_BYTES: "trailing_bytes",
+    kernels.UNKNOWN_MESSAGE_TYPE: "unknown_message_type",
+    kernels.WRONG_MESSAGE_LENGTH: "wrong_message_length",
+}
+
+
+@dataclass(frozen=True)
+class Messages:
+    """The m messages of n records, in the order of the records.
+
+    packet: int32[m], record a message came in. index: int32[m], its place there. start: int64[m],
+    its first byte in the data, after its length. length: int32[m], bytes. message_type: uint8[m], its
+    first byte, 0 where it cannot be read. values: uint64[fields, m], raw values, 0 where the message
+    has not the field. message_reason: uint8[m], 0 or a code of `REASONS`. packet_reason: uint8[n], 0,
+    HEARTBEAT, END_OF_SESSION or a code of `REASONS`; a record with one has no messages here.
+    """
+
+    packet: NDArray[np.int32]
+    index: NDArray[np.int32]
+    start: NDArray[np.int64]
+    length: NDArray[np.int32]
+    message_type: NDArray[np.uint8]
+    values: NDArray[np.uint64]
+    message_reason: NDArray[np.uint8]
+    packet_reason: NDArray[np.uint8]
+
+
+def decode(
+    specification: Specification,
+    offsets: NDArray[Any],
+    data: NDArray[np.uint8],
+    fields: Sequence[Field],
+) -> Messages:
+    """Decode the records ``data[offsets[i]:offsets[i + 1]]``; columns for ``fields`` only.
+
+    offsets: int32[n + 1] or int64[n + 1], as Arrow has them. Any bytes are read safely: damage ends
+    in a reason (see `udfs.messages.reference` for the rule).
+    Raises SpecificationError FIELD_TOO_WIDE or FIELD_NOT_ALIGNED for a field that has no column.
+    """
+    lengths, at, width = _layout(specification, tuple(fields))
+    borders = _read_only(offsets, np.int64)
+    content = _read_only(data, np.uint8)
+    reason, total = kernels.check_packets(
+        borders, content, MAX_PACKET, MAX_MESSAGES, END_OF_SESSION_COUNT
+    )
+    packet, index, start, length, kind, message_reason, values = kernels.read_messages(
+        borders, content, reason, total, lengths, at, width
+    )
+    return Messages(packet, index, start, length, kind, values, message_reason, reason)
+
+
+@lru_cache(maxsize=32)
+def _layout(
+    specification: Specification, fields: tuple[Field, ...]
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """Tables of the kernel: message lengths, and where each field is, by message type."""
+    lengths = np.full(256, -1, np.int32)
+    at = np.zeros((len(fields), 256), np.int32)
+    width = np.zeros((len(fields), 256), np.int32)
+    for header in specification.headers:
+        if header.message_type is None:
+            continue
+        lengths[header.message_type] = header.length
+        for number, field in enumerate(fields):
+            if field.header != header.name:
+                continue
+            if field.bits > MAX_VALUE_BITS:
+                raise SpecificationError(
+                    "FIELD_TOO_WIDE",
+                    f"{field.qualified} has {field.bits} bits, a column has {MAX_VALUE_BITS}",
+                )
+            if field.bits % 8 or field.bit_offset % 8:
+                raise SpecificationError(
+                    "FIELD_NOT_ALIGNED", f"{field.qualified} is not made of whole bytes"
+                )
+            at[number, header.message_type] = field.bit_offset // 8
+            width[number, header.message_type] = field.bits // 8
+    return lengths, at, width
+
+
+def _read_only(array: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
+    """A read-only contiguous view: Arrow buffers are read-only, and one type is one compilation."""
+    view = np.ascontiguousarray(array, dtype).view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,55 @@
+"""Sequence numbers and sessions of outgoing packets: functions of the source, of nothing else.
+
+A frame's MoldUDP64 sequence number is made of the Kafka offset and of the place of its first message
+in the source packet; the messages in the frame count up by one, as MoldUDP64 says. Every message
+has 2^13 numbers of its own, so the ranges of two frames never overlap, however the messages of a
+packet are spread over frames::
+
+    | offset, 38 bits | index of the first message, 13 bits | place in the frame, 13 bits |
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+INDEX_BITS = 13
+OFFSET_SHIFT = 2 * INDEX_BITS
+#: A UDP datagram of ITCH messages holds at most 4,679.
+MAX_MESSAGES = (1 << INDEX_BITS) - 1
+SESSION_LENGTH = 10
+
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@overload
+def sequence_number(offset: int, index: int) -> int: ...
+@overload
+def sequence_number(offset: NDArray[np.int64], index: NDArray[np.int64]) -> NDArray[np.int64]: ...
+def sequence_number(
+    offset: int | NDArray[np.int64], index: int | NDArray[np.int64]
+) -> int | NDArray[np.int64]:
+    """Sequence number of a frame; offset < 2^37 keeps it in int64, index <= MAX_MESSAGES."""
+    return (offset << OFFSET_SHIFT) | (index << INDEX_BITS)
+
+
+def split_sequence(sequence: int) -> tuple[int, int]:
+    """(Kafka offset, index of the first message) of a frame's sequence number."""
+    return sequence >> OFFSET_SHIFT, (sequence >> INDEX_BITS) & MAX_MESSAGES
+
+
+def session_id(topic: str, partition: int) -> bytes:
+    """Session of a topic's partition: 10 ASCII characters, 6 for the topic and 4 for the partition."""
+    digest = int.from_bytes(hashlib.sha256(topic.encode()).digest()[:8], "big")
+    return (_base36(digest, 6) + _base36(partition, 4)).encode("ascii")
+
+
+def _base36(number: int, width: int) -> str:
+    digits = []
+    for _ in range(width):
+        number, digit = divmod(number, 36)
+        digits.append(_DIGITS[digit])
+    return "".join(reversed(digits))

@@ -1,0 +1,374 @@
+"""Message format specifications: which headers and fields there are, and which may be asked for.
+
+The syntax is CAMUS Fig. 2: ``header_type`` with widths in bits, ``header`` instances, and
+``@query_field`` (``_exact``, ``_range``, ``_lpm``), ``@query_counter``, ``@query_default_action``, also
+written ``@pragma query_field(...)``. Ours are, before a field, ``@string`` (ASCII, padded with blanks)
+and ``@decimals(n)`` (that many implied decimals), and before an instance ``@message_type("A")``: the
+header is a whole message, told from others by its first byte. Comments are ``//``, ``#`` and ``/* */``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from decimal import Decimal, InvalidOperation
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Literal
+
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedInput
+
+from udfs.errors import SpecificationError
+
+Kind = Literal["integer", "string", "decimal"]
+Match = Literal["range", "exact", "lpm"]
+
+#: Wider fields have no raw value in a column of 64 bits.
+MAX_VALUE_BITS = 64
+_MATCHES: dict[str, Match] = {
+    "query_field": "range",
+    "query_field_range": "range",
+    "query_field_exact": "exact",
+    "query_field_lpm": "lpm",
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field. ``bit_offset`` counts from the start of its header; ``query`` marks @query_field."""
+
+    header: str
+    name: str
+    bits: int
+    bit_offset: int
+    kind: Kind = "integer"
+    decimals: int = 0
+    match: Match = "range"
+    query: bool = False
+
+    @property
+    def qualified(self) -> str:
+        """``header.field``."""
+        return f"{self.header}.{self.name}"
+
+    def encode(self, constant: str | int | Decimal) -> int:
+        """The raw unsigned value of a constant as people write it.
+
+        A string field takes text (padded with blanks); others take numbers, in units of the field,
+        so ``50.25`` is 502500 in a field of four decimals.
+
+        Raises SpecificationError CONSTANT_NOT_TEXT, CONSTANT_TOO_LONG, CONSTANT_NOT_ASCII,
+        CONSTANT_NOT_NUMBER, CONSTANT_TOO_FINE, CONSTANT_NEGATIVE, CONSTANT_TOO_WIDE.
+        """
+        if self.kind == "string":
+            return self._encode_text(constant)
+        try:
+            value = Decimal(constant)
+        except (InvalidOperation, ValueError) as error:
+            raise self._refuse("NOT_NUMBER", constant, "is not a number") from error
+        if not value.is_finite():
+            raise self._refuse("NOT_NUMBER", constant, "is not a number")
+        if value < 0:
+            raise self._refuse("NEGATIVE", constant, "is negative, the field is unsigned")
+        # By its exponent first: 1e999999 must not become a number of that many digits.
+        if value.adjusted() > self.bits:
+            raise self._refuse("TOO_WIDE", constant, f"does not fit {self.bits} bits")
+        _, digits, exponent = value.as_tuple()
+        shift = int(exponent) + self.decimals
+        number = int("".join(map(str, digits)))
+        if shift < 0:
+            kept = str(number).rstrip("0")
+            if number and len(str(number)) - len(kept) < -shift:
+                what = (
+                    f"has more than {self.decimals} decimals" if self.decimals else "is not whole"
+                )
+                raise self._refuse("TOO_FINE", constant, what)
+            number = number // 10**-shift if number else 0
+        else:
+            number *= 10**shift
+        if number >> self.bits:
+            raise self._refuse("TOO_WIDE", constant, f"does not fit {self.bits} bits")
+        return number
+
+    def render(self, raw: int) -> str:
+        """A raw value as people read it: text without padding, decimals with all their places."""
+        if self.kind == "string":
+            return raw.to_bytes(self.bits // 8, "big").decode("latin-1").rstrip(" ")
+        if self.decimals:
+            whole, part = divmod(raw, 10**self.decimals)
+            return f"{whole}.{part:0{self.decimals}d}"
+        return str(raw)
+
+    def _encode_text(self, constant: str | int | Decimal) -> int:
+        if not isinstance(constant, str):
+            raise self._refuse("NOT_TEXT", constant, "is a number, the field holds text: quote it")
+        length = self.bits // 8
+        if not constant.isascii():
+            raise self._refuse("NOT_ASCII", constant, "has characters outside ASCII")
+        if len(constant) > length:
+            raise self._refuse("TOO_LONG", constant, f"is longer than {length} characters")
+        return int.from_bytes(constant.encode("ascii").ljust(length), "big")
+
+    def _refuse(self, what: str, constant: object, why: str) -> SpecificationError:
+        shown = str(constant)
+        if len(shown) > 40:
+            shown = shown[:37] + "..."
+        return SpecificationError(
+            f"CONSTANT_{what}", f"{shown!r} {why} ({self.qualified})", field=self.qualified
+        )
+
+
+@dataclass(frozen=True)
+class Header:
+    """One header instance. ``message_type`` is the first byte of a message, None for framing."""
+
+    name: str
+    type_name: str
+    fields: tuple[Field, ...]
+    message_type: int | None = None
+
+    @property
+    def length(self) -> int:
+        """Bytes."""
+        return sum(f.bits for f in self.fields) // 8
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A state variable (@query_counter): window in microseconds, number of slots."""
+
+    name: str
+    window: int
+    slots: int = 1
+
+
+@dataclass(frozen=True)
+class Specification:
+    """A message format. Fields are found by `field`; tables stand in the order of `order`."""
+
+    name: str
+    headers: tuple[Header, ...]
+    queries: tuple[str, ...] = ()
+    counters: tuple[Counter, ...] = ()
+    default_action: str | None = None
+    _cache: dict[str, Field] = field(default_factory=dict, repr=False, compare=False, hash=False)
+
+    @cached_property
+    def fields(self) -> dict[str, Field]:
+        """All fields by qualified name."""
+        return {f.qualified: f for h in self.headers for f in h.fields}
+
+    @cached_property
+    def _of_type(self) -> dict[int, Header]:
+        return {h.message_type: h for h in self.headers if h.message_type is not None}
+
+    def field(self, name: str) -> Field:
+        """The field of a name, qualified or short.
+
+        A short name must be unique among all fields, or else among the query fields.
+        Raises SpecificationError UNKNOWN_FIELD or AMBIGUOUS_FIELD, with ``suggestions``.
+        """
+        if name in self._cache:
+            return self._cache[name]
+        found = self.fields.get(name) or self._by_short_name(name)
+        self._cache[name] = found
+        return found
+
+    def header_of_type(self, byte: int) -> Header | None:
+        """The message that begins with this byte."""
+        return self._of_type.get(byte)
+
+    def order(self) -> tuple[Field, ...]:
+        """Order of the tables: query fields as annotated, then all others as declared."""
+        first = tuple(self.fields[name] for name in self.queries)
+        return first + tuple(f for f in self.fields.values() if not f.query)
+
+    def _by_short_name(self, name: str) -> Field:
+        same = [f for f in self.fields.values() if f.name == name]
+        asked = [f for f in same if f.query]
+        if len(same) == 1 or len(asked) == 1:
+            return (asked or same)[0]
+        if same:
+            names = [f.qualified for f in same]
+            raise SpecificationError(
+                "AMBIGUOUS_FIELD",
+                f"{name!r} is a field of several headers: say which, {', '.join(names)}",
+                suggestions=names,
+            )
+        known = list(self.fields) + [f.name for f in self.fields.values()]
+        near = difflib.get_close_matches(name, dict.fromkeys(known), n=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise SpecificationError(
+            "UNKNOWN_FIELD", f"format {self.name} has no field {name!r}{hint}", suggestions=near
+        )
+
+
+def parse_specification(text: str, name: str) -> Specification:
+    """Read a specification; ``name`` is used in messages.
+
+    Raises SpecificationError SYNTAX, UNKNOWN_TYPE, UNKNOWN_FIELD, DUPLICATE, BAD_WIDTH,
+    BAD_ANNOTATION or MESSAGE_TYPE, with ``line`` and ``column``.
+    """
+    try:
+        tree = _parser().parse(text)
+    except UnexpectedInput as error:
+        line, column = max(error.line, 1), max(error.column, 1)
+        raise SpecificationError(
+            "SYNTAX",
+            f"{name}, line {line}, column {column}: not understood\n"
+            + error.get_context(text).rstrip(),
+            line=line,
+            column=column,
+        ) from None
+    return _Reader(name).read(tree)
+
+
+@cache
+def _parser() -> Lark:
+    grammar = files(__package__).joinpath("specification.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", lexer="contextual", propagate_positions=True)
+
+
+class _Reader:
+    """Walks the parse tree."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._types: dict[str, list[Field]] = {}
+        self._headers: dict[str, Header] = {}
+        self._queries: dict[str, tuple[Match, Token]] = {}
+        self._counters: list[Counter] = []
+        self._default: str | None = None
+
+    def read(self, tree: Tree[Token]) -> Specification:
+        visit = {
+            "header_type": self._header_type,
+            "header": self._header,
+            "query": self._query,
+        }
+        for node in _trees(tree):
+            visit[node.data](node)
+        headers = tuple(self._with_queries(h) for h in self._headers.values())
+        for path, (_, token) in self._queries.items():
+            if path not in {f.qualified for h in headers for f in h.fields}:
+                raise self._error("UNKNOWN_FIELD", token, f"there is no field {path}")
+        return Specification(
+            self._name, headers, tuple(self._queries), tuple(self._counters), self._default
+        )
+
+    def _header_type(self, node: Tree[Token]) -> None:
+        token = _tokens(node)[0]
+        if token.value in self._types:
+            raise self._error("DUPLICATE", token, f"header type {token} is there twice")
+        fields: list[Field] = []
+        at = 0
+        for item in _trees(node):
+            name, width = _tokens(item)
+            bits = int(width) if len(width) < 6 else 0
+            if not 0 < bits <= 2048:
+                raise self._error(
+                    "BAD_WIDTH", width, f"{name} has {width} bits: 1 to 2048 are possible"
+                )
+            if any(f.name == name.value for f in fields):
+                raise self._error("DUPLICATE", name, f"field {name} is there twice in {token}")
+            kind, decimals = self._field_annotations(item, name, bits)
+            fields.append(Field("", name.value, bits, at, kind, decimals))
+            at += bits
+        if at % 8:
+            raise self._error("BAD_WIDTH", token, f"{token} has {at} bits, not a number of bytes")
+        self._types[token.value] = fields
+
+    def _field_annotations(self, node: Tree[Token], name: Token, bits: int) -> tuple[Kind, int]:
+        kind: Kind = "integer"
+        decimals = 0
+        for annotation, arguments in self._annotations(node):
+            if annotation == "string" and not arguments:
+                if bits % 8:
+                    raise self._error(
+                        "BAD_WIDTH", name, f"text {name} is not a number of bytes wide"
+                    )
+                kind = "string"
+            elif annotation == "decimals" and len(arguments) == 1 and arguments[0].isdigit():
+                kind, decimals = "decimal", min(int(arguments[0]), 99)
+            else:
+                raise self._error("BAD_ANNOTATION", annotation, f"@{annotation} is not for a field")
+        return kind, decimals
+
+    def _header(self, node: Tree[Token]) -> None:
+        type_name, name = _tokens(node)
+        if type_name.value not in self._types:
+            raise self._error("UNKNOWN_TYPE", type_name, f"there is no header_type {type_name}")
+        if name.value in self._headers:
+            raise self._error("DUPLICATE", name, f"header {name} is there twice")
+        message_type: int | None = None
+        for annotation, arguments in self._annotations(node):
+            if annotation != "message_type" or len(arguments) != 1:
+                raise self._error(
+                    "BAD_ANNOTATION", annotation, f"@{annotation} is not for a header"
+                )
+            text = arguments[0].strip('"')
+            if len(text) != 1 or not text.isascii():
+                raise self._error(
+                    "MESSAGE_TYPE", arguments[0], "a message type is one ASCII character"
+                )
+            message_type = ord(text)
+            if any(h.message_type == message_type for h in self._headers.values()):
+                raise self._error("DUPLICATE", arguments[0], f"message type {text} is there twice")
+        fields = tuple(replace(f, header=name.value) for f in self._types[type_name.value])
+        if message_type is not None and (not fields or fields[0].bits != 8):
+            raise self._error(
+                "MESSAGE_TYPE", name, "the first field of a message is its type, 8 bits"
+            )
+        self._headers[name.value] = Header(name.value, type_name.value, fields, message_type)
+
+    def _query(self, node: Tree[Token]) -> None:
+        what = _tokens(node)[0]
+        arguments = [_tokens(item)[0] for item in _trees(node)]
+        if what.value in _MATCHES and 1 <= len(arguments) <= 2 and arguments[0].type == "PATH":
+            path = arguments[0].value
+            if path in self._queries:
+                raise self._error("DUPLICATE", arguments[0], f"{path} is a query field twice")
+            self._queries[path] = (_MATCHES[what.value], arguments[0])
+        elif what == "query_counter" and len(arguments) in (2, 3):
+            numbers = [int(a) for a in arguments[1:] if a.isdigit() and len(a) < 16]
+            if len(numbers) != len(arguments) - 1 or not all(numbers):
+                raise self._error(
+                    "BAD_ANNOTATION", what, "a counter has a name, a window and slots"
+                )
+            self._counters.append(Counter(arguments[0].value, *numbers))
+        elif what == "query_default_action" and len(arguments) == 1:
+            self._default = arguments[0].strip('"')
+        else:
+            raise self._error("BAD_ANNOTATION", what, f"@{what} does not take these arguments")
+
+    def _with_queries(self, header: Header) -> Header:
+        return replace(
+            header,
+            fields=tuple(
+                replace(f, query=True, match=self._queries[f.qualified][0])
+                if f.qualified in self._queries
+                else f
+                for f in header.fields
+            ),
+        )
+
+    def _annotations(self, node: Tree[Token]) -> Iterator[tuple[Token, list[Token]]]:
+        for item in _trees(node):
+            if item.data == "annotation":
+                yield _tokens(item)[0], [_tokens(argument)[0] for argument in _trees(item)]
+
+    def _error(self, what: str, token: Token, why: str) -> SpecificationError:
+        line, column = token.line or 1, token.column or 1
+        return SpecificationError(
+            what, f"{self._name}, line {line}, column {column}: {why}", line=line, column=column
+        )
+
+
+def _tokens(node: Tree[Token]) -> list[Token]:
+    return [child for child in node.children if isinstance(child, Token)]
+
+
+def _trees(node: Tree[Token]) -> list[Tree[Token]]:
+    return [child for child in node.children if isinstance(child, Tree)]

@@ -1,0 +1,174 @@
+"""The delivery plan: everything a worker needs to turn packets into frames, for one set of versions.
+
+Work per leaf, not per event: receiver set, delivery tree, header stack and frame header are computed
+here, once for each leaf of the compiled filter, and used by reference for every event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from udfs.filters.compile import CompiledFilter, compile_rules
+from udfs.filters.matcher import Matcher
+from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription, check
+from udfs.messages.specification import Field, Specification
+from udfs.stacks.frame import FrameTemplates, header_template
+from udfs.trees.encode import Encoder, Encoding
+from udfs.trees.network import Network
+from udfs.trees.virtual_tree import VirtualTree
+
+
+@dataclass(frozen=True)
+class Addressing:
+    """What every frame of a deployment has in common.
+
+    publisher: host of the network that the frames leave from. group (IPv4 as an integer), port: the
+    multicast address that hosts see. mtu: most bytes after the Ethernet header. max_labels: the
+    switches' limit.
+    """
+
+    publisher: str
+    group: int
+    port: int
+    mtu: int
+    max_labels: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The part that ships to the workers: arrays only, a few hundred kilobytes."""
+
+    specification: Specification
+    fields: tuple[Field, ...]
+    matcher: Matcher
+    templates: FrameTemplates
+    mtu: int
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """A plan with all that the driver records about it."""
+
+    plan: Plan
+    versions: Mapping[str, int]
+    rules: Sequence[CheckedRule]
+    rejections: Sequence[Rejection]
+    compiled: CompiledFilter
+    stacks: Sequence[Sequence[Encoding]] = field(repr=False)
+
+    @property
+    def receivers(self) -> Sequence[tuple[str, ...]]:
+        """Receivers of each leaf, by leaf number."""
+        return self.plan.matcher.receivers
+
+    @property
+    def reached(self) -> Sequence[tuple[str, ...]]:
+        """Receivers that each frame template reaches, by template number."""
+        return [encoding.receivers for encodings in self.stacks for encoding in encodings]
+
+    def filter_rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Rows of `filter_entries` and `filter_leaves`."""
+        version = {"subscriptions_version": self.versions["subscriptions"]}
+        leaf_of = {receivers: leaf for leaf, receivers in enumerate(self.receivers)}
+        entries = [row | version for row in self.compiled.entry_rows()]
+        leaves = [
+            row | version | {"leaf": leaf_of[tuple(row["receivers"])]}
+            for row in self.compiled.leaf_rows()
+        ]
+        return entries, leaves
+
+    def rejection_rows(self) -> list[dict[str, Any]]:
+        """Rows of `rejected_subscriptions`."""
+        return [
+            {
+                "id": r.id,
+                "code": r.code,
+                "line": r.line,
+                "column": r.column,
+                "message": r.message,
+                "subscriptions_version": self.versions["subscriptions"],
+            }
+            for r in self.rejections
+        ]
+
+    def stack_rows(self, publisher: str) -> list[dict[str, Any]]:
+        """Rows of `header_stacks`."""
+        return [
+            {
+                "publisher": publisher,
+                "receivers": list(receivers),
+                "part": part,
+                "part_receivers": list(encoding.receivers),
+                "labels": list(encoding.labels),
+                "versions": dict(self.versions),
+            }
+            for receivers, encodings in zip(self.receivers, self.stacks, strict=True)
+            for part, encoding in enumerate(encodings)
+        ]
+
+
+class Planner:
+    """Makes plans; keeps what did not change from one to the next.
+
+    Checked rules are kept by their text, encodings by their receivers, so an edit of a few
+    subscriptions costs the compilation and a few new trees.
+    """
+
+    def __init__(self, specification: Specification, addressing: Addressing) -> None:
+        self._specification = specification
+        self._addressing = addressing
+        self._encoder: tuple[Network, tuple[VirtualTree, ...], Encoder] | None = None
+
+    def plan(
+        self,
+        subscriptions: Sequence[Subscription],
+        network: Network,
+        trees: Sequence[VirtualTree],
+        versions: Mapping[str, int],
+    ) -> Compilation:
+        """Compile one set of versions.
+
+        Subscriptions that do not compile are in the result's ``rejections``; the others are live.
+        Raises FilterError where the whole set does not fit the limits, NetworkError where the
+        network is broken or lacks the publisher.
+        """
+        address = self._addressing
+        publisher = network.host(address.publisher)
+        receivers = set(network.subscribers())
+        rules, rejections = check(subscriptions, self._specification, receivers, address.publisher)
+        compiled = compile_rules(rules, self._specification)
+        matcher = Matcher(compiled)
+        encoder = self._encoder_for(network, tuple(trees))
+        stacks = [encoder.encode(frozenset(r)) for r in matcher.receivers]
+        templates = FrameTemplates.build(
+            [
+                [
+                    header_template(
+                        e.labels,
+                        source_mac=publisher.mac,
+                        source_ipv4=publisher.ipv4,
+                        group_ipv4=address.group,
+                        port=address.port,
+                    )
+                    for e in encodings
+                ]
+                for encodings in stacks
+            ]
+        )
+        plan = Plan(
+            specification=self._specification,
+            fields=tuple(self._specification.field(name) for name in matcher.fields),
+            matcher=matcher,
+            templates=templates,
+            mtu=address.mtu,
+        )
+        return Compilation(plan, dict(versions), rules, rejections, compiled, stacks)
+
+    def _encoder_for(self, network: Network, trees: tuple[VirtualTree, ...]) -> Encoder:
+        if self._encoder is None or self._encoder[0] is not network or self._encoder[1] != trees:
+            address = self._addressing
+            encoder = Encoder(network, address.publisher, trees, address.max_labels)
+            self._encoder = (network, trees, encoder)
+        return self._encoder[2]
