@@ -9,9 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+import schemas
 from udfs.errors import SpecificationError
 from udfs.messages.specification import Header, Specification, parse_specification
 
@@ -25,8 +25,7 @@ Packer = Callable[..., bytes]
 @cache
 def itch_specification() -> Specification:
     """The ITCH 5.0 format specification that ships with the project."""
-    text = (files("schemas") / "messages" / "itch.spec").read_text(encoding="utf-8")
-    return parse_specification(text, "itch")
+    return parse_specification(schemas.read_text("messages/itch.spec"), "itch")
 
 
 class MessageWriter:

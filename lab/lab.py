@@ -188,11 +188,29 @@ class Lab:
 
     def status(self) -> dict[str, Any]:
         """What the network counts now: frames, bytes by link, drops by reason, by host."""
-        return self._ask("status")
+        if self._switches is None:
+            raise LabError("NOT_UP", "the lab does not run: call up() first")
+        answer: dict[str, Any] = json.loads(
+            self._switches.ask(json.dumps({"command": "status"}), _ANSWER_S)
+        )
+        return answer
 
     def settle(self) -> dict[str, Any]:
-        """Waits until every frame has arrived and every receipt is on disk; then as ``status``."""
-        return self._ask("settle")
+        """Waits until nothing is on its way to a host any more; then as ``status``.
+
+        For who has flushed a sink with a window: what is acknowledged is in the receipts already.
+        """
+        deadline = time.monotonic() + _ANSWER_S
+        while True:
+            status = self.status()
+            if status["outstanding"] == 0:
+                return status
+            if time.monotonic() >= deadline:
+                raise LabError(
+                    "NOT_SETTLED",
+                    f"{status['outstanding']} datagrams are still on their way to hosts",
+                )
+            time.sleep(0.05)
 
     def _start_network(self) -> None:
         description = self.folder / "network.json"
@@ -208,19 +226,13 @@ class Lab:
                 "--description",
                 description,
                 "--out",
-                self.folder / "receipts",
+                self.folder,
             ],
             log,
         )
         ready = json.loads(self._switches.start(_READY_S))
         self.p4runtime = ready["p4runtime"]
         self.ingress = dict(ready["ingress"])
-
-    def _ask(self, question: str) -> dict[str, Any]:
-        if self._switches is None:
-            raise LabError("NOT_UP", "the lab does not run: call up() first")
-        answer: dict[str, Any] = json.loads(self._switches.ask(question, _ANSWER_S))
-        return answer
 
 
 def _java() -> str:

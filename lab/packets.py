@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from bisect import bisect
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import BinaryIO, cast
 
-from udfs.errors import LabError
+from udfs.errors import LabError, MessageError
 from udfs.messages.reference import build_packet, read_binary_file
 
 SESSION = b"STACKCAST1"
@@ -67,7 +68,17 @@ def open_records(path: str | Path) -> Iterator[Iterator[bytes]]:
     with plain:
         packed = path.suffix == ".gz"
         stream = cast(BinaryIO, gzip.GzipFile(fileobj=plain)) if packed else plain
-        yield read_binary_file(stream)
+        yield _whole(read_binary_file(stream), path)
+
+
+def _whole(records: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    """The records; damage inside a packed file is an error of ours too."""
+    try:
+        yield from records
+    except (OSError, EOFError, zlib.error) as error:
+        raise MessageError(
+            "DAMAGED_FILE", f"{path} cannot be unpacked: {error}", path=str(path)
+        ) from error
 
 
 def write_records(path: str | Path, records: Iterable[bytes]) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from threading import Event
+from threading import Event, Semaphore
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import KafkaConfigurationError, TopicAlreadyExistsError
 from kafka.errors import KafkaError as ClientError
-from kafka.errors import TopicAlreadyExistsError
 
 from lab.itch_writer import timestamp
 from lab.packets import SESSION, groups
@@ -21,6 +21,8 @@ from udfs.messages.reference import build_packet
 LONGEST_SILENCE_S = 5.0
 
 _PROGRESS_EVERY = 500  # packets
+_IN_FLIGHT = 50_000  # packets
+_PATIENCE_S = 60.0
 
 Progress = Callable[["Published"], None]
 
@@ -97,10 +99,16 @@ def publish(
         acks="all",
         linger_ms=20,
         batch_size=256 * 1024,
-        buffer_memory=32 * 1024 * 1024,
         **client,
     )
     failures: list[BaseException] = []
+    # kafka-python holds all that is not acknowledged yet, without a limit of its own.
+    room = Semaphore(_IN_FLIGHT)
+
+    def failed(error: BaseException) -> None:
+        failures.append(error)
+        room.release()
+
     began = time.monotonic()
     packets = count = size = 0
 
@@ -111,13 +119,17 @@ def publish(
         width = len(producer.partitions_for(topic))
         for group in _paced(groups(messages, seed), pace, stop):
             packet = build_packet(session, count + 1, group)
-            producer.send(topic, packet, partition=packets % width).add_errback(failures.append)
+            if not room.acquire(timeout=_PATIENCE_S):
+                failures.append(TimeoutError(f"nothing acknowledged for {_PATIENCE_S:.0f} s"))
+                break
+            sent = producer.send(topic, packet, partition=packets % width)
+            sent.add_callback(lambda _: room.release()).add_errback(failed)
             packets, count, size = packets + 1, count + len(group), size + len(packet)
             if failures:
                 break
             if progress and (packets % _PROGRESS_EVERY == 0 or pace.kind != "full"):
                 progress(so_far())
-        producer.flush(60)
+        producer.flush(_PATIENCE_S)
     except ClientError as error:
         failures.append(error)
     finally:
@@ -159,6 +171,8 @@ def _connect(kind: Callable[..., Any], bootstrap_servers: str, **options: Any) -
         return kind(
             bootstrap_servers=bootstrap_servers.split(","), bootstrap_timeout_ms=10_000, **options
         )
+    except KafkaConfigurationError as error:
+        raise KafkaError("BAD_OPTION", f"kafka-python does not take it: {error}") from error
     except (ClientError, OSError, ValueError) as error:
         raise KafkaError(
             "BROKER_UNREACHABLE",
