@@ -6,13 +6,13 @@ import io
 import json
 import sys
 from collections.abc import Iterator
-from importlib import resources
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
 
+import schemas
 from jobs.adapters.wire.pcap import is_pcap, read_pcap
 from udfs.errors import StackcastError, StackError
 from udfs.messages.reference import read_message
@@ -46,9 +46,7 @@ def dissect_command(
     Standard input may be a pcap file or hex, one frame a line; colons, spaces and 0x are skipped.
     What cannot be read is told with a code and the byte of the frame; the exit code is 1 then.
     """
-    specification = parse_specification(
-        resources.files("schemas").joinpath("messages/itch.spec").read_text("utf-8"), "itch"
-    )
+    specification = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
     failed = False
     for number, (time, frame) in enumerate(_frames(source), start=1):
         row: Row = {"frame": number, "length": 0}

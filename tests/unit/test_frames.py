@@ -144,6 +144,9 @@ def test_frames_are_those_of_a_plain_builder(delivery):
     assert frames.messages.tolist() == [count for _, _, count, _ in expected]
     assert all(len(frame) - 14 <= mtu for frame in built)
     assert len(frames) == len(built)
+    pooled = [header for leaf in stacks for header in leaf]
+    for number, frame in zip(frames.template.tolist(), built, strict=True):
+        assert frame.startswith(template(*pooled[number])[: 16 + 2 * len(pooled[number])])
 
 
 @settings(max_examples=40, deadline=None)
