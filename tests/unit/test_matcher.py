@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import schemas
 from udfs.errors import SubscriptionError
 from udfs.filters.compile import CheckedRule, CompiledFilter, compile_rules
 from udfs.filters.evaluate import fields_of, matches, matches_columns
+from udfs.filters.language import parse_rule
 from udfs.filters.matcher import Matcher
 from udfs.filters.nodes import And, Node, Not, Or, Predicate
 from udfs.filters.normal_form import normal_form
+from udfs.messages.moldudp64 import decode
+from udfs.messages.reference import build_packet, read_message
 from udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
@@ -200,6 +206,59 @@ def test_the_matcher_asks_only_for_fields_that_decide():
     matcher = Matcher(compile_rules([CheckedRule("r", Or((vain, side)), ("h1",))], SPEC))
     assert matcher.fields == ("order.side",)
     assert matcher.receivers == [(), ("h1",)]
+
+
+ITCH = parse_specification(
+    (Path(schemas.__file__).parent / "messages" / "itch.spec").read_text("utf-8"), "itch"
+)
+
+
+def itch_message(name: str, **values: str | int | Decimal) -> bytes:
+    """A message of the real format with the given fields, all others zero."""
+    part = next(h for h in ITCH.headers if h.name == name)
+    raw = {f.name: f.encode(values[f.name]) if f.name in values else 0 for f in part.fields}
+    raw["message_type"] = part.message_type
+    whole = 0
+    for f in part.fields:
+        whole = whole << f.bits | raw[f.name]
+    return whole.to_bytes(part.length, "big")
+
+
+REAL = [
+    itch_message("add_order", stock="GOOGL", price=60, shares=100, buy_sell="B"),
+    itch_message("add_order", stock="AAPL", price=Decimal("150.5001"), shares=5000),
+    itch_message("order_executed", executed_shares=101),
+    itch_message("system_event", event_code="O"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("price > 50", [1, 1, 0, 0]),
+        ("not price > 50", [0, 0, 0, 0]),
+        ("price > 50 or not price > 50", [1, 1, 0, 0]),
+        ("price > 50 or order_executed.executed_shares > 100", [1, 1, 1, 0]),
+        ("price > 50 and order_executed.executed_shares > 100", [0, 0, 0, 0]),
+        ("stock == GOOGL", [1, 0, 0, 0]),
+        ("stock != GOOGL", [0, 1, 0, 0]),
+        ("stock == AAPL or stock == MSFT or stock == GOOGL", [1, 1, 0, 0]),
+        ("stock == AAPL and (price > 150.5 or shares >= 5001)", [0, 1, 0, 0]),
+        ("price >= 50 and price <= 60 and buy_sell == B", [1, 0, 0, 0]),
+        ("system_event.message_type == S", [0, 0, 0, 1]),
+        ("not system_event.message_type == S", [0, 0, 0, 0]),
+    ],
+)
+def test_the_examples_of_the_manual_from_packet_to_leaf(text: str, expected: list[int]):
+    condition = parse_rule(text, ITCH).condition
+    matcher = Matcher(compile_rules([CheckedRule("r", condition, ("h1",))], ITCH))
+    damaged = [b"A" + REAL[0], b"?", b"", b"P"]
+    packet = np.frombuffer(build_packet(b"SESSION   ", 1, REAL + damaged), np.uint8)
+    columns = [ITCH.field(name) for name in matcher.fields]
+    batch = decode(ITCH, np.array([0, packet.size], np.int32), packet, columns)
+    leaves = matcher.match(batch.message_type, batch.values)
+    assert (leaves > 0).astype(int).tolist() == expected + [0] * len(damaged)
+    assert [int(matches(condition, read_message(ITCH, real))) for real in REAL] == expected
 
 
 def test_values_of_another_shape_are_refused():
