@@ -24,6 +24,8 @@ from udfs.messages.specification import Field
 
 app = typer.Typer(no_args_is_help=True, help="Make, read and publish ITCH 5.0 trading sessions.")
 
+_SHOWN_DAMAGE = 10
+
 Messages = Annotated[int, typer.Option("--messages", min=1, help="How many messages, exactly.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same bytes.")]
 Symbols = Annotated[int, typer.Option("--symbols", help="How many stocks are traded.")]
@@ -62,8 +64,8 @@ def inspect(
 ) -> None:
     """Print messages, then the count of each type.
 
-    What cannot be read is told where it stands, and the exit code is 1 then. Counts are of all
-    messages that --type and --symbol leave, printed or not.
+    The first that cannot be read are told with their place, and the exit code is 1 then. Counts are
+    of all messages that --type and --symbol leave, printed or not.
     """
     counts: Counter[str] = Counter()
     damaged = 0
@@ -72,7 +74,8 @@ def inspect(
             row = message if isinstance(message, MessageError) else _row(message)
             if isinstance(row, MessageError):
                 damaged += 1
-                typer.echo(f"{file}: {where}: {row}", err=True)
+                if damaged <= _SHOWN_DAMAGE:
+                    typer.echo(f"{file}: {where}: {row}", err=True)
                 continue
             if (kinds and row["type"] not in kinds) or (symbol and row.get("stock") != symbol):
                 continue
@@ -81,6 +84,8 @@ def inspect(
                 typer.echo(json.dumps(row) if as_json else _text(row))
     _summary(counts, damaged, as_json)
     if damaged:
+        if not counts and not packets:
+            typer.echo("no message could be read: if records are packets, add --packets", err=True)
         raise typer.Exit(1)
 
 

@@ -82,16 +82,27 @@ def _whole(records: Iterator[bytes], path: Path) -> Iterator[bytes]:
 
 
 def write_records(path: str | Path, records: Iterable[bytes]) -> int:
-    """Writes a Nasdaq BinaryFILE, packed if its name ends in ``.gz``; returns how many records."""
+    """Writes a Nasdaq BinaryFILE, packed if its name ends in ``.gz``; returns how many records.
+
+    If ``records`` fails on the way, no half-written file stays behind.
+    """
     path = Path(path)
+    try:
+        with path.open("wb") as plain:
+            if path.suffix != ".gz":
+                return _write(plain, records)
+            # Without a time and a name in it, the same session gives the same file.
+            with gzip.GzipFile("", "wb", 6, plain, mtime=0) as packed:
+                return _write(cast(BinaryIO, packed), records)
+    except BaseException:
+        if path.is_file():
+            path.unlink()
+        raise
+
+
+def _write(stream: BinaryIO, records: Iterable[bytes]) -> int:
     count = 0
-    # Without a time and a name in it, the same session gives the same file.
-    with path.open("wb") as plain:
-        packed = path.suffix == ".gz"
-        stream = gzip.GzipFile("", "wb", 6, plain, mtime=0) if packed else plain
-        for record in records:
-            stream.write(len(record).to_bytes(2, "big") + record)
-            count += 1
-        if packed:
-            stream.close()
+    for record in records:
+        stream.write(len(record).to_bytes(2, "big") + record)
+        count += 1
     return count

@@ -169,7 +169,7 @@ def ensure_topic(bootstrap_servers: str, topic: str, partitions: int = 2, **clie
 def _connect(kind: Callable[..., Any], bootstrap_servers: str, **options: Any) -> Any:
     try:
         return kind(
-            bootstrap_servers=bootstrap_servers.split(","), bootstrap_timeout_ms=10_000, **options
+            bootstrap_servers=bootstrap_servers.split(","), bootstrap_timeout_ms=5_000, **options
         )
     except KafkaConfigurationError as error:
         raise KafkaError("BAD_OPTION", f"kafka-python does not take it: {error}") from error
