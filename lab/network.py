@@ -153,7 +153,7 @@ class LabNetwork:
             command = None
         if command in ("status", "stop"):
             answer(self.status())
-            return command == "status"
+            return bool(command == "status")
         answer({"error": 'a command is {"command": "status"} or {"command": "stop"}'})
         return True
 

@@ -86,7 +86,8 @@ class P4InfoIndex:
             metadata=wire.metadata,
         )
         match = self._match(table, wire, stored)
-        action, params = "", []
+        action = ""
+        params: list[tuple[str, bytes]] = []
         if with_action:
             action, params = self._action(table, wire, stored)
         return SwitchEntry(switch, name, tuple(match), action, tuple(params)), stored

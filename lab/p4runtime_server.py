@@ -41,8 +41,8 @@ class P4RuntimeServer:
         by_id = {device.arbitration.device_id: device for device in devices}
         # A stream keeps a thread as long as it lives, and the threads come only when needed:
         # room for four clients on every switch at once.
-        threads = futures.ThreadPoolExecutor(16 + 4 * len(by_id), "p4runtime")
-        self._server = grpc.server(threads, options=[("grpc.so_reuseport", 0)])
+        self._threads = futures.ThreadPoolExecutor(16 + 4 * len(by_id), "p4runtime")
+        self._server = grpc.server(self._threads, options=[("grpc.so_reuseport", 0)])
         p4runtime_pb2_grpc.add_P4RuntimeServicer_to_server(_Servicer(by_id), self._server)
         try:
             bound = self._server.add_insecure_port(f"127.0.0.1:{port}")
@@ -59,6 +59,7 @@ class P4RuntimeServer:
     def stop(self, grace: float = 0.2) -> None:
         """Ends all streams and calls; ``grace`` is in seconds."""
         self._server.stop(grace).wait(grace + 0.5)
+        self._threads.shutdown(wait=False)
 
 
 class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]

@@ -1,0 +1,278 @@
+"""The lab's network as its own process: real gRPC, real UDP, real ends of processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from jobs.adapters.p4runtime import SwitchConnection
+from lab.process import Child
+from udfs.errors import LabError
+from udfs.stacks.entries import difference, network_tables, switch_entries
+from udfs.stacks.forwarding import ForwardingModel, bytes_on_links
+from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.encode import Encoder
+from udfs.trees.rows import network_to_rows
+from udfs.trees.topology import fabric
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).resolve().parents[2]
+P4INFO = (ROOT / "p4" / "virtual_trees.p4info.txtpb").read_text()
+NETWORK = fabric(pods=2, racks=4, hosts=2, planes=2, spines=2, publishers=2)
+TREES = broadcast_trees(NETWORK, 1)
+
+
+def command(folder: Path, *more: str) -> list[str]:
+    rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, ""))
+    (folder / "network.json").write_text(json.dumps(rows))
+    line = [sys.executable, "-m", "lab.network", "--description", str(folder / "network.json")]
+    return [*line, "--out", str(folder), *more]
+
+
+@contextmanager
+def running(folder: Path, *more: str) -> Iterator[tuple[Child, dict[str, Any]]]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with Child("network", command(folder, *more), folder / "network.log", environment) as child:
+        yield child, json.loads(child.start(30))
+
+
+def status(child: Child, word: str = "status") -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(child.ask(json.dumps({"command": word}), 10))
+    return answer
+
+
+def fill(address: str) -> None:
+    entries = switch_entries(NETWORK, TREES)
+    for switch in NETWORK.switches.values():
+        desired = [entry for entry in entries if entry.switch == switch.name]
+        with SwitchConnection.connect(address, switch.device_id, 1) as connection:
+            connection.ensure_pipeline(P4INFO)
+            held = connection.read_entries(switch.name)
+            assert connection.write(difference(desired, held)) == []
+            assert connection.read_entries(switch.name) == set(desired)
+
+
+def stacked(labels: tuple[int, ...], payload: bytes) -> bytes:
+    datagram = IP(src="10.9.0.1", dst="239.1.1.1") / UDP(sport=5000, dport=26400) / payload
+    plain = bytes(Ether(dst="01:00:5e:01:01:01", src="02:00:00:00:00:01") / datagram)
+    stack = b"".join(label.to_bytes(2) for label in labels)
+    return plain[:12] + b"\x99\x99" + len(labels).to_bytes(2) + stack + plain[14:]
+
+
+class Publisher:
+    """A sender of frames that waits for the network's credit, as a sink does."""
+
+    def __init__(self, address: str) -> None:
+        ip, _, port = address.rpartition(":")
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.connect((ip, int(port)))
+        self.socket.settimeout(10)
+        self.sent = self.acknowledged = 0
+
+    def send(self, frame: bytes, window: int = 64) -> None:
+        while self.sent - self.acknowledged >= window:
+            self.hear()
+        self.socket.send(frame)
+        self.sent += 1
+
+    def flush(self) -> None:
+        while self.acknowledged < self.sent:
+            self.hear()
+
+    def hear(self) -> None:
+        self.acknowledged = int.from_bytes(self.socket.recv(8))
+
+
+def receipts(folder: Path, host: str) -> list[bytes]:
+    data = (folder / "receipts" / f"{host}.mold").read_bytes()
+    found = []
+    while data:
+        size = int.from_bytes(data[:2])
+        found.append(data[2 : 2 + size])
+        data = data[2 + size :]
+    return found
+
+
+def test_every_host_gets_what_the_forwarding_model_says_and_links_carry_those_bytes(
+    tmp_path: Path,
+) -> None:
+    subscribers = list(NETWORK.subscribers())
+    model = ForwardingModel(NETWORK, network_tables(NETWORK, TREES))
+    expected: dict[str, list[bytes]] = {name: [] for name in subscribers}
+    links: Counter[str] = Counter()
+    sets = [subscribers, subscribers[:1], subscribers[::3], subscribers[5:9], subscribers[-2:]]
+    with running(tmp_path) as (child, where):
+        fill(where["p4runtime"])
+        publishers = {name: Publisher(address) for name, address in where["ingress"].items()}
+        encoders = {name: Encoder(NETWORK, name, TREES) for name in publishers}
+        number = 0
+        for name, publisher in publishers.items():
+            for receivers in sets:
+                for encoding in encoders[name].encode(frozenset(receivers)):
+                    delivery = model.deliver(name, encoding.labels)
+                    for _ in range(3):
+                        number += 1
+                        payload = f"notification {number}".encode() * (number % 7 + 1)
+                        publisher.send(stacked(encoding.labels, payload))
+                        cost = bytes_on_links(NETWORK, delivery, 28 + len(payload))
+                        links.update({f"{u}->{v}": size for (u, v), size in cost.items()})
+                        for host in delivery.hosts:
+                            expected[host].append(payload)
+        for publisher in publishers.values():
+            publisher.flush()
+            assert publisher.acknowledged == publisher.sent
+        # What was acknowledged is in the files, before the network is stopped.
+        assert {name: Counter(receipts(tmp_path, name)) for name in subscribers} == {
+            name: Counter(payloads) for name, payloads in expected.items()
+        }
+        final = status(child, "stop")
+    assert final["frames_in"] == number
+    assert final["drops"] == {}
+    assert final["outstanding"] == 0
+    assert final["deliveries"] == {name: len(payloads) for name, payloads in expected.items()}
+    assert {name: size for name, size in final["link_bytes"].items() if size} == dict(links)
+
+
+def test_nothing_is_lost_when_two_publishers_send_thousands_of_frames_to_all(
+    tmp_path: Path,
+) -> None:
+    subscribers = frozenset(NETWORK.subscribers())
+    with running(tmp_path) as (child, where):
+        fill(where["p4runtime"])
+        # Two senders share one ingress, as two tasks of a stream do: each has its own window.
+        first, second = (Publisher(where["ingress"]["feed1"]) for _ in range(2))
+        (encoding,) = Encoder(NETWORK, "feed1", TREES).encode(subscribers)
+        frame = stacked(encoding.labels, b"x" * 1000)
+        (near,) = Encoder(NETWORK, "feed1", TREES).encode(frozenset(["h1", "h9", "h16"]))
+        other = stacked(near.labels, b"y" * 200)
+        began = time.perf_counter()
+        for _ in range(1000):
+            first.send(frame, 32)
+            second.send(other, 32)
+        first.flush()
+        second.flush()
+        seconds = time.perf_counter() - began
+        final = status(child)
+    print(f"{2000 / seconds:.0f} frames/s, {19_000 / seconds:.0f} deliveries/s")
+    assert final["drops"] == {}
+    assert sum(final["deliveries"].values()) == 1000 * (16 + 3)
+
+
+def test_what_is_no_frame_of_ours_is_dropped_and_counted_and_harms_nothing(tmp_path: Path) -> None:
+    with running(tmp_path) as (child, where):
+        fill(where["p4runtime"])
+        publisher = Publisher(where["ingress"]["feed1"])
+        (encoding,) = Encoder(NETWORK, "feed1", TREES).encode(frozenset(["h3"]))
+        good = stacked(encoding.labels, b"the good one")
+        count = 16 + 2 * len(encoding.labels)
+        wrong_sum = good[:-1] + b"!"
+        short = good[: count - 1]
+        lies = good[:14] + (len(encoding.labels) + 1).to_bytes(2) + good[16:]
+        for frame in (b"", good[:13], b"\0" * 60, short, lies, wrong_sum, good, b"\xff" * 9000):
+            publisher.send(frame)
+        publisher.flush()
+        final = status(child)
+        assert receipts(tmp_path, "h3") == [b"the good one"]
+    assert final["frames_in"] == 8
+    assert final["drops"] == {
+        "truncated_frame": 2,
+        "unknown_ethertype": 2,
+        "truncated_stack": 1,
+        "no_ipv4_after_stack": 1,
+        "host_bad_udp_checksum": 1,
+    }
+
+
+def test_a_host_can_be_somebody_elses_program(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as decoder:
+        decoder.bind(("127.0.0.1", 0))
+        decoder.settimeout(5)
+        address = f"127.0.0.1:{decoder.getsockname()[1]}"
+        with running(tmp_path, "--external-host", f"h3={address}") as (_, where):
+            assert where["hosts"]["h3"] == address
+            fill(where["p4runtime"])
+            publisher = Publisher(where["ingress"]["feed2"])
+            (encoding,) = Encoder(NETWORK, "feed2", TREES).encode(frozenset(["h3"]))
+            publisher.send(stacked(encoding.labels, b"for the decoder"))
+            assert decoder.recv(2048) == b"for the decoder"
+            assert not (tmp_path / "receipts" / "h3.mold").exists()
+
+
+@pytest.mark.parametrize("way", ["sigterm", "end of input", "command"])
+def test_it_ends_within_a_second(tmp_path: Path, way: str) -> None:
+    process = subprocess.Popen(
+        command(tmp_path), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdin and process.stdout
+    with process:
+        where = json.loads(process.stdout.readline())
+        # An open connection must not hold it up.
+        with SwitchConnection.connect(where["p4runtime"], 1, 1):
+            began = time.monotonic()
+            if way == "sigterm":
+                process.send_signal(signal.SIGTERM)
+            elif way == "end of input":
+                process.stdin.close()
+            else:
+                process.stdin.write(b'{"command": "stop"}\n')
+                process.stdin.flush()
+            assert process.wait(5) == 0
+            assert time.monotonic() - began < 1
+
+
+def test_it_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from pathlib import Path; from lab.process import Child\n"
+            "child = Child('network', sys.argv[2:], Path(sys.argv[1]) / 'network.log')\n"
+            "print(child.start(30), flush=True); sys.stdin.read()",
+            str(tmp_path),
+            *command(tmp_path),
+        ],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert parent.stdout
+    with parent:
+        pid = json.loads(parent.stdout.readline())["pid"]
+        parent.kill()
+    deadline = time.monotonic() + 5
+    while _alive(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_description_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
+    arguments = command(tmp_path)
+    (tmp_path / "network.json").write_text('{"switches": []}')
+    child = Child("network", arguments, tmp_path / "network.log", {"PYTHONPATH": str(ROOT)})
+    with pytest.raises(LabError, match=r"BAD_DESCRIPTION.*hosts") as failure:
+        child.start(30)
+    assert failure.value.code == "LAB.CHILD_FAILED"
+    assert len((tmp_path / "network.log").read_text().splitlines()) == 1
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
