@@ -1,0 +1,154 @@
+"""Settings of the jobs: properties under ``spark.stackcast.``, checked before anything starts.
+
+Every key is one field of `Settings`; `describe` prints the table of docs/operations.md. Keys under
+``spark.stackcast.kafka.`` are handed to Kafka as they are (``security.protocol``, ``sasl.*``,
+``ssl.*``), which is why they are the only open set.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from udfs.errors import SettingsError
+
+PREFIX = "spark.stackcast."
+KAFKA_PREFIX = "spark.stackcast.kafka."
+
+
+def setting(key: str, default: Any, doc: str, choices: tuple[str, ...] = ()) -> Any:
+    """One setting: its key without the prefix, its default, one sentence for the documentation."""
+    return field(default=default, metadata={"key": key, "doc": doc, "choices": choices})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings, typed. An absent `bootstrap_servers` means the embedded lab."""
+
+    topic: str = setting("topic", "itch.raw", "Kafka topic of raw packets")
+    dead_letter_topic: str = setting(
+        "deadLetter.topic", "itch.dead", "Kafka topic for samples of what could not be read"
+    )
+    dead_letter_samples: int = setting(
+        "deadLetter.samples", 100, "Most samples a task sends there in a batch; all are counted"
+    )
+    starting_offsets: str = setting(
+        "startingOffsets", "earliest", "Where a stream without checkpoint begins"
+    )
+    max_offsets_per_trigger: int = setting(
+        "maxOffsetsPerTrigger", 200_000, "Most Kafka records in a micro-batch"
+    )
+    trigger: str = setting("trigger", "0 seconds", "Interval of micro-batches; 0 is back to back")
+    wait_seconds: int = setting(
+        "waitSeconds", 60, "How long to wait at start for a broker or switch that does not answer"
+    )
+    format: str = setting("format", "itch", "Message format: a file of schemas/messages", ("itch",))
+    tables: str = setting(
+        "tables", "var/tables", "Where the Delta tables are: a path, or catalog.schema"
+    )
+    checkpoint: str = setting("checkpoint", "var/checkpoint/itch", "Checkpoint of the stream")
+    publisher: str = setting("publisher", "feed1", "Host of the network that the frames leave from")
+    max_labels: int = setting("maxLabels", 64, "Most labels that a switch can parse in one stack")
+    mtu: int = setting("mtu", 1500, "Most bytes of a frame after its Ethernet header")
+    group: str = setting("multicast.group", "233.54.12.1", "IPv4 group that hosts see")
+    port: int = setting("multicast.port", 26400, "UDP port that hosts see")
+    sink: str = setting("sink", "udp", "Where frames go", ("udp", "af_packet", "pcap"))
+    udp_endpoint: str = setting("sink.udp.endpoint", "", "Far end of the UDP tunnel, host:port")
+    udp_window: int = setting(
+        "sink.udp.window",
+        0,
+        "Frames that may be unacknowledged in the tunnel; 0 where the far end acknowledges none",
+    )
+    interface: str = setting("sink.af_packet.interface", "", "Network interface to send on")
+    pcap_path: str = setting("sink.pcap.path", "var/frames", "Folder for pcap files")
+    p4_folder: str = setting("p4.folder", "p4", "Folder of the P4Info files of the pipelines")
+    election_id: int = setting("p4runtime.electionId", 1, "Election id towards the switches")
+
+    lab_folder: str = setting("lab.folder", "var/lab", "Everything the lab writes")
+    lab_messages: int = setting("lab.messages", 100_000, "Messages of the generated session")
+    lab_symbols: int = setting("lab.symbols", 200, "Symbols traded in it")
+    lab_subscriptions: int = setting("lab.subscriptions", 1000, "Subscriptions in the lab's table")
+    lab_seed: int = setting("lab.seed", 1, "Seed of session and subscriptions")
+    lab_session: str = setting(
+        "lab.session", "", "A Nasdaq BinaryFILE (.gz too) to publish in place of a generated one"
+    )
+    lab_speed: str = setting(
+        "lab.speed", "full", "full, recorded (by the ITCH timestamps) or packets per second"
+    )
+    lab_network: str = setting("lab.network", "fabric", "fabric, a topohub name, or a GraphML file")
+    lab_pods: int = setting("lab.pods", 4, "Pods of the fabric")
+    lab_racks: int = setting("lab.racks", 2, "Racks of a pod")
+    lab_hosts: int = setting("lab.hosts", 2, "Hosts of a rack")
+    lab_planes: int = setting("lab.planes", 2, "Planes of spines; fabric switches of a pod")
+    lab_spines: int = setting("lab.spines", 2, "Spines of a plane")
+
+    kafka: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def embedded(self) -> bool:
+        """True where no broker is configured: the job brings up the lab and uses it."""
+        return "bootstrap.servers" not in self.kafka
+
+    @staticmethod
+    def read(properties: Iterable[tuple[str, str]]) -> Settings:
+        """Settings from Spark properties; keys outside ``spark.stackcast.`` are ignored.
+
+        Raises SettingsError UNKNOWN_KEY (with the nearest key) or BAD_VALUE (with key and value).
+        """
+        known = {f.metadata["key"]: f for f in fields(Settings) if f.metadata}
+        values: dict[str, Any] = {}
+        kafka: dict[str, str] = {}
+        for key, text in properties:
+            if key.startswith(KAFKA_PREFIX):
+                kafka[key.removeprefix(KAFKA_PREFIX)] = text
+            elif key.startswith(PREFIX):
+                name = key.removeprefix(PREFIX)
+                if name not in known:
+                    raise _unknown(key, name, known)
+                values[known[name].name] = _parse(key, text, known[name])
+        return Settings(**values, kafka=kafka)
+
+
+def describe() -> list[tuple[str, str, str]]:
+    """Rows (key, default, meaning) of all settings, for the documentation."""
+    rows = [
+        (PREFIX + f.metadata["key"], str(f.default), _meaning(f))
+        for f in fields(Settings)
+        if f.metadata
+    ]
+    return [
+        *rows,
+        (KAFKA_PREFIX + "*", "", "Options of the Kafka client, such as bootstrap.servers"),
+    ]
+
+
+def _meaning(setting_field: Any) -> str:
+    choices = setting_field.metadata["choices"]
+    return str(setting_field.metadata["doc"]) + (f" ({', '.join(choices)})" if choices else "")
+
+
+def _unknown(key: str, name: str, known: dict[str, Any]) -> SettingsError:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {PREFIX}{near[0]}?" if near else "; docs/operations.md lists all keys"
+    return SettingsError("UNKNOWN_KEY", f"there is no setting {key}{hint}", key=key)
+
+
+def _parse(key: str, text: str, setting_field: Any) -> Any:
+    choices = setting_field.metadata["choices"]
+    if choices and text not in choices:
+        raise SettingsError(
+            "BAD_VALUE", f"{key} is {text!r}, but must be one of {', '.join(choices)}", key=key
+        )
+    if isinstance(setting_field.default, int):
+        try:
+            number = int(text.replace("_", ""))
+        except ValueError:
+            number = -1
+        if number < 0:
+            raise SettingsError(
+                "BAD_VALUE", f"{key} is {text!r}, but must be a whole number of 0 or more", key=key
+            )
+        return number
+    return text
