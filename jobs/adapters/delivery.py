@@ -1,0 +1,333 @@
+"""One micro-batch of the main job: pin versions, plan, deliver, record.
+
+The frames leave inside the one ``mapInArrow`` pass of `udfs.columns.deliver`; this module decides
+with which tables, and writes down what happened.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import logging
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, cast
+
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.adapters.kafka import Topics
+from jobs.adapters.pins import Pins
+from jobs.adapters.settings import Settings
+from jobs.adapters.tables import Tables
+from jobs.adapters.wire import SinkOptions, open_sink
+from jobs.adapters.wire.options import Kind
+from udfs.columns import REPORT, deliver
+from udfs.errors import SettingsError, StackcastError
+from udfs.filters.subscriptions import Subscription
+from udfs.messages.specification import Specification
+from udfs.plan import Addressing, Compilation, Planner
+from udfs.trees.network import Network
+from udfs.trees.rows import network_from_rows, tree_from_row
+
+log = logging.getLogger(__name__)
+
+#: The tables that decide where an event goes; their versions are pinned for every batch.
+INPUTS = ("subscriptions", "switches", "hosts", "links", "virtual_trees")
+NETWORK = ("switches", "hosts", "links")
+
+
+class Delivery:
+    """The state of a running stream: current plan, and where it writes.
+
+    ``process`` is the function for ``foreachBatch``. ``processed`` holds, by partition, the offset
+    after the last record whose frames were handed over. Call `close` at the end: it waits for what
+    is still being written beside the stream.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        specification: Specification,
+        tables: Tables,
+        topics: Topics,
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._tables = tables
+        self._topics = topics
+        self._pins = Pins(spark, settings.checkpoint)
+        self._planner = Planner(
+            specification,
+            Addressing(
+                publisher=settings.publisher,
+                group=_group(settings),
+                port=settings.port,
+                mtu=settings.mtu,
+                max_labels=settings.max_labels,
+            ),
+        )
+        self._open_sink = partial(open_sink, sink_options(settings))
+        self._compilation: Compilation | None = None
+        self._broadcast: Any = None
+        self._network: tuple[tuple[int, ...], Network] | None = None
+        # Tables that explain a plan are written beside the stream, in order: by one thread.
+        self._beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan-tables")
+        self._ledger = ThreadPoolExecutor(max_workers=2, thread_name_prefix="ledger")
+        self._writing: Future[None] | None = None
+        self.processed: dict[int, int] = {}
+
+    def process(self, records: DataFrame, batch_id: int) -> None:
+        """Deliver one micro-batch: columns partition, offset, value."""
+        started = dt.datetime.now(dt.UTC)
+        clock = time.monotonic()
+        compilation = self._plan_for(batch_id)
+        run = deliver(
+            self._broadcast,
+            self._settings.topic,
+            self._open_sink,
+            self._settings.dead_letter_samples,
+        )
+        rows = records.mapInArrow(run, REPORT).toArrow().to_pylist()
+        report = _Report(rows)
+        seconds = time.monotonic() - clock
+        self._bury(batch_id, report)
+        self._record(batch_id, compilation, report, started, seconds)
+        for p in report.partitions:
+            self.processed[p["partition"]] = p["until_offset"]
+        log.info(
+            "batch %d: %d packets, %d messages, %d matched, %d frames, %d dead letters "
+            "in %.2f s; %s",
+            batch_id,
+            report.total("packets"),
+            report.total("messages"),
+            report.total("matched"),
+            report.total("frames"),
+            report.dead_letters,
+            seconds,
+            ", ".join(f"{name}@{version}" for name, version in compilation.versions.items()),
+        )
+
+    def prepare(self) -> Compilation:
+        """Make the plan for the current versions now, so that the first batch does not wait."""
+        return self._plan_at(self._current_versions())
+
+    def close(self) -> None:
+        """Wait for tables that are still being written."""
+        self._beside.shutdown(wait=True)
+        self._ledger.shutdown(wait=True)
+        if self._writing is not None:
+            self._writing.result()
+
+    def _current_versions(self) -> dict[str, int]:
+        return {name: self._tables.version(name) for name in INPUTS}
+
+    def _plan_for(self, batch_id: int) -> Compilation:
+        """The plan of a batch: of its earlier try if there was one, else of the current tables."""
+        pinned = self._pins.get(batch_id) if self._first_of_run() else None
+        if pinned is not None:
+            log.warning("batch %d runs again, with the versions of its first try", batch_id)
+            return self._plan_at(pinned)
+        versions = self._current_versions()
+        try:
+            compilation = self._plan_at(versions)
+        except StackcastError as error:
+            if self._compilation is None:
+                raise
+            # The last good version stays live (design, section 5).
+            log.error("the changed tables cannot be used, the last good ones stay live: %s", error)
+            compilation = self._compilation
+        self._pins.put(batch_id, dict(compilation.versions))
+        return compilation
+
+    def _first_of_run(self) -> bool:
+        return not self.processed
+
+    def _plan_at(self, versions: Mapping[str, int]) -> Compilation:
+        if self._compilation is not None and self._compilation.versions == versions:
+            return self._compilation
+        clock = time.monotonic()
+        subscriptions = [
+            Subscription(id=r["id"], subscriber=r["subscriber"], filter=r["filter"])
+            for r in self._tables.rows("subscriptions", versions["subscriptions"])
+            if r["enabled"] and r["format"] == self._settings.format
+        ]
+        trees = [
+            tree
+            for tree in map(
+                tree_from_row, self._tables.rows("virtual_trees", versions["virtual_trees"])
+            )
+            if tree.state == "active"
+        ]
+        compilation = self._planner.plan(
+            sorted(subscriptions, key=lambda s: s.id), self._network_at(versions), trees, versions
+        )
+        previous = self._broadcast
+        self._broadcast = self._spark.sparkContext.broadcast(compilation.plan)
+        self._compilation = compilation
+        if previous is not None:
+            previous.unpersist()
+        for rejection in compilation.rejections:
+            log.warning("subscription %s: %s %s", rejection.id, rejection.code, rejection.message)
+        log.info(
+            "plan of subscriptions@%d: %d rules, %d rejected, %d entries, %d leaves in %.2f s",
+            versions["subscriptions"],
+            len(compilation.rules),
+            len(compilation.rejections),
+            len(compilation.compiled.entries),
+            len(compilation.receivers),
+            time.monotonic() - clock,
+        )
+        self._writing = self._beside.submit(self._write_plan, compilation)
+        return compilation
+
+    def _network_at(self, versions: Mapping[str, int]) -> Network:
+        key = tuple(versions[name] for name in NETWORK)
+        if self._network is None or self._network[0] != key:
+            switches, hosts, links = (self._tables.rows(n, versions[n]) for n in NETWORK)
+            self._network = (key, network_from_rows(switches, hosts, links))
+        return self._network[1]
+
+    def _write_plan(self, compilation: Compilation) -> None:
+        entries, leaves = compilation.filter_rows()
+        self._tables.overwrite("rejected_subscriptions", compilation.rejection_rows())
+        self._tables.overwrite("filter_entries", entries)
+        self._tables.overwrite("filter_leaves", leaves)
+        self._tables.overwrite("header_stacks", compilation.stack_rows(self._settings.publisher))
+
+    def _bury(self, batch_id: int, report: _Report) -> None:
+        if not report.dead_letters:
+            return
+        log.warning("batch %d: dead letters by reason: %s", batch_id, dict(report.reasons))
+        self._topics.bury(report.letters)
+
+    def _record(
+        self,
+        batch_id: int,
+        compilation: Compilation,
+        report: _Report,
+        started: dt.datetime,
+        seconds: float,
+    ) -> None:
+        """Write ledger and statistics, side by side; both are done when this returns."""
+        transaction = (f"{self._settings.checkpoint}#{self._settings.topic}", batch_id)
+        ended = dt.datetime.now(dt.UTC)
+        ledger = {
+            "batch_id": batch_id,
+            "topic": self._settings.topic,
+            "partitions": report.partitions,
+            "versions": dict(compilation.versions),
+            "packets": report.total("packets"),
+            "messages": report.total("messages"),
+            "matched": report.total("matched"),
+            "frames": report.total("frames"),
+            "bytes": report.total("bytes"),
+            "dead_letters": report.dead_letters,
+            "started_at": started,
+            "seconds": seconds,
+        }
+        statistics = [
+            {
+                "batch_id": batch_id,
+                "publisher": self._settings.publisher,
+                "subscriber": subscriber,
+                "recorded_at": ended,
+                **counts,
+            }
+            for subscriber, counts in report.by_subscriber(compilation.reached).items()
+        ]
+        written = [
+            self._ledger.submit(self._tables.append, name, rows, transaction)
+            for name, rows in (("delivery_statistics", statistics), ("egress_ledger", [ledger]))
+        ]
+        for future in written:
+            future.result()
+
+
+class _Report:
+    """The report rows of all tasks of a batch, added up."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        by_kind: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for row in rows:
+            by_kind[row["kind"]].append(row)
+        self._templates = by_kind["template"]
+        self._counts = by_kind["partition"]
+        self.partitions = _merge_partitions(self._counts)
+        self.reasons: Counter[str] = Counter()
+        for row in by_kind["reason"]:
+            self.reasons[row["reason"]] += row["count"]
+        self.letters = [
+            {
+                "partition": row["partition"],
+                "offset": row["from_offset"],
+                "index": row["message_index"],
+                "reason": row["reason"],
+                "length": row["length"],
+                "sample": row["sample"].hex(),
+            }
+            for row in by_kind["sample"]
+        ]
+
+    @property
+    def dead_letters(self) -> int:
+        return sum(self.reasons.values())
+
+    def total(self, column: str) -> int:
+        return sum(row[column] for row in self._counts)
+
+    def by_subscriber(self, reached: Sequence[tuple[str, ...]]) -> dict[str, dict[str, int]]:
+        """Notifications, messages and bytes for each subscriber."""
+        result: dict[str, dict[str, int]] = defaultdict(
+            lambda: {"notifications": 0, "messages": 0, "bytes": 0}
+        )
+        for row in self._templates:
+            for host in reached[row["template"]]:
+                counts = result[host]
+                counts["notifications"] += row["frames"]
+                counts["messages"] += row["messages"]
+                counts["bytes"] += row["bytes"]
+        return result
+
+
+def _merge_partitions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row a Kafka partition, though several tasks may have shared it."""
+    merged: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        new = {
+            k: row[k]
+            for k in ("partition", "from_offset", "until_offset", "first_sequence", "last_sequence")
+        }
+        old = merged.setdefault(row["partition"], new)
+        for key, choose in (
+            ("from_offset", min),
+            ("until_offset", max),
+            ("first_sequence", min),
+            ("last_sequence", max),
+        ):
+            known = [r[key] for r in (old, new) if r[key] is not None]
+            old[key] = choose(known) if known else None
+    return [merged[p] for p in sorted(merged)]
+
+
+def _group(settings: Settings) -> int:
+    try:
+        return int(ipaddress.IPv4Address(settings.group))
+    except ValueError as error:
+        raise SettingsError(
+            "BAD_VALUE", f"spark.stackcast.multicast.group: {error}", value=settings.group
+        ) from error
+
+
+def sink_options(settings: Settings) -> SinkOptions:
+    """The sink of the settings."""
+    return SinkOptions(
+        kind=cast(Kind, settings.sink),
+        endpoint=settings.udp_endpoint,
+        window=settings.udp_window,
+        interface=settings.interface,
+        path=settings.pcap_path,
+    )

@@ -1,0 +1,143 @@
+"""Kafka as the jobs use it: the source of raw packets and the topic of dead letters.
+
+One set of options (``spark.stackcast.kafka.*``) serves Spark's connector and the administrative
+client, which is the JVM's own, so TLS and SASL are configured once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.adapters.settings import Settings
+from udfs.errors import KafkaError
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 5
+
+
+class Topics:
+    """The topics of one deployment."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self._spark = spark
+        self._settings = settings
+
+    def stream(self) -> DataFrame:
+        """Raw packets as a stream: partition (int), offset (long), value (binary)."""
+        settings = self._settings
+        reader = (
+            self._spark.readStream.format("kafka")
+            .option("subscribe", settings.topic)
+            .option("startingOffsets", settings.starting_offsets)
+            .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
+            .option("failOnDataLoss", "true")
+        )
+        for key, value in settings.kafka.items():
+            reader = reader.option(f"kafka.{key}", value)
+        return reader.load().select("partition", "offset", "value")
+
+    def read_all(self) -> list[tuple[int, int, bytes]]:
+        """Every record of the raw topic, (partition, offset, value), brought to the driver."""
+        reader = self._spark.read.format("kafka").option("subscribe", self._settings.topic)
+        for key, value in self._settings.kafka.items():
+            reader = reader.option(f"kafka.{key}", value)
+        rows = reader.load().select("partition", "offset", "value").toArrow()
+        columns = (rows.column(name).to_pylist() for name in ("partition", "offset", "value"))
+        return [(p, o, v or b"") for p, o, v in zip(*columns, strict=True)]
+
+    def wait(self, given_up: Callable[[], bool] = lambda: False) -> None:
+        """Return when the broker answers and the topic is there.
+
+        Logs a line per try. Raises KafkaError BROKER_UNREACHABLE or NO_TOPIC after ``waitSeconds``.
+        """
+        settings = self._settings
+        broker = settings.kafka["bootstrap.servers"]
+        deadline = time.monotonic() + settings.wait_seconds
+        while True:
+            try:
+                self.end_offsets()
+                return
+            except KafkaError as error:
+                if time.monotonic() >= deadline or given_up():
+                    raise
+                log.warning("%s; trying again for %.0f s", error, deadline - time.monotonic())
+                time.sleep(RETRY_SECONDS)
+            except Exception as error:
+                raise KafkaError(
+                    "BAD_OPTION",
+                    f"the Kafka client refuses its options for {broker}: {_reason(error)}; "
+                    "check the spark.stackcast.kafka.* settings",
+                ) from error
+
+    def end_offsets(self) -> dict[int, int]:
+        """Offset after the last record, by partition, of the raw topic."""
+        settings = self._settings
+        jvm: Any = self._spark._jvm
+        properties = jvm.java.util.Properties()
+        for key, value in settings.kafka.items():
+            properties.setProperty(key, value)
+        properties.setProperty("default.api.timeout.ms", "5000")
+        properties.setProperty("request.timeout.ms", "4000")
+        kafka = jvm.org.apache.kafka
+        admin = kafka.clients.admin.AdminClient.create(properties)
+        try:
+            names = jvm.java.util.Collections.singletonList(settings.topic)
+            described = _await(admin.describeTopics(names).allTopicNames(), settings)
+            wanted = jvm.java.util.HashMap()
+            latest = kafka.clients.admin.OffsetSpec.latest()
+            for info in described.get(settings.topic).partitions():
+                key = kafka.common.TopicPartition(settings.topic, info.partition())
+                wanted.put(key, latest)
+            offsets = _await(admin.listOffsets(wanted).all(), settings)
+            return {int(key.partition()): int(offsets.get(key).offset()) for key in offsets}
+        finally:
+            admin.close()
+
+    def bury(self, letters: Sequence[dict[str, Any]]) -> None:
+        """Send dead letters: one JSON object a record.
+
+        Keys: topic, partition, offset, index (of the message; null for a whole packet), reason,
+        length (bytes), sample (hexadecimal, the first bytes).
+        """
+        settings = self._settings
+        texts = [(json.dumps({"topic": settings.topic, **letter}),) for letter in letters]
+        writer = self._spark.createDataFrame(texts, "value string").write.format("kafka")
+        for key, value in settings.kafka.items():
+            writer = writer.option(f"kafka.{key}", value)
+        writer.option("topic", settings.dead_letter_topic).save()
+
+
+def _await(future: Any, settings: Settings) -> Any:
+    broker = settings.kafka["bootstrap.servers"]
+    try:
+        return future.get()
+    except Exception as error:
+        text = _reason(error)
+        if "UnknownTopicOrPartition" in text:
+            raise KafkaError(
+                "NO_TOPIC",
+                f"the broker at {broker} has no topic {settings.topic!r}: create it, or set "
+                "spark.stackcast.topic",
+            ) from error
+        if "Timeout" in text or "Disconnect" in text:
+            raise KafkaError(
+                "BROKER_UNREACHABLE",
+                f"no Kafka broker answers at {broker}: check "
+                "spark.stackcast.kafka.bootstrap.servers and that the broker is up",
+            ) from error
+        raise
+
+
+def _reason(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    if java is None:
+        return str(error)
+    cause = java.getCause() or java
+    return f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
