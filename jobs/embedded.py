@@ -1,0 +1,375 @@
+"""The embedded default: one whole run of the main job on this machine, proved at its end.
+
+Brings up broker, switches and hosts (`lab`), fills the tables, publishes a trading session, lets
+the ordinary stream deliver it, compares what the hosts received with what they were owed, writes
+the report, and takes everything down again, whatever happens in between.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import logging
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+import schemas
+from jobs.adapters import session
+from jobs.adapters.delivery import Delivery
+from jobs.adapters.kafka import Topics
+from jobs.adapters.lifecycle import Lifecycle
+from jobs.adapters.refresh import Refresher
+from jobs.adapters.settings import Settings
+from jobs.adapters.tables import Tables
+from lab import report, verification
+from lab.lab import Lab
+from lab.packets import open_records
+from lab.process import child_options, stop_process
+from lab.publisher import Published, publish
+from lab.showcase import Showcase
+from lab.subscriptions import subscriptions
+from lab.topologies import NetworkOptions, load_network
+from udfs.errors import LabError, SettingsError
+from udfs.filters.subscriptions import CheckedRule, Subscription, check
+from udfs.messages.specification import Specification, parse_specification
+from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.network import Network
+from udfs.trees.rows import network_to_rows, tree_to_row
+
+log = logging.getLogger("stackcast.lab")
+
+T = TypeVar("T")
+Start = Callable[[SparkSession, Settings, Lifecycle], tuple[StreamingQuery, Delivery]]
+
+PIPELINE = "virtual_trees"
+#: Frames in flight to the lab's switches; loopback sockets hold this many without loss.
+WINDOW = 64
+
+
+def run(settings: Settings, lifecycle: Lifecycle, start: Start) -> int:
+    """One run on the embedded lab; ``start`` starts the stream. Returns the exit code.
+
+    0 only if every message went in and every delivery was exact.
+    """
+    began = time.monotonic()
+    if settings.sink != "udp":
+        raise SettingsError(
+            "BAD_VALUE",
+            f"spark.stackcast.sink is {settings.sink!r}, but the embedded lab is reached by udp "
+            "only: configure a broker and tables of your own for other sinks",
+        )
+    folder = Path(settings.lab_folder).absolute()
+    network = load_network(_network_options(settings))
+    log.info(
+        "network: %d switches, %d hosts, %d directed links",
+        len(network.switches),
+        len(network.subscribers()),
+        len(network.links),
+    )
+    with ExitStack() as stack:
+        lab = Lab(folder, network)
+        stack.enter_context(lab)
+        _empty(folder)
+        generator = stack.enter_context(_trading_session(settings, folder))
+        settings = dataclasses.replace(settings, tables=str(folder / "tables"))
+        spark_and_tables = _beside(lambda: _tables(settings))
+        lab.up()
+        log.info(
+            "broker %s; %d switches at %s",
+            lab.bootstrap_servers,
+            len(network.switches),
+            lab.p4runtime,
+        )
+        spark, tables = spark_and_tables.result()
+        stack.callback(spark.stop)
+        lifecycle.hold_jvm(spark)
+        settings = dataclasses.replace(
+            settings,
+            kafka=settings.kafka | {"bootstrap.servers": lab.bootstrap_servers},
+            checkpoint=str(folder / "checkpoint"),
+            udp_endpoint=lab.ingress[settings.publisher],
+            udp_window=WINDOW,
+        )
+        _fill(tables, settings, network, lab.p4runtime)
+        _refresh(tables, settings, lifecycle)
+        source = generator()
+        published = _deliver(spark, settings, lifecycle, start, source)
+        status = lab.settle()
+        log.info("comparing what the hosts received with what they were owed")
+        outcome = Outcome(spark, settings, tables, network, published, folder, status)
+        summary = outcome.write(time.monotonic() - began)
+    return 0 if outcome.exact(summary) else 1
+
+
+def _network_options(settings: Settings) -> NetworkOptions:
+    return NetworkOptions(
+        pods=settings.lab_pods,
+        racks=settings.lab_racks,
+        hosts=settings.lab_hosts,
+        planes=settings.lab_planes,
+        spines=settings.lab_spines,
+        name="" if settings.lab_network == "fabric" else settings.lab_network,
+    )
+
+
+def _empty(folder: Path) -> None:
+    """Every run is the first: what an earlier one left is removed."""
+    for name in ("tables", "checkpoint", "receipts"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _beside(work: Callable[[], T]) -> Future[T]:
+    """Run ``work`` on a thread that does not keep the program alive."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+@contextmanager
+def _trading_session(settings: Settings, folder: Path) -> Iterator[Callable[[], Path]]:
+    """Generate the session in a process of its own; yields a function that waits for the file."""
+    if settings.lab_session:
+        path = Path(settings.lab_session)
+        if not path.is_file():
+            raise LabError(
+                "NO_SESSION", f"there is no file {path}: set spark.stackcast.lab.session"
+            )
+        yield lambda: path
+        return
+    path = folder / "session.NASDAQ_ITCH50"
+    command = [sys.executable, "-m", "cli.main", "itch", "generate", "--out", str(path)]
+    for option, value in (
+        ("--messages", settings.lab_messages),
+        ("--seed", settings.lab_seed),
+        ("--symbols", settings.lab_symbols),
+    ):
+        command += [option, str(value)]
+    with (folder / "generate.log").open("wb") as output:
+        child = subprocess.Popen(command, stdout=output, stderr=output, **child_options())
+
+    def wait() -> Path:
+        if child.wait() != 0:
+            text = (folder / "generate.log").read_text()[-2000:]
+            raise LabError("NO_SESSION", f"the trading session could not be generated: {text}")
+        return path
+
+    try:
+        yield wait
+    finally:
+        stop_process(child, 5)
+
+
+def _tables(settings: Settings) -> tuple[SparkSession, Tables]:
+    spark = session.start("stackcast itch_stream")
+    tables = Tables(spark, settings.tables)
+    tables.create()
+    log.info("tables are in %s", tables.location)
+    return spark, tables
+
+
+def _fill(tables: Tables, settings: Settings, network: Network, p4runtime: str) -> None:
+    """Network, broadcast tree and subscriptions of the lab."""
+    rows = dict(network_to_rows(network, dict.fromkeys(network.switches, p4runtime), PIPELINE))
+    rows["virtual_trees"] = [tree_to_row(tree) for tree in broadcast_trees(network)]
+    now = dt.datetime.now(dt.UTC)
+    rows["subscriptions"] = [
+        {**row, "format": settings.format, "enabled": True, "updated_by": "lab", "updated_at": now}
+        for row in subscriptions(
+            network.subscribers(), count=settings.lab_subscriptions, seed=settings.lab_seed
+        )
+    ]
+    for name, filled in rows.items():
+        tables.append(name, filled)
+    log.info("%d subscriptions by %d hosts", len(rows["subscriptions"]), len(network.subscribers()))
+
+
+def _refresh(tables: Tables, settings: Settings, lifecycle: Lifecycle) -> None:
+    refresher = Refresher(tables, settings, lifecycle.stopping.is_set)
+    behind = [s for s in refresher.refresh(refresher.derive()) if not s["in_step"]]
+    if behind:
+        raise LabError(
+            "SWITCHES_NOT_IN_STEP",
+            f"{len(behind)} switches do not hold their entries, the first: {behind[0]['switch']}: "
+            + "; ".join(behind[0]["errors"]),
+        )
+
+
+def _deliver(
+    spark: SparkSession, settings: Settings, lifecycle: Lifecycle, start: Start, source: Path
+) -> Published:
+    """Publish the session and let the stream deliver it; returns when the topic is drained."""
+    stop = threading.Event()
+
+    def work() -> Published:
+        with open_records(source) as messages:
+            return publish(
+                settings.kafka["bootstrap.servers"],
+                settings.topic,
+                messages,
+                speed=settings.lab_speed,
+                seed=settings.lab_seed,
+                stop=stop,
+            )
+
+    # The topic must be there before the stream looks for it.
+    publish(settings.kafka["bootstrap.servers"], settings.topic, ())
+    query, delivery = start(spark, settings, lifecycle)
+    publishing = _beside(work)
+    topics = Topics(spark, settings)
+
+    def drained() -> bool:
+        if not publishing.done():
+            return False
+        publishing.result()
+        ends = topics.end_offsets()
+        return all(delivery.processed.get(p, 0) >= end for p, end in ends.items())
+
+    try:
+        lifecycle.run(query, finished=drained)
+    finally:
+        stop.set()
+        delivery.close()
+    published = publishing.result()
+    log.info("topic %s is drained: %d packets", settings.topic, published.packets)
+    return published
+
+
+class Outcome:
+    """What a run came to: proved, counted, and written down."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        tables: Tables,
+        network: Network,
+        published: Published,
+        folder: Path,
+        status: Mapping[str, Any],
+    ) -> None:
+        self._settings = settings
+        self._network = network
+        self._published = published
+        self._folder = folder
+        self._status = status
+        self._tables = tables
+        self._specification: Specification = parse_specification(
+            schemas.read_text(f"messages/{settings.format}.spec"), settings.format
+        )
+        self._ledger = sorted(tables.rows("egress_ledger"), key=lambda row: row["batch_id"])
+        self._records = Topics(spark, settings).read_all()
+        rules: dict[int, list[CheckedRule]] = {}
+        batches = []
+        for row in self._ledger:
+            version = dict(row["versions"])["subscriptions"]
+            if version not in rules:
+                rules[version] = self._rules(version)
+            offsets = {
+                p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]
+            }
+            batches.append(verification.Batch(row["batch_id"], offsets, rules[version]))
+        self._batches = batches
+        self._expected = verification.expected(
+            self._records, batches, self._specification, settings.topic
+        )
+        received = verification.receipts(folder)
+        self._compared = verification.compare(self._expected, received)
+
+    def write(self, seconds: float) -> dict[str, Any]:
+        """Print the table, write report.json and report.html; returns the summary."""
+        compared, expected = self._compared, self._expected
+        link_bytes = sum(self._status["link_bytes"].values())
+        summary: dict[str, Any] = {
+            "messages_in": sum(row["messages"] for row in self._ledger),
+            "messages_matched": sum(row["matched"] for row in self._ledger),
+            "frames_sent": sum(row["frames"] for row in self._ledger),
+            "deliveries_expected": compared.expected,
+            "deliveries_received": compared.received,
+            "missing": compared.missing,
+            "extra": compared.extra,
+            "duplicates": compared.duplicates,
+            "out_of_order": compared.out_of_order,
+            "misnumbered": compared.misnumbered,
+            "dead_letters": sum(row["dead_letters"] for row in self._ledger),
+            "link_bytes": link_bytes,
+            "unicast_bytes": verification.unicast_bytes(
+                self._network, self._settings.publisher, expected
+            ),
+            "broadcast_bytes": verification.broadcast_bytes(self._network, expected),
+            "batches": len(self._ledger),
+            "seconds": round(seconds, 1),
+            "messages_published": self._published.messages,
+            "records_unprocessed": expected.unprocessed,
+        }
+        report.print_table(summary, compared.rows())
+        report.write_json(self._folder / "report.json", summary)
+        report.write_html(self._folder / "report.html", self._page(summary))
+        print(f"report: {self._folder / 'report.html'}")
+        return summary
+
+    def exact(self, summary: Mapping[str, Any]) -> bool:
+        """True if all messages went in and every delivery was as owed."""
+        return (
+            self._compared.exact
+            and summary["records_unprocessed"] == 0
+            and summary["messages_matched"] == self._expected.messages_matched
+            and summary["messages_in"] == self._expected.messages_in
+        )
+
+    def _rules(self, version: int) -> list[CheckedRule]:
+        rows = [
+            Subscription(id=r["id"], subscriber=r["subscriber"], filter=r["filter"])
+            for r in self._tables.rows("subscriptions", version)
+            if r["enabled"] and r["format"] == self._settings.format
+        ]
+        hosts = set(self._network.subscribers())
+        return check(rows, self._specification, hosts, self._settings.publisher)[0]
+
+    def _page(self, summary: dict[str, Any]) -> report.ReportData:
+        showcase = Showcase(
+            self._network,
+            broadcast_trees(self._network),
+            self._specification,
+            self._settings.publisher,
+            self._settings.max_labels,
+        )
+        rules = self._batches[-1].rules if self._batches else []
+        return report.ReportData(
+            summary=summary,
+            hosts=self._compared.rows(),
+            batches=[
+                {
+                    "batch_id": row["batch_id"],
+                    "rows": row["packets"],
+                    "seconds": round(row["seconds"], 3),
+                    "versions": dict(row["versions"]),
+                }
+                for row in self._ledger
+            ],
+            nodes=showcase.nodes(),
+            links=showcase.links(),
+            subscriptions=[
+                {"id": r["id"], "host": r["subscriber"], "filter": r["filter"]}
+                for r in self._tables.rows("subscriptions")
+                if r["enabled"]
+            ],
+            notifications=showcase.notifications(self._records, rules),
+        )

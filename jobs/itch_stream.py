@@ -1,0 +1,82 @@
+"""The main job: raw ITCH packets from Kafka to exactly the hosts that subscribed.
+
+    spark-submit [--properties-file conf/X.conf] jobs/itch_stream.py
+
+Runs until SIGTERM, which ends it after the batch in progress. Where no broker is configured it
+brings up the embedded lab, delivers one trading session, proves the outcome and ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+import schemas
+from jobs import embedded
+from jobs.adapters import session
+from jobs.adapters.delivery import Delivery
+from jobs.adapters.kafka import Topics
+from jobs.adapters.lifecycle import Lifecycle
+from jobs.adapters.logs import set_up
+from jobs.adapters.settings import Settings
+from jobs.adapters.tables import Tables
+from udfs.errors import StackcastError
+from udfs.messages.specification import parse_specification
+
+log = logging.getLogger("stackcast.itch_stream")
+
+
+def main() -> int:
+    set_up()
+    with Lifecycle() as lifecycle:
+        try:
+            settings = Settings.read(session.properties())
+            if settings.embedded:
+                return embedded.run(settings, lifecycle, start)
+            spark = session.start("stackcast itch_stream")
+            lifecycle.hold_jvm(spark)
+            query, delivery = start(spark, settings, lifecycle)
+            try:
+                lifecycle.run(query, finished=lambda: False)
+            finally:
+                delivery.close()
+        except StackcastError as error:
+            log.error("%s", error)
+            return 2
+        except KeyboardInterrupt:
+            log.warning("interrupted")
+            return 130
+    return 0
+
+
+def start(
+    spark: SparkSession, settings: Settings, lifecycle: Lifecycle
+) -> tuple[StreamingQuery, Delivery]:
+    """Wire topic, tables and sink together; the stream is running when this returns."""
+    topics = Topics(spark, settings)
+    topics.wait(lifecycle.stopping.is_set)
+    specification = parse_specification(
+        schemas.read_text(f"messages/{settings.format}.spec"), settings.format
+    )
+    delivery = Delivery(spark, settings, specification, Tables(spark, settings.tables), topics)
+    delivery.prepare()
+
+    def process(records: DataFrame, batch_id: int) -> None:
+        lifecycle.boundary()
+        delivery.process(records, batch_id)
+
+    query = (
+        topics.stream()
+        .writeStream.foreachBatch(process)
+        .option("checkpointLocation", settings.checkpoint)
+        .trigger(processingTime=settings.trigger)
+        .start()
+    )
+    return query, delivery
+
+
+if __name__ == "__main__":
+    sys.exit(main())

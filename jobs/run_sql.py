@@ -1,0 +1,46 @@
+"""Run SQL statements on the tables: the way for people who have no SQL client at hand.
+
+    spark-submit jobs/run_sql.py "UPDATE subscriptions SET enabled = false WHERE id = 's0001'"
+
+Tables are addressed by their plain names. Every argument is one statement; rows are printed.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from pyspark.errors import PySparkException
+
+from jobs.adapters import session
+from jobs.adapters.logs import set_up
+from jobs.adapters.settings import Settings
+from jobs.adapters.tables import Tables
+from udfs.errors import StackcastError
+
+log = logging.getLogger("stackcast.run_sql")
+
+
+def main(statements: list[str]) -> int:
+    set_up()
+    if not statements:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        spark = session.start("stackcast run_sql")
+        settings = Settings.read(spark.sparkContext.getConf().getAll())
+        tables = Tables(spark, settings.tables)
+        tables.attach()
+        spark.sql(f"USE {tables.schema}")
+        for statement in statements:
+            rows = spark.sql(statement)
+            if rows.columns:
+                rows.show(n=1000, truncate=False)
+    except (StackcastError, PySparkException) as error:
+        log.error("%s", error)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,113 @@
+"""Samples for the report's map: notifications with the reason, the tree and the stack of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from udfs.errors import MessageError
+from udfs.filters.evaluate import matches
+from udfs.filters.subscriptions import CheckedRule
+from udfs.messages.reference import read_message, read_packet
+from udfs.messages.specification import Specification
+from udfs.stacks.labels import KINDS, describe, split
+from udfs.trees.encode import Encoder
+from udfs.trees.network import Network
+from udfs.trees.virtual_tree import VirtualTree
+
+SAMPLES = 300
+#: Of one subscription only so many, so that many subscriptions have one.
+OF_ONE_SUBSCRIPTION = 3
+
+
+class Showcase:
+    """Draws on network and trees of a run; everything it returns is JSON."""
+
+    def __init__(
+        self,
+        network: Network,
+        trees: Sequence[VirtualTree],
+        specification: Specification,
+        publisher: str,
+        max_labels: int,
+    ) -> None:
+        self._network = network
+        self._specification = specification
+        self._encoder = Encoder(network, publisher, trees, max_labels)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Nodes of the map."""
+        switches = [
+            {"id": s.name, "kind": "switch", "layer": s.layer}
+            for s in self._network.switches.values()
+        ]
+        hosts = [
+            {"id": h.name, "kind": "publisher" if h.role == "publisher" else "host", "layer": None}
+            for h in self._network.hosts.values()
+        ]
+        return switches + hosts
+
+    def links(self) -> list[dict[str, str]]:
+        """Links of the map, each once."""
+        pairs = {tuple(sorted((link.switch, link.neighbor))) for link in self._network.links}
+        attached = {tuple(sorted((h.switch, h.name))) for h in self._network.hosts.values()}
+        return [{"u": u, "v": v} for u, v in sorted(pairs | attached)]
+
+    def notifications(
+        self, records: Iterable[tuple[int, int, bytes]], rules: Sequence[CheckedRule]
+    ) -> list[dict[str, Any]]:
+        """The first messages that show something new, by brute force over the rules."""
+        samples: list[dict[str, Any]] = []
+        shown: Counter[str] = Counter()
+        for partition, offset, payload in records:
+            if len(samples) >= SAMPLES:
+                break
+            for index, message in _messages(payload):
+                sample = self._sample(partition, offset, index, message, rules, shown)
+                if sample is not None:
+                    samples.append(sample | {"id": len(samples)})
+        return samples
+
+    def _sample(
+        self,
+        partition: int,
+        offset: int,
+        index: int,
+        message: bytes,
+        rules: Sequence[CheckedRule],
+        shown: Counter[str],
+    ) -> dict[str, Any] | None:
+        try:
+            event = read_message(self._specification, message)
+        except MessageError:
+            return None
+        matching = [rule for rule in rules if matches(rule.condition, event)]
+        if all(shown[rule.id] >= OF_ONE_SUBSCRIPTION for rule in matching):
+            return None
+        shown.update(rule.id for rule in matching)
+        receivers = frozenset(host for rule in matching for host in rule.receivers)
+        encodings = self._encoder.encode(receivers)
+        return {
+            "partition": partition,
+            "offset": offset,
+            "message": index,
+            "event": {
+                name: self._specification.field(name).render(raw) for name, raw in event.items()
+            },
+            "subscriptions": [rule.id for rule in matching],
+            "receivers": sorted(receivers),
+            "labels": [self._label(label) for e in encodings for label in e.labels],
+            "edges": [list(edge) for e in encodings for edge in e.edges],
+        }
+
+    def _label(self, label: int) -> dict[str, Any]:
+        kind, number = split(label)
+        return {"text": describe(label, self._network), "kind": KINDS[kind], "id": number}
+
+
+def _messages(payload: bytes) -> list[tuple[int, bytes]]:
+    try:
+        return list(enumerate(read_packet(payload)[2]))
+    except MessageError:
+        return []
