@@ -87,8 +87,9 @@ _LOG4J2 = """\
 
 
 def var_folder() -> Path:
-    """The project's ``var`` folder: ``$STACKCAST_HOME/var``, by default below the current one."""
-    return Path(os.environ.get("STACKCAST_HOME") or Path.cwd()) / "var"
+    """``$STACKCAST_VAR``, else ``var`` below ``$STACKCAST_HOME`` or the current folder."""
+    given = os.environ.get("STACKCAST_VAR")
+    return Path(given) if given else Path(os.environ.get("STACKCAST_HOME") or Path.cwd()) / "var"
 
 
 def default_class_path() -> list[str]:
@@ -105,10 +106,14 @@ def default_class_path() -> list[str]:
             "or set STACKCAST_HOME to the project folder",
             folder=str(folder),
         )
-    spark = find_spec("pyspark")
-    if spark is None or spark.origin is None:
-        raise LabError("NO_BROKER_JARS", "pyspark is not installed; the broker uses its jars")
-    shared = Path(spark.origin).parent / "jars"
+    # Under spark-submit the Python package is a zip without jars; SPARK_HOME is the real place.
+    home = os.environ.get("SPARK_HOME")
+    if not home:
+        spark = find_spec("pyspark")
+        if spark is None or spark.origin is None:
+            raise LabError("NO_BROKER_JARS", "pyspark is not installed; the broker uses its jars")
+        home = str(Path(spark.origin).parent)
+    shared = Path(home) / "jars"
     borrowed = [jar for pattern in _FROM_PYSPARK for jar in sorted(shared.glob(pattern))]
     return [str(jar) for jar in (*own, *borrowed)]
 

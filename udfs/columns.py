@@ -269,7 +269,7 @@ class _Report:
 
 
 def _buffers(values: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Offsets (int32[n + 1]) and bytes of a binary column, without a copy. A null counts as empty."""
+    """Offsets (int32[n + 1]) and bytes of a binary column, no copy. A null counts as empty."""
     if values.null_count:
         values = values.fill_null(b"")
     _, offsets, content = values.buffers()

@@ -1,7 +1,7 @@
-"""The delivery plan: everything a worker needs to turn packets into frames, for one set of versions.
+"""The delivery plan: all that a worker needs to turn packets into frames, for one set of versions.
 
-Work per leaf, not per event: receiver set, delivery tree, header stack and frame header are computed
-here, once for each leaf of the compiled filter, and used by reference for every event.
+Work per leaf, not per event: receiver set, delivery tree, header stack and frame header are
+computed here, once for each leaf of the compiled filter, and used by reference for every event.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Spark session of our jobs: what they cannot do without, whatever configuration they run under."""
+"""The Spark session of our jobs: what they cannot do without, whatever they run under."""
 
 from __future__ import annotations
 

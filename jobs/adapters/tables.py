@@ -39,7 +39,7 @@ SCHEMA_OF_PATHS = "stackcast"
 class Tables:
     """The tables of one deployment.
 
-    Versions are Delta's table versions. Reads name a version, so that a batch can be computed again.
+    Reads name a version of Delta's, so that a batch can be computed again.
     """
 
     def __init__(self, spark: SparkSession, location: str) -> None:
@@ -68,7 +68,7 @@ class Tables:
             self._spark.sql(text.substitute(table=self.sql_name(name), location=where))
 
     def attach(self) -> None:
-        """Give the existing tables their SQL names in this session. TableError MISSING names a lack."""
+        """Give the tables their SQL names in this session. Raises TableError MISSING."""
         if not self._by_path:
             return
         self._make_schema()
@@ -90,7 +90,9 @@ class Tables:
                 commits = [e.name for e in log.iterdir() if e.name.endswith(".json")]
             except FileNotFoundError:
                 commits = []
-            numbers = [int(c.removesuffix(".json")) for c in commits if c[0].isdigit() and len(c) == 25]
+            numbers = [
+                int(c.removesuffix(".json")) for c in commits if c[0].isdigit() and len(c) == 25
+            ]
             if not numbers:
                 raise self._missing(name)
             return max(numbers)
@@ -102,7 +104,9 @@ class Tables:
         else:
             parser = session.sessionState().sqlParser()
             delta_log = log_of(session, parser.parseTableIdentifier(self.sql_name(name)))
-        version = int(delta_log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty()).version())
+        version = int(
+            delta_log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty()).version()
+        )
         if version < 0:
             raise self._missing(name)
         return version
@@ -120,7 +124,7 @@ class Tables:
         return rows
 
     def changes(self, name: str, version: int) -> DataFrame:
-        """A stream of the table's change data feed, from ``version`` on, that one included."""
+        """A stream of the table's change data feed, from ``version`` on."""
         reader = (
             self._spark.readStream.format("delta")
             .option("readChangeFeed", "true")
@@ -131,7 +135,7 @@ class Tables:
     def append(
         self, name: str, rows: list[dict[str, Any]], transaction: tuple[str, int] | None = None
     ) -> None:
-        """Append rows. With ``transaction`` = (writer, number), a number is written at most once."""
+        """Append rows. With ``transaction`` = (writer, number), each number counts once."""
         if not rows:
             return
         self._write(name, rows, "append", transaction)
@@ -146,7 +150,9 @@ class Tables:
         So the change data feed tells real changes and nothing else.
         """
         schema = self.read(name).schema
-        frame = self._spark.createDataFrame([tuple(r[c] for c in schema.names) for r in rows], schema)
+        frame = self._spark.createDataFrame(
+            [tuple(r[c] for c in schema.names) for r in rows], schema
+        )
         others = [c for c in schema.names if c not in keys]
         same = " AND ".join(f"held.{k} = wanted.{k}" for k in keys)
         differs = " OR ".join(f"NOT (held.{c} <=> wanted.{c})" for c in others)
@@ -173,7 +179,9 @@ class Tables:
         transaction: tuple[str, int] | None,
     ) -> None:
         schema = self.read(name).schema
-        frame = self._spark.createDataFrame([tuple(r[c] for c in schema.names) for r in rows], schema)
+        frame = self._spark.createDataFrame(
+            [tuple(r[c] for c in schema.names) for r in rows], schema
+        )
         writer = frame.coalesce(1).write.format("delta").mode(mode)
         if transaction is not None:
             writer = writer.option("txnAppId", transaction[0]).option("txnVersion", transaction[1])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 @njit(cache=True, nogil=True)
-def walk(  # noqa: PLR0917 - numba takes arguments by position
+def walk(
     message_type: NDArray[np.uint8],
     values: NDArray[np.uint64],
     first_state: NDArray[np.int32],

@@ -1,4 +1,4 @@
-"""Compiled loops over Arrow buffers. They know framing and byte positions, nothing of any format."""
+"""Compiled loops over Arrow buffers. They know framing and positions, nothing of any format."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_packets(offsets, data, max_packet, max_messages, end_of_session):  # t
     """Check the framing of every record: ``(reason uint8[n], messages in sound packets)``."""
     n = offsets.size - 1
     reason = np.zeros(n, np.uint8)
-    total = 0
+    total = np.int64(0)
     for record in range(n):
         begin = np.int64(offsets[record])
         end = np.int64(offsets[record + 1])
@@ -46,7 +46,7 @@ def check_packets(offsets, data, max_packet, max_messages, end_of_session):  # t
             reason[record] = HEARTBEAT
         elif count == end_of_session:
             reason[record] = END_OF_SESSION
-            count = 0
+            count = np.int64(0)
         if count > max_messages:
             reason[record] = TOO_MANY_MESSAGES
             continue

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import SpecificationError
+from udfs.errors import MessageError, SpecificationError
 from udfs.messages import kernels
 from udfs.messages.kernels import END_OF_SESSION, HEARTBEAT
 from udfs.messages.reference import END_OF_SESSION_COUNT, MAX_PACKET
@@ -40,11 +40,13 @@ REASONS = {
 class Messages:
     """The m messages of n records, in the order of the records.
 
-    packet: int32[m], record a message came in. index: int32[m], its place there. start: int64[m],
-    its first byte in the data, after its length. length: int32[m], bytes. message_type: uint8[m], its
-    first byte, 0 where it cannot be read. values: uint64[fields, m], raw values, 0 where the message
-    has not the field. message_reason: uint8[m], 0 or a code of `REASONS`. packet_reason: uint8[n], 0,
-    HEARTBEAT, END_OF_SESSION or a code of `REASONS`; a record with one has no messages here.
+    packet: int32[m], record a message came in. index: int32[m], its place there.
+    start: int64[m], its first byte in the data, after its length. length: int32[m], bytes.
+    message_type: uint8[m], its first byte, 0 where the message cannot be read.
+    values: uint64[fields, m], raw values, 0 where the message has not the field.
+    message_reason: uint8[m], 0 or a code of `REASONS`.
+    packet_reason: uint8[n], 0, HEARTBEAT, END_OF_SESSION or a code of `REASONS`; a record with one
+    has no messages here.
     """
 
     packet: NDArray[np.int32]
@@ -67,11 +69,18 @@ def decode(
 
     offsets: int32[n + 1] or int64[n + 1], as Arrow has them. Any bytes are read safely: damage ends
     in a reason (see `udfs.messages.reference` for the rule).
-    Raises SpecificationError FIELD_TOO_WIDE or FIELD_NOT_ALIGNED for a field that has no column.
+    Raises SpecificationError FIELD_TOO_WIDE or FIELD_NOT_ALIGNED for a field that has no column,
+    MessageError BAD_OFFSETS where the offsets fall or leave the data.
     """
     lengths, at, width = _layout(specification, tuple(fields))
-    borders = _read_only(offsets, np.int64)
+    # Arrow may leave out the offsets of an array without records.
+    borders = _read_only(offsets if len(offsets) else np.zeros(1), np.int64)
     content = _read_only(data, np.uint8)
+    if borders[0] < 0 or borders[-1] > content.size or bool((borders[1:] < borders[:-1]).any()):
+        raise MessageError(
+            "BAD_OFFSETS",
+            f"offsets must rise from 0 to at most {content.size}, the bytes there are",
+        )
     reason, total = kernels.check_packets(
         borders, content, MAX_PACKET, MAX_MESSAGES, END_OF_SESSION_COUNT
     )

@@ -3,8 +3,8 @@
 It follows the specification byte by byte in Python and shares no code with the compiled decoder.
 
 Damage: where the framing (count, lengths, size of the record) does not add up, the whole packet is
-refused, since none of its borders can be trusted. Where it adds up, a message of an unknown type or of
-a wrong length is refused alone.
+refused, since none of its borders can be trusted. Where it adds up, a message of an unknown type or
+of a wrong length is refused alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from udfs.errors import MessageError
-from udfs.messages.sequence import MAX_MESSAGES
+from udfs.messages.sequence import MAX_MESSAGES, SESSION_LENGTH
 from udfs.messages.specification import Specification
 
 HEADER = struct.Struct(">10sQH")
@@ -28,32 +28,36 @@ def read_packet(payload: bytes) -> tuple[bytes, int, list[bytes]]:
     """(session, sequence number, messages) of a MoldUDP64 packet.
 
     Heartbeats and ends of session have no messages. Raises MessageError EMPTY_RECORD,
-    RECORD_TOO_LARGE, TRUNCATED_HEADER, TOO_MANY_MESSAGES, TRUNCATED_MESSAGE or TRAILING_BYTES.
+    RECORD_TOO_LARGE, TRUNCATED_HEADER, TOO_MANY_MESSAGES, TRUNCATED_MESSAGE or TRAILING_BYTES, with
+    ``offset``, the byte of the packet where it stops making sense.
     """
     if not payload:
-        raise MessageError("EMPTY_RECORD", "the record has no bytes")
+        raise MessageError("EMPTY_RECORD", "the record has no bytes", offset=0)
     if len(payload) > MAX_PACKET:
-        raise MessageError("RECORD_TOO_LARGE", f"{len(payload)} bytes, a datagram has {MAX_PACKET}")
+        what = f"{len(payload)} bytes; a UDP datagram has {MAX_PACKET} at most"
+        raise MessageError("RECORD_TOO_LARGE", what, offset=MAX_PACKET)
     if len(payload) < HEADER.size:
-        raise MessageError("TRUNCATED_HEADER", f"{len(payload)} bytes, a header has {HEADER.size}")
+        what = f"{len(payload)} bytes; the header alone has {HEADER.size}"
+        raise MessageError("TRUNCATED_HEADER", what, offset=len(payload))
     session, sequence, count = HEADER.unpack_from(payload)
     messages: list[bytes] = []
     at = HEADER.size
     if count == END_OF_SESSION_COUNT:
         count = 0
     if count > MAX_MESSAGES:
-        raise MessageError("TOO_MANY_MESSAGES", f"{count} messages, {MAX_MESSAGES} are possible")
+        what = f"{count} messages; a packet has {MAX_MESSAGES} at most"
+        raise MessageError("TOO_MANY_MESSAGES", what, offset=HEADER.size - LENGTH.size)
     for number in range(count):
-        if at + LENGTH.size > len(payload):
-            raise MessageError("TRUNCATED_MESSAGE", f"message {number} of {count} is cut off")
-        (length,) = LENGTH.unpack_from(payload, at)
-        at += LENGTH.size
-        if at + length > len(payload):
-            raise MessageError("TRUNCATED_MESSAGE", f"message {number} of {count} is cut off")
-        messages.append(payload[at : at + length])
-        at += length
+        begin = at + LENGTH.size
+        end = begin + int.from_bytes(payload[at:begin], "big")
+        if max(begin, end) > len(payload):
+            what = f"message {number} (from 0) of {count} is cut off"
+            raise MessageError("TRUNCATED_MESSAGE", what, offset=at)
+        messages.append(payload[begin:end])
+        at = end
     if at != len(payload):
-        raise MessageError("TRAILING_BYTES", f"{len(payload) - at} bytes after the last message")
+        what = f"{len(payload) - at} bytes after the last of {count} messages"
+        raise MessageError("TRAILING_BYTES", what, offset=at)
     return session, sequence, messages
 
 
@@ -64,7 +68,10 @@ def read_message(specification: Specification, message: bytes) -> dict[str, int]
     """
     header = specification.header_of_type(message[0]) if message else None
     if header is None:
-        raise MessageError("UNKNOWN_MESSAGE_TYPE", f"first byte {message[:1]!r}")
+        what = f"begins with byte {message[0]:#04x}" if message else "has no bytes"
+        raise MessageError(
+            "UNKNOWN_MESSAGE_TYPE", f"the message {what}: no type of {specification.name}"
+        )
     if len(message) != header.length:
         raise MessageError(
             "WRONG_MESSAGE_LENGTH", f"{header.name} has {header.length} bytes, not {len(message)}"
@@ -78,7 +85,24 @@ def read_message(specification: Specification, message: bytes) -> dict[str, int]
 
 
 def build_packet(session: bytes, sequence: int, messages: Sequence[bytes]) -> bytes:
-    """A MoldUDP64 packet. ``session`` has 10 bytes."""
+    """A MoldUDP64 packet; without messages it is a heartbeat.
+
+    Raises MessageError BAD_SESSION (not 10 bytes), BAD_SEQUENCE (not 64 bits), TOO_MANY_MESSAGES
+    or RECORD_TOO_LARGE.
+    """
+    if len(session) != SESSION_LENGTH:
+        raise MessageError("BAD_SESSION", f"{session!r} does not have {SESSION_LENGTH} bytes")
+    if not 0 <= sequence < 1 << 64:
+        raise MessageError("BAD_SEQUENCE", f"{sequence} does not fit 64 bits")
+    if len(messages) > MAX_MESSAGES:
+        raise MessageError(
+            "TOO_MANY_MESSAGES", f"{len(messages)} messages; a packet has {MAX_MESSAGES} at most"
+        )
+    size = HEADER.size + sum(LENGTH.size + len(m) for m in messages)
+    if size > MAX_PACKET:
+        raise MessageError(
+            "RECORD_TOO_LARGE", f"{size} bytes; a UDP datagram has {MAX_PACKET} at most"
+        )
     blocks = b"".join(LENGTH.pack(len(m)) + m for m in messages)
     return HEADER.pack(session, sequence, len(messages)) + blocks
 
@@ -86,6 +110,7 @@ def build_packet(session: bytes, sequence: int, messages: Sequence[bytes]) -> by
 def read_binary_file(stream: BinaryIO) -> Iterator[bytes]:
     """Records of a Nasdaq BinaryFILE: a length of two bytes, then the message, again and again.
 
+    A record of length 0 says that the session is over, and ends the file.
     Raises MessageError TRUNCATED_FILE where the file ends inside a record.
     """
     while head := stream.read(LENGTH.size):
@@ -93,4 +118,6 @@ def read_binary_file(stream: BinaryIO) -> Iterator[bytes]:
         record = stream.read(length) if length >= 0 else b""
         if len(record) != length:
             raise MessageError("TRUNCATED_FILE", "the file ends inside a record")
+        if not record:
+            return
         yield record

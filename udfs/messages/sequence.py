@@ -1,9 +1,9 @@
 """Sequence numbers and sessions of outgoing packets: functions of the source, of nothing else.
 
-A frame's MoldUDP64 sequence number is made of the Kafka offset and of the place of its first message
-in the source packet; the messages in the frame count up by one, as MoldUDP64 says. Every message
-has 2^13 numbers of its own, so the ranges of two frames never overlap, however the messages of a
-packet are spread over frames::
+A frame's MoldUDP64 sequence number is made of the Kafka offset and of the place of its first
+message in the source packet; the messages in the frame count up by one, as MoldUDP64 says. Every
+message has 2^13 numbers of its own, so the ranges of two frames never overlap, however the messages
+of a packet are spread over frames::
 
     | offset, 38 bits | index of the first message, 13 bits | place in the frame, 13 bits |
 """
@@ -15,6 +15,8 @@ from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
+
+from udfs.errors import MessageError
 
 INDEX_BITS = 13
 OFFSET_SHIFT = 2 * INDEX_BITS
@@ -42,7 +44,12 @@ def split_sequence(sequence: int) -> tuple[int, int]:
 
 
 def session_id(topic: str, partition: int) -> bytes:
-    """Session of a topic's partition: 10 ASCII characters, 6 for the topic and 4 for the partition."""
+    """Session of a topic's partition: 10 characters, 6 for the topic, 4 for the partition.
+
+    Raises MessageError BAD_PARTITION for a partition outside 0 to 1,679,615 (36^4 - 1).
+    """
+    if not 0 <= partition < 36**4:
+        raise MessageError("BAD_PARTITION", f"partition {partition} does not fit four digits")
     digest = int.from_bytes(hashlib.sha256(topic.encode()).digest()[:8], "big")
     return (_base36(digest, 6) + _base36(partition, 4)).encode("ascii")
 

@@ -1,10 +1,12 @@
 """Message format specifications: which headers and fields there are, and which may be asked for.
 
 The syntax is CAMUS Fig. 2: ``header_type`` with widths in bits, ``header`` instances, and
-``@query_field`` (``_exact``, ``_range``, ``_lpm``), ``@query_counter``, ``@query_default_action``, also
-written ``@pragma query_field(...)``. Ours are, before a field, ``@string`` (ASCII, padded with blanks)
-and ``@decimals(n)`` (that many implied decimals), and before an instance ``@message_type("A")``: the
-header is a whole message, told from others by its first byte. Comments are ``//``, ``#`` and ``/* */``.
+``@query_field`` (``_exact``, ``_range``, ``_lpm``), ``@query_counter``, ``@query_default_action``,
+also written ``@pragma query_field(...)``. Ours are, before a field, ``@string`` (ASCII, padded with
+blanks) and ``@decimals(n)`` (1 to 18 implied decimals), and before an instance
+``@message_type("A")``: the header is a whole message, told from others by its first byte. A query
+field may repeat its width, ``@query_field(h.f, 32)``; a counter has a window in microseconds and a
+number of slots. Comments are ``//``, ``#`` and ``/* */``.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ Match = Literal["range", "exact", "lpm"]
 
 #: Wider fields have no raw value in a column of 64 bits.
 MAX_VALUE_BITS = 64
+_DECIMALS = frozenset(map(str, range(1, 19)))
 _MATCHES: dict[str, Match] = {
     "query_field": "range",
     "query_field_range": "range",
@@ -37,7 +40,7 @@ _MATCHES: dict[str, Match] = {
 
 @dataclass(frozen=True)
 class Field:
-    """One field. ``bit_offset`` counts from the start of its header; ``query`` marks @query_field."""
+    """One field. ``bit_offset`` counts from the start of its header; ``query``: @query_field."""
 
     header: str
     name: str
@@ -72,22 +75,19 @@ class Field:
             raise self._refuse("NOT_NUMBER", constant, "is not a number")
         if value < 0:
             raise self._refuse("NEGATIVE", constant, "is negative, the field is unsigned")
-        # By its exponent first: 1e999999 must not become a number of that many digits.
+        if not value:
+            return 0
+        # Judged by exponents first: neither 1e999999 nor 1e-999999 may become that many digits.
         if value.adjusted() > self.bits:
             raise self._refuse("TOO_WIDE", constant, f"does not fit {self.bits} bits")
         _, digits, exponent = value.as_tuple()
-        shift = int(exponent) + self.decimals
-        number = int("".join(map(str, digits)))
+        written = "".join(map(str, digits))
+        significant = written.rstrip("0")
+        shift = int(exponent) + len(written) - len(significant) + self.decimals
         if shift < 0:
-            kept = str(number).rstrip("0")
-            if number and len(str(number)) - len(kept) < -shift:
-                what = (
-                    f"has more than {self.decimals} decimals" if self.decimals else "is not whole"
-                )
-                raise self._refuse("TOO_FINE", constant, what)
-            number = number // 10**-shift if number else 0
-        else:
-            number *= 10**shift
+            what = f"has more than {self.decimals} decimals" if self.decimals else "is not whole"
+            raise self._refuse("TOO_FINE", constant, what)
+        number: int = int(significant) * 10**shift
         if number >> self.bits:
             raise self._refuse("TOO_WIDE", constant, f"does not fit {self.bits} bits")
         return number
@@ -238,7 +238,7 @@ class _Reader:
         self._name = name
         self._types: dict[str, list[Field]] = {}
         self._headers: dict[str, Header] = {}
-        self._queries: dict[str, tuple[Match, Token]] = {}
+        self._queries: dict[str, tuple[Match, Token, Token | None]] = {}
         self._counters: list[Counter] = []
         self._default: str | None = None
 
@@ -251,9 +251,12 @@ class _Reader:
         for node in _trees(tree):
             visit[node.data](node)
         headers = tuple(self._with_queries(h) for h in self._headers.values())
-        for path, (_, token) in self._queries.items():
-            if path not in {f.qualified for h in headers for f in h.fields}:
+        bits = {f.qualified: f.bits for h in headers for f in h.fields}
+        for path, (_, token, width) in self._queries.items():
+            if path not in bits:
                 raise self._error("UNKNOWN_FIELD", token, f"there is no field {path}")
+            if width is not None and width.value != str(bits[path]):
+                raise self._error("BAD_WIDTH", width, f"{path} has {bits[path]} bits, not {width}")
         return Specification(
             self._name, headers, tuple(self._queries), tuple(self._counters), self._default
         )
@@ -283,15 +286,20 @@ class _Reader:
     def _field_annotations(self, node: Tree[Token], name: Token, bits: int) -> tuple[Kind, int]:
         kind: Kind = "integer"
         decimals = 0
-        for annotation, arguments in self._annotations(node):
+        annotations = list(self._annotations(node))
+        if len(annotations) > 1:
+            raise self._error("BAD_ANNOTATION", annotations[1][0], f"{name} is annotated twice")
+        for annotation, arguments in annotations:
             if annotation == "string" and not arguments:
                 if bits % 8:
                     raise self._error(
                         "BAD_WIDTH", name, f"text {name} is not a number of bytes wide"
                     )
                 kind = "string"
-            elif annotation == "decimals" and len(arguments) == 1 and arguments[0].isdigit():
-                kind, decimals = "decimal", min(int(arguments[0]), 99)
+            elif annotation == "decimals":
+                if len(arguments) != 1 or arguments[0].value not in _DECIMALS:
+                    raise self._error("BAD_ANNOTATION", annotation, "@decimals takes 1 to 18")
+                kind, decimals = "decimal", int(arguments[0])
             else:
                 raise self._error("BAD_ANNOTATION", annotation, f"@{annotation} is not for a field")
         return kind, decimals
@@ -330,7 +338,8 @@ class _Reader:
             path = arguments[0].value
             if path in self._queries:
                 raise self._error("DUPLICATE", arguments[0], f"{path} is a query field twice")
-            self._queries[path] = (_MATCHES[what.value], arguments[0])
+            width = arguments[1] if len(arguments) == 2 else None
+            self._queries[path] = (_MATCHES[what.value], arguments[0], width)
         elif what == "query_counter" and len(arguments) in (2, 3):
             numbers = [int(a) for a in arguments[1:] if a.isdigit() and len(a) < 16]
             if len(numbers) != len(arguments) - 1 or not all(numbers):

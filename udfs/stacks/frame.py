@@ -156,7 +156,7 @@ class Frames:
         return self.offsets.size - 1
 
 
-def build_frames(  # noqa: PLR0917
+def build_frames(
     templates: FrameTemplates,
     leaf: NDArray[np.int32],
     messages: MessagePositions,

@@ -101,7 +101,7 @@ def _put(data, at, value):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def write_frames(  # type: ignore[no-untyped-def]  # noqa: PLR0917
+def write_frames(  # type: ignore[no-untyped-def]
     pool, start, moldudp64, head, following, message_start, length, source, offsets, group_of,
     template_of, out,
 ):  # fmt: skip

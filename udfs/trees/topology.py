@@ -18,7 +18,7 @@ _PUBLISHERS = 0x0A400000
 _LOCAL_MAC = 0x020000000000
 
 
-def fabric(  # noqa: PLR0917 - the sizes, in the order of the text
+def fabric(
     pods: int, racks: int, hosts: int, planes: int, spines: int, publishers: int = 1
 ) -> Network:
     """The three-tier datacenter fabric of WERNECKE 5.3.1.
