@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections import deque
 from collections.abc import Callable
 
 _RECEIVE_BUFFER = 8 << 20
 _LARGEST = 65_535
 _BATCH = 256
+# The kernel's buffer is small without root: it is emptied after every few frames.
+_BETWEEN_PULLS = 8
+_LONGEST_QUEUE = 4096
 # Linux; Python's socket module does not name it.
 _SO_RCVBUFFORCE = 33
 
@@ -32,6 +36,7 @@ class Ingress:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
         self._socket.bind(("127.0.0.1", 0))
         self._socket.setblocking(False)
+        self._waiting: deque[tuple[bytes, _Address]] = deque()
         self._processed: dict[_Address, int] = {}
         self._unanswered: set[_Address] = set()
 
@@ -43,13 +48,19 @@ class Ingress:
     def fileno(self) -> int:
         return self._socket.fileno()
 
+    @property
+    def backlog(self) -> int:
+        """Frames taken from the socket that still wait: :meth:`receive` has more to do."""
+        return len(self._waiting)
+
     def receive(self) -> None:
         """Send the frames that have arrived into the network, a batch at most."""
-        for _ in range(_BATCH):
-            try:
-                frame, source = self._socket.recvfrom(_LARGEST)
-            except BlockingIOError:
+        for done in range(_BATCH):
+            if done % _BETWEEN_PULLS == 0:
+                self._pull()
+            if not self._waiting:
                 return
+            frame, source = self._waiting.popleft()
             self._send(self.publisher, frame)
             self._processed[source] = self._processed.get(source, 0) + 1
             self._unanswered.add(source)
@@ -61,6 +72,13 @@ class Ingress:
             with contextlib.suppress(OSError):
                 self._socket.sendto(self._processed[source].to_bytes(8), source)
         self._unanswered.clear()
+
+    def _pull(self) -> None:
+        while len(self._waiting) < _LONGEST_QUEUE:
+            try:
+                self._waiting.append(self._socket.recvfrom(_LARGEST))
+            except BlockingIOError:
+                return
 
     def close(self) -> None:
         self._socket.close()

@@ -91,7 +91,8 @@ class LabNetwork:
             "deliveries": {name: host.delivered for name, host in self._hosts.items()},
             "drops": {reason: count for reason, count in sorted(drops.items()) if count},
             "link_bytes": self._fabric.link_bytes(),
-            "outstanding": sum(host.outstanding for host in self._hosts.values()),
+            "outstanding": sum(host.outstanding for host in self._hosts.values())
+            + sum(ingress.backlog for ingress in self._ingress),
         }
 
     def carry(self, ingress: Ingress) -> None:
@@ -116,19 +117,22 @@ class LabNetwork:
                 selector.register(ingress, selectors.EVENT_READ, ingress)
             unread = b""
             while True:
-                for key, _ in selector.select():
+                busy = {ingress for ingress in self._ingress if ingress.backlog}
+                ready = selector.select(0 if busy else None)
+                for ingress in busy.union(key.data for key, _ in ready if key.data is not None):
+                    self.carry(ingress)
+                for key, _ in ready:
                     if key.data is not None:
-                        self.carry(key.data)
-                    elif key.fileobj is wake:
+                        continue
+                    if key.fileobj is wake:
                         return
-                    else:
-                        piece = os.read(commands, _LONGEST_COMMAND)
-                        *lines, unread = (unread + piece).split(b"\n")
-                        for line in lines:
-                            if not self._obey(line, answer):
-                                return
-                        if not piece or len(unread) > _LONGEST_COMMAND:
+                    piece = os.read(commands, _LONGEST_COMMAND)
+                    *lines, unread = (unread + piece).split(b"\n")
+                    for line in lines:
+                        if not self._obey(line, answer):
                             return
+                    if not piece or len(unread) > _LONGEST_COMMAND:
+                        return
 
     def close(self) -> None:
         """Ends the P4Runtime server and closes all sockets and files."""

@@ -56,14 +56,20 @@ class _Client(P4RuntimeClient):  # type: ignore[misc]
         self.channel = _channel(address, tls)
         self.stub = p4runtime_pb2_grpc.P4RuntimeStub(self.channel)
         try:
-            grpc.channel_ready_future(self.channel).result(timeout)
+            self._knock(timeout)
             self.set_up_stream()
-        except grpc.FutureTimeoutError:
-            self.close()
-            raise _unreachable(self, f"no answer within {timeout:g} s") from None
         except BaseException:
             self.close()
             raise
+
+    def _knock(self, timeout: float) -> None:
+        """Find out with a plain call whether a switch is there: a stream cannot say it as well."""
+        try:
+            self.stub.Capabilities(p4runtime_pb2.CapabilitiesRequest(), timeout=timeout)
+        except grpc.RpcError as error:
+            # Servers of P4Runtime 1.0 do not know the call, but they answer.
+            if error.code() != grpc.StatusCode.UNIMPLEMENTED:
+                raise _unreachable(self, f"no answer: {error.details()}") from None
 
     def handshake(self) -> None:
         """Called by ``set_up_stream``: say who we are, and learn whether we may write."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections import Counter
 
@@ -13,6 +14,7 @@ from scapy.layers.l2 import Ether
 
 from lab.fabric import Fabric
 from lab.hosts import BadFrame, NetworkCard, udp_payload
+from lab.ingress import Ingress
 from lab.switch import StackPipeline, TableForm
 from udfs.errors import StackcastError, SwitchError
 from udfs.stacks.entries import SwitchEntry, canonical, switch_entries, tables_from_entries
@@ -239,3 +241,26 @@ def test_a_network_card_counts_what_it_discards_by_reason() -> None:
     assert card.drops == Counter(
         truncated_frame=1, bad_ipv4_length=1, unknown_ethertype=1, bad_udp_checksum=1
     )
+
+
+def test_senders_are_told_how_many_of_their_own_frames_were_processed() -> None:
+    arrived: list[bytes] = []
+    ingress = Ingress("feed1", lambda publisher, frame: arrived.append(frame))
+    ip, _, port = ingress.address.rpartition(":")
+    many, few = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+    with many, few:
+        for sender, count in ((many, 300), (few, 3)):
+            sender.connect((ip, int(port)))
+            sender.settimeout(5)
+            for number in range(count):
+                sender.send(number.to_bytes(2))
+        ingress.receive()
+        ingress.answer()
+        assert int.from_bytes(many.recv(100)) + ingress.backlog == 300 + 3
+        # The rest waits here, not in the socket: it must not need another frame to go on.
+        ingress.receive()
+        ingress.answer()
+        assert [int.from_bytes(each.recv(100)) for each in (many, few)] == [300, 3]
+        assert ingress.backlog == 0
+    ingress.close()
+    assert arrived == [*(n.to_bytes(2) for n in range(300)), *(n.to_bytes(2) for n in range(3))]
