@@ -1,0 +1,279 @@
+"""Message formats: CAMUS's own example is understood, faults are pointed at, constants are exact."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import schemas
+from udfs.errors import SpecificationError
+from udfs.messages.specification import Field, Specification, parse_specification
+
+pytestmark = pytest.mark.unit
+
+# CAMUS Fig. 2, in the spelling of its annotations and in that of its pragmas.
+FIGURE_2 = """
+header_type itch_add_order_t {
+    fields {
+        stock_locate: 16;
+        /* ... */
+        shares: 32;
+        stock: 64;
+        price: 32;
+    }
+}
+header itch_add_order_t add_order;
+
+@query_field(add_order.shares)
+@query_field(add_order.price)
+@query_field_exact(add_order.stock)
+@query_counter(my_counter, 100, 1024)
+"""
+
+ITCH_LENGTHS = {
+    "S": 12,
+    "R": 39,
+    "H": 25,
+    "Y": 20,
+    "L": 26,
+    "V": 35,
+    "W": 12,
+    "K": 28,
+    "J": 35,
+    "h": 21,
+    "A": 36,
+    "F": 40,
+    "E": 31,
+    "C": 36,
+    "X": 23,
+    "D": 19,
+    "U": 35,
+    "P": 44,
+    "Q": 40,
+    "B": 19,
+    "I": 50,
+    "N": 20,
+    "O": 48,
+}
+
+
+@pytest.fixture(scope="module")
+def itch() -> Specification:
+    return parse_specification(schemas.read_text("messages/itch.spec"), "itch")
+
+
+def fault(text: str) -> SpecificationError:
+    with pytest.raises(SpecificationError) as caught:
+        parse_specification(text, "mine")
+    return caught.value
+
+
+@pytest.mark.parametrize("mark", ["@", "@pragma ", "#pragma "])
+def test_figure_2_of_camus_is_read_as_printed(mark: str):
+    text = FIGURE_2.replace("@", mark)
+    specification = parse_specification(text, "figure 2")
+    (header,) = specification.headers
+    assert (header.name, header.type_name, header.length) == ("add_order", "itch_add_order_t", 18)
+    assert [(f.name, f.bits, f.bit_offset) for f in header.fields] == [
+        ("stock_locate", 16, 0),
+        ("shares", 32, 16),
+        ("stock", 64, 48),
+        ("price", 32, 112),
+    ]
+    assert [(f.qualified, f.match, f.query) for f in specification.order()] == [
+        ("add_order.shares", "range", True),
+        ("add_order.price", "range", True),
+        ("add_order.stock", "exact", True),
+        ("add_order.stock_locate", "range", False),
+    ]
+    (counter,) = specification.counters
+    assert (counter.name, counter.window, counter.slots) == ("my_counter", 100, 1024)
+
+
+def test_comments_widths_and_the_default_action_are_read():
+    specification = parse_specification(
+        """
+        // one
+        # two
+        header_type t { fields { @string kind: 8; @decimals(2) a: 12; b: 4; } }  // three
+        @message_type("T") header t h;
+        @query_field_lpm(h.a, 12)
+        @query_field_range(h.b)
+        @query_default_action(drop)
+        """,
+        "mine",
+    )
+    (header,) = specification.headers
+    assert header.message_type == ord("T") and header.length == 3
+    kind, a, b = header.fields
+    assert (kind.kind, a.kind, a.decimals, b.kind) == ("string", "decimal", 2, "integer")
+    assert (a.match, b.match, b.bit_offset) == ("lpm", "range", 20)
+    assert specification.default_action == "drop"
+    assert specification.header_of_type(ord("T")) is header
+    assert specification.header_of_type(ord("U")) is None
+
+
+T = "header_type t { fields { k: 8; } }\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "line", "column", "words"),
+    [
+        ("header_type t {\n  fields { a 8; } }", "SYNTAX", 2, 14, "a 8"),
+        ("header_type t { fields { a: 8; }", "SYNTAX", 1, None, "not understood"),
+        ("header u x;", "UNKNOWN_TYPE", 1, 8, "no header_type u"),
+        (T + T, "DUPLICATE", 2, 13, "t is there twice"),
+        (T + "header t x;\nheader t x;", "DUPLICATE", 3, 10, "x is there twice"),
+        ("header_type t { fields { a: 8; a: 8; } }", "DUPLICATE", 1, 32, "a is there twice"),
+        ("header_type t { fields { a: 0; } }", "BAD_WIDTH", 1, 29, "0 bits"),
+        ("header_type t { fields { a: 999999999; } }", "BAD_WIDTH", 1, 29, "bits"),
+        ("header_type t { fields { a: 7; } }", "BAD_WIDTH", 1, 13, "number of bytes"),
+        ("header_type t { fields { @string a: 7; } }", "BAD_WIDTH", 1, 34, "number of bytes"),
+        ("header_type t { fields { @text a: 8; } }", "BAD_ANNOTATION", 1, 27, "@text"),
+        ("header_type t { fields { @decimals(19) a: 8; } }", "BAD_ANNOTATION", 1, 27, "1 to 18"),
+        (
+            "header_type t { fields { @string @decimals(1) a: 8; } }",
+            "BAD_ANNOTATION",
+            1,
+            35,
+            "twice",
+        ),
+        (T + '@message_type("AB")\nheader t x;', "MESSAGE_TYPE", 2, 15, "one ASCII character"),
+        (
+            T + '@message_type("A") header t x; @message_type("A") header t y;',
+            "DUPLICATE",
+            2,
+            46,
+            "A",
+        ),
+        (
+            'header_type t { fields { k: 16; } } @message_type("A") header t x;',
+            "MESSAGE_TYPE",
+            1,
+            65,
+            "8 bits",
+        ),
+        (T + "header t x;\n@query_field(x.y)", "UNKNOWN_FIELD", 3, 14, "no field x.y"),
+        (T + "header t x;\n@query_field(x.k, 16)", "BAD_WIDTH", 3, 19, "8 bits, not 16"),
+        (T + "header t x; @query_field(x.k)\n@query_field(x.k)", "DUPLICATE", 3, 14, "twice"),
+        (T + "@query_counter(c)", "BAD_ANNOTATION", 2, 2, "query_counter"),
+        (T + "@query_counter(c, 0)", "BAD_ANNOTATION", 2, 2, "window"),
+    ],
+)
+def test_a_fault_is_named_with_line_and_column(
+    text: str, what: str, line: int, column: int | None, words: str
+):
+    error = fault(text)
+    assert error.code == f"SPECIFICATION.{what}"
+    assert error.line == line and words in error.message and "mine, line" in error.message
+    if column is not None:
+        assert error.column == column
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_no_text_makes_anything_but_a_specification_error(data: st.DataObject):
+    at = data.draw(st.integers(0, len(FIGURE_2)))
+    cut = data.draw(st.integers(0, 12))
+    put = data.draw(st.text('@#{}();:,."/*\nab8é', max_size=6))
+    try:
+        parse_specification(FIGURE_2[:at] + put + FIGURE_2[at + cut :], "fuzz")
+    except SpecificationError as error:
+        assert error.line >= 1 and error.column >= 1
+
+
+def test_the_shipped_format_has_every_message_of_itch_5_with_its_length(itch: Specification):
+    typed = {chr(h.message_type): h for h in itch.headers if h.message_type is not None}
+    assert {kind: header.length for kind, header in typed.items()} == ITCH_LENGTHS
+    for header in typed.values():
+        names = [f.name for f in header.fields[:4]]
+        assert names == ["message_type", "stock_locate", "tracking_number", "timestamp"]
+        for f in header.fields:
+            assert f.decimals == (
+                8
+                if header.name == "mwcb_decline_level" and f.name.startswith("level")
+                else 4
+                if f.name.endswith(("price", "collar"))
+                else 0
+            ), f.qualified
+    assert [h.name for h in itch.headers if h.message_type is None] == [
+        "moldudp64",
+        "message_block",
+    ]
+
+
+def test_short_names_mean_the_query_field(itch: Specification):
+    for name in ("stock", "price", "shares", "buy_sell"):
+        assert itch.field(name).qualified == f"add_order.{name}"
+    assert itch.field("attribution").qualified == "add_order_mpid.attribution"
+    assert itch.field("trade.price").qualified == "trade.price"
+    assert [f.qualified for f in itch.order()[:4]] == [
+        "add_order.stock",
+        "add_order.price",
+        "add_order.shares",
+        "add_order.buy_sell",
+    ]
+    assert len(itch.order()) == sum(len(h.fields) for h in itch.headers)
+
+
+def test_names_that_are_ambiguous_or_unknown_come_with_suggestions(itch: Specification):
+    with pytest.raises(SpecificationError) as caught:
+        itch.field("match_number")
+    assert caught.value.what == "AMBIGUOUS_FIELD"
+    assert "trade.match_number" in caught.value.suggestions
+    with pytest.raises(SpecificationError) as caught:
+        itch.field("prise")
+    assert caught.value.what == "UNKNOWN_FIELD" and "price" in caught.value.suggestions
+    with pytest.raises(SpecificationError) as caught:
+        itch.field("add_order.stok")
+    assert caught.value.suggestions[0] == "add_order.stock"
+
+
+def test_a_price_in_dollars_and_a_symbol_become_what_is_on_the_wire(itch: Specification):
+    assert itch.field("price").encode(Decimal("50.25")) == 502_500
+    assert itch.field("price").encode(200_000) == 2_000_000_000
+    assert itch.field("stock").encode("GOOGL") == int.from_bytes(b"GOOGL   ", "big")
+    assert itch.field("shares").encode(0) == 0
+    assert itch.field("price").render(502_500) == "50.2500"
+    assert itch.field("stock").render(int.from_bytes(b"GOOGL   ", "big")) == "GOOGL"
+
+
+@pytest.mark.parametrize(
+    ("name", "constant", "what"),
+    [
+        ("stock", "TOOLONGNAME", "TOO_LONG"),
+        ("stock", "GÖÖGL", "NOT_ASCII"),
+        ("stock", 5, "NOT_TEXT"),
+        ("price", Decimal("1.00001"), "TOO_FINE"),
+        ("price", Decimal("1e-999999"), "TOO_FINE"),
+        ("price", Decimal("-1"), "NEGATIVE"),
+        ("price", Decimal("429496.7296"), "TOO_WIDE"),
+        ("price", Decimal("1e999999"), "TOO_WIDE"),
+        ("price", "GOOGL", "NOT_NUMBER"),
+        ("price", Decimal("NaN"), "NOT_NUMBER"),
+        ("price", Decimal("Infinity"), "NOT_NUMBER"),
+        ("price", "0." + "1" * 9000, "TOO_FINE"),
+        ("shares", 1 << 32, "TOO_WIDE"),
+        ("shares", Decimal("0.5"), "TOO_FINE"),
+    ],
+)
+def test_a_constant_that_does_not_fit_is_refused(
+    itch: Specification, name: str, constant: str | int | Decimal, what: str
+):
+    with pytest.raises(SpecificationError) as caught:
+        itch.field(name).encode(constant)
+    assert caught.value.what == f"CONSTANT_{what}"
+    assert f"add_order.{name}" in caught.value.message and len(caught.value.message) < 200
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 64), st.integers(0, 18), st.data())
+def test_what_is_rendered_is_encoded_back(bits: int, decimals: int, data: st.DataObject):
+    kind = "decimal" if decimals else "integer"
+    field = Field("h", "f", bits, 0, kind, decimals)
+    raw = data.draw(st.integers(0, (1 << bits) - 1))
+    assert field.encode(field.render(raw)) == raw
+    assert field.encode(Decimal(field.render(raw))) == raw
