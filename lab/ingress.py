@@ -24,6 +24,9 @@ class Ingress:
 
     Senders are told how many of their frames have been processed: an 8-byte big-endian count,
     cumulative for each source address since this socket was opened.
+
+    The windows of all senders together must fit the socket's buffer: with Linux's default of
+    ``net.core.rmem_max`` and without root that is about 180 frames of 1,500 bytes.
     """
 
     def __init__(self, publisher: str, send: Callable[[str, bytes], None]) -> None:
