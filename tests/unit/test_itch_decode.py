@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import itchcpp.messages
 import numpy as np
@@ -33,6 +34,7 @@ ITCH = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
 TYPED = {chr(h.message_type): h for h in ITCH.headers if h.message_type is not None}
 COLUMNS = tuple(f for header in TYPED.values() for f in header.fields)
 SESSION = b"SESSION001"
+ROOT = Path(__file__).parents[2]
 
 # What the decoders of others call a field that has another name here.
 THEIR_NAMES = {
@@ -252,6 +254,66 @@ def test_the_largest_packet_is_read_whole():
     packet = build_packet(SESSION, 1, padded)
     assert len(packet) == 65_507
     assert_same([packet, packet + b"x"])
+
+
+# The same, where every byte outside the records ends the process.
+FENCED = """
+import ctypes, mmap, sys
+import numpy as np
+import schemas
+from udfs.messages.moldudp64 import decode
+from udfs.messages.specification import parse_specification
+
+specification = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
+fields = [f for h in specification.headers if h.message_type is not None for f in h.fields]
+page, pages = mmap.PAGESIZE, 4
+memory = mmap.mmap(-1, (pages + 2) * page)
+address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+for fence in (0, pages + 1):  # 0: no access
+    assert libc.mprotect(address + fence * page, page, 0) == 0
+inside = np.frombuffer(memory, np.uint8)[page : (pages + 1) * page]
+for line in sys.stdin:
+    records = [bytes.fromhex(word) for word in line.strip().split(",")]
+    offsets = np.cumsum([0] + [len(r) for r in records]).astype(np.int32)
+    size = int(offsets[-1])
+    for content in (inside[:size], inside[inside.size - size :]):
+        content[:] = np.frombuffer(b"".join(records), np.uint8)
+        read = decode(specification, offsets, content, fields)
+        print(len(read.packet), *read.packet_reason)
+"""
+
+
+def test_no_byte_outside_the_records_is_read():
+    seed = random.Random(8)
+    batches = []
+    for _ in range(150):
+        good = build_packet(
+            SESSION, 1, [random_message(TYPED[k], seed) for k in seed.sample("".join(TYPED), 3)]
+        )
+        count = seed.choice([0, 1, 2, 4, 8191, 8192, 0xFFFF]).to_bytes(2)
+        size = seed.choice([0, 1, 36, 0xFFFF]).to_bytes(2)
+        damaged = [
+            good[: seed.randrange(len(good) + 1)],
+            good[:18] + count + good[20:],
+            good[:20] + size + good[22:],
+            seed.randbytes(seed.randrange(65)),
+        ]
+        batches.append([*damaged, good, seed.choice(damaged)])
+    done = subprocess.run(
+        [sys.executable, "-c", FENCED],
+        input="\n".join(",".join(r.hex() for r in records) for records in batches),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    for records, at_begin, at_end in zip(batches, said[::2], said[1::2], strict=True):
+        plain = columns(records)
+        assert at_begin == at_end == " ".join(map(str, [len(plain.packet), *plain.packet_reason]))
 
 
 # --- the shape of the input ----------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -252,6 +253,12 @@ def test_a_price_in_dollars_and_a_symbol_become_what_is_on_the_wire(itch: Specif
         ("price", Decimal("NaN"), "NOT_NUMBER"),
         ("price", Decimal("Infinity"), "NOT_NUMBER"),
         ("price", "0." + "1" * 9000, "TOO_FINE"),
+        ("price", "1e999999", "TOO_WIDE"),
+        ("price", "1e99999999999999999999", "NOT_NUMBER"),
+        ("price", "", "NOT_NUMBER"),
+        pytest.param("price", 10**5000, "TOO_WIDE", id="too many digits to print"),
+        pytest.param("price", -(10**5000), "NEGATIVE", id="and negative"),
+        pytest.param("stock", 10**5000, "NOT_TEXT", id="and no text"),
         ("shares", 1 << 32, "TOO_WIDE"),
         ("shares", Decimal("0.5"), "TOO_FINE"),
     ],
@@ -273,3 +280,32 @@ def test_what_is_rendered_is_encoded_back(bits: int, decimals: int, data: st.Dat
     raw = data.draw(st.integers(0, (1 << bits) - 1))
     assert field.encode(field.render(raw)) == raw
     assert field.encode(Decimal(field.render(raw))) == raw
+
+
+@given(st.integers(1, 8), st.data())
+def test_text_is_padded_with_blanks_and_rendered_without(length: int, data: st.DataObject):
+    field = Field("h", "f", 8 * length, 0, "string")
+    text = data.draw(st.text(st.characters(max_codepoint=126, min_codepoint=33), max_size=length))
+    raw = field.encode(text)
+    assert raw.to_bytes(length) == text.encode().ljust(length)
+    assert field.render(raw) == text and field.encode(field.render(raw)) == raw
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.one_of(
+        st.decimals(allow_nan=False, allow_infinity=False),
+        st.integers(),
+        st.decimals(0, 500_000, places=5),
+        st.builds("{}e{}".format, st.integers(-99, 99), st.integers(-30, 30)),
+    )
+)
+def test_a_number_is_exact_or_refused(constant: Decimal | int | str):
+    # Oracle: exact fractions. What has no raw value of its own is never rounded to another.
+    exact = Fraction(constant) * 10**4
+    try:
+        raw = Field("h", "price", 32, 0, "decimal", 4).encode(constant)
+    except SpecificationError:
+        assert exact < 0 or exact >= 1 << 32 or exact.denominator > 1
+    else:
+        assert raw == exact

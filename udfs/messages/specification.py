@@ -112,7 +112,8 @@ class Field:
         return int.from_bytes(constant.encode("ascii").ljust(length), "big")
 
     def _refuse(self, what: str, constant: object, why: str) -> SpecificationError:
-        shown = str(constant)
+        # A decimal prints any number of digits; an integer refuses to print more than 4,300.
+        shown = str(Decimal(constant) if isinstance(constant, int) else constant)
         if len(shown) > 40:
             shown = shown[:37] + "..."
         return SpecificationError(
