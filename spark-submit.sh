@@ -12,6 +12,7 @@ set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 VAR=${STACKCAST_VAR:-$ROOT/var}
+case "$VAR" in /*) ;; *) VAR=$PWD/$VAR ;; esac
 ENV_DIR=$VAR/env
 JARS=$VAR/jars
 NEEDED_KB=$((3 * 1024 * 1024))
@@ -21,32 +22,31 @@ die() { say "$*"; exit 1; }
 
 usage() { sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
 
+# As Spark's own scripts choose it.
 java_program() {
-  if [ -n "${JAVA_HOME:-}" ] && [ -x "$JAVA_HOME/bin/java" ]; then echo "$JAVA_HOME/bin/java"
-  else command -v java || true; fi
+  if [ -n "${JAVA_HOME:-}" ]; then echo "$JAVA_HOME/bin/java"; else command -v java || true; fi
 }
 
 check_java() {
   local java version
   java=$(java_program)
   [ -n "$java" ] || die "Java was not found: install a Java 17 runtime, or set JAVA_HOME to one."
-  version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
-  case "$version" in
-    17 | 18 | 19 | 2[0-9]) ;;
-    *) die "Java 17 or newer is needed, but $java is version ${version:-unknown}: set JAVA_HOME to a newer one." ;;
-  esac
+  [ -x "$java" ] || die "JAVA_HOME=$JAVA_HOME has no bin/java: point it at a Java 17 runtime, or unset it."
+  version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1) || true
+  [ "${version:-0}" -ge 17 ] ||
+    die "Java 17 or newer is needed, but $java is version ${version:-unknown}: set JAVA_HOME to a newer one."
 }
 
 find_python() {
   local candidate
   if [ -n "${PYTHON:-}" ]; then
     suits_python "$PYTHON" && { echo "$PYTHON"; return; }
-    die "PYTHON=$PYTHON is not a Python 3.11 or newer: point PYTHON at one."
+    die "PYTHON=$PYTHON is not a Python 3.11, 3.12 or 3.13: point PYTHON at one."
   fi
   for candidate in python3 python3.11 python3.12 python3.13 python; do
     suits_python "$candidate" && { command -v "$candidate"; return; }
   done
-  die "Python 3.11 or newer was not found (python3 is $(python3 --version 2>&1 | head -n 1 || true)): install one, or set PYTHON to it."
+  die "Python 3.11, 3.12 or 3.13 was not found (python3: $(python3 --version 2>&1 | head -n 1 || true)): install one, or set PYTHON to it."
 }
 
 suits_python() {
@@ -58,8 +58,9 @@ check_disk() {
   local free
   mkdir -p "$VAR" 2>/dev/null || die "$VAR cannot be made: choose another place with STACKCAST_VAR."
   [ -w "$VAR" ] || die "$VAR cannot be written: choose another place with STACKCAST_VAR."
-  free=$(df -Pk "$VAR" | awk 'NR == 2 {print $4}')
-  [ "$free" -ge "$NEEDED_KB" ] ||
+  free=$(df -Pk "$VAR" 2>/dev/null | awk 'NR == 2 {print $4}') || true
+  # Where df cannot tell, the disk is tried.
+  [ "${free:-$NEEDED_KB}" -ge "$NEEDED_KB" ] ||
     die "$VAR has $((free / 1024)) MB free, the environment needs $((NEEDED_KB / 1024)) MB: make room, or choose another place with STACKCAST_VAR."
 }
 
@@ -81,8 +82,10 @@ mark_done() { printf '%s' "$2" >"$VAR/.done-$1"; }
 install_packages() {
   local name=$1 stamp=$2 log=$VAR/log/pip-$1.log
   shift 2
+  # By environment, since pip's own children (build dependencies) take no options.
+  export PIP_RETRIES=${PIP_RETRIES:-2} PIP_DEFAULT_TIMEOUT=${PIP_DEFAULT_TIMEOUT:-60}
   if ! "$ENV_DIR/bin/python" -m pip install --no-input --disable-pip-version-check --progress-bar off \
-      --retries 2 --timeout 60 -c "$ROOT/constraints.txt" "$@" 2>&1 | tee "$log" |
+      -c "$ROOT/constraints.txt" "$@" 2>&1 | tee "$log" |
       awk '/^ *(Downloading|Using cached) /{print "    " $2 " " $3 ($4 ? " " $4 : ""); fflush()}' >&2; then
     explain_failure "$log" "Python packages"
   fi
@@ -130,7 +133,8 @@ ensure_environment() {
     python=$(find_python) || exit 1
     say "[1/3] a virtual environment in $ENV_DIR ($("$python" --version))"
     rm -rf "$ENV_DIR" "$VAR"/.done-*
-    "$python" -m venv "$ENV_DIR" >"$VAR/log/venv.log" 2>&1 || explain_failure "$VAR/log/venv.log" "the virtual environment"
+    "$python" -m venv "$ENV_DIR" >"$VAR/log/venv.log" 2>&1 ||
+      die "$python cannot make a virtual environment; its venv module may be missing (package python3-venv). Log: $VAR/log/venv.log"
     say "[2/3] Python packages (a minute or more; log: $VAR/log/pip-runtime.log)"
     install_packages runtime "$python_stamp" -e "$ROOT"
   fi
@@ -157,9 +161,12 @@ export_environment() {
 }
 
 case "${1:-}" in
-  "" | -h | --help)
+  "")
+    say "what shall run? For a start ./spark-submit.sh jobs/itch_stream.py; --help lists the rest."
+    exit 2
+    ;;
+  -h | --help)
     usage
-    [ -n "${1:-}" ] || exit 2
     ;;
   test)
     shift
@@ -170,8 +177,8 @@ case "${1:-}" in
     ;;
   bench)
     name=${2:-}
-    [ -f "$ROOT/benchmarks/$name.py" ] ||
-      die "there is no benchmark '$name'; there are: $(cd "$ROOT/benchmarks" && ls -- *.py 2>/dev/null | sed 's/\.py$//' | tr '\n' ' ')"
+    known=$(cd "$ROOT/benchmarks" 2>/dev/null && ls -- *.py 2>/dev/null | sed 's/\.py$//' | tr '\n' ' ') || true
+    [ -f "$ROOT/benchmarks/$name.py" ] || die "there is no benchmark '$name'; there are: ${known:-none yet}"
     shift 2
     ensure_environment test
     export_environment

@@ -1,0 +1,99 @@
+"""The rules of the house hold: style, types, arrows between folders, names that do not clash."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+
+MAX_LINES = 700
+#: Folders that are true on one machine only; documents name places relative to the clone.
+MACHINE_PATH = re.compile(rb"(?<![\w.~-])/(?:work|root|farm)/")
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Files under version control."""
+    done = subprocess.run(
+        ["git", "ls-files", "-z", "--", *patterns], cwd=ROOT, capture_output=True, check=False
+    )
+    if done.returncode:
+        pytest.skip("not a clone: version control says nothing here")
+    names = done.stdout.decode().split("\0")
+    return [ROOT / name for name in names if name and (ROOT / name).is_file()]
+
+
+@pytest.mark.parametrize(
+    "command", ["ruff check", "ruff format --check", "mypy", "lint-imports"], ids=str
+)
+def test_the_tools_find_nothing(command: str):
+    program, *arguments = command.split()
+    done = subprocess.run(
+        [BIN / program, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_folder_p4_leaves_the_name_p4_to_p4runtime():
+    assert not list((ROOT / "p4").rglob("*.py"))
+    # With the clone first on the path, as it is for a job.
+    done = subprocess.run(
+        [sys.executable, "-c", "import p4.v1.p4runtime_pb2 as m; print(m.__file__)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "site-packages" in done.stdout
+
+
+def test_no_file_names_a_folder_of_one_machine():
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in tracked()
+        for number, line in enumerate(path.read_bytes().splitlines(), 1)
+        if MACHINE_PATH.search(line)
+    ]
+    assert not found
+
+
+def test_no_module_is_too_long_to_be_one_concept():
+    lengths = {
+        str(path.relative_to(ROOT)): path.read_bytes().count(b"\n") for path in tracked("*.py")
+    }
+    assert lengths
+    assert not {name: lines for name, lines in lengths.items() if lines > MAX_LINES}
+
+
+def clashes(folder: Path) -> set[str]:
+    """Names in a folder that hide a library where the folder is first on the path."""
+    libraries = set(importlib.metadata.packages_distributions()) | set(sys.stdlib_module_names)
+    ours = {"jobs", "udfs", "lab", "cli", "schemas"}
+    names = {path.stem for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()}
+    return names & (libraries | ours)
+
+
+def test_no_job_hides_a_library():
+    # spark-submit puts the folder of the job before all libraries.
+    assert not clashes(ROOT / "jobs")
+
+
+def test_a_job_that_would_hide_a_library_is_found(tmp_path: Path):
+    for name in ("kafka.py", "json.py", "udfs.py", "pyspark", "itch_stream.py", "numpy.txt"):
+        (tmp_path / name).mkdir() if name == "pyspark" else (tmp_path / name).touch()
+    assert clashes(tmp_path) == {"kafka", "json", "udfs", "pyspark"}
+
+
+def test_no_top_level_package_has_the_name_of_a_library():
+    distributions = importlib.metadata.packages_distributions()
+    for package in ("jobs", "udfs", "lab", "cli", "schemas"):
+        assert set(distributions.get(package, [])) <= {"stackcast"}, package
