@@ -1,0 +1,44 @@
+"""What the tests share: one Spark session for all, and the shipped format."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import schemas
+from jobs.adapters import session
+from jobs.adapters.tables import Tables
+from udfs.messages.specification import Specification, parse_specification
+
+
+@pytest.fixture(scope="session")
+def itch() -> Specification:
+    """The shipped ITCH specification."""
+    return parse_specification(schemas.read_text("messages/itch.spec"), "itch")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A real Spark with Delta and Kafka, as the jobs have it (conf/spark-defaults.conf)."""
+    started = session.start("stackcast tests")
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def empty_tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of empty tables, made once: copying it takes a moment, making it many seconds."""
+    folder = tmp_path_factory.mktemp("tables")
+    Tables(spark, str(folder)).create()
+    return folder
+
+
+@pytest.fixture
+def tables(spark: SparkSession, empty_tables: Path, tmp_path: Path) -> Tables:
+    """Fresh, empty tables of one deployment."""
+    shutil.copytree(empty_tables, tmp_path / "tables")
+    return Tables(spark, str(tmp_path / "tables"))

@@ -1,0 +1,189 @@
+"""The first command of the README, as a user types it: what it proves, and how it ends."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+from lab.lab import FolderLock
+from lab.packets import write_records
+from lab.trading_session import TradingSession
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+KEYS = {
+    "messages_in",
+    "messages_matched",
+    "frames_sent",
+    "deliveries_expected",
+    "deliveries_received",
+    "missing",
+    "extra",
+    "duplicates",
+    "dead_letters",
+    "link_bytes",
+    "unicast_bytes",
+    "broadcast_bytes",
+    "batches",
+    "seconds",
+}
+LIMIT_S = 240
+
+
+class Run:
+    """The main job as a process group of its own, its output in a file."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, object]) -> None:
+        self.folder = folder
+        self.mark = uuid.uuid4().hex
+        self.log = folder / "output.txt"
+        command = ["./spark-submit.sh"]
+        for key, value in {"lab.folder": folder / "lab", **settings}.items():
+            command += ["--conf", f"spark.stackcast.{key}={value}"]
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [*command, "jobs/itch_stream.py"],
+                cwd=ROOT,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env=os.environ | {"STACKCAST_TEST_MARK": self.mark},
+            )
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def until(self, text: str) -> None:
+        """Wait until the output has ``text``."""
+        deadline = time.monotonic() + LIMIT_S
+        while text not in self.output:
+            assert self.process.poll() is None, self.output[-3000:]
+            assert time.monotonic() < deadline, self.output[-3000:]
+            time.sleep(0.05)
+
+    def end(self) -> int:
+        return self.process.wait(LIMIT_S)
+
+    def processes(self) -> list[str]:
+        """Command lines of all processes that descend from this run."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    if self.mark.encode() in (entry / "environ").read_bytes():
+                        found.append((entry / "cmdline").read_bytes().decode().replace("\0", " "))
+                except OSError:
+                    continue
+        return [line for line in found if line]
+
+    def gone(self) -> bool:
+        """True when no process is left; the last may take a moment."""
+        deadline = time.monotonic() + 20
+        while self.processes() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return not self.processes()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[object]:
+    runs: list[Run] = []
+
+    def begin(**settings: object) -> Run:
+        named = {key.replace("__", "."): value for key, value in settings.items()}
+        runs.append(Run(tmp_path, named))
+        return runs[-1]
+
+    yield begin
+    for each in runs:
+        if each.process.poll() is None:
+            os.killpg(each.process.pid, signal.SIGKILL)
+
+
+def report(run: Run) -> dict:
+    return json.loads((run.folder / "lab" / "report.json").read_text())
+
+
+def test_a_run_proves_that_every_host_received_what_it_subscribed_to(run):
+    one = run(lab__messages=20_000)
+    assert one.end() == 0, one.output[-3000:]
+    summary = report(one)
+    assert summary.keys() >= KEYS
+    assert summary["messages_in"] == 20_000
+    assert summary["deliveries_expected"] == summary["deliveries_received"] > 2_000
+    assert summary["missing"] == summary["extra"] == summary["duplicates"] == 0
+    assert 0 < summary["link_bytes"] < summary["unicast_bytes"] < summary["broadcast_bytes"]
+    assert (one.folder / "lab" / "report.html").stat().st_size > 100_000
+    assert "Delivered exactly" in one.output
+    assert one.gone(), one.processes()
+    assert FolderLock(one.folder / "lab").holder() is None
+
+
+@pytest.mark.parametrize("moment", ["network: ", "broker 127", "subscriptions by", "batch 0"])
+def test_ctrl_c_leaves_no_process_and_no_lock(run, moment):
+    one = run(lab__messages=20_000, lab__speed=200, maxOffsetsPerTrigger=500)
+    one.until(moment)
+    os.killpg(one.process.pid, signal.SIGINT)
+    assert one.end() != 0
+    assert one.gone(), one.processes()
+    assert FolderLock(one.folder / "lab").holder() is None
+
+
+def test_sigterm_ends_the_run_after_the_batch_in_progress(run):
+    one = run(lab__messages=20_000, lab__speed=200, maxOffsetsPerTrigger=500)
+    one.until("batch 0")
+    one.process.terminate()
+    one.end()
+    assert "asked to stop" in one.output
+    summary = report(one)
+    assert summary["missing"] == summary["extra"] == summary["duplicates"] == 0
+    assert 0 < summary["messages_in"] < 20_000
+    assert one.gone(), one.processes()
+
+
+def test_a_killed_run_takes_its_processes_with_it(run):
+    one = run(lab__messages=20_000, lab__speed=200)
+    one.until("batch 0")
+    one.process.kill()
+    assert one.gone(), one.processes()
+
+
+def test_another_network_and_a_real_binary_file(run, tmp_path):
+    graph = nx.petersen_graph()
+    nx.write_graphml(graph, tmp_path / "petersen.graphml")
+    session = tmp_path / "day.NASDAQ_ITCH50"
+    write_records(session, TradingSession(messages=3_000, seed=9, symbols=20))
+    packed = tmp_path / "day.NASDAQ_ITCH50.gz"
+    packed.write_bytes(gzip.compress(session.read_bytes()))
+    one = run(lab__network=tmp_path / "petersen.graphml", lab__session=packed)
+    assert one.end() == 0, one.output[-3000:]
+    assert report(one)["messages_in"] == 3_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"sinc": "udp"}, ["SETTINGS.UNKNOWN_KEY", "spark.stackcast.sink"]),
+        ({"mtu": "large"}, ["SETTINGS.BAD_VALUE", "spark.stackcast.mtu"]),
+        ({"lab__network": "topozoo/Abilen"}, ["LAB.UNKNOWN_NETWORK", "Abilene"]),
+        ({"lab__session": "/no/such/file"}, ["LAB.NO_SESSION", "/no/such/file"]),
+    ],
+)
+def test_a_wrong_setting_is_one_clear_line(run, settings, words):
+    one = run(**settings)
+    assert one.end() == 2
+    assert all(word in one.output for word in words)
+    assert "Traceback" not in one.output
+    assert one.gone(), one.processes()
