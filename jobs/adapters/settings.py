@@ -8,6 +8,7 @@ Every key is one field of `Settings`; `describe` prints the table of docs/operat
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -18,9 +19,43 @@ PREFIX = "spark.stackcast."
 KAFKA_PREFIX = "spark.stackcast.kafka."
 
 
-def setting(key: str, default: Any, doc: str, choices: tuple[str, ...] = ()) -> Any:
-    """One setting: its key without the prefix, its default, one sentence for the documentation."""
-    return field(default=default, metadata={"key": key, "doc": doc, "choices": choices})
+#: Spark counts in int64.
+_LARGEST = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a text value must look like, and how to say so."""
+
+    pattern: str
+    words: str
+
+
+_INTERVAL = Form(r"\d+ (millisecond|second|minute|hour)s?", "a number and a unit, as in 10 seconds")
+_OFFSETS = Form(r"earliest|latest|\{.*\}", "earliest, latest or offsets as JSON")
+_GROUP = Form(
+    r"2(2[4-9]|3\d)(\.(\d\d?|1\d\d|2[0-4]\d|25[0-5])){3}",
+    "an IPv4 multicast group, as in 233.54.12.1",
+)
+_ENDPOINT = Form(r"|.+:\d{1,5}", "host:port")
+_SPEED = Form(r"full|recorded|[0-9.]+", "full, recorded or packets per second")
+
+
+def setting(
+    key: str,
+    default: Any,
+    doc: str,
+    choices: tuple[str, ...] = (),
+    least: int = 0,
+    most: int = _LARGEST,
+    form: Form | None = None,
+) -> Any:
+    """One setting: its key without the prefix, its default, one sentence for the documentation.
+
+    choices and form hold for texts, least and most for whole numbers.
+    """
+    limits = {"choices": choices, "least": least, "most": most, "form": form}
+    return field(default=default, metadata={"key": key, "doc": doc, **limits})
 
 
 @dataclass(frozen=True)
@@ -35,12 +70,17 @@ class Settings:
         "deadLetter.samples", 100, "Most samples a task sends there in a batch; all are counted"
     )
     starting_offsets: str = setting(
-        "startingOffsets", "earliest", "Where a stream without checkpoint begins"
+        "startingOffsets",
+        "earliest",
+        "Where a stream without checkpoint begins",
+        form=_OFFSETS,
     )
     max_offsets_per_trigger: int = setting(
-        "maxOffsetsPerTrigger", 200_000, "Most Kafka records in a micro-batch"
+        "maxOffsetsPerTrigger", 200_000, "Most Kafka records in a micro-batch", least=1
     )
-    trigger: str = setting("trigger", "0 seconds", "Interval of micro-batches; 0 is back to back")
+    trigger: str = setting(
+        "trigger", "0 seconds", "Interval of micro-batches; 0 is back to back", form=_INTERVAL
+    )
     wait_seconds: int = setting(
         "waitSeconds", 60, "How long to wait at start for a broker or switch that does not answer"
     )
@@ -50,12 +90,19 @@ class Settings:
     )
     checkpoint: str = setting("checkpoint", "var/checkpoint/itch", "Checkpoint of the stream")
     publisher: str = setting("publisher", "feed1", "Host of the network that the frames leave from")
-    max_labels: int = setting("maxLabels", 64, "Most labels that a switch can parse in one stack")
-    mtu: int = setting("mtu", 1500, "Most bytes of a frame after its Ethernet header")
-    group: str = setting("multicast.group", "233.54.12.1", "IPv4 group that hosts see")
-    port: int = setting("multicast.port", 26400, "UDP port that hosts see")
+    max_labels: int = setting(
+        "maxLabels", 64, "Most labels that a switch can parse in one stack", least=1, most=64
+    )
+    # 64 labels and the longest message need 230 bytes.
+    mtu: int = setting(
+        "mtu", 1500, "Most bytes of a frame after its Ethernet header", least=256, most=65_535
+    )
+    group: str = setting("multicast.group", "233.54.12.1", "IPv4 group that hosts see", form=_GROUP)
+    port: int = setting("multicast.port", 26400, "UDP port that hosts see", least=1, most=65_535)
     sink: str = setting("sink", "udp", "Where frames go", ("udp", "af_packet", "pcap"))
-    udp_endpoint: str = setting("sink.udp.endpoint", "", "Far end of the UDP tunnel, host:port")
+    udp_endpoint: str = setting(
+        "sink.udp.endpoint", "", "Far end of the UDP tunnel, host:port", form=_ENDPOINT
+    )
     udp_window: int = setting(
         "sink.udp.window",
         0,
@@ -64,7 +111,9 @@ class Settings:
     interface: str = setting("sink.af_packet.interface", "", "Network interface to send on")
     pcap_path: str = setting("sink.pcap.path", "var/frames", "Folder for pcap files")
     p4_folder: str = setting("p4.folder", "p4", "Folder of the P4Info files of the pipelines")
-    election_id: int = setting("p4runtime.electionId", 1, "Election id towards the switches")
+    election_id: int = setting(
+        "p4runtime.electionId", 1, "Election id towards the switches", least=1
+    )
 
     lab_folder: str = setting("lab.folder", "var/lab", "Everything the lab writes")
     lab_messages: int = setting("lab.messages", 100_000, "Messages of the generated session")
@@ -75,7 +124,10 @@ class Settings:
         "lab.session", "", "A Nasdaq BinaryFILE (.gz too) to publish in place of a generated one"
     )
     lab_speed: str = setting(
-        "lab.speed", "full", "full, recorded (by the ITCH timestamps) or packets per second"
+        "lab.speed",
+        "full",
+        "full, recorded (by the ITCH timestamps) or packets per second",
+        form=_SPEED,
     )
     lab_network: str = setting("lab.network", "fabric", "fabric, a topohub name, or a GraphML file")
     lab_pods: int = setting("lab.pods", 4, "Pods of the fabric")
@@ -136,19 +188,26 @@ def _unknown(key: str, name: str, known: dict[str, Any]) -> SettingsError:
 
 
 def _parse(key: str, text: str, setting_field: Any) -> Any:
-    choices = setting_field.metadata["choices"]
-    if choices and text not in choices:
-        raise SettingsError(
-            "BAD_VALUE", f"{key} is {text!r}, but must be one of {', '.join(choices)}", key=key
-        )
+    limits = setting_field.metadata
     if isinstance(setting_field.default, int):
         try:
             number = int(text.replace("_", ""))
         except ValueError:
-            number = -1
-        if number < 0:
-            raise SettingsError(
-                "BAD_VALUE", f"{key} is {text!r}, but must be a whole number of 0 or more", key=key
-            )
+            raise _bad(key, text, "a whole number") from None
+        if not limits["least"] <= number <= limits["most"]:
+            span = f"of {limits['least']} or more"
+            if limits["most"] != _LARGEST:
+                span = f"from {limits['least']} to {limits['most']}"
+            raise _bad(key, text, f"a whole number {span}")
         return number
+    if limits["choices"] and text not in limits["choices"]:
+        raise _bad(key, text, f"one of {', '.join(limits['choices'])}")
+    if limits["form"] and not re.fullmatch(limits["form"].pattern, text, re.ASCII):
+        raise _bad(key, text, limits["form"].words)
+    if setting_field.default and not text.strip():
+        raise _bad(key, text, "something")
     return text
+
+
+def _bad(key: str, text: str, wanted: str) -> SettingsError:
+    return SettingsError("BAD_VALUE", f"{key} is {text!r}, but must be {wanted}", key=key)
