@@ -268,11 +268,15 @@ class _Report:
             )
 
 
-def _buffers(values: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Offsets (int32[n + 1]) and bytes of a binary column, no copy. A null counts as empty."""
+def _buffers(values: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+    """Offsets (n + 1) and bytes of a binary column, no copy. A null counts as empty.
+
+    Offsets are int32, or int64 with spark.sql.execution.arrow.useLargeVarTypes.
+    """
     if values.null_count:
         values = values.fill_null(b"")
     _, offsets, content = values.buffers()
-    starts = np.frombuffer(offsets, dtype=np.int32)[values.offset : values.offset + len(values) + 1]
+    width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
+    starts = np.frombuffer(offsets, dtype=width)[values.offset : values.offset + len(values) + 1]
     data = np.frombuffer(content, dtype=np.uint8) if content is not None else np.zeros(0, np.uint8)
     return starts, data

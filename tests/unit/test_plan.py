@@ -1,0 +1,414 @@
+"""From Kafka records to frames: every host gets exactly what its subscriptions say, no more.
+
+Oracles: the plain reader of packets, brute force on the syntax trees, the forwarding model of the
+switches and the plain dissector of frames. None shares code with the path under test.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import schemas
+from udfs.columns import REPORT_ARROW, SAMPLE_BYTES, deliver
+from udfs.errors import MessageError, NetworkError
+from udfs.filters.evaluate import matches
+from udfs.filters.language import parse_rule
+from udfs.filters.subscriptions import Subscription
+from udfs.messages.reference import build_packet, read_message, read_packet
+from udfs.messages.sequence import sequence_number, session_id, split_sequence
+from udfs.messages.specification import parse_specification
+from udfs.plan import Addressing, Compilation, Planner
+from udfs.stacks.dissect import dissect
+from udfs.stacks.entries import network_tables
+from udfs.stacks.forwarding import ForwardingModel
+from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.topology import fabric
+
+pytestmark = pytest.mark.unit
+
+ITCH = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
+NETWORK = fabric(pods=2, racks=2, hosts=2, planes=1, spines=1)
+TREES = broadcast_trees(NETWORK)
+HOSTS = sorted(NETWORK.subscribers())
+MODEL = ForwardingModel(NETWORK, network_tables(NETWORK, TREES))
+TOPIC = "itch.raw"
+ADDRESSING = Addressing("feed1", group=0xE9360C01, port=26400, mtu=1500, max_labels=64)
+VERSIONS = {"subscriptions": 3, "hosts": 1}
+
+FILTERS = [
+    "stock == GOOGL",
+    "stock == MSFT and price > 50.25",
+    "price < 10 or shares >= 300",
+    "not (stock == GOOGL) and price <= 50.25",
+    "buy_sell == B",
+    "not (buy_sell == B) and not (shares < 200)",
+    "trade.price > 20",
+    "trade.stock == GOOGL or stock == GOOGL",
+    "order_delete.order_reference_number == 1",
+    "stock == AAPL : fwd(h1, h2, h7)",
+    f"price > 0 : fwd({', '.join(HOSTS)})",
+]
+
+
+@dataclass
+class ListSink:
+    """Keeps frames, and what was done to it in which order."""
+
+    frames: list[bytes] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    broken: bool = False
+
+    def send(self, data: np.ndarray, offsets: np.ndarray) -> int:
+        if self.broken:
+            raise OSError("unplugged")
+        self.calls.append("send")
+        whole = data.tobytes()
+        self.frames += [whole[a:b] for a, b in pairwise(offsets.tolist())]
+        return len(offsets) - 1
+
+    def flush(self) -> None:
+        self.calls.append("flush")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def message(kind: str, **values: int) -> bytes:
+    """A message with these raw values, 0 elsewhere."""
+    header = ITCH.header_of_type(ord(kind))
+    assert header is not None
+    parts = [values.get(f.name, 0).to_bytes(f.bits // 8) for f in header.fields[1:]]
+    return kind.encode() + b"".join(parts)
+
+
+def random_message(seed: random.Random) -> bytes:
+    symbol = int.from_bytes(seed.choice([b"GOOGL", b"MSFT", b"AAPL", b"X"]).ljust(8), "big")
+    price = seed.choice([0, 99_999, 100_000, 502_500, 502_501, 0xFFFF_FFFF])
+    return message(
+        seed.choice("AAAAFPPDSEU"),
+        stock=symbol,
+        price=price,
+        shares=seed.choice([0, 100, 199, 200, 300]),
+        buy_sell=ord(seed.choice("BS")),
+        order_reference_number=seed.randrange(3),
+    )
+
+
+def random_record(seed: random.Random) -> bytes | None:
+    """A packet; sometimes with an unreadable message, damaged, a heartbeat, noise or null."""
+    messages = [random_message(seed) for _ in range(seed.randrange(13))]
+    if seed.random() < 0.2:
+        strange = [b"", b"?", messages[0][:-1] if messages else b"A", seed.randbytes(36)]
+        messages.insert(seed.randrange(len(messages) + 1), seed.choice(strange))
+    packet = build_packet(b"SOURCE    ", seed.randrange(1 << 40), messages)
+    match seed.choices(["sound", "cut", "more", "count", "noise", "null"], [12, 1, 1, 1, 1, 1])[0]:
+        case "cut":
+            return packet[: seed.randrange(len(packet))]
+        case "more":
+            return packet + b"x"
+        case "count":
+            return packet[:18] + seed.choice([0, 1, 8192, 0xFFFF]).to_bytes(2) + packet[20:]
+        case "noise":
+            return seed.randbytes(seed.choice([1, 30, 400, 70_000]))
+        case "null":
+            return None
+    return packet
+
+
+Row = tuple[int, int, bytes | None]
+
+
+def batches_of(rows: Sequence[Row], cuts: Sequence[int], large: bool) -> Iterator[pa.RecordBatch]:
+    """The rows as Arrow batches that are slices of one."""
+    value = pa.large_binary() if large else pa.binary()
+    schema = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("value", value)])
+    columns = zip(*rows, strict=True) if rows else ((), (), ())
+    whole = pa.RecordBatch.from_arrays(
+        [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
+    )
+    borders = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
+    for begin, end in pairwise(borders):
+        yield whole.slice(begin, end - begin)
+
+
+def compilation_of(subscriptions: Sequence[Subscription]) -> Compilation:
+    return Planner(ITCH, ADDRESSING).plan(subscriptions, NETWORK, TREES, VERSIONS)
+
+
+def run(
+    compilation: Compilation,
+    rows: Sequence[Row],
+    cuts: Sequence[int] = (),
+    samples: int = 1000,
+    large: bool = False,
+) -> tuple[ListSink, list[dict[str, object]]]:
+    """What one task sends and reports. The plan travels as it does to a worker."""
+    sink = ListSink()
+    handle = SimpleNamespace(value=pickle.loads(pickle.dumps(compilation.plan)))
+    task = deliver(handle, TOPIC, lambda: sink, samples)
+    report = list(task(batches_of(rows, cuts, large)))
+    assert all(batch.schema == REPORT_ARROW for batch in report)
+    assert sink.calls[-2:] == ["flush", "close"]
+    return sink, [row for batch in report for row in batch.to_pylist()]
+
+
+def owed(
+    subscriptions: Sequence[Subscription], rows: Sequence[Row]
+) -> tuple[dict[str, Counter[tuple[int, int, bytes]]], Counter[str], int, int]:
+    """By brute force: what every host is owed, dead letters, messages read, messages matched."""
+    rules = [(s, parse_rule(s.filter, ITCH)) for s in subscriptions]
+    hosts: dict[str, Counter[tuple[int, int, bytes]]] = {host: Counter() for host in HOSTS}
+    dead: Counter[str] = Counter()
+    read = matched = 0
+    for partition, offset, value in rows:
+        try:
+            messages = read_packet(value or b"")[2]
+        except MessageError as error:
+            dead[error.what.lower()] += 1
+            continue
+        read += len(messages)
+        for content in messages:
+            try:
+                event = read_message(ITCH, content)
+            except MessageError as error:
+                dead[error.what.lower()] += 1
+                continue
+            receivers = {
+                host
+                for subscription, rule in rules
+                if matches(rule.condition, event)
+                for host in rule.receivers or (subscription.subscriber,)
+            }
+            matched += bool(receivers)
+            for host in receivers:
+                hosts[host][partition, offset, content] += 1
+    return hosts, dead, read, matched
+
+
+def received(frames: Sequence[bytes]) -> dict[str, Counter[tuple[int, int, bytes]]]:
+    """What reaches the hosts when the switches forward these frames."""
+    partitions = {session_id(TOPIC, p): p for p in range(4)}
+    hosts: dict[str, Counter[tuple[int, int, bytes]]] = {host: Counter() for host in HOSTS}
+    numbers: set[tuple[str, bytes, int]] = set()
+    for frame in frames:
+        parts = dissect(frame)
+        assert len(frame) - 14 <= ADDRESSING.mtu
+        delivery = MODEL.deliver("feed1", parts.labels)
+        assert not delivery.loop and set(delivery.hosts.values()) == {1}
+        offset, _ = split_sequence(parts.sequence)
+        for place, content in enumerate(parts.messages):
+            for host in delivery.hosts:
+                hosts[host][partitions[parts.session], offset, content] += 1
+                number = (host, parts.session, parts.sequence + place)
+                assert number not in numbers, "a sequence number was used twice"
+                numbers.add(number)
+    return hosts
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> tuple[list[Subscription], list[Row]]:
+    chosen = draw(st.lists(st.tuples(st.sampled_from(HOSTS), st.sampled_from(FILTERS)), max_size=9))
+    subscriptions = [Subscription(f"s{n}", host, text) for n, (host, text) in enumerate(chosen)]
+    seed = random.Random(draw(st.integers(0, 1 << 30)))
+    next_offset = [seed.randrange(1 << 30) for _ in range(3)]
+    rows: list[Row] = []
+    for _ in range(draw(st.integers(0, 25))):
+        partition = seed.randrange(3)
+        rows.append((partition, next_offset[partition], random_record(seed)))
+        next_offset[partition] += seed.choice([1, 1, 1, 5])
+    return subscriptions, rows
+
+
+@settings(max_examples=50, deadline=None)
+@given(scenes(), st.lists(st.integers(0, 25), max_size=3), st.booleans())
+def test_every_host_gets_exactly_what_it_subscribed_to(
+    scene: tuple[list[Subscription], list[Row]], cuts: list[int], large: bool
+):
+    subscriptions, rows = scene
+    compilation = compilation_of(subscriptions)
+    assert not compilation.rejections
+    sink, report = run(compilation, rows, cuts, large=large)
+    hosts, dead, read, matched = owed(subscriptions, rows)
+    assert received(sink.frames) == hosts
+
+    # The report says the same.
+    by_kind = {
+        kind: [r for r in report if r["kind"] == kind] for kind in {r["kind"] for r in report}
+    }
+    partitions = by_kind.get("partition", [])
+    templates = by_kind.get("template", [])
+    total = {
+        name: sum(p[name] for p in partitions)
+        for name in ("packets", "messages", "matched", "frames", "bytes")
+    }
+    assert total == {
+        "packets": len(rows),
+        "messages": read,
+        "matched": matched,
+        "frames": len(sink.frames),
+        "bytes": sum(map(len, sink.frames)),
+    }
+    for name in ("frames", "bytes"):
+        assert sum(t[name] for t in templates) == total[name]
+    reached = compilation.reached
+    assert sum(t["messages"] * len(reached[t["template"]]) for t in templates) == sum(
+        counter.total() for counter in hosts.values()
+    )
+    assert {r["reason"]: r["count"] for r in by_kind.get("reason", [])} == dead
+    assert len(by_kind.get("sample", [])) == dead.total()
+    for p in partitions:
+        mine = [offset for partition, offset, _ in rows if partition == p["partition"]]
+        assert (p["from_offset"], p["until_offset"]) == (mine[0], mine[-1] + 1)
+        session = session_id(TOPIC, p["partition"])
+        numbers = [d.sequence for d in map(dissect, sink.frames) if d.session == session]
+        assert len(numbers) == p["frames"]
+        ends = (numbers[0], numbers[-1]) if numbers else (None, None)
+        assert (p["first_sequence"], p["last_sequence"]) == ends
+
+
+@settings(max_examples=10, deadline=None)
+@given(scenes(), st.lists(st.integers(0, 25), max_size=3))
+def test_the_same_records_become_the_same_bytes_however_they_are_cut(
+    scene: tuple[list[Subscription], list[Row]], cuts: list[int]
+):
+    # So that a batch that is tried again repeats sequence numbers, and receivers can drop it.
+    subscriptions, rows = scene
+    compilation = compilation_of(subscriptions)
+    whole, pieces = run(compilation, rows), run(compilation, rows, cuts)
+    assert whole[0].frames == pieces[0].frames
+    assert sorted(map(repr, whole[1])) == sorted(map(repr, pieces[1]))
+
+
+GOOGL = message("A", stock=int.from_bytes(b"GOOGL   ", "big"), price=10_000)
+TO_H3 = [Subscription("s", "h3", "stock == GOOGL")]
+
+
+def test_dead_letters_say_where_they_come_from():
+    noise = bytes(range(256)) * 300
+    rows: list[Row] = [
+        (2, 70, build_packet(b"SOURCE    ", 1, [GOOGL, b"?unknown", GOOGL])),
+        (2, 71, None),
+        (1, 9, noise),
+        (1, 10, build_packet(b"SOURCE    ", 1, [])),
+        (1, 11, b"SOURCE    " + bytes(8) + b"\xff\xff"),
+    ]
+    sink, report = run(compilation_of(TO_H3), rows)
+    samples = [r for r in report if r["kind"] == "sample"]
+    names = ("partition", "from_offset", "message_index", "reason", "length", "sample")
+    assert sorted(tuple(s[n] for n in names) for s in samples) == [
+        (1, 9, None, "record_too_large", len(noise), noise[:SAMPLE_BYTES]),
+        (2, 70, 1, "unknown_message_type", 8, b"?unknown"),
+        (2, 71, None, "empty_record", 0, b""),
+    ]
+    (frame,) = map(dissect, sink.frames)
+    assert frame.messages == (GOOGL, GOOGL)
+    assert (frame.session, frame.sequence) == (session_id(TOPIC, 2), sequence_number(70, 0))
+
+
+def test_samples_are_limited_and_counts_are_not():
+    _, report = run(compilation_of(TO_H3), [(0, n, b"damaged") for n in range(50)], [20], samples=3)
+    assert [r["from_offset"] for r in report if r["kind"] == "sample"] == [0, 1, 2]
+    assert [r["count"] for r in report if r["kind"] == "reason"] == [50]
+
+
+def test_messages_that_exceed_a_frame_go_on_in_the_next():
+    packet = build_packet(b"SOURCE    ", 1, [GOOGL] * 100)
+    sink, _ = run(compilation_of(TO_H3), [(0, 5, packet)])
+    frames = [dissect(frame) for frame in sink.frames]
+    assert len(frames) == 3 and sum(len(f.messages) for f in frames) == 100
+    first = 0
+    for f in frames:
+        assert split_sequence(f.sequence) == (5, first)
+        first += len(f.messages)
+
+
+def test_a_task_without_records_sends_and_reports_nothing():
+    for batches in ([], list(batches_of([], [], False))):
+        sink = ListSink()
+        handle = SimpleNamespace(value=compilation_of(TO_H3).plan)
+        assert list(deliver(handle, TOPIC, lambda s=sink: s, 1)(iter(batches))) == []
+        assert not sink.frames and sink.calls[-2:] == ["flush", "close"]
+
+
+def test_a_broken_sink_fails_the_task_and_is_closed():
+    sink = ListSink(broken=True)
+    handle = SimpleNamespace(value=compilation_of(TO_H3).plan)
+    packet = build_packet(b"SOURCE    ", 1, [GOOGL])
+    with pytest.raises(OSError, match="unplugged"):
+        list(deliver(handle, TOPIC, lambda: sink, 1)(batches_of([(0, 1, packet)], [], False)))
+    assert sink.calls == ["close"]
+
+
+# --- the plan ------------------------------------------------------------------------------------
+
+
+def test_what_does_not_compile_is_rejected_with_its_place_and_the_rest_is_live():
+    rows = [
+        *TO_H3,
+        Subscription("typo", "h1", "stok == GOOGL"),
+        Subscription("nobody", "h99", "price > 1"),
+        Subscription("cut", "h1", "price >"),
+    ]
+    compilation = compilation_of(rows)
+    rejected = {r["id"]: r for r in compilation.rejection_rows()}
+    assert set(rejected) == {"typo", "nobody", "cut"}
+    for row in rejected.values():
+        assert row["code"].startswith("SUBSCRIPTION.") and row["subscriptions_version"] == 3
+        assert row["line"] >= 1 and row["column"] >= 1 and row["message"]
+    assert compilation.receivers == [(), ("h3",)]
+
+
+def test_the_rows_that_explain_a_plan_agree_with_it():
+    subscriptions = [Subscription(f"s{n}", HOSTS[n % 8], f) for n, f in enumerate(FILTERS)]
+    compilation = compilation_of(subscriptions)
+    entries, leaves = compilation.filter_rows()
+    assert entries and all(row["subscriptions_version"] == 3 for row in entries + leaves)
+    named = {row["leaf"]: tuple(row["receivers"]) for row in leaves}
+    assert all(compilation.receivers[leaf] == receivers for leaf, receivers in named.items())
+    stacks = compilation.stack_rows("feed1")
+    assert [tuple(row["part_receivers"]) for row in stacks] == list(compilation.reached)
+    for row in stacks:
+        assert set(MODEL.deliver("feed1", tuple(row["labels"])).hosts) == set(row["part_receivers"])
+        assert row["versions"] == VERSIONS and row["publisher"] == "feed1"
+    parts = Counter((tuple(row["receivers"]), h) for row in stacks for h in row["part_receivers"])
+    assert parts == Counter((r, h) for r in compilation.receivers for h in r)
+
+
+def test_an_edit_is_in_the_next_plan_and_an_undone_edit_gives_the_old_bytes():
+    planner = Planner(ITCH, ADDRESSING)
+    row: list[Row] = [(0, 1, build_packet(b"SOURCE    ", 1, [GOOGL]))]
+    texts = ["stock == GOOGL", "stock == GOOGL and price > 1", "stock == GOOGL"]
+    sent = [
+        run(planner.plan([Subscription("s", "h3", t)], NETWORK, TREES, VERSIONS), row)[0].frames
+        for t in texts
+    ]
+    assert len(sent[0]) == 1 and sent[1] == [] and sent[2] == sent[0]
+
+
+def test_a_tree_that_is_gone_is_in_no_stack_of_the_next_plan():
+    planner = Planner(ITCH, ADDRESSING)
+    everyone = [Subscription("s", "h1", f"price > 0 : fwd({', '.join(HOSTS)})")]
+    with_tree = planner.plan(everyone, NETWORK, TREES, VERSIONS).stack_rows("feed1")
+    without = planner.plan(everyone, NETWORK, [], VERSIONS).stack_rows("feed1")
+    bare = ForwardingModel(NETWORK, network_tables(NETWORK, []))
+    assert len(with_tree[0]["labels"]) < len(without[0]["labels"])
+    for row in without:
+        assert set(bare.deliver("feed1", tuple(row["labels"])).hosts) == set(HOSTS)
+
+
+def test_a_publisher_that_the_network_lacks_is_named():
+    planner = Planner(ITCH, Addressing("feed9", 0xE9360C01, 26400, 1500, 64))
+    with pytest.raises(NetworkError, match="feed9"):
+        planner.plan(TO_H3, NETWORK, TREES, VERSIONS)
