@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from delta.tables import DeltaTable
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 import schemas
@@ -51,7 +52,7 @@ class Tables:
             self.location = str(Path(self.location.removeprefix("file:")).absolute())
 
     def sql_name(self, table: str) -> str:
-        """Name of the table in SQL, after `attach` (or `create`)."""
+        """Name of the table in SQL; for tables in a path, after `attach`."""
         return f"{self.schema}.{table}"
 
     @property
@@ -60,24 +61,32 @@ class Tables:
         return SCHEMA_OF_PATHS if self._by_path else self.location
 
     def create(self, *names: str) -> None:
-        """Make the tables that are missing (all by default); existing ones stay as they are."""
-        self._make_schema()
+        """Make the tables that are missing (all by default).
+
+        Existing ones stay as they are, columns that somebody added included.
+        """
+        if not self._by_path:
+            self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
         for name in names or NAMES:
             text = string.Template(schemas.read_text(f"tables/{name}.sql"))
-            where = f"LOCATION '{self._path(name)}'" if self._by_path else ""
-            self._spark.sql(text.substitute(table=self.sql_name(name), location=where))
+            path = self._path(name).replace("`", "``")
+            table = f"delta.`{path}`" if self._by_path else self.sql_name(name)
+            self._spark.sql(text.substitute(table=table))
 
     def attach(self) -> None:
         """Give the tables their SQL names in this session. Raises TableError MISSING."""
-        if not self._by_path:
-            return
-        self._make_schema()
         for name in NAMES:
             self.version(name)
-            self._spark.sql(
-                f"CREATE TABLE IF NOT EXISTS {self.sql_name(name)} USING delta "
-                f"LOCATION '{self._path(name)}'"
-            )
+        if not self._by_path:
+            return
+        # A folder of its own: who drops the schema loses that folder, not the tables.
+        folder = _quoted(self._path(".schema"))
+        self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema} LOCATION {folder}")
+        for name in NAMES:
+            # The name may still mean tables of another place; dropping it leaves those as they are.
+            self._spark.sql(f"DROP TABLE IF EXISTS {self.sql_name(name)}")
+            place = _quoted(self._path(name))
+            self._spark.sql(f"CREATE TABLE {self.sql_name(name)} USING delta LOCATION {place}")
 
     def version(self, name: str) -> int:
         """Current version. On a local path it lists the log (under 1 ms), else it asks Delta.
@@ -99,11 +108,11 @@ class Tables:
         jvm: Any = self._spark._jvm
         log_of = jvm.org.apache.spark.sql.delta.DeltaLog.forTable
         session = self._spark._jsparkSession
-        if self._by_path:
-            delta_log = log_of(session, self._path(name))
-        else:
-            parser = session.sessionState().sqlParser()
-            delta_log = log_of(session, parser.parseTableIdentifier(self.sql_name(name)))
+        try:
+            where = self._path(name) if self._by_path else self._identifier(name)
+            delta_log = log_of(session, where)
+        except AnalysisException as error:
+            raise self._missing(name) from error
         version = int(
             delta_log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty()).version()
         )
@@ -193,9 +202,10 @@ class Tables:
     def _path(self, name: str) -> str:
         return f"{self.location}/{name}"
 
-    def _make_schema(self) -> None:
-        where = f" LOCATION '{self.location}'" if self._by_path else ""
-        self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema}{where}")
+    def _identifier(self, name: str) -> Any:
+        """The table's SQL name as Spark's Java classes take it."""
+        state: Any = self._spark._jsparkSession.sessionState()
+        return state.sqlParser().parseTableIdentifier(self.sql_name(name))
 
     def _missing(self, name: str) -> TableError:
         return TableError(
@@ -204,3 +214,8 @@ class Tables:
             "or point spark.stackcast.tables at where it is",
             table=name,
         )
+
+
+def _quoted(text: str) -> str:
+    """A string literal of SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -8,5 +8,4 @@ CREATE TABLE IF NOT EXISTS ${table} (
   recorded_at TIMESTAMP NOT NULL COMMENT 'End of the batch'
 )
 USING delta
-${location}
 COMMENT 'Notifications sent to each subscriber, by batch: the input of retuning.'

@@ -13,5 +13,4 @@ CREATE TABLE IF NOT EXISTS ${table} (
   seconds DOUBLE NOT NULL COMMENT 'From start until all frames were handed over'
 )
 USING delta
-${location}
 COMMENT 'One row a micro-batch: what was read, with which versions, and what went out.'

@@ -9,5 +9,4 @@ CREATE TABLE IF NOT EXISTS ${table} (
   subscriptions_version BIGINT NOT NULL COMMENT 'Version of subscriptions that was compiled'
 )
 USING delta
-${location}
 COMMENT 'The compiled filter: in table field, a value from low to high takes state to next.'

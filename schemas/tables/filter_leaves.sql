@@ -5,5 +5,4 @@ CREATE TABLE IF NOT EXISTS ${table} (
   subscriptions_version BIGINT NOT NULL COMMENT 'Version of subscriptions that was compiled'
 )
 USING delta
-${location}
 COMMENT 'Final states of the compiled filter and who receives.'

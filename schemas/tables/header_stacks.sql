@@ -7,5 +7,4 @@ CREATE TABLE IF NOT EXISTS ${table} (
   versions MAP<STRING, BIGINT> NOT NULL COMMENT 'Versions of the tables it was made from'
 )
 USING delta
-${location}
 COMMENT 'The stack of labels that carries a notification from a publisher to a set of receivers.'

@@ -7,7 +7,6 @@ CREATE TABLE IF NOT EXISTS ${table} (
   role STRING NOT NULL COMMENT 'subscriber, or publisher for a host that sends frames in'
 )
 USING delta
-${location}
 COMMENT 'One row is one host and where it is attached.'
 TBLPROPERTIES (
   'delta.constraints.role_known' = 'role IN (\'subscriber\', \'publisher\')'

@@ -8,7 +8,6 @@ CREATE TABLE IF NOT EXISTS ${table} (
   up BOOLEAN NOT NULL COMMENT 'False while the link is failed'
 )
 USING delta
-${location}
 COMMENT 'One row is one direction of one link: out of a switch, through one port. Hop and stop labels name these ids.'
 TBLPROPERTIES (
   'delta.constraints.link_id_14_bits' = 'link_id BETWEEN 1 AND 16383'

@@ -7,5 +7,4 @@ CREATE TABLE IF NOT EXISTS ${table} (
   subscriptions_version BIGINT NOT NULL COMMENT 'Version of subscriptions that was compiled'
 )
 USING delta
-${location}
 COMMENT 'Rules that did not compile, as of one version of subscriptions; all others are live.'

@@ -8,7 +8,6 @@ CREATE TABLE IF NOT EXISTS ${table} (
   updated_at TIMESTAMP COMMENT 'When'
 )
 USING delta
-${location}
 COMMENT 'One row is one rule: who wants which events. People write this table; see docs/subscriptions.md.'
 TBLPROPERTIES (
   'delta.enableChangeDataFeed' = 'true',

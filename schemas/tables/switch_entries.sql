@@ -8,7 +8,6 @@ CREATE TABLE IF NOT EXISTS ${table} (
   priority INT NOT NULL COMMENT 'Larger wins; 0 where every match is exact'
 )
 USING delta
-${location}
 COMMENT 'What each switch should hold. refresh_switches follows this table\'s change data feed.'
 TBLPROPERTIES (
   'delta.enableChangeDataFeed' = 'true'

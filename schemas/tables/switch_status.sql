@@ -9,5 +9,4 @@ CREATE TABLE IF NOT EXISTS ${table} (
   checked_at TIMESTAMP NOT NULL COMMENT 'When'
 )
 USING delta
-${location}
 COMMENT 'What each switch was last seen to hold: one row a switch and refresh.'

@@ -8,5 +8,4 @@ CREATE TABLE IF NOT EXISTS ${table} (
   max_groups INT COMMENT 'Most multicast groups it can hold'
 )
 USING delta
-${location}
 COMMENT 'One row is one switch of the network.'

@@ -5,7 +5,6 @@ CREATE TABLE IF NOT EXISTS ${table} (
   state STRING NOT NULL COMMENT 'installing, active or retiring; stacks name active trees only'
 )
 USING delta
-${location}
 COMMENT 'One row is one stored tree. An id is never used again for another tree.'
 TBLPROPERTIES (
   'delta.enableChangeDataFeed' = 'true',

@@ -1,0 +1,244 @@
+"""The tables are real Delta tables that keep what the design promises of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+
+import schemas
+from jobs.adapters.pins import KEPT, Pins
+from jobs.adapters.sql_errors import SQL_ERRORS, one_line
+from jobs.adapters.tables import NAMES, Tables
+from udfs.errors import TableError
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def held(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """One deployment for all tests here: making 13 tables takes seconds. Its path is awkward."""
+    made = Tables(spark, str(tmp_path_factory.mktemp("of") / "somebody's tables"))
+    made.create()
+    return made
+
+
+def host(name: str, role: str = "subscriber", port: int = 1) -> dict[str, object]:
+    row = {"host": name, "switch": "s", "port": port, "mac": 1, "ipv4": "10.0.0.1", "role": role}
+    return dict(row)
+
+
+def link(number: int) -> dict[str, object]:
+    return {
+        "link_id": number,
+        "switch": "s",
+        "port": 1,
+        "neighbor": "t",
+        "neighbor_port": None,
+        "weight": 1.0,
+        "up": True,
+    }
+
+
+def entry(key: str, action: str = "a", value: bytes = b"\x01") -> dict[str, object]:
+    return {
+        "switch": "s",
+        "entry_key": key,
+        "table_name": "t",
+        "match": [{"field": "label", "kind": "exact", "value": b"\x40"}],
+        "action": action,
+        "params": [{"name": "port", "value": value}],
+        "priority": 0,
+    }
+
+
+def delta_version(spark: SparkSession, tables: Tables, name: str) -> int:
+    history = DeltaTable.forPath(spark, f"{tables.location}/{name}").history(1)
+    return int(history.collect()[0]["version"])
+
+
+def test_there_is_one_form_for_every_table_and_one_table_for_every_form() -> None:
+    folder = Path(schemas.__file__).parent / "tables"
+    assert sorted(NAMES) == sorted(path.stem for path in folder.glob("*.sql"))
+
+
+def test_creating_again_changes_nothing(spark: SparkSession, held: Tables) -> None:
+    held.overwrite("hosts", [host("h1")])
+    before = {name: held.version(name) for name in NAMES}
+    held.create()
+    assert {name: held.version(name) for name in NAMES} == before
+    assert [row["host"] for row in held.rows("hosts")] == ["h1"]
+
+
+def test_every_table_and_every_column_says_what_it_is(held: Tables) -> None:
+    for name in NAMES:
+        for column in held.read(name).schema.fields:
+            assert column.metadata.get("comment"), f"{name}.{column.name} has no comment"
+    held.attach()
+    for name in NAMES:
+        described = held._spark.sql(f"DESCRIBE TABLE EXTENDED {held.sql_name(name)}").collect()
+        assert any(row["col_name"] == "Comment" and row["data_type"] for row in described), name
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "words"),
+    [
+        ("links", link(0), "link_id_14_bits"),
+        ("links", link(1 << 14), "link_id_14_bits"),
+        ("hosts", host("h1", role="listener"), "role_known"),
+        (
+            "virtual_trees",
+            {"tree_id": 1, "edges": [], "strategy": "x", "state": "gone"},
+            "state_known",
+        ),
+        (
+            "virtual_trees",
+            {"tree_id": 0, "edges": [], "strategy": "x", "state": "active"},
+            "tree_id_14_bits",
+        ),
+    ],
+)
+def test_a_row_that_cannot_be_is_refused_and_leaves_no_trace(
+    held: Tables, table: str, row: dict[str, object], words: str
+) -> None:
+    before = held.version(table)
+    with pytest.raises(SQL_ERRORS) as refused:
+        held.append(table, [row])
+    assert words in one_line(refused.value)
+    assert "\n" not in one_line(refused.value)
+    assert held.version(table) == before
+
+
+def test_a_version_is_deltas_own_and_can_be_read_for_ever(
+    spark: SparkSession, held: Tables
+) -> None:
+    held.overwrite("hosts", [])
+    empty = held.version("hosts")
+    held.append("hosts", [host("h1"), host("h2", port=2)])
+    filled = held.version("hosts")
+    held.overwrite("hosts", [host("h3")])
+    assert filled == empty + 1
+    assert held.version("hosts") == delta_version(spark, held, "hosts") == filled + 1
+    assert held.rows("hosts", empty) == []
+    assert sorted(row["host"] for row in held.rows("hosts", filled)) == ["h1", "h2"]
+    assert held.rows("hosts") == [host("h3")]
+
+
+def test_a_path_with_a_scheme_has_the_same_versions(spark: SparkSession, held: Tables) -> None:
+    same = Tables(spark, f"file://{held.location}")
+    assert same.version("hosts") == held.version("hosts")
+
+
+def test_a_transaction_counts_once_whoever_repeats_it(held: Tables) -> None:
+    for row, number in ((host("h1"), 1), (host("h1"), 1), (host("h2"), 2), (host("h1"), 1)):
+        held.append("hosts", [row], ("once-stream", number))
+    held.append("hosts", [host("h4")], ("another-stream", 1))
+    names = [row["host"] for row in held.rows("hosts")]
+    assert (names.count("h1"), names.count("h2"), names.count("h4")) == (1, 1, 1)
+
+
+def test_appending_nothing_makes_no_version(held: Tables) -> None:
+    before = held.version("links")
+    held.append("links", [])
+    assert held.version("links") == before
+
+
+def test_only_rows_that_differ_are_in_the_change_feed(spark: SparkSession, held: Tables) -> None:
+    keys = ("switch", "entry_key")
+    held.replace_changed("switch_entries", [entry("same"), entry("other"), entry("gone")], keys)
+    before = held.version("switch_entries")
+    wanted = [entry("same"), entry("other", value=b"\x02"), entry("new")]
+    held.replace_changed("switch_entries", wanted, keys)
+
+    def feed(first: int) -> list[tuple[str, str]]:
+        changes = (
+            spark.read.format("delta")
+            .option("readChangeFeed", "true")
+            .option("startingVersion", first)
+            .load(f"{held.location}/switch_entries")
+        )
+        return sorted((row["entry_key"], row["_change_type"]) for row in changes.collect())
+
+    assert feed(before + 1) == [
+        ("gone", "delete"),
+        ("new", "insert"),
+        ("other", "update_postimage"),
+        ("other", "update_preimage"),
+    ]
+    found = {row["entry_key"]: row for row in held.rows("switch_entries")}
+    assert found == {row["entry_key"]: row for row in wanted}
+    after = held.version("switch_entries")
+    held.replace_changed("switch_entries", wanted, keys)
+    if held.version("switch_entries") > after:
+        assert feed(after + 1) == []
+
+
+def test_sql_names_follow_the_deployment_that_was_attached(
+    spark: SparkSession, held: Tables, tmp_path: Path
+) -> None:
+    held.overwrite("links", [link(7)])
+    held.attach()
+    spark.sql(f"UPDATE {held.sql_name('links')} SET weight = 2.5 WHERE link_id = 7")
+    assert [row["weight"] for row in held.rows("links")] == [2.5]
+    # Another deployment in the same session: the names are its own now, no row is lost.
+    other = Tables(spark, str(tmp_path / "other"))
+    other.create("links")
+    assert other.rows("links") == []
+    with pytest.raises(TableError) as failure:
+        other.attach()
+    assert failure.value.code == "TABLE.MISSING"
+    assert "subscriptions" in failure.value.message
+    spark.sql("DROP SCHEMA stackcast CASCADE")
+    assert [row["link_id"] for row in held.rows("links")] == [7]
+    held.attach()
+    assert spark.sql(f"SELECT link_id FROM {held.sql_name('links')}").collect() == [(7,)]
+
+
+@pytest.mark.parametrize("where", ["{0}", "file://{0}", "no_such_schema"])
+def test_a_missing_table_names_itself_and_what_to_do(
+    spark: SparkSession, tmp_path: Path, where: str
+) -> None:
+    nothing = Tables(spark, where.format(tmp_path / "nothing"))
+    for ask in (lambda: nothing.version("hosts"), nothing.attach):
+        with pytest.raises(TableError) as failure:
+            ask()
+        assert failure.value.code == "TABLE.MISSING"
+        assert failure.value.table in ("hosts", "subscriptions")
+        assert failure.value.table in failure.value.message
+        assert "create_tables" in failure.value.message
+
+
+def test_tables_can_live_in_a_schema_of_the_catalog(spark: SparkSession, tmp_path: Path) -> None:
+    spark.sql(f"CREATE SCHEMA lake LOCATION '{tmp_path}/lake'")
+    try:
+        named = Tables(spark, "lake")
+        named.create("links")
+        named.create("links")
+        assert named.version("links") == 0
+        named.append("links", [link(3)], ("writer", 1))
+        named.append("links", [link(3)], ("writer", 1))
+        assert named.version("links") == 1
+        assert named.rows("links", 0) == []
+        assert named.rows("links") == [link(3)]
+        assert named.sql_name("links") == "lake.links"
+    finally:
+        spark.sql("DROP SCHEMA lake CASCADE")
+
+
+def test_pins_survive_and_the_old_ones_vanish(spark: SparkSession, tmp_path: Path) -> None:
+    checkpoint = str(tmp_path / "checkpoint")
+    pins = Pins(spark, checkpoint)
+    assert pins.get(0) is None
+    for batch in range(KEPT + 3):
+        pins.put(batch, {"subscriptions": batch, "hosts": 2})
+    again = Pins(spark, checkpoint)
+    assert again.get(KEPT + 2) == {"subscriptions": KEPT + 2, "hosts": 2}
+    assert again.get(3) == {"subscriptions": 3, "hosts": 2}
+    assert [again.get(batch) for batch in range(3)] == [None] * 3
+    # A batch whose first try got no further than its pin is pinned once more.
+    again.put(KEPT + 2, {"subscriptions": 99, "hosts": 2})
+    assert pins.get(KEPT + 2) == {"subscriptions": 99, "hosts": 2}
+    files = [path.name for path in Path(checkpoint, "stackcast-pins").iterdir()]
+    assert not [name for name in files if "draft" in name]
