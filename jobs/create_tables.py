@@ -2,22 +2,28 @@
 
     spark-submit jobs/create_tables.py [FOLDER]
 
-With FOLDER, also fill empty tables from FOLDER/<table>.jsonl (one JSON object a row): a network and
-first subscriptions, as ``stackcast lab up`` writes them to var/lab/network.
+With FOLDER, also fill empty tables from FOLDER/<table>.jsonl (one JSON object a row; a column that
+may be null may be left out): a network and first subscriptions, as ``stackcast lab up`` writes them
+to var/lab/network.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import logging
 import sys
 from pathlib import Path
+from typing import Any
+
+from pyspark.sql.types import DoubleType, StructField, StructType, TimestampType
 
 from jobs.adapters import session
 from jobs.adapters.logs import set_up
 from jobs.adapters.settings import Settings
+from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.tables import NAMES, Tables
-from udfs.errors import StackcastError
+from udfs.errors import StackcastError, TableError
 
 log = logging.getLogger("stackcast.create_tables")
 
@@ -35,16 +41,67 @@ def main(arguments: list[str]) -> int:
     except StackcastError as error:
         log.error("%s", error)
         return 2
+    except SQL_ERRORS as error:
+        log.error("%s", one_line(error))
+        return 2
     return 0
 
 
 def fill(tables: Tables, folder: Path) -> None:
-    """Fill the empty tables for which the folder has rows."""
-    for path in sorted(folder.glob("*.jsonl")):
-        if path.stem in NAMES and tables.read(path.stem).isEmpty():
-            rows = [json.loads(line) for line in path.read_text().splitlines()]
-            tables.append(path.stem, rows)
+    """Fill the empty tables for which the folder has rows.
+
+    Raises TableError NO_ROWS (no such file in the folder), BAD_ROW (file, and what it says).
+    """
+    paths = [path for path in sorted(folder.glob("*.jsonl")) if path.stem in NAMES]
+    if not paths:
+        raise TableError(
+            "NO_ROWS", f"{folder} has no rows of any table: expected <table>.jsonl, as hosts.jsonl"
+        )
+    # All are read before any is written.
+    read = {path: read_rows(path, tables.read(path.stem).schema) for path in paths}
+    for path, rows in read.items():
+        if tables.read(path.stem).isEmpty():
+            try:
+                tables.append(path.stem, rows)
+            except SQL_ERRORS as error:
+                raise TableError("BAD_ROW", f"{path}: {one_line(error)}") from error
             log.info("%s: %d rows from %s", path.stem, len(rows), path)
+        else:
+            log.info("%s has rows already and stays as it is", path.stem)
+
+
+def read_rows(path: Path, schema: StructType) -> list[dict[str, Any]]:
+    """Rows of a file, with the types of the table. Raises TableError BAD_ROW."""
+    rows = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        where = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise TableError("BAD_ROW", f"{where}: no JSON ({error})") from None
+        if not isinstance(row, dict):
+            raise TableError("BAD_ROW", f"{where}: no JSON object")
+        unknown = sorted(set(row) - set(schema.names))
+        if unknown:
+            raise TableError(
+                "BAD_ROW",
+                f"{where}: there is no column {unknown[0]!r}; there are {', '.join(schema.names)}",
+            )
+        rows.append({f.name: _value(row.get(f.name), f, where) for f in schema.fields})
+    return rows
+
+
+def _value(value: Any, field: StructField, where: str) -> Any:
+    if value is None and not field.nullable:
+        raise TableError("BAD_ROW", f"{where}: column {field.name!r} is missing")
+    try:
+        if isinstance(value, str) and field.dataType == TimestampType():
+            value = dt.datetime.fromisoformat(value)
+        elif isinstance(value, int) and field.dataType == DoubleType():
+            value = float(value)
+    except ValueError as error:
+        raise TableError("BAD_ROW", f"{where}: column {field.name!r}: {error}") from None
+    return value
 
 
 if __name__ == "__main__":

@@ -4,14 +4,17 @@
 
 Derives `switch_entries` from the network and its trees, writes all switches, and then follows the
 table's change data feed; edits of `virtual_trees`, `links` or `hosts` are taken up within a second.
-With --once it ends after the first pass. Exit code 0 only if every switch is in step.
+A switch that does not answer, or refuses an entry, is tried again every ten seconds; SIGTERM ends
+the job. With --once it ends after the first pass, with exit code 1 if a switch is not in step.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
+from collections.abc import Collection
 
 from pyspark.sql import DataFrame
 
@@ -20,13 +23,14 @@ from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.logs import set_up
 from jobs.adapters.refresh import Refresher
 from jobs.adapters.settings import Settings
+from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.tables import Tables
-from udfs.errors import StackcastError
+from udfs.errors import NetworkError, StackcastError
 
 log = logging.getLogger("stackcast.refresh_switches")
 
-SOURCES = ("switches", "hosts", "links", "virtual_trees")
 POLL_SECONDS = 1.0
+RETRY_SECONDS = 10.0
 
 
 def main(arguments: list[str]) -> int:
@@ -42,42 +46,74 @@ def main(arguments: list[str]) -> int:
             tables = Tables(spark, settings.tables)
             refresher = Refresher(tables, settings, lifecycle.stopping.is_set)
             version = refresher.derive()
-            in_step = all(s["in_step"] for s in refresher.refresh(version))
-            if not in_step or "--once" in arguments:
-                return 0 if in_step else 1
-            follow(tables, refresher, lifecycle, version)
+            behind = [s["switch"] for s in refresher.refresh(version) if not s["in_step"]]
+            if "--once" in arguments:
+                return 1 if behind else 0
+            follow(tables, refresher, lifecycle, version, behind)
         except StackcastError as error:
             log.error("%s", error)
             return 2
+        except SQL_ERRORS as error:
+            log.error("%s", one_line(error))
+            return 2
+        except KeyboardInterrupt:
+            log.warning("interrupted")
+            return 130
     return 0
 
 
-def follow(tables: Tables, refresher: Refresher, lifecycle: Lifecycle, version: int) -> None:
-    """Follow the change data feed of `switch_entries` from ``version`` until asked to stop."""
+def follow(
+    tables: Tables,
+    refresher: Refresher,
+    lifecycle: Lifecycle,
+    version: int,
+    behind: Collection[str] = (),
+) -> None:
+    """Follow the change data feed of `switch_entries` after ``version`` until asked to stop.
 
-    def refresh(changes: DataFrame, _batch: int) -> None:
+    ``behind`` names switches that are not in step yet: they are tried again every
+    ``RETRY_SECONDS``, as are those that fall behind later. None of them holds up the others.
+    """
+    lagging = set(behind)
+    looked = retried = time.monotonic()
+    one_at_a_time = threading.Lock()  # a switch is written by one connection
+
+    def refresh(newest: int, only: set[str]) -> None:
+        with one_at_a_time:
+            for status in refresher.refresh(newest, only, wait=False):
+                (lagging.discard if status["in_step"] else lagging.add)(status["switch"])
+
+    def take(changes: DataFrame, _batch: int) -> None:
         lifecycle.boundary()
         rows = changes.select("switch", "_commit_version").distinct().collect()
-        if rows:
-            newest = max(row["_commit_version"] for row in rows)
-            refresher.refresh(newest, only={row["switch"] for row in rows})
+        # The feed begins with the commit of ``version``, which is on the switches already.
+        changed = {row["switch"] for row in rows if row["_commit_version"] > version}
+        if changed:
+            refresh(max(row["_commit_version"] for row in rows), changed)
 
-    # No checkpoint to keep: the snapshot at every start covers whatever was missed.
-    query = tables.changes("switch_entries", version).writeStream.foreachBatch(refresh).start()
-    seen = {name: tables.version(name) for name in SOURCES}
-    checked = time.monotonic()
-
-    def derive_again() -> bool:
-        nonlocal seen, checked
-        if time.monotonic() - checked >= POLL_SECONDS:
-            checked = time.monotonic()
-            now = {name: tables.version(name) for name in SOURCES}
-            if now != seen:
-                seen = now
-                refresher.derive()
+    def look_after() -> bool:
+        nonlocal looked, retried
+        now = time.monotonic()
+        if now - looked >= POLL_SECONDS:
+            looked = now
+            if refresher.stale():
+                _derive(refresher)
+        if lagging and now - retried >= RETRY_SECONDS:
+            refresh(tables.version("switch_entries"), set(lagging))
+            retried = time.monotonic()
         return False
 
-    lifecycle.run(query, finished=derive_again)
+    # No checkpoint to keep: the snapshot at every start covers whatever was missed.
+    query = tables.changes("switch_entries", version).writeStream.foreachBatch(take).start()
+    lifecycle.run(query, finished=look_after)
+
+
+def _derive(refresher: Refresher) -> None:
+    """Derive again; sources that do not fit together leave the switches as they are."""
+    try:
+        refresher.derive()
+    except NetworkError as error:
+        log.error("the changed tables cannot be used, the switches stay as they are: %s", error)
 
 
 if __name__ == "__main__":

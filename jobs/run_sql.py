@@ -10,11 +10,10 @@ from __future__ import annotations
 import logging
 import sys
 
-from pyspark.errors import PySparkException
-
 from jobs.adapters import session
 from jobs.adapters.logs import set_up
 from jobs.adapters.settings import Settings
+from jobs.adapters.sql_errors import SQL_ERRORS, one_line, quiet
 from jobs.adapters.tables import Tables
 from udfs.errors import StackcastError
 
@@ -31,13 +30,17 @@ def main(statements: list[str]) -> int:
         settings = Settings.read(spark.sparkContext.getConf().getAll())
         tables = Tables(spark, settings.tables)
         tables.attach()
+        quiet(spark)
         spark.sql(f"USE {tables.schema}")
         for statement in statements:
             rows = spark.sql(statement)
             if rows.columns:
                 rows.show(n=1000, truncate=False)
-    except (StackcastError, PySparkException) as error:
+    except StackcastError as error:
         log.error("%s", error)
+        return 2
+    except SQL_ERRORS as error:
+        log.error("%s", one_line(error))
         return 2
     return 0
 

@@ -11,6 +11,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from udfs.errors import TableError
+
 KEPT = 10
 
 
@@ -37,7 +39,10 @@ class Pins:
         return versions
 
     def put(self, batch_id: int, versions: dict[str, int]) -> None:
-        """Record the versions of a batch that is about to run; forget one long done."""
+        """Record the versions of a batch that is about to run; forget one long done.
+
+        Raises TableError PIN_NOT_WRITTEN: without a pin nothing of the batch may leave.
+        """
         # Written beside and renamed, so that a crash leaves a whole file or none.
         draft = self._jvm.org.apache.hadoop.fs.Path(self._folder, f".{batch_id}.draft")
         stream = self._files.create(draft, True)
@@ -45,7 +50,9 @@ class Pins:
             stream.write(json.dumps(versions).encode())
         finally:
             stream.close()
-        self._files.rename(draft, self._path(batch_id))
+        path = self._path(batch_id)
+        if not self._files.rename(draft, path):
+            raise TableError("PIN_NOT_WRITTEN", f"{draft} could not be renamed to {path}")
         self._files.delete(self._path(batch_id - KEPT), False)
 
     def _path(self, batch_id: int) -> Any:

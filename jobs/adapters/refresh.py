@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 PARALLEL = 16
 RETRY_SECONDS = 3
 
+#: What `switch_entries` is derived from.
+SOURCES = ("switches", "hosts", "links", "virtual_trees")
+
 
 @dataclass(frozen=True)
 class _Switch:
@@ -38,7 +41,10 @@ class _Switch:
 
 
 class Refresher:
-    """Refreshes the switches of one deployment."""
+    """Refreshes the switches of one deployment.
+
+    derived_from: versions of `SOURCES` that `derive` last read, whether they could be used or not.
+    """
 
     def __init__(
         self, tables: Tables, settings: Settings, given_up: Callable[[], bool] = lambda: False
@@ -46,34 +52,49 @@ class Refresher:
         self._tables = tables
         self._settings = settings
         self._given_up = given_up
+        self.derived_from: dict[str, int] = {}
+
+    def stale(self) -> bool:
+        """Whether a source of `switch_entries` has changed since `derive` read it."""
+        return self._versions() != self.derived_from
 
     def derive(self) -> int:
         """Work out `switch_entries` from network and trees; returns the table's version.
 
         Retiring trees stay on the switches until they are removed from `virtual_trees`, so that
-        stacks on their way still find them.
+        stacks on their way still find them. Raises NetworkError where they do not fit together,
+        TableError MISSING.
         """
-        network = network_from_rows(
-            *(self._tables.rows(name) for name in ("switches", "hosts", "links"))
+        # Read at these versions, so that an edit in between is seen as one that came after.
+        self.derived_from = versions = self._versions()
+        switches, hosts, links, trees = (
+            self._tables.rows(name, versions[name]) for name in SOURCES
         )
-        trees = [tree_from_row(row) for row in self._tables.rows("virtual_trees")]
-        rows = [entry_to_row(entry) for entry in switch_entries(network, trees)]
+        network = network_from_rows(switches, hosts, links)
+        rows = [entry_to_row(entry) for entry in switch_entries(network, map(tree_from_row, trees))]
         self._tables.replace_changed("switch_entries", rows, ("switch", "entry_key"))
         return self._tables.version("switch_entries")
 
-    def refresh(self, version: int, only: Collection[str] | None = None) -> list[dict[str, Any]]:
+    def refresh(
+        self, version: int, only: Collection[str] | None = None, wait: bool = True
+    ) -> list[dict[str, Any]]:
         """Write the switches (all, or ``only`` those) as of a version; returns the status rows.
 
         Switches are refreshed in parallel. One that does not answer is tried again for
-        ``waitSeconds``; then its row says so, and the others stand as written.
+        ``waitSeconds`` (not without ``wait``); then its row says so, and the others stand as
+        written.
         """
+        patience = self._settings.wait_seconds if wait else 0
         switches = self._switches(only)
         desired: dict[str, list[SwitchEntry]] = defaultdict(list)
         for row in self._tables.rows("switch_entries", version):
             desired[row["switch"]].append(entry_from_row(row))
         with ThreadPoolExecutor(max_workers=min(PARALLEL, max(1, len(switches)))) as pool:
             statuses = list(
-                pool.map(lambda s: self._refresh_one(s, desired[s.name], version), switches)
+                pool.map(
+                    lambda s: self._refresh_one(s, desired.get(s.name, []), version, patience),
+                    switches,
+                )
             )
         self._tables.append("switch_status", statuses)
         behind = [s for s in statuses if not s["in_step"]]
@@ -87,6 +108,9 @@ class Refresher:
             sum(s["held"] or 0 for s in statuses),
         )
         return statuses
+
+    def _versions(self) -> dict[str, int]:
+        return {name: self._tables.version(name) for name in SOURCES}
 
     def _switches(self, only: Collection[str] | None) -> list[_Switch]:
         folder = Path(self._settings.p4_folder)
@@ -102,14 +126,14 @@ class Refresher:
         return result
 
     def _refresh_one(
-        self, switch: _Switch, desired: list[SwitchEntry], version: int
+        self, switch: _Switch, desired: list[SwitchEntry], version: int, patience: float
     ) -> dict[str, Any]:
         clock = time.monotonic()
         held: int | None = None
         in_step = False
         errors: list[str] = []
         try:
-            with self._connect(switch) as connection:
+            with self._connect(switch, patience) as connection:
                 connection.ensure_pipeline(switch.p4info)
                 failed = connection.write(difference(desired, connection.read_entries(switch.name)))
                 errors = [f"{entry.key}: {message}" for entry, message in failed]
@@ -128,8 +152,8 @@ class Refresher:
             "checked_at": dt.datetime.now(dt.UTC),
         }
 
-    def _connect(self, switch: _Switch) -> SwitchConnection:
-        deadline = time.monotonic() + self._settings.wait_seconds
+    def _connect(self, switch: _Switch, patience: float) -> SwitchConnection:
+        deadline = time.monotonic() + patience
         while True:
             try:
                 return SwitchConnection.connect(
