@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -196,8 +196,8 @@ def _fill(tables: Tables, settings: Settings, network: Network, p4runtime: str) 
             network.subscribers(), count=settings.lab_subscriptions, seed=settings.lab_seed
         )
     ]
-    for name, filled in rows.items():
-        tables.append(name, filled)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(tables.append, rows, rows.values()))
     log.info("%d subscriptions by %d hosts", len(rows["subscriptions"]), len(network.subscribers()))
 
 

@@ -183,6 +183,8 @@ def write_deployment(lab: Lab, options: Options) -> None:
         "sink": "udp",
         "sink.udp.endpoint": next(iter(lab.ingress.values())),
         "sink.udp.window": _WINDOW,
+        "tables": lab.folder / "tables",
+        "checkpoint": lab.folder / "checkpoint",
     }
     text = "# Written by 'stackcast lab up': jobs that are given this file use the lab.\n"
     text += "".join(f"spark.stackcast.{key} {value}\n" for key, value in lines.items())

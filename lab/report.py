@@ -76,6 +76,7 @@ def verdict(summary: Mapping[str, Any]) -> tuple[bool, str]:
             ("duplicates", "duplicated"),
             ("out_of_order", "out of order"),
             ("misnumbered", "misnumbered"),
+            ("records_unprocessed", "records not taken from the topic"),
         )
         if summary.get(key)
     ]

@@ -106,6 +106,12 @@ class KafkaError(StackcastError):
     area = "KAFKA"
 
 
+class StreamError(StackcastError):
+    """A stream has ended by itself."""
+
+    area = "STREAM"
+
+
 class SinkError(StackcastError):
     """Frames cannot be put on the wire."""
 

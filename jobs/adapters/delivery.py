@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, cast
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.kafka import Topics
@@ -202,7 +203,17 @@ class Delivery:
         if not report.dead_letters:
             return
         log.warning("batch %d: dead letters by reason: %s", batch_id, dict(report.reasons))
-        self._topics.bury(report.letters)
+        try:
+            self._topics.bury(report.letters)
+        except PySparkException as error:
+            # Counted in ledger and log all the same; the stream must not stand still for samples.
+            log.error(
+                "batch %d: %d samples could not be written to topic %s: %s",
+                batch_id,
+                len(report.letters),
+                self._settings.dead_letter_topic,
+                str(error).splitlines()[0],
+            )
 
     def _record(
         self,
@@ -213,7 +224,9 @@ class Delivery:
         seconds: float,
     ) -> None:
         """Write ledger and statistics, side by side; both are done when this returns."""
-        transaction = (f"{self._settings.checkpoint}#{self._settings.topic}", batch_id)
+        # The id of a query is kept in its checkpoint, so a new checkpoint counts batches anew.
+        query = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+        transaction = (f"stackcast-{query}", batch_id)
         ended = dt.datetime.now(dt.UTC)
         ledger = {
             "batch_id": batch_id,

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
+import re
 import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +22,8 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from udfs.errors import StreamError
+
 log = logging.getLogger(__name__)
 
 PR_SET_PDEATHSIG = 1
@@ -27,6 +31,7 @@ POLL_SECONDS = 0.1
 #: Above Spark's own hooks, which would stop the context under the batch in progress.
 HOOK_PRIORITY = 1000
 HOOK_SECONDS = 600
+ANSWER_SECONDS = 0.3
 
 
 class Lifecycle:
@@ -39,6 +44,7 @@ class Lifecycle:
     def __init__(self) -> None:
         self.stopping = threading.Event()
         self._ended = threading.Event()
+        self._held = threading.Event()
         self._at_boundary = False
         self._remove_hook: Callable[[], Any] | None = None
 
@@ -55,6 +61,8 @@ class Lifecycle:
             with contextlib.suppress(Py4JError, OSError):
                 self._remove_hook()
         self._ended.set()
+        if self._held.is_set():
+            time.sleep(ANSWER_SECONDS)  # or this program ends before its answer is with the JVM
 
     def hold_jvm(self, spark: SparkSession) -> None:
         """Make the JVM wait for this program's end before it goes down on a signal."""
@@ -62,7 +70,7 @@ class Lifecycle:
         context: Any = spark.sparkContext
         ensure_callback_server_started(context._gateway)
         jvm = context._jvm
-        hook = jvm.java.lang.Thread(_Hook(self.stopping, self._ended))
+        hook = jvm.java.lang.Thread(_Hook(self.stopping, self._held, self._ended))
         hooks = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
         hooks.addShutdownHook(
             hook, HOOK_PRIORITY, HOOK_SECONDS, jvm.java.util.concurrent.TimeUnit.SECONDS
@@ -79,25 +87,40 @@ class Lifecycle:
             raise StopAsked
 
     def run(self, query: StreamingQuery, finished: Callable[[], bool]) -> None:
-        """Wait until the query fails (its error is raised), ``finished()``, or a stop is asked for.
+        """Wait until the query fails, ``finished()``, or a stop is asked for.
+
+        Raises StreamError FAILED with the reason, in our own words where it was ours.
 
         The query is stopped between batches: one in progress ends first, and its offsets are
         committed, so that the next start does not send it again.
         """
         while query.isActive and not self.stopping.is_set() and not finished():
-            query.awaitTermination(POLL_SECONDS)
+            _wait(query)
         self.stopping.set()
         while query.isActive and query.status["isTriggerActive"]:
-            with contextlib.suppress(StreamingQueryException):
-                query.awaitTermination(POLL_SECONDS)
+            _wait(query)
         query.stop()
         error = query.exception()
         if error is not None and not self._at_boundary:
-            raise error
+            raise _clear(error)
 
     def _take_signals(self) -> None:
         signal.signal(signal.SIGTERM, lambda *_: self.stopping.set())
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _wait(query: StreamingQuery) -> None:
+    # Where the query has failed this raises, and so does `query.exception` afterwards, better.
+    with contextlib.suppress(StreamingQueryException):
+        query.awaitTermination(POLL_SECONDS)
+
+
+def _clear(error: StreamingQueryException) -> StreamError:
+    """The reason of a failed query: our own line if there is one in all that Spark tells."""
+    text = str(error)
+    ours = re.search(r"Error: ([A-Z][A-Z0-9]+\.[A-Z0-9_]+: .*)", text)
+    reason = ours.group(1) if ours else text.split("=== Streaming Query ===", maxsplit=1)[0].strip()
+    return StreamError("FAILED", f"the stream has ended: {reason}")
 
 
 class StopAsked(Exception):  # noqa: N818 - not an error
@@ -107,11 +130,15 @@ class StopAsked(Exception):  # noqa: N818 - not an error
 class _Hook:
     """A Java Runnable: asks the program to stop, returns when it has."""
 
-    def __init__(self, stopping: threading.Event, ended: threading.Event) -> None:
+    def __init__(
+        self, stopping: threading.Event, held: threading.Event, ended: threading.Event
+    ) -> None:
         self._stopping = stopping
+        self._held = held
         self._ended = ended
 
     def run(self) -> None:
+        self._held.set()
         self._stopping.set()
         self._ended.wait(HOOK_SECONDS)
 

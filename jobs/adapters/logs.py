@@ -16,3 +16,5 @@ def set_up() -> None:
     )
     for name in ("stackcast", "jobs", "lab", "udfs"):
         logging.getLogger(name).setLevel(logging.INFO)
+    # It warns of every moment in which this machine is busy with something else.
+    logging.getLogger("kafka").setLevel(logging.ERROR)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 #: Without these our tables and kernels do not work, so a properties file cannot forget them.
@@ -24,5 +24,7 @@ def start(name: str) -> SparkSession:
 
 def properties() -> list[tuple[str, str]]:
     """Spark properties as submitted, without starting a session."""
+    # Without its JVM a SparkConf is empty, whatever spark-submit was given.
+    SparkContext._ensure_initialized()
     pairs: list[tuple[str, str]] = SparkConf().getAll()
     return pairs

@@ -109,7 +109,7 @@ def test_bad_sql_is_one_clear_line(filled: Path, statement: str, words: str) -> 
     assert ended.returncode == 2
     (line,) = our_lines(ended.stdout)
     assert "ERROR" in line and words in line
-    for noise in ("Traceback", "\tat ", "py4j"):
+    for noise in ("Traceback", "\tat ", "py4j.protocol"):
         assert noise not in ended.stdout
 
 
