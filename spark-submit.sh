@@ -38,7 +38,10 @@ check_java() {
 }
 
 find_python() {
-  local candidate
+  local candidate PATH=:$PATH:
+  # Not the environment's own interpreter, which is about to be replaced.
+  PATH=${PATH//:$ENV_DIR\/bin:/:}
+  PATH=${PATH#:} PATH=${PATH%:}
   if [ -n "${PYTHON:-}" ]; then
     suits_python "$PYTHON" && { echo "$PYTHON"; return; }
     die "PYTHON=$PYTHON is not a Python 3.11, 3.12 or 3.13: point PYTHON at one."
