@@ -6,10 +6,11 @@ computed here, once for each leaf of the compiled filter, and used by reference 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from udfs.errors import NetworkError
 from udfs.filters.compile import CompiledFilter, compile_rules
 from udfs.filters.matcher import Matcher
 from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription, check
@@ -49,7 +50,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Compilation:
-    """A plan with all that the driver records about it."""
+    """A plan with all that the driver records about it.
+
+    cut_off: subscribers that no usable link leads to; they get nothing until one does.
+    """
 
     plan: Plan
     versions: Mapping[str, int]
@@ -57,6 +61,7 @@ class Compilation:
     rejections: Sequence[Rejection]
     compiled: CompiledFilter
     stacks: Sequence[Sequence[Encoding]] = field(repr=False)
+    cut_off: frozenset[str] = frozenset()
 
     @property
     def receivers(self) -> Sequence[tuple[str, ...]]:
@@ -141,7 +146,8 @@ class Planner:
         compiled = compile_rules(rules, self._specification)
         matcher = Matcher(compiled)
         encoder = self._encoder_for(network, tuple(trees))
-        stacks = [encoder.encode(frozenset(r)) for r in matcher.receivers]
+        cut_off = _cut_off(encoder, receivers)
+        stacks = [encoder.encode(frozenset(r) - cut_off) for r in matcher.receivers]
         templates = FrameTemplates.build(
             [
                 [
@@ -164,7 +170,7 @@ class Planner:
             templates=templates,
             mtu=address.mtu,
         )
-        return Compilation(plan, dict(versions), rules, rejections, compiled, stacks)
+        return Compilation(plan, dict(versions), rules, rejections, compiled, stacks, cut_off)
 
     def _encoder_for(self, network: Network, trees: tuple[VirtualTree, ...]) -> Encoder:
         if self._encoder is None or self._encoder[0] is not network or self._encoder[1] != trees:
@@ -172,3 +178,16 @@ class Planner:
             encoder = Encoder(network, address.publisher, trees, address.max_labels)
             self._encoder = (network, trees, encoder)
         return self._encoder[2]
+
+
+def _cut_off(encoder: Encoder, subscribers: Iterable[str]) -> frozenset[str]:
+    """Subscribers behind failed links: one of them must not cost the others their events."""
+    cut = set()
+    for host in subscribers:
+        try:
+            encoder.encode(frozenset((host,)))
+        except NetworkError as error:
+            if error.what != "UNREACHABLE":
+                raise
+            cut.add(host)
+    return frozenset(cut)

@@ -173,6 +173,8 @@ class Delivery:
             previous.unpersist()
         for rejection in compilation.rejections:
             log.warning("subscription %s: %s %s", rejection.id, rejection.code, rejection.message)
+        if compilation.cut_off:
+            log.error("no usable link leads to %s", ", ".join(sorted(compilation.cut_off)))
         log.info(
             "plan of subscriptions@%d: %d rules, %d rejected, %d entries, %d leaves in %.2f s",
             versions["subscriptions"],

@@ -6,6 +6,7 @@ switches and the plain dissector of frames. None shares code with the path under
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import random
 from collections import Counter
@@ -34,6 +35,7 @@ from udfs.stacks.dissect import dissect
 from udfs.stacks.entries import network_tables
 from udfs.stacks.forwarding import ForwardingModel
 from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.network import Network
 from udfs.trees.topology import fabric
 
 pytestmark = pytest.mark.unit
@@ -412,3 +414,22 @@ def test_a_publisher_that_the_network_lacks_is_named():
     planner = Planner(ITCH, Addressing("feed9", 0xE9360C01, 26400, 1500, 64))
     with pytest.raises(NetworkError, match="feed9"):
         planner.plan(TO_H3, NETWORK, TREES, VERSIONS)
+
+
+def test_a_host_behind_a_failed_link_costs_no_other_host_anything():
+    host = NETWORK.host("h3")
+    links = [
+        dataclasses.replace(link, up=False)
+        if (link.switch, link.neighbor) == (host.switch, "h3")
+        else link
+        for link in NETWORK.links
+    ]
+    broken = Network.from_rows(NETWORK.switches.values(), NETWORK.hosts.values(), links)
+    rules = [Subscription("both", "h1", "price > 0 : fwd(h1, h3)")]
+    compilation = Planner(ITCH, ADDRESSING).plan(rules, broken, TREES, VERSIONS)
+    assert compilation.cut_off == {"h3"}
+    order = message("A", price=5)
+    sink, _ = run(compilation, [(0, 7, build_packet(b"SOURCE0001", 1, [order]))])
+    model = ForwardingModel(broken, network_tables(broken, TREES))
+    (frame,) = sink.frames
+    assert model.deliver("feed1", dissect(frame).labels).hosts == {"h1": 1}
