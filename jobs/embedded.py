@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +31,7 @@ from jobs.adapters.delivery import Delivery
 from jobs.adapters.kafka import Topics
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.refresh import Refresher
-from jobs.adapters.settings import Settings
+from jobs.adapters.settings import FORMATS, Settings
 from jobs.adapters.tables import Tables
 from lab import report, verification
 from lab.lab import Lab
@@ -41,7 +42,7 @@ from lab.showcase import Showcase
 from lab.subscriptions import subscriptions
 from lab.topologies import NetworkOptions, load_network
 from udfs.errors import LabError, SettingsError
-from udfs.filters.subscriptions import CheckedRule, Subscription, check
+from udfs.filters.subscriptions import CheckedRule, check, select
 from udfs.messages.specification import Specification, parse_specification
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.network import Network
@@ -119,6 +120,7 @@ def _network_options(settings: Settings) -> NetworkOptions:
         hosts=settings.lab_hosts,
         planes=settings.lab_planes,
         spines=settings.lab_spines,
+        hosts_per_switch=settings.lab_hosts if "lab.hosts" in settings.given else 1,
         name="" if settings.lab_network == "fabric" else settings.lab_network,
     )
 
@@ -235,12 +237,15 @@ def _deliver(
     publishing = _beside(work)
     topics = Topics(spark, settings)
 
+    @cache
+    def ends() -> dict[int, int]:
+        return topics.end_offsets()
+
     def drained() -> bool:
         if not publishing.done():
             return False
         publishing.result()
-        ends = topics.end_offsets()
-        return all(delivery.processed.get(p, 0) >= end for p, end in ends.items())
+        return all(delivery.processed.get(p, 0) >= end for p, end in ends().items())
 
     try:
         lifecycle.run(query, finished=drained)
@@ -335,11 +340,8 @@ class Outcome:
         )
 
     def _rules(self, version: int) -> list[CheckedRule]:
-        rows = [
-            Subscription(id=r["id"], subscriber=r["subscriber"], filter=r["filter"])
-            for r in self._tables.rows("subscriptions", version)
-            if r["enabled"] and r["format"] == self._settings.format
-        ]
+        table = self._tables.rows("subscriptions", version)
+        rows, _ = select(table, self._settings.format, FORMATS)
         hosts = set(self._network.subscribers())
         return check(rows, self._specification, hosts, self._settings.publisher)[0]
 

@@ -8,7 +8,6 @@ brings up the embedded lab, delivers one trading session, proves the outcome and
 
 from __future__ import annotations
 
-import logging
 import sys
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,39 +15,25 @@ from pyspark.sql.streaming import StreamingQuery
 
 import schemas
 from jobs import embedded
-from jobs.adapters import session
+from jobs.adapters import application, session
 from jobs.adapters.delivery import Delivery
 from jobs.adapters.kafka import Topics
 from jobs.adapters.lifecycle import Lifecycle
-from jobs.adapters.logs import set_up
 from jobs.adapters.settings import Settings
 from jobs.adapters.tables import Tables
-from udfs.errors import StackcastError
 from udfs.messages.specification import parse_specification
 
-log = logging.getLogger("stackcast.itch_stream")
 
-
-def main() -> int:
-    set_up()
-    with Lifecycle() as lifecycle:
-        try:
-            settings = Settings.read(session.properties())
-            if settings.embedded:
-                return embedded.run(settings, lifecycle, start)
-            spark = session.start("stackcast itch_stream")
-            lifecycle.hold_jvm(spark)
-            query, delivery = start(spark, settings, lifecycle)
-            try:
-                lifecycle.run(query, finished=lambda: False)
-            finally:
-                delivery.close()
-        except StackcastError as error:
-            log.error("%s", error)
-            return 2
-        except KeyboardInterrupt:
-            log.warning("interrupted")
-            return 130
+def deliver(settings: Settings, lifecycle: Lifecycle) -> int:
+    if settings.embedded:
+        return embedded.run(settings, lifecycle, start)
+    spark = session.start("stackcast itch_stream")
+    lifecycle.hold_jvm(spark)
+    query, delivery = start(spark, settings, lifecycle)
+    try:
+        lifecycle.run(query, finished=lambda: False)
+    finally:
+        delivery.close()
     return 0
 
 
@@ -58,6 +43,7 @@ def start(
     """Wire topic, tables and sink together; the stream is running when this returns."""
     topics = Topics(spark, settings)
     topics.wait(lifecycle.stopping.is_set)
+    topics.ensure_dead_letters()
     specification = parse_specification(
         schemas.read_text(f"messages/{settings.format}.spec"), settings.format
     )
@@ -79,4 +65,4 @@ def start(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(application.run(deliver))

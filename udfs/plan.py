@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from udfs.errors import NetworkError
@@ -52,7 +53,7 @@ class Plan:
 class Compilation:
     """A plan with all that the driver records about it.
 
-    cut_off: subscribers that no usable link leads to; they get nothing until one does.
+    cut_off: subscribers that no stack can lead to, and why; they get nothing until one can.
     """
 
     plan: Plan
@@ -61,14 +62,14 @@ class Compilation:
     rejections: Sequence[Rejection]
     compiled: CompiledFilter
     stacks: Sequence[Sequence[Encoding]] = field(repr=False)
-    cut_off: frozenset[str] = frozenset()
+    cut_off: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def receivers(self) -> Sequence[tuple[str, ...]]:
         """Receivers of each leaf, by leaf number."""
         return self.plan.matcher.receivers
 
-    @property
+    @cached_property
     def reached(self) -> Sequence[tuple[str, ...]]:
         """Receivers that each frame template reaches, by template number."""
         return [encoding.receivers for encodings in self.stacks for encoding in encodings]
@@ -132,8 +133,9 @@ class Planner:
         network: Network,
         trees: Sequence[VirtualTree],
         versions: Mapping[str, int],
+        rejected: Sequence[Rejection] = (),
     ) -> Compilation:
-        """Compile one set of versions.
+        """Compile one set of versions; ``rejected`` are rows that were refused before.
 
         Subscriptions that do not compile are in the result's ``rejections``; the others are live.
         Raises FilterError where the whole set does not fit the limits, NetworkError where the
@@ -147,7 +149,7 @@ class Planner:
         matcher = Matcher(compiled)
         encoder = self._encoder_for(network, tuple(trees))
         cut_off = _cut_off(encoder, receivers)
-        stacks = [encoder.encode(frozenset(r) - cut_off) for r in matcher.receivers]
+        stacks = [encoder.encode(frozenset(r).difference(cut_off)) for r in matcher.receivers]
         templates = FrameTemplates.build(
             [
                 [
@@ -170,6 +172,7 @@ class Planner:
             templates=templates,
             mtu=address.mtu,
         )
+        rejections = [*rejected, *rejections]
         return Compilation(plan, dict(versions), rules, rejections, compiled, stacks, cut_off)
 
     def _encoder_for(self, network: Network, trees: tuple[VirtualTree, ...]) -> Encoder:
@@ -180,14 +183,14 @@ class Planner:
         return self._encoder[2]
 
 
-def _cut_off(encoder: Encoder, subscribers: Iterable[str]) -> frozenset[str]:
-    """Subscribers behind failed links: one of them must not cost the others their events."""
-    cut = set()
-    for host in subscribers:
+def _cut_off(encoder: Encoder, subscribers: Iterable[str]) -> dict[str, str]:
+    """Subscribers that cannot be reached: one of them must not cost the others their events."""
+    cut = {}
+    for host in sorted(subscribers):
         try:
             encoder.encode(frozenset((host,)))
         except NetworkError as error:
-            if error.what != "UNREACHABLE":
+            if error.what not in {"UNREACHABLE", "STACK_TOO_LONG", "NOT_DELIVERABLE"}:
                 raise
-            cut.add(host)
-    return frozenset(cut)
+            cut[host] = str(error)
+    return cut

@@ -12,22 +12,23 @@ import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, cast
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.kafka import Topics
 from jobs.adapters.pins import Pins
-from jobs.adapters.settings import Settings
+from jobs.adapters.settings import FORMATS, Settings
+from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.tables import Tables
 from jobs.adapters.wire import SinkOptions, open_sink
 from jobs.adapters.wire.options import Kind
+from jobs.adapters.wire.udp import parse_endpoint
 from udfs.columns import REPORT, deliver
-from udfs.errors import SettingsError, StackcastError
-from udfs.filters.subscriptions import Subscription
+from udfs.errors import SettingsError, SinkError, StackcastError
+from udfs.filters.subscriptions import select
 from udfs.messages.specification import Specification
 from udfs.plan import Addressing, Compilation, Planner
 from udfs.trees.network import Network
@@ -78,7 +79,7 @@ class Delivery:
         # Tables that explain a plan are written beside the stream, in order: by one thread.
         self._beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan-tables")
         self._ledger = ThreadPoolExecutor(max_workers=2, thread_name_prefix="ledger")
-        self._writing: Future[None] | None = None
+        self._refused: dict[str, int] | None = None
         self.processed: dict[int, int] = {}
 
     def process(self, records: DataFrame, batch_id: int) -> None:
@@ -112,16 +113,25 @@ class Delivery:
             ", ".join(f"{name}@{version}" for name, version in compilation.versions.items()),
         )
 
-    def prepare(self) -> Compilation:
-        """Make the plan for the current versions now, so that the first batch does not wait."""
-        return self._plan_at(self._current_versions())
+    def prepare(self) -> None:
+        """Make a plan now, so that the first batch does not wait.
+
+        Where the current tables cannot be used, that of the last batch on record stays live.
+        """
+        versions = self._current_versions()
+        try:
+            self._plan_at(versions)
+        except StackcastError as error:
+            last = self._pins.newest()
+            if last is None:
+                raise
+            self._refuse(versions, error)
+            self._plan_at(last)
 
     def close(self) -> None:
         """Wait for tables that are still being written."""
         self._beside.shutdown(wait=True)
         self._ledger.shutdown(wait=True)
-        if self._writing is not None:
-            self._writing.result()
 
     def _current_versions(self) -> dict[str, int]:
         return {name: self._tables.version(name) for name in INPUTS}
@@ -133,16 +143,21 @@ class Delivery:
             log.warning("batch %d runs again, with the versions of its first try", batch_id)
             return self._plan_at(pinned)
         versions = self._current_versions()
-        try:
-            compilation = self._plan_at(versions)
-        except StackcastError as error:
-            if self._compilation is None:
-                raise
-            # The last good version stays live (design, section 5).
-            log.error("the changed tables cannot be used, the last good ones stay live: %s", error)
-            compilation = self._compilation
+        compilation = self._compilation
+        if compilation is None or versions != self._refused:
+            try:
+                compilation = self._plan_at(versions)
+            except StackcastError as error:
+                if compilation is None:
+                    raise
+                self._refuse(versions, error)
         self._pins.put(batch_id, dict(compilation.versions))
         return compilation
+
+    def _refuse(self, versions: dict[str, int], error: StackcastError) -> None:
+        """The last good version stays live (design, section 5); the bad one is not tried again."""
+        log.error("the changed tables cannot be used, the last good ones stay live: %s", error)
+        self._refused = versions
 
     def _first_of_run(self) -> bool:
         return not self.processed
@@ -151,11 +166,11 @@ class Delivery:
         if self._compilation is not None and self._compilation.versions == versions:
             return self._compilation
         clock = time.monotonic()
-        subscriptions = [
-            Subscription(id=r["id"], subscriber=r["subscriber"], filter=r["filter"])
-            for r in self._tables.rows("subscriptions", versions["subscriptions"])
-            if r["enabled"] and r["format"] == self._settings.format
-        ]
+        subscriptions, rejected = select(
+            self._tables.rows("subscriptions", versions["subscriptions"]),
+            self._settings.format,
+            FORMATS,
+        )
         trees = [
             tree
             for tree in map(
@@ -164,7 +179,7 @@ class Delivery:
             if tree.state == "active"
         ]
         compilation = self._planner.plan(
-            sorted(subscriptions, key=lambda s: s.id), self._network_at(versions), trees, versions
+            subscriptions, self._network_at(versions), trees, versions, rejected
         )
         previous = self._broadcast
         self._broadcast = self._spark.sparkContext.broadcast(compilation.plan)
@@ -173,8 +188,8 @@ class Delivery:
             previous.unpersist()
         for rejection in compilation.rejections:
             log.warning("subscription %s: %s %s", rejection.id, rejection.code, rejection.message)
-        if compilation.cut_off:
-            log.error("no usable link leads to %s", ", ".join(sorted(compilation.cut_off)))
+        for host, reason in compilation.cut_off.items():
+            log.error("host %s is left out: %s", host, reason)
         log.info(
             "plan of subscriptions@%d: %d rules, %d rejected, %d entries, %d leaves in %.2f s",
             versions["subscriptions"],
@@ -184,7 +199,7 @@ class Delivery:
             len(compilation.receivers),
             time.monotonic() - clock,
         )
-        self._writing = self._beside.submit(self._write_plan, compilation)
+        self._beside.submit(self._write_plan, compilation)
         return compilation
 
     def _network_at(self, versions: Mapping[str, int]) -> Network:
@@ -196,10 +211,17 @@ class Delivery:
 
     def _write_plan(self, compilation: Compilation) -> None:
         entries, leaves = compilation.filter_rows()
-        self._tables.overwrite("rejected_subscriptions", compilation.rejection_rows())
-        self._tables.overwrite("filter_entries", entries)
-        self._tables.overwrite("filter_leaves", leaves)
-        self._tables.overwrite("header_stacks", compilation.stack_rows(self._settings.publisher))
+        for name, rows in (
+            ("rejected_subscriptions", compilation.rejection_rows()),
+            ("filter_entries", entries),
+            ("filter_leaves", leaves),
+            ("header_stacks", compilation.stack_rows(self._settings.publisher)),
+        ):
+            try:
+                self._tables.overwrite(name, rows)
+            except SQL_ERRORS as error:
+                # They explain a plan and do not make it: the next plan writes them anew.
+                log.error("table %s could not be written: %s", name, one_line(error))
 
     def _bury(self, batch_id: int, report: _Report) -> None:
         if not report.dead_letters:
@@ -207,14 +229,14 @@ class Delivery:
         log.warning("batch %d: dead letters by reason: %s", batch_id, dict(report.reasons))
         try:
             self._topics.bury(report.letters)
-        except PySparkException as error:
+        except SQL_ERRORS as error:
             # Counted in ledger and log all the same; the stream must not stand still for samples.
             log.error(
                 "batch %d: %d samples could not be written to topic %s: %s",
                 batch_id,
                 len(report.letters),
                 self._settings.dead_letter_topic,
-                str(error).splitlines()[0],
+                one_line(error),
             )
 
     def _record(
@@ -338,7 +360,22 @@ def _group(settings: Settings) -> int:
 
 
 def sink_options(settings: Settings) -> SinkOptions:
-    """The sink of the settings."""
+    """The sink of the settings. Raises SettingsError BAD_VALUE where what it needs is missing."""
+    needed = {
+        "udp": ("sink.udp.endpoint", settings.udp_endpoint),
+        "af_packet": ("sink.af_packet.interface", settings.interface),
+        "pcap": ("sink.pcap.path", settings.pcap_path),
+    }
+    key, value = needed[settings.sink]
+    if not value:
+        raise SettingsError(
+            "BAD_VALUE", f"spark.stackcast.{key} is empty, but the sink {settings.sink} needs it"
+        )
+    if settings.sink == "udp":
+        try:
+            parse_endpoint(value)
+        except SinkError as error:
+            raise SettingsError("BAD_VALUE", f"spark.stackcast.{key}: {error.message}") from error
     return SinkOptions(
         kind=cast(Kind, settings.sink),
         endpoint=settings.udp_endpoint,

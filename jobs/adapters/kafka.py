@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.settings import Settings
@@ -80,13 +81,8 @@ class Topics:
         """Offset after the last record, by partition, of the raw topic."""
         settings = self._settings
         jvm: Any = self._spark._jvm
-        properties = jvm.java.util.Properties()
-        for key, value in settings.kafka.items():
-            properties.setProperty(key, value)
-        properties.setProperty("default.api.timeout.ms", "5000")
-        properties.setProperty("request.timeout.ms", "4000")
         kafka = jvm.org.apache.kafka
-        admin = kafka.clients.admin.AdminClient.create(properties)
+        admin = self._admin(self._properties())
         try:
             names = jvm.java.util.Collections.singletonList(settings.topic)
             described = _await(admin.describeTopics(names).allTopicNames(), settings)
@@ -100,6 +96,40 @@ class Topics:
         finally:
             admin.close()
 
+    def ensure_dead_letters(self) -> None:
+        """Make the dead-letter topic if it is missing; a log line says so where that is refused."""
+        jvm: Any = self._spark._jvm
+        topic = self._settings.dead_letter_topic
+        none = jvm.java.util.Optional.empty()
+        admin = self._admin(self._properties())
+        try:
+            if not admin.listTopics().names().get().contains(topic):
+                new = jvm.org.apache.kafka.clients.admin.NewTopic(topic, none, none)
+                admin.createTopics(jvm.java.util.Collections.singletonList(new)).all().get()
+                log.info("topic %s is made for dead letters", topic)
+        except Py4JError as error:
+            log.warning("topic %s for dead letters cannot be made: %s", topic, _reason(error))
+        finally:
+            admin.close()
+
+    def _properties(self) -> Any:
+        jvm: Any = self._spark._jvm
+        properties = jvm.java.util.Properties()
+        for key, value in self._settings.kafka.items():
+            properties.setProperty(key, value)
+        properties.setProperty("default.api.timeout.ms", "5000")
+        properties.setProperty("request.timeout.ms", "4000")
+        return properties
+
+    def _admin(self, properties: Any) -> Any:
+        jvm: Any = self._spark._jvm
+        try:
+            return jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+        except Py4JError as error:
+            if "resolvable" in _reason(error):
+                raise _unreachable(self._settings) from error
+            raise
+
     def bury(self, letters: Sequence[dict[str, Any]]) -> None:
         """Send dead letters: one JSON object a record.
 
@@ -111,6 +141,9 @@ class Topics:
         writer = self._spark.createDataFrame(texts, "value string").write.format("kafka")
         for key, value in settings.kafka.items():
             writer = writer.option(f"kafka.{key}", value)
+        if "max.block.ms" not in settings.kafka:
+            # Without the topic a producer waits a minute, and the stream with it.
+            writer = writer.option("kafka.max.block.ms", 5000)
         writer.option("topic", settings.dead_letter_topic).save()
 
 
@@ -127,12 +160,16 @@ def _await(future: Any, settings: Settings) -> Any:
                 "spark.stackcast.topic",
             ) from error
         if "Timeout" in text or "Disconnect" in text:
-            raise KafkaError(
-                "BROKER_UNREACHABLE",
-                f"no Kafka broker answers at {broker}: check "
-                "spark.stackcast.kafka.bootstrap.servers and that the broker is up",
-            ) from error
+            raise _unreachable(settings) from error
         raise
+
+
+def _unreachable(settings: Settings) -> KafkaError:
+    return KafkaError(
+        "BROKER_UNREACHABLE",
+        f"no Kafka broker answers at {settings.kafka['bootstrap.servers']}: check "
+        "spark.stackcast.kafka.bootstrap.servers and that the broker is up",
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -96,6 +96,8 @@ class Lifecycle:
         """
         while query.isActive and not self.stopping.is_set() and not finished():
             _wait(query)
+        if self.stopping.is_set():
+            log.warning("asked to stop: ending after the batch in progress")
         self.stopping.set()
         while query.isActive and query.status["isTriggerActive"]:
             _wait(query)

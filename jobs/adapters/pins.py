@@ -38,6 +38,14 @@ class Pins:
         versions: dict[str, int] = json.loads(text)
         return versions
 
+    def newest(self) -> dict[str, int] | None:
+        """Versions of the last batch on record, or None."""
+        if not self._files.exists(self._folder):
+            return None
+        names = [str(f.getPath().getName()) for f in self._files.listStatus(self._folder)]
+        batches = [int(n.removesuffix(".json")) for n in names if n[0].isdigit()]
+        return self.get(max(batches)) if batches else None
+
     def put(self, batch_id: int, versions: dict[str, int]) -> None:
         """Record the versions of a batch that is about to run; forget one long done.
 

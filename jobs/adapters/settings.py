@@ -8,6 +8,8 @@ Every key is one field of `Settings`; `describe` prints the table of docs/operat
 from __future__ import annotations
 
 import difflib
+import json
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
@@ -38,7 +40,14 @@ _GROUP = Form(
     "an IPv4 multicast group, as in 233.54.12.1",
 )
 _ENDPOINT = Form(r"|.+:\d{1,5}", "host:port")
-_SPEED = Form(r"full|recorded|[0-9.]+", "full, recorded or packets per second")
+_SPEED = Form(
+    r"full|recorded|[0-9]*[1-9][0-9]*(\.[0-9]+)?|0?\.[0-9]*[1-9][0-9]*",
+    "full, recorded or packets per second",
+)
+#: Formats that subscriptions may be written for, each for its own job.
+FORMATS = ("itch",)
+#: Settings that only a deployment of one's own needs.
+_DEPLOYMENT = {"tables", "checkpoint", "sink.udp.endpoint", "sink.af_packet.interface"}
 
 
 def setting(
@@ -84,7 +93,7 @@ class Settings:
     wait_seconds: int = setting(
         "waitSeconds", 60, "How long to wait at start for a broker or switch that does not answer"
     )
-    format: str = setting("format", "itch", "Message format: a file of schemas/messages", ("itch",))
+    format: str = setting("format", "itch", "Message format: a file of schemas/messages", FORMATS)
     tables: str = setting(
         "tables", "var/tables", "Where the Delta tables are: a path, or catalog.schema"
     )
@@ -116,8 +125,10 @@ class Settings:
     )
 
     lab_folder: str = setting("lab.folder", "var/lab", "Everything the lab writes")
-    lab_messages: int = setting("lab.messages", 100_000, "Messages of the generated session")
-    lab_symbols: int = setting("lab.symbols", 200, "Symbols traded in it")
+    lab_messages: int = setting(
+        "lab.messages", 100_000, "Messages of the generated session", least=1
+    )
+    lab_symbols: int = setting("lab.symbols", 200, "Symbols traded in it", least=4, most=10_000)
     lab_subscriptions: int = setting("lab.subscriptions", 1000, "Subscriptions in the lab's table")
     lab_seed: int = setting("lab.seed", 1, "Seed of session and subscriptions")
     lab_session: str = setting(
@@ -130,18 +141,38 @@ class Settings:
         form=_SPEED,
     )
     lab_network: str = setting("lab.network", "fabric", "fabric, a topohub name, or a GraphML file")
-    lab_pods: int = setting("lab.pods", 4, "Pods of the fabric")
-    lab_racks: int = setting("lab.racks", 2, "Racks of a pod")
-    lab_hosts: int = setting("lab.hosts", 2, "Hosts of a rack")
-    lab_planes: int = setting("lab.planes", 2, "Planes of spines; fabric switches of a pod")
-    lab_spines: int = setting("lab.spines", 2, "Spines of a plane")
+    lab_pods: int = setting("lab.pods", 4, "Pods of the fabric", least=1)
+    lab_racks: int = setting("lab.racks", 2, "Racks of a pod", least=1)
+    lab_hosts: int = setting(
+        "lab.hosts", 2, "Hosts of a rack, or of each node of another network", least=1
+    )
+    lab_planes: int = setting(
+        "lab.planes", 2, "Planes of spines; fabric switches of a pod", least=1
+    )
+    lab_spines: int = setting("lab.spines", 2, "Spines of a plane", least=1)
 
     kafka: dict[str, str] = field(default_factory=dict)
+    #: Keys that were given, without the prefix.
+    given: frozenset[str] = frozenset()
 
     @property
     def embedded(self) -> bool:
-        """True where no broker is configured: the job brings up the lab and uses it."""
-        return "bootstrap.servers" not in self.kafka
+        """True where no broker is configured: the job brings up the lab and uses it.
+
+        Raises SettingsError NO_BROKER where other settings speak of a deployment: a misspelt
+        broker must not turn into a run of the lab.
+        """
+        if "bootstrap.servers" in self.kafka:
+            return False
+        others = [KAFKA_PREFIX + key for key in self.kafka]
+        others += [PREFIX + key for key in self.given if key in _DEPLOYMENT]
+        if others:
+            raise SettingsError(
+                "NO_BROKER",
+                f"{', '.join(sorted(others))} is set, but {KAFKA_PREFIX}bootstrap.servers is not: "
+                "set it, or none of them to run on the embedded lab",
+            )
+        return True
 
     @staticmethod
     def read(properties: Iterable[tuple[str, str]]) -> Settings:
@@ -160,7 +191,22 @@ class Settings:
                 if name not in known:
                     raise _unknown(key, name, known)
                 values[known[name].name] = _parse(key, text, known[name])
-        return Settings(**values, kafka=kafka)
+        given = frozenset(f.metadata["key"] for f in known.values() if f.name in values)
+        for setting_field in known.values():
+            if setting_field.name not in values:
+                values[setting_field.name] = _at_home(setting_field.default)
+        return Settings(**values, kafka=kafka, given=given)
+
+
+def _at_home(default: Any) -> Any:
+    """A default, with paths of the project made absolute where its folders are known."""
+    if not isinstance(default, str):
+        return default
+    home = os.environ.get("STACKCAST_HOME", "")
+    var = os.environ.get("STACKCAST_VAR") or (f"{home}/var" if home else "")
+    if default.startswith("var/") and var:
+        return var + default.removeprefix("var")
+    return f"{home}/p4" if default == "p4" and home else default
 
 
 def describe() -> list[tuple[str, str, str]]:
@@ -202,6 +248,11 @@ def _parse(key: str, text: str, setting_field: Any) -> Any:
         return number
     if limits["choices"] and text not in limits["choices"]:
         raise _bad(key, text, f"one of {', '.join(limits['choices'])}")
+    if limits["form"] is _OFFSETS and text.startswith("{"):
+        try:
+            json.loads(text)
+        except ValueError:
+            raise _bad(key, text, _OFFSETS.words) from None
     if limits["form"] and not re.fullmatch(limits["form"].pattern, text, re.ASCII):
         raise _bad(key, text, limits["form"].words)
     if setting_field.default and not text.strip():

@@ -427,7 +427,7 @@ def test_a_host_behind_a_failed_link_costs_no_other_host_anything():
     broken = Network.from_rows(NETWORK.switches.values(), NETWORK.hosts.values(), links)
     rules = [Subscription("both", "h1", "price > 0 : fwd(h1, h3)")]
     compilation = Planner(ITCH, ADDRESSING).plan(rules, broken, TREES, VERSIONS)
-    assert compilation.cut_off == {"h3"}
+    assert compilation.cut_off.keys() == {"h3"}
     order = message("A", price=5)
     sink, _ = run(compilation, [(0, 7, build_packet(b"SOURCE0001", 1, [order]))])
     model = ForwardingModel(broken, network_tables(broken, TREES))

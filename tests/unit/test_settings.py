@@ -90,8 +90,11 @@ def test_an_unknown_key_that_is_near_to_none_leads_to_the_manual():
         ("lab.messages", "many", "a whole number"),
         ("lab.messages", "", "a whole number"),
         ("lab.messages", "1.5", "a whole number"),
-        ("lab.messages", "-1", "of 0 or more"),
-        ("lab.messages", "9" * 30, "of 0 or more"),
+        ("lab.messages", "-1", "of 1 or more"),
+        ("lab.messages", "9" * 30, "of 1 or more"),
+        ("lab.symbols", "3", "from 4 to 10000"),
+        ("lab.speed", "..", "packets per second"),
+        ("startingOffsets", "{x}", "offsets as JSON"),
         ("maxOffsetsPerTrigger", "0", "of 1 or more"),
         ("multicast.port", "0", "from 1 to 65535"),
         ("multicast.port", "65536", "from 1 to 65535"),
@@ -139,8 +142,24 @@ def test_kafka_options_are_handed_over_as_they_are():
     assert not settings.embedded
 
 
-def test_kafka_options_without_a_broker_still_mean_the_lab():
-    assert Settings.read([(KAFKA_PREFIX + "security.protocol", "SSL")]).embedded
+@pytest.mark.parametrize(
+    "key", [KAFKA_PREFIX + "boostrap.servers", PREFIX + "tables", PREFIX + "checkpoint"]
+)
+def test_a_deployment_without_a_broker_never_turns_into_the_lab(key: str):
+    with pytest.raises(SettingsError, match=r"NO_BROKER.*kafka\.bootstrap\.servers") as caught:
+        assert Settings.read([(key, "/var/lib/stackcast")]).embedded
+    assert key in str(caught.value)
+
+
+def test_paths_by_default_are_those_of_the_project(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("STACKCAST_HOME", "/opt/stackcast")
+    monkeypatch.delenv("STACKCAST_VAR", raising=False)
+    settings = Settings.read([])
+    assert settings.tables == "/opt/stackcast/var/tables"
+    assert settings.p4_folder == "/opt/stackcast/p4"
+    monkeypatch.setenv("STACKCAST_VAR", "/data")
+    assert Settings.read([]).lab_folder == "/data/lab"
+    assert Settings.read([(PREFIX + "lab.folder", "var/lab")]).lab_folder == "var/lab"
 
 
 @given(st.text(max_size=30), st.text(max_size=30))

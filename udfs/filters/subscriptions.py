@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from udfs.errors import SubscriptionError
 from udfs.filters.language import nearest, parse_rule, subscription_error
@@ -47,6 +48,26 @@ class CheckedRule:
     id: str
     condition: Node
     receivers: tuple[str, ...]
+
+
+def select(
+    rows: Iterable[Mapping[str, Any]], wanted: str, known: Container[str]
+) -> tuple[list[Subscription], list[Rejection]]:
+    """The enabled rows of the table that are written for the format ``wanted``, by id.
+
+    Rows of another of the ``known`` formats are for another job; rows of none are rejected.
+    """
+    chosen: list[Subscription] = []
+    rejections: list[Rejection] = []
+    for row in sorted(rows, key=lambda r: str(r["id"])):
+        if not row["enabled"]:
+            continue
+        if row["format"] == wanted:
+            chosen.append(Subscription(row["id"], row["subscriber"], row["filter"]))
+        elif row["format"] not in known:
+            message = f"there is no message format {row['format']!r}: write {wanted!r}"
+            rejections.append(Rejection(row["id"], "SUBSCRIPTION.UNKNOWN_FORMAT", 1, 1, message))
+    return chosen, rejections
 
 
 def check(
