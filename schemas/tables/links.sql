@@ -4,11 +4,12 @@ CREATE TABLE IF NOT EXISTS ${table} (
   port INT NOT NULL COMMENT 'Its egress port',
   neighbor STRING NOT NULL COMMENT 'Switch or host at the other end',
   neighbor_port INT COMMENT 'Port there; null for a host',
-  weight DOUBLE NOT NULL COMMENT 'Cost of sending over it',
+  weight DOUBLE NOT NULL COMMENT 'Cost of sending over it, above 0 and at most 1e12',
   up BOOLEAN NOT NULL COMMENT 'False while the link is failed'
 )
 USING delta
 COMMENT 'One row is one direction of one link: out of a switch, through one port. Hop and stop labels name these ids.'
 TBLPROPERTIES (
-  'delta.constraints.link_id_14_bits' = 'link_id BETWEEN 1 AND 16383'
+  'delta.constraints.link_id_14_bits' = 'link_id BETWEEN 1 AND 16383',
+  'delta.constraints.weight_positive' = 'weight > 0 AND weight <= 1e12'
 )

@@ -9,3 +9,6 @@ CREATE TABLE IF NOT EXISTS ${table} (
 )
 USING delta
 COMMENT 'One row is one switch of the network.'
+TBLPROPERTIES (
+  'delta.constraints.device_id_not_negative' = 'device_id >= 0'
+)

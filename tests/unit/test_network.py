@@ -33,10 +33,9 @@ def change(rows, index, **fields):
     return [dataclasses.replace(row, **fields) if i == index else row for i, row in enumerate(rows)]
 
 
-def test_a_small_network_answers_by_name_id_and_port():
+def test_a_small_network_answers_by_name_and_id():
     network = Network.from_rows(SWITCHES, HOSTS, LINKS)
-    assert network.link("a", "b") is network.link_by_id[3] is network.link_at("a", 2)
-    assert network.link_at("a", 3) is None
+    assert network.link("a", "b") is network.link_by_id[3]
     assert network.hosts["h1"].switch == "a"
     assert (network.publishers(), network.subscribers()) == (("h2",), ("h1",))
     assert set(network.graph().edges) == {("a", "b"), ("a", "h1"), ("b", "h2")}
@@ -78,6 +77,12 @@ def test_the_order_of_rows_does_not_matter_and_a_network_pickles():
         ("ONE_WAY_LINK", SWITCHES, HOSTS, change(LINKS, 3, neighbor_port=3)),
         ("BAD_WEIGHT", SWITCHES, HOSTS, change(LINKS, 2, weight=0.0)),
         ("BAD_WEIGHT", SWITCHES, HOSTS, change(LINKS, 2, weight=float("nan"))),
+        ("BAD_WEIGHT", SWITCHES, HOSTS, change(LINKS, 2, weight=1.1e12)),
+        ("BAD_WEIGHT", SWITCHES, HOSTS, change(LINKS, 2, weight=1e305)),
+        ("BAD_DEVICE_ID", change(SWITCHES, 0, device_id=-1), HOSTS, LINKS),
+        ("BAD_ADDRESS", SWITCHES, change(HOSTS, 0, mac=1 << 48), LINKS),
+        ("BAD_ADDRESS", SWITCHES, change(HOSTS, 0, mac=-1), LINKS),
+        ("BAD_ADDRESS", SWITCHES, change(HOSTS, 0, ipv4=1 << 32), LINKS),
         ("UNATTACHED_HOST", SWITCHES, HOSTS, LINKS[1:]),
         ("UNATTACHED_HOST", SWITCHES, change(HOSTS, 0, port=3), LINKS),
         ("UNATTACHED_HOST", SWITCHES, HOSTS, change(LINKS, 0, neighbor_port=1)),
@@ -89,6 +94,25 @@ def test_a_network_that_cannot_be_is_refused_with_its_reason(what, switches, hos
     with pytest.raises(NetworkError) as caught:
         Network.from_rows(switches, hosts, links)
     assert caught.value.code == f"NETWORK.{what}"
+
+
+def test_a_way_of_the_heaviest_links_is_a_way_to_trees_of_both_kinds():
+    line = from_graph(nx.path_graph(20), publishers=1)
+    heavy = Network.from_rows(
+        line.switches.values(),
+        line.hosts.values(),
+        [dataclasses.replace(link, weight=1e12) for link in line.links],
+    )
+    (tree,) = broadcast_trees(heavy)
+    assert tree.edges == steiner_tree(heavy, heavy.hosts)
+    assert set(heavy.hosts) <= {name for pair in tree.edges for name in pair}
+
+
+@pytest.mark.parametrize("edges", [[{"u": "a", "v": None}], [{"u": None, "v": None}], [None]])
+def test_a_row_of_a_tree_with_an_edge_that_lacks_an_end_is_named(edges):
+    row = {"tree_id": 7, "edges": edges, "strategy": "test", "state": "active"}
+    with pytest.raises(NetworkError, match=r"NOT_A_TREE.*virtual tree 7.*end"):
+        tree_from_row(row)
 
 
 def test_the_default_fabric_has_the_shape_of_the_text():

@@ -6,7 +6,6 @@ links (14 bits, WERNECKE 5.2.6) and a switch at most 63 ports (``bit<64>`` of se
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 MAX_PORT = 63
+MAX_WEIGHT = 1e12
 
 Role = Literal["subscriber", "publisher"]
 
@@ -26,7 +26,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True)
 class Switch:
-    """A switch; ``device_id`` is P4Runtime's and unique in the network."""
+    """A switch; ``device_id`` (64 bits) is P4Runtime's and unique in the network."""
 
     name: str
     device_id: int
@@ -50,7 +50,7 @@ class Link:
     """A directed link out of ``switch`` by ``port`` (1..63).
 
     ``id`` is 1..16383 and unique; ``neighbor_port`` is None where the neighbor is a host.
-    ``weight`` is what crossing the link costs, positive and without unit.
+    ``weight`` is what crossing the link costs: above 0, at most 1e12, without unit.
     """
 
     id: int
@@ -80,7 +80,6 @@ class Network:
         self.hosts: dict[str, Host] = {host.name: host for host in host_rows}
         self.link_by_id: dict[int, Link] = {link.id: link for link in self.links}
         self._by_ends = {(link.switch, link.neighbor): link for link in self.links}
-        self._by_port = {(link.switch, link.port): link for link in self.links}
         _check_names(switch_rows, host_rows)
         self._check_links()
         self._check_hosts()
@@ -93,8 +92,8 @@ class Network:
         """The network of these rows.
 
         Raises NetworkError: ``NO_SWITCH``, ``DUPLICATE_NAME``, ``DUPLICATE_DEVICE_ID``,
-        ``DUPLICATE_ADDRESS``, ``TOO_MANY_LINKS``, ``DUPLICATE_LINK``, ``UNKNOWN_SWITCH``,
-        ``TOO_MANY_PORTS``, ``DUPLICATE_PORT``, ``PARALLEL_LINK``, ``ONE_WAY_LINK``,
+        ``DUPLICATE_ADDRESS``, ``BAD_DEVICE_ID``, ``BAD_ADDRESS``, ``TOO_MANY_LINKS``,
+        ``DUPLICATE_LINK``, ``UNKNOWN_SWITCH``, ``TOO_MANY_PORTS``, ``DUPLICATE_PORT``, ``PARALLEL_LINK``, ``ONE_WAY_LINK``,
         ``BAD_WEIGHT``, ``UNATTACHED_HOST``, ``DISCONNECTED``.
         """
         return cls(switches, hosts, links)
@@ -110,10 +109,6 @@ class Network:
                 neighbor=neighbor,
             )
         return found
-
-    def link_at(self, switch: str, port: int) -> Link | None:
-        """The link out of a port, or None where nothing is plugged in."""
-        return self._by_port.get((switch, port))
 
     def host(self, name: str) -> Host:
         """The host of this name; NetworkError ``UNKNOWN_HOST`` if none."""
@@ -178,7 +173,7 @@ class Network:
             raise NetworkError("DUPLICATE_LINK", f"two links have the id {twice}", link=twice)
         for link in self.links:
             self._check_ends(link)
-        if len(self._by_port) < len(self.links):
+        if len({(link.switch, link.port) for link in self.links}) < len(self.links):
             switch, port = _first_twice((link.switch, link.port) for link in self.links)
             raise NetworkError(
                 "DUPLICATE_PORT",
@@ -232,10 +227,11 @@ class Network:
                 switch=link.switch,
                 port=link.port,
             )
-        if not (link.weight > 0 and math.isfinite(link.weight)):
+        if not 0 < link.weight <= MAX_WEIGHT:
             raise NetworkError(
                 "BAD_WEIGHT",
-                f"link {link.id} of {link.switch!r} has weight {link.weight}: it must be positive",
+                f"link {link.id} of {link.switch!r} has weight {link.weight}: it must be above 0 "
+                f"and at most {MAX_WEIGHT:g}",
                 link=link.id,
             )
 
@@ -296,7 +292,22 @@ def _check_names(switches: list[Switch], hosts: list[Host]) -> None:
         raise NetworkError(
             "DUPLICATE_DEVICE_ID", f"two switches have device id {number}", device_id=number
         )
-    for what in ("ipv4", "mac"):
+    for switch in switches:
+        if not 0 <= switch.device_id < 1 << 64:
+            raise NetworkError(
+                "BAD_DEVICE_ID",
+                f"switch {switch.name!r} has device id {switch.device_id}: P4Runtime's have "
+                "64 bits and no sign",
+                switch=switch.name,
+            )
+    for what, bits in (("ipv4", 32), ("mac", 48)):
+        for host in hosts:
+            if not 0 <= getattr(host, what) < 1 << bits:
+                raise NetworkError(
+                    "BAD_ADDRESS",
+                    f"host {host.name!r} has {what} {getattr(host, what)}: it must fit {bits} bits",
+                    host=host.name,
+                )
         if len({getattr(row, what) for row in hosts}) < len(hosts):
             value = _first_twice(getattr(row, what) for row in hosts)
             sharing = [row.name for row in hosts if getattr(row, what) == value]

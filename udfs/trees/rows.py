@@ -127,7 +127,15 @@ def tree_to_row(tree: VirtualTree) -> dict[str, Any]:
 
 def tree_from_row(row: Row) -> VirtualTree:
     """Edges may be written either way round. Raises NetworkError as VirtualTree does."""
-    edges = frozenset((min(e["u"], e["v"]), max(e["u"], e["v"])) for e in row["edges"])
+    ends = [(e["u"], e["v"]) if e is not None else (None, None) for e in row["edges"]]
+    # Delta does not hold what is inside an array to NOT NULL.
+    if any(u is None or v is None for u, v in ends):
+        raise NetworkError(
+            "NOT_A_TREE",
+            f"virtual tree {row['tree_id']}: an edge lacks an end",
+            tree=row["tree_id"],
+        )
+    edges = frozenset((min(pair), max(pair)) for pair in ends)
     return VirtualTree(row["tree_id"], edges, row["strategy"], row["state"])
 
 

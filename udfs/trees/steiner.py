@@ -9,7 +9,8 @@ from heapq import heappop, heappush
 from udfs.errors import NetworkError
 from udfs.trees.network import Link, Network
 
-_UNREACHED = 1 << 62
+# Above any path: 16,383 links of weight 1e12 cost less than 2^91.
+_UNREACHED = 1 << 100
 # A cost is an integer: the weight in 2^-20, then the number of links, which breaks ties.
 _HOP_BITS = 16
 _WEIGHT_SCALE = 1 << 20
