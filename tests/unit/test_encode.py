@@ -227,3 +227,13 @@ def test_a_receiver_set_of_the_default_network_takes_under_a_millisecond(network
             encoder.encode(receivers)
         best = min(best, (time.perf_counter() - began) / len(sets))
     assert best < 1e-3
+
+
+def test_an_encoder_forgets_before_it_fills_the_memory(monkeypatch):
+    monkeypatch.setattr("udfs.trees.encode._REMEMBERED", 3)
+    network = fabric(1, 2, 3, 1, 1)
+    encoder = Encoder(network, "feed1", broadcast_trees(network))
+    sets = [frozenset({name}) for name in network.subscribers()]
+    first = [encoder.encode(receivers) for receivers in sets]
+    assert 0 < len(encoder._known) <= 3
+    assert [encoder.encode(receivers) for receivers in sets] == first

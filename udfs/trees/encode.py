@@ -20,6 +20,11 @@ from udfs.trees.network import Network
 from udfs.trees.steiner import SwitchGraph, check_attached
 from udfs.trees.virtual_tree import VirtualTree
 
+#: Receiver sets that an encoder remembers at most, some 100 MB. It lives as long as its network and
+#: trees stand, while edited subscriptions bring ever new sets. All are forgotten together: those
+#: still in use are encoded again, in less than a millisecond each.
+_REMEMBERED = 200_000
+
 
 @dataclass(frozen=True)
 class Encoding:
@@ -48,7 +53,7 @@ def encode(
 class Encoder:
     """Encodes receiver sets of one publisher over one network and its active trees.
 
-    It remembers every set that it encoded, and pickles. Raises NetworkError ``UNKNOWN_HOST``
+    It remembers the sets that it encoded, and pickles. Raises NetworkError ``UNKNOWN_HOST``
     (publisher), ``BAD_SIZE`` (``max_labels`` outside 1..64) and what trees raise that do not fit
     the network (``UNKNOWN_LINK``, ``DUPLICATE_TREE``).
     """
@@ -92,6 +97,8 @@ class Encoder:
         if found is None:
             self._check(receivers)
             found = self._split(receivers) if receivers else []
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
             self._known[receivers] = found
         return found
 
