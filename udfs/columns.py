@@ -225,19 +225,25 @@ class _Report:
     ) -> None:
         """Count what could not be read, and keep samples of it."""
         reason = messages.packet_reason
+        counts = np.bincount(reason, minlength=256)
+        counts += np.bincount(messages.message_reason, minlength=256)
+        for code, name in REASONS.items():
+            if counts[code]:
+                self._reasons[name] += int(counts[code])
+        # A topic of nothing but noise must not cost a Python step a record.
         bad = (reason != 0) & (reason != HEARTBEAT) & (reason != END_OF_SESSION)
-        for record in np.flatnonzero(bad).tolist():
-            self._dead_letter(
+        for record in np.flatnonzero(bad)[: self._room()].tolist():
+            self._keep(
                 REASONS[int(reason[record])],
                 int(partition[record]),
                 int(offset[record]),
                 None,
                 data[int(starts[record]) : int(starts[record + 1])],
             )
-        for message in np.flatnonzero(messages.message_reason).tolist():
+        for message in np.flatnonzero(messages.message_reason)[: self._room()].tolist():
             record = int(messages.packet[message])
             start = int(messages.start[message])
-            self._dead_letter(
+            self._keep(
                 REASONS[int(messages.message_reason[message])],
                 int(partition[record]),
                 int(offset[record]),
@@ -245,7 +251,11 @@ class _Report:
                 data[start : start + int(messages.length[message])],
             )
 
-    def _dead_letter(
+    def _room(self) -> int:
+        """How many more dead letters are kept."""
+        return max(0, self._samples - len(self._dead))
+
+    def _keep(
         self,
         reason: str,
         partition: int,
@@ -253,19 +263,17 @@ class _Report:
         index: int | None,
         content: NDArray[np.uint8],
     ) -> None:
-        self._reasons[reason] += 1
-        if len(self._dead) < self._samples:
-            self._dead.append(
-                {
-                    "kind": "sample",
-                    "partition": partition,
-                    "from_offset": offset,
-                    "message_index": index,
-                    "reason": reason,
-                    "length": len(content),
-                    "sample": content[:SAMPLE_BYTES].tobytes(),
-                }
-            )
+        self._dead.append(
+            {
+                "kind": "sample",
+                "partition": partition,
+                "from_offset": offset,
+                "message_index": index,
+                "reason": reason,
+                "length": len(content),
+                "sample": content[:SAMPLE_BYTES].tobytes(),
+            }
+        )
 
 
 def _buffers(values: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8]]:

@@ -325,6 +325,16 @@ def test_samples_are_limited_and_counts_are_not():
     assert [r["count"] for r in report if r["kind"] == "reason"] == [50]
 
 
+def test_a_sample_is_taken_of_messages_too_while_there_is_room():
+    unknown = build_packet(b"SOURCE    ", 1, [b"?"] * 4)
+    rows = [(0, 0, b"damaged"), (0, 1, unknown), (0, 2, b"damaged")]
+    for samples, kept in ((0, []), (1, [0]), (4, [0, 2, 1, 1]), (9, [0, 2, 1, 1, 1, 1])):
+        _, report = run(compilation_of(TO_H3), rows, [3], samples=samples)
+        assert [r["from_offset"] for r in report if r["kind"] == "sample"] == kept
+        counts = {r["reason"]: r["count"] for r in report if r["kind"] == "reason"}
+        assert counts == {"truncated_header": 2, "unknown_message_type": 4}
+
+
 def test_messages_that_exceed_a_frame_go_on_in_the_next():
     packet = build_packet(b"SOURCE    ", 1, [GOOGL] * 100)
     sink, _ = run(compilation_of(TO_H3), [(0, 5, packet)])
