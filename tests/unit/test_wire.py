@@ -238,11 +238,12 @@ def test_every_pcap_sink_writes_a_file_of_its_own(tmp_path):
             assert [record.frame for record in read_pcap(file)] == [bytes([first]) * 60]
 
 
-def test_a_pcap_path_may_be_a_folder(tmp_path):
-    sink = open_sink(SinkOptions("pcap", path=str(tmp_path / "frames")))
+@pytest.mark.parametrize("name", ["frames", "run.2024", "night.d"])
+def test_a_pcap_path_that_does_not_end_in_pcap_is_a_folder(tmp_path, name):
+    sink = open_sink(SinkOptions("pcap", path=str(tmp_path / name)))
     sink.send(*buffer([b"x" * 60]))
     sink.close()
-    assert (tmp_path / "frames" / "frames-0-0.pcap").is_file()
+    assert (tmp_path / name / "frames-0-0.pcap").is_file()
 
 
 def test_a_pcap_is_valid_after_every_send_without_close(tmp_path):

@@ -1,8 +1,8 @@
 """Frames into classic pcap files (Ethernet, microseconds), and back out of them.
 
 The path of a sink may contain ``{partition}`` and ``{attempt}``: number of the Spark partition,
-and id of the task attempt, which is unique in an application (0 outside of Spark). A path without
-a suffix is a folder, for files ``frames-{partition}-{attempt}.pcap``.
+and id of the task attempt, which is unique in an application (0 outside of Spark). A path that
+does not end in ``.pcap`` is a folder, for files ``frames-{partition}-{attempt}.pcap``.
 
 Each sink writes a file of its own, made with its first frame. If the name is taken, because a task
 of an earlier batch had it, ``-1``, ``-2``, ... goes before the suffix; no file is ever written
@@ -51,7 +51,7 @@ class PcapSink:
             ) from error
         if not self._path.name:
             raise SinkError("BAD_PATH", "the pcap sink needs the path of a file or folder")
-        if not self._path.suffix:
+        if self._path.suffix != ".pcap":
             self._path /= f"frames-{partition}-{attempt}.pcap"
         self._file: BinaryIO | None = None
 
