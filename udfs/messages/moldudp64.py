@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from udfs.buffers import read_only
 from udfs.errors import MessageError, SpecificationError
 from udfs.messages import kernels
 from udfs.messages.kernels import END_OF_SESSION, HEARTBEAT
@@ -74,8 +75,8 @@ def decode(
     """
     lengths, at, width = _layout(specification, tuple(fields))
     # Arrow may leave out the offsets of an array without records.
-    borders = _read_only(offsets if len(offsets) else np.zeros(1), np.int64)
-    content = _read_only(data, np.uint8)
+    borders = read_only(offsets if len(offsets) else np.zeros(1), np.int64)
+    content = read_only(data, np.uint8)
     if borders[0] < 0 or borders[-1] > content.size or bool((borders[1:] < borders[:-1]).any()):
         raise MessageError(
             "BAD_OFFSETS",
@@ -117,10 +118,3 @@ def _layout(
             at[number, header.message_type] = field.bit_offset // 8
             width[number, header.message_type] = field.bits // 8
     return lengths, at, width
-
-
-def _read_only(array: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
-    """A read-only contiguous view: Arrow buffers are read-only, and one type is one compilation."""
-    view = np.ascontiguousarray(array, dtype).view()
-    view.flags.writeable = False
-    return view

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from udfs.buffers import read_only
 from udfs.errors import StackError
 from udfs.messages.sequence import sequence_number
 from udfs.stacks import kernels
@@ -185,20 +186,20 @@ def build_frames(
     """
     if not 0 < mtu <= MAX_MTU:
         raise StackError("BAD_MTU", f"mtu {mtu}: 1 to {MAX_MTU} bytes are possible", mtu=mtu)
-    leaf = _input(leaf, np.int32)
+    leaf = read_only(leaf, np.int32)
     if leaf.size and not 0 <= int(leaf.min()) <= int(leaf.max()) < templates.leaves:
         raise StackError(
             "UNKNOWN_LEAF",
             f"leaves {leaf.min()} to {leaf.max()} are asked for; there are templates of "
             f"{templates.leaves}: filter and templates are of different versions",
         )
-    length = _input(messages.length, np.int32)
-    pool = _input(templates.data, np.uint8)
-    start = _input(templates.start, np.int64)
-    first = _input(templates.first, np.int32)
+    length = read_only(messages.length, np.int32)
+    pool = read_only(templates.data, np.uint8)
+    start = read_only(templates.start, np.int64)
+    first = read_only(templates.first, np.int32)
     room = mtu - (templates.longest - kernels.ETHERNET) - kernels.MOLDUDP64
     groups, head, count, size, following, misfit = kernels.group_messages(
-        leaf, _input(messages.packet, np.int32), length, first, _input(room, np.int64)
+        leaf, read_only(messages.packet, np.int32), length, first, read_only(room, np.int64)
     )
     if misfit >= 0:
         needed = int(mtu - room[leaf[misfit]] + 2 + length[misfit])
@@ -223,7 +224,7 @@ def build_frames(
     moldudp64[:, 18:] = _big_endian(count, ">u2")
 
     offsets, group_of, template_of = kernels.lay_out(
-        _input(group_leaf, np.int32), size, first, start
+        read_only(group_leaf, np.int32), size, first, start
     )
     out = np.empty(int(offsets[-1]), np.uint8)
     kernels.write_frames(
@@ -232,9 +233,9 @@ def build_frames(
         moldudp64,
         head,
         following,
-        _input(messages.start, np.int64),
+        read_only(messages.start, np.int64),
         length,
-        _input(data, np.uint8),
+        read_only(data, np.uint8),
         offsets,
         group_of,
         template_of,
@@ -249,13 +250,6 @@ def build_frames(
         messages=count[group_of].astype(np.int32),
         sequence=sequence[group_of],
     )
-
-
-def _input(array: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
-    """A read-only contiguous view: Arrow buffers are read-only, and one type is one compilation."""
-    view = np.ascontiguousarray(array, dtype).view()
-    view.flags.writeable = False
-    return view
 
 
 def _big_endian(values: NDArray[Any], dtype: str) -> NDArray[np.uint8]:
