@@ -39,6 +39,9 @@ _FROM_PYSPARK = (
 )
 
 _LOG_LINES = 12
+_PORT_TAKEN = ("Address already in use", "BindException")
+# For formatting, which wants to read of ports and listens on none.
+_UNUSED_PORTS = (1, 2)
 
 _PROPERTIES = """\
 process.roles=broker,controller
@@ -172,31 +175,58 @@ class Broker:
         return self._child is not None and self._child.poll() is None
 
     def start(self, timeout: float = 60) -> Broker:
-        """Formats the storage, starts the broker, and returns when it answers."""
+        """Formats the storage, starts the broker, and returns when it answers.
+
+        Another program may take a port between its choice and its use: then all is tried again.
+        """
         if self.alive():
             return self
+        try:
+            try:
+                self._start(timeout)
+            except LabError:
+                if not self._port_was_taken():
+                    raise
+                self.stop()
+                self._start(timeout)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _start(self, timeout: float) -> None:
         log = self.folder / "log"
         data = self.folder / "data"
         shutil.rmtree(data, ignore_errors=True)
         shutil.rmtree(log, ignore_errors=True)
         log.mkdir(parents=True)
         data.mkdir()
-        port, controller = free_ports(2)
-        properties = self.folder / "server.properties"
-        properties.write_text(_PROPERTIES.format(port=port, controller=controller, data=data))
         (self.folder / "log4j2.xml").write_text(_LOG4J2.format(log=log))
-        try:
-            cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            # An id that begins with a dash would be read as an option.
-            cluster = cluster if not cluster.startswith("-") else "S" + cluster[1:]
-            self._format(properties, cluster)
-            self._child = self._spawn(("kafka.Kafka", str(properties)))
-            self.bootstrap_servers = f"127.0.0.1:{port}"
-            self._wait_until_it_answers(timeout)
-        except BaseException:
-            self.stop()
-            raise
-        return self
+        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # An id that begins with a dash would be read as an option.
+        cluster = cluster if not cluster.startswith("-") else "S" + cluster[1:]
+        self._format(self._write_properties(*_UNUSED_PORTS), cluster)
+        # Formatting takes seconds: ports are chosen only now.
+        port, controller = free_ports(2)
+        self._child = self._spawn(("kafka.Kafka", str(self._write_properties(port, controller))))
+        self.bootstrap_servers = f"127.0.0.1:{port}"
+        self._wait_until_it_answers(timeout)
+
+    def _write_properties(self, port: int, controller: int) -> Path:
+        path = self.folder / "server.properties"
+        data = self.folder / "data"
+        path.write_text(_PROPERTIES.format(port=port, controller=controller, data=data))
+        return path
+
+    def _port_was_taken(self) -> bool:
+        """Whether the broker has ended, and its log says that it could not have a port."""
+        lines = [line for log in self._logs() for line in log]
+        return not self.alive() and any(words in line for line in lines for words in _PORT_TAKEN)
+
+    def _logs(self) -> list[list[str]]:
+        """Lines of the two logs that a start can leave."""
+        paths = [self.folder / "log" / name for name in ("console.log", "server.log")]
+        return [p.read_text(errors="replace").splitlines() for p in paths if p.exists()]
 
     def stop(self, timeout: float = 15) -> None:
         """Ends the broker and waits until it is gone. Does nothing if it does not run."""
@@ -250,15 +280,12 @@ class Broker:
         raise self._failed(f"it did not answer within {timeout:.0f} s")
 
     def _failed(self, why: str) -> LabError:
-        log = self.folder / "log"
-        lines: list[str] = []
-        for name in ("console.log", "server.log"):
-            if (log / name).exists():
-                lines += (log / name).read_text(errors="replace").splitlines()[-_LOG_LINES:]
+        lines = [line for log in self._logs() for line in log[-_LOG_LINES:]]
         said = "\n  ".join(lines) or "(nothing)"
         return LabError(
             "BROKER_FAILED",
-            f"the Kafka broker could not be started: {why}. Last lines of {log}:\n  {said}",
+            f"the Kafka broker could not be started: {why}. "
+            f"Last lines of {self.folder / 'log'}:\n  {said}",
             folder=str(self.folder),
         )
 

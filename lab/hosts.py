@@ -6,7 +6,11 @@ import select
 import socket
 import struct
 from collections import Counter
+from collections.abc import Collection, Iterable
+from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
+
+from udfs.errors import LabError
 
 # What a datagram may take of a socket's buffer: the kernel rounds up, and adds its own books.
 _BOOKKEEPING = 1024
@@ -184,6 +188,36 @@ class ExternalHost:
 
     def close(self) -> None:
         self._wire.close()
+
+
+def external_hosts(texts: Iterable[str]) -> dict[str, str]:
+    """Address by host of ``--external-host`` options, ``"h3=127.0.0.1:26400"`` each.
+
+    Raises LabError ``BAD_EXTERNAL_HOST``.
+    """
+    found = {}
+    for text in texts:
+        name, _, address = text.partition("=")
+        ip, _, port = address.rpartition(":")
+        try:
+            IPv4Address(ip)
+        except AddressValueError:
+            ip = ""
+        if not (name and ip and port.isdecimal() and 0 < int(port) < 1 << 16):
+            raise LabError(
+                "BAD_EXTERNAL_HOST", f"--external-host {text}: give HOST=IP:PORT", text=text
+            )
+        found[name] = address
+    return found
+
+
+def check_external(external: Iterable[str], subscribers: Collection[str]) -> None:
+    """Raises LabError ``UNKNOWN_HOST`` for the first external host that is no subscriber."""
+    for name in external:
+        if name not in subscribers:
+            raise LabError(
+                "UNKNOWN_HOST", f"--external-host {name}: the network has no such subscriber"
+            )
 
 
 def _connected(address: tuple[str, int]) -> socket.socket:

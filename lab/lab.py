@@ -6,17 +6,21 @@ of this process and ends with it.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 from lab.broker import Broker, default_class_path
+from lab.folder import FolderLock, clear
+from lab.hosts import check_external
 from lab.process import Child
 from udfs.errors import LabError
 from udfs.trees.network import Network
@@ -24,93 +28,21 @@ from udfs.trees.rows import network_to_rows
 
 _READY_S = 60
 _ANSWER_S = 60
-_TRIES, _PROBE_S = 5, 0.02
-
-
-class FolderLock:
-    """The right to run a lab in a folder. Taken by at most one process, freed at its end.
-
-    ``holder`` tells who has it.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "lock"
-        self._descriptor: int | None = None
-
-    @property
-    def held(self) -> bool:
-        """Whether this object has taken the lock."""
-        return self._descriptor is not None
-
-    def take(self) -> None:
-        """Raises ``LabError`` ``BUSY`` if another lab runs in the folder."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-        for _ in range(_TRIES):
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(_PROBE_S)  # it may only have been looked at (``holder``)
-        else:
-            os.close(descriptor)
-            raise self._busy()
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-        self._descriptor = descriptor
-
-    def _busy(self) -> LabError:
-        holder = self.holder()
-        who = f"process {holder}" if holder else "another process"
-        return LabError(
-            "BUSY",
-            f"{who} runs a lab in {self.path.parent}: stop it ('stackcast lab down' if "
-            "'stackcast lab up' started it), or choose another folder",
-            folder=str(self.path.parent),
-            pid=holder,
-        )
-
-    def free(self) -> None:
-        """Gives the lock back. Does nothing if it is not held."""
-        if self._descriptor is not None:
-            os.ftruncate(self._descriptor, 0)
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def check(self) -> None:
-        """Raises ``LabError`` ``BUSY`` if somebody holds the lock."""
-        if self.holder() is not None:
-            raise self._busy()
-
-    def holder(self) -> int | None:
-        """Process id of who holds the lock, None if nobody does.
-
-        The file of a lock outlives its holder, so the lock itself is asked.
-        """
-        try:
-            descriptor = os.open(self.path, os.O_RDONLY)
-        except FileNotFoundError:
-            return None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return None
-        except BlockingIOError:
-            text = os.pread(descriptor, 20, 0).decode()
-            return int(text) if text.isdecimal() else None
-        finally:
-            os.close(descriptor)
 
 
 class Lab:
     """Broker and network, brought up and taken down together; a context manager.
 
-    Entering takes the folder, so that it may be prepared; ``up`` starts things; leaving takes
-    everything down and gives the folder back.
+    Entering takes the folder, which must be new, empty or a lab's (``lab.folder.claim``), so that
+    it may be prepared; ``clear`` removes what an earlier run left; ``up`` starts things; leaving
+    takes everything down and gives the folder back.
 
     Parameters
     ----------
     folder: ``broker``, ``log`` and ``receipts`` (what each host received) are written below it.
     network: the network to run.
+    external: address (``ip:port``) by host, of hosts whose datagrams another program receives;
+        these have no receipts.
     jars: class path of the broker; ``default_class_path()`` by default.
     java: the Java executable; that of ``JAVA_HOME``, else the first of the path, by default.
 
@@ -125,13 +57,16 @@ class Lab:
         network: Network,
         jars: Iterable[str | Path] | None = None,
         java: str | None = None,
+        external: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        check_external(external, network.subscribers())
         self.folder = Path(folder).absolute()
         self.network = network
         self.hosts: tuple[str, ...] = network.subscribers()
         self.bootstrap_servers = ""
         self.p4runtime = ""
         self.ingress: dict[str, str] = {}
+        self._external = dict(external)
         self._jars = jars
         self._java = java or _java()
         self._lock = FolderLock(self.folder)
@@ -149,6 +84,17 @@ class Lab:
         trace: TracebackType | None,
     ) -> None:
         self.down()
+
+    def clear(self) -> None:
+        """Removes tables, checkpoint, receipts, broker data and reports of an earlier run.
+
+        Between entering and ``up``. Raises ``LabError`` ``NOT_CLEARED``.
+        """
+        if not self._lock.held or self._broker is not None or self._switches is not None:
+            raise LabError(
+                "NOT_CLEARED", f"{self.folder} is emptied only between entering a lab and its up()"
+            )
+        clear(self.folder)
 
     def up(self) -> Lab:
         """Starts everything; returns when all of it answers. What fails takes the rest down.
@@ -168,15 +114,23 @@ class Lab:
         return self
 
     def down(self) -> None:
-        """Ends everything, waits until it is gone, and frees the folder. May be called twice."""
-        try:
-            if self._switches is not None:
-                self._switches.stop()
-            if self._broker is not None:
-                self._broker.stop()
-        finally:
-            self._switches = self._broker = None
-            self._lock.free()
+        """Ends everything, waits until it is gone, and frees the folder. May be called twice.
+
+        A second Ctrl-C does not cut it short: parts that outlive the lock would be in the way of
+        the next lab.
+        """
+        with _deaf_to_interrupts():
+            try:
+                if self._switches is not None:
+                    self._switches.stop()
+            finally:
+                self._switches = None
+                try:
+                    if self._broker is not None:
+                        self._broker.stop()
+                finally:
+                    self._broker = None
+                    self._lock.free()
 
     def check(self) -> None:
         """Raises ``LabError`` ``DIED`` if broker or network have ended by themselves."""
@@ -217,22 +171,32 @@ class Lab:
         rows = network_to_rows(self.network, dict.fromkeys(self.network.switches, ""))
         description.write_text(json.dumps(rows))
         log = self.folder / "log" / "network.log"
+        arguments: list[str | Path] = [sys.executable, "-m", "lab.network"]
+        arguments += ["--description", description, "--out", self.folder]
+        for host, address in self._external.items():
+            arguments += ["--external-host", f"{host}={address}"]
         self._switches = Child(
             "the lab's network",
-            [
-                sys.executable,
-                "-m",
-                "lab.network",
-                "--description",
-                description,
-                "--out",
-                self.folder,
-            ],
+            arguments,
             log,
         )
         ready = json.loads(self._switches.start(_READY_S))
         self.p4runtime = ready["p4runtime"]
         self.ingress = dict(ready["ingress"])
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Ctrl-C does nothing meanwhile. Only the main thread can, and need, see to that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        # None: a handler that was not set from Python, and that Python cannot put back.
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
 
 
 def _java() -> str:

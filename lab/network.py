@@ -27,7 +27,7 @@ from typing import Any
 
 from lab.device import Device
 from lab.fabric import Fabric
-from lab.hosts import ExternalHost, Host, NetworkCard
+from lab.hosts import ExternalHost, Host, NetworkCard, check_external, external_hosts
 from lab.ingress import Ingress
 from lab.p4runtime_server import P4RuntimeServer
 from lab.switch import StackPipeline
@@ -50,10 +50,7 @@ class LabNetwork:
     """
 
     def __init__(self, network: Network, out: Path, external: Mapping[str, str]) -> None:
-        if unknown := sorted(external.keys() - set(network.subscribers())):
-            raise LabError(
-                "UNKNOWN_HOST", f"--external-host {unknown[0]}: the network has no such subscriber"
-            )
+        check_external(external, network.subscribers())
         receipts = out / "receipts"
         receipts.mkdir(parents=True, exist_ok=True)
         self._card = NetworkCard()
@@ -183,18 +180,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--external-host", action="append", default=[], metavar="HOST=IP:PORT")
     options = parser.parse_args(arguments)
-    external = {}
-    for text in options.external_host:
-        name, _, address = text.partition("=")
-        if not address.rpartition(":")[2].isdecimal():
-            parser.error(f"--external-host {text}: HOST=IP:PORT is needed")
-        external[name] = address
-
     wake, waker = socket.socketpair()
     waker.setblocking(False)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, lambda *_: None)
     try:
+        external = external_hosts(options.external_host)
         network = LabNetwork(read_description(options.description), options.out, external)
     except StackcastError as error:
         print(error, file=sys.stderr)

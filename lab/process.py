@@ -23,8 +23,9 @@ from udfs.errors import LabError
 
 _PR_SET_PDEATHSIG = 1
 _LOG_LINES = 12
-# Looked up before any fork: after it, only this one call is made.
-_prctl = ctypes.CDLL(None, use_errno=True).prctl
+# Looked up before any fork: after it, only this one call is made. Linux alone has it; elsewhere
+# the second net has to do.
+_prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
 
 
 def child_options() -> dict[str, Any]:
@@ -38,7 +39,8 @@ def child_options() -> dict[str, Any]:
 
     def tie() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if _prctl is not None:
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
         if os.getppid() != parent:  # it died before the kernel was told to watch it
             os._exit(1)
 
@@ -64,6 +66,10 @@ def stop_process(child: subprocess.Popen[Any], timeout: float) -> None:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
+        except BaseException:  # cut short: it ends all the same
+            child.kill()
+            child.wait()
+            raise
     if child.stdout:
         child.stdout.close()
 
