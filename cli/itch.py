@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -14,8 +14,9 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.generate import generate as generate_file
 from lab.itch_writer import itch_specification
-from lab.packets import open_records, packetize, write_records
+from lab.packets import check_records, open_records
 from lab.publisher import Published, publish
 from lab.trading_session import TradingSession
 from udfs.errors import MessageError
@@ -43,9 +44,12 @@ def generate(
     packets: PacketsOption = False,
 ) -> None:
     """Write a trading session as a Nasdaq BinaryFILE: length and message, again and again."""
-    session = _counted(TradingSession(messages, seed, symbols), messages, "written")
-    with _readable_failures(out):
-        records = write_records(out, packetize(session, seed=seed) if packets else session)
+
+    def show(number: int) -> None:
+        _progress(f"{number:,} of {messages:,} messages written")
+
+    records = generate_file(out, messages, seed, symbols, packets, show)
+    _clear_progress()
     what = "packets" if packets else "messages"
     typer.echo(f"{out}: {records:,} {what}, {out.stat().st_size:,} bytes")
 
@@ -93,6 +97,7 @@ def inspect(
 def publish_command(
     file: Annotated[Path | None, typer.Argument(help="BinaryFILE to publish, .gz or not.")] = None,
     *,
+    packets: PacketsOption = False,
     generated: Annotated[
         int, typer.Option("--generate", min=0, help="Publish a session of so many messages.")
     ] = 0,
@@ -109,7 +114,12 @@ def publish_command(
         int, typer.Option("--partitions", min=1, help="Of a topic that is made.")
     ] = 2,
 ) -> None:
-    """Publish a session to Kafka as MoldUDP64 packets. Ctrl-C ends it cleanly."""
+    """Publish a session to Kafka as MoldUDP64 packets. Ctrl-C ends it cleanly.
+
+    With --packets the file has whole packets, which are sent as they are.
+    """
+    if packets and generated:
+        raise typer.BadParameter("--packets is of files: what is generated are messages")
     if (file is None) == (generated == 0):
         raise typer.BadParameter("give a file or --generate N, and not both")
     options: dict[str, Any] = {
@@ -120,8 +130,9 @@ def publish_command(
     }
     with _stop_on_signal() as stop:
         if file is not None:
-            with open_records(file) as messages:
-                done = publish(bootstrap, topic, messages, stop=stop, **options)
+            with open_records(file) as records:
+                checked = check_records(records, packets)
+                done = publish(bootstrap, topic, checked, packets=packets, stop=stop, **options)
         else:
             session = TradingSession(generated, seed, symbols)
             done = publish(bootstrap, topic, session, stop=stop, **options)
@@ -204,15 +215,6 @@ def _summary(counts: Counter[str], damaged: int, as_json: bool) -> None:
         typer.echo(f"{'damaged':<{width}}  {damaged:>12,}")
 
 
-def _counted(messages: Iterable[bytes], total: int, done: str) -> Iterator[bytes]:
-    """The messages, with progress on a terminal."""
-    for number, message in enumerate(messages, 1):
-        if number % 20_000 == 0:
-            _progress(f"{number:,} of {total:,} messages {done}")
-        yield message
-    _clear_progress()
-
-
 def _show_published(done: Published) -> None:
     rate = done.packets / done.seconds if done.seconds else 0.0
     _progress(f"{done.messages:,} messages, {done.packets:,} packets, {rate:,.0f} packets/s")
@@ -244,11 +246,3 @@ def _stop_on_signal() -> Iterator[Event]:
     finally:
         for number, handler in before:
             signal.signal(number, handler)
-
-
-@contextmanager
-def _readable_failures(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise typer.BadParameter(f"cannot write {path}: {error.strerror}") from None

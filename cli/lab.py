@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from lab import daemon
 from lab.broker import var_folder
+from lab.hosts import external_hosts
 from lab.topologies import NetworkOptions
 
 app = typer.Typer(
     no_args_is_help=True, help="Run the lab in the background: Kafka broker, switches, hosts."
 )
+
+_SHOWN_HOSTS = 20
 
 Folder = Annotated[
     Path | None, typer.Option("--folder", help="Where the lab lives; var/lab by default.")
@@ -41,6 +45,14 @@ def up(
         int, typer.Option("--subscriptions", min=0, help="How many rules to write.")
     ] = 1000,
     seed: Annotated[int, typer.Option("--seed", help="Of the subscriptions.")] = 1,
+    external_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--external-host",
+            metavar="HOST=IP:PORT",
+            help="Another program receives this host's datagrams there. May be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Start broker and network; they run until 'stackcast lab down'."""
     where = _folder(folder)
@@ -58,19 +70,42 @@ def up(
         partitions=partitions,
         subscriptions=subscriptions,
         seed=seed,
+        external=external_hosts(external_host or ()),
     )
     typer.echo("bringing up the broker and the network ...", err=True)
     state = daemon.up(options)
-    ingress = ", ".join(f"{host} by {address}" for host, address in state["ingress"].items())
+    typer.echo(_addresses(state))
     typer.echo(
-        f"broker     {state['bootstrap_servers']}\n"
-        f"p4runtime  {state['p4runtime']}  ({len(state['switches'])} switches)\n"
-        f"tunnel     {ingress}\n"
-        f"hosts      {len(state['hosts'])}: {', '.join(state['hosts'][:20])}"
-        f"{', ...' if len(state['hosts']) > 20 else ''}\n"
         f"settings   {where / 'lab.conf'}\n"
         f"rows       {where / 'network'}\n"
         f"receipts   {where / 'receipts'}"
+    )
+
+
+@app.command()
+def status(
+    folder: Folder = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All of it, as one JSON object.")] = False,
+) -> None:
+    """Print addresses and counters of the running lab; the exit code is 1 if none is up."""
+    where = _folder(folder)
+    state = daemon.status(where)
+    if state is None:
+        typer.echo(f"no lab is up in {where}", err=True)
+        raise typer.Exit(1)
+    if as_json:
+        typer.echo(json.dumps(state))
+        return
+    counters = state["counters"]
+    deliveries = [f"{host} {count:,}" for host, count in counters["deliveries"].items() if count]
+    drops = [f"{reason} {count:,}" for reason, count in counters["drops"].items()]
+    typer.echo(_addresses(state))
+    typer.echo(
+        f"frames     {counters['frames_in']:,} in\n"
+        f"deliveries {sum(counters['deliveries'].values()):,}"
+        f"{': ' if deliveries else ''}{', '.join(deliveries)}\n"
+        f"drops      {', '.join(drops) or 'none'}\n"
+        f"links      {sum(counters['link_bytes'].values()):,} bytes"
     )
 
 
@@ -83,3 +118,16 @@ def down(folder: Folder = None) -> None:
 
 def _folder(folder: Path | None) -> Path:
     return (folder or var_folder() / "lab").absolute()
+
+
+def _addresses(state: dict[str, Any]) -> str:
+    ingress = ", ".join(f"{host} by {address}" for host, address in state["ingress"].items())
+    hosts = state["hosts"]
+    more = ", ..." if len(hosts) > _SHOWN_HOSTS else ""
+    external = "".join(f"\n           {h} at {a}" for h, a in state["external"].items())
+    return (
+        f"broker     {state['bootstrap_servers']}\n"
+        f"p4runtime  {state['p4runtime']}  ({len(state['switches'])} switches)\n"
+        f"tunnel     {ingress}\n"
+        f"hosts      {len(hosts)}: {', '.join(hosts[:_SHOWN_HOSTS])}{more}{external}"
+    )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -13,19 +15,37 @@ app = typer.Typer(
     name="stackcast",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Deliver each event to exactly the hosts that subscribed to it.",
 )
 app.add_typer(itch.app, name="itch")
 app.add_typer(frames.app, name="frames")
 app.add_typer(lab.app, name="lab")
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"stackcast {version('stackcast')}")
+        raise typer.Exit
+
+
+@app.callback()
+def stackcast(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Deliver each event to exactly the hosts that subscribed to it."""
+
+
 def main() -> None:
-    """Run the command line; an error of ours is one line, ``CODE: message``, and exit code 2."""
+    """Run the command line; an error of ours or of files is one line, and exit code 2."""
     try:
         app()
     except StackcastError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        print(f"stackcast: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
 
 

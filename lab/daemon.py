@@ -5,6 +5,8 @@ One background process holds the lab; broker and network are its children and en
 - ``lab.json``: process, addresses; there while the lab is up;
 - ``lab.conf``: Spark properties for jobs that use the lab;
 - ``network/*.jsonl``: rows for the tables, as ``jobs/create_tables.py`` takes them.
+
+What an earlier lab left in the folder is removed first.
 """
 
 from __future__ import annotations
@@ -13,28 +15,29 @@ import json
 import logging
 import os
 import signal
+import socket
+import socketserver
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
-from lab.lab import FolderLock, Lab
+from lab import deployment
+from lab.folder import FolderLock, claim
+from lab.hosts import check_external
+from lab.lab import Lab
 from lab.publisher import ensure_topic
-from lab.subscriptions import subscriptions
 from lab.topologies import NetworkOptions, load_network
 from udfs.errors import LabError, StackcastError
-from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.network import Network
-from udfs.trees.rows import network_to_rows, tree_to_row
 
 _UP_S, _DOWN_S = 120.0, 30.0
 _LOOK_S = 0.5
-_WINDOW = 64
+_ANSWER_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Options:
     partitions: int = 2
     subscriptions: int = 1000
     seed: int = 1
+    external: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
     def from_json(text: str) -> Options:
@@ -71,9 +75,10 @@ def up(options: Options) -> dict[str, Any]:
             folder=str(folder),
             pid=running,
         )
-    # A network that cannot be is told here, not in the log of a background process.
-    load_network(options.network)
+    # What cannot be is told here, not in the log of a background process.
+    check_external(options.external, load_network(options.network).subscribers())
     FolderLock(folder).check()
+    claim(folder)
     output = folder / "log" / "lab.log"
     output.parent.mkdir(parents=True, exist_ok=True)
     _state(folder).unlink(missing_ok=True)
@@ -116,6 +121,28 @@ def down(folder: str | Path) -> bool:
     raise LabError("NOT_DOWN", f"the lab in {folder} (process {pid}) does not end", pid=pid)
 
 
+def status(folder: str | Path) -> dict[str, Any] | None:
+    """What ``lab.json`` says and, as ``counters``, ``Lab.status()``; None if no lab is up.
+
+    Raises ``LabError`` ``NO_ANSWER`` if it does not tell.
+    """
+    folder = Path(folder).absolute()
+    if _running(folder) is None:
+        return None
+    state: dict[str, Any] = json.loads(_state(folder).read_text())
+    if not state["ready"]:
+        raise LabError("NO_ANSWER", f"the lab in {folder} is coming up: ask again in a moment")
+    host, _, port = state["status"].rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), _ANSWER_S) as connection:
+            answer = json.loads(connection.makefile("rb").read())
+    except (OSError, ValueError) as error:
+        raise LabError("NO_ANSWER", f"the lab in {folder} does not answer: {error}") from None
+    if "error" in answer:
+        raise LabError("NO_ANSWER", f"the lab in {folder} says: {answer['error']}")
+    return state | {"counters": answer}
+
+
 def _state(folder: Path) -> Path:
     return folder / "lab.json"
 
@@ -152,59 +179,56 @@ def run(options: Options, stop: Callable[[float], bool]) -> None:
     """Holds a lab until ``stop`` (which waits for so many seconds) says true."""
     folder = Path(options.folder).absolute()
     network = load_network(options.network)
-    with Lab(folder, network) as lab:
+    with Lab(folder, network, external=options.external) as lab:
         try:
             _write_state(folder, {"pid": os.getpid(), "ready": False})
+            # Offsets of an earlier broker, and tables of another network, say nothing here.
+            lab.clear()
             lab.up()
             for topic in options.topics:
                 ensure_topic(lab.bootstrap_servers, topic, options.partitions)
-            write_deployment(lab, options)
-            state = {
-                "pid": os.getpid(),
-                "ready": True,
-                "bootstrap_servers": lab.bootstrap_servers,
-                "p4runtime": lab.p4runtime,
-                "ingress": lab.ingress,
-                "hosts": list(lab.hosts),
-                "switches": list(network.switches),
-            }
-            _write_state(folder, state)
-            while not stop(_LOOK_S):
-                lab.check()
+            deployment.write(lab, options.subscriptions, options.seed)
+            with _answering(lab) as address:
+                state = {
+                    "pid": os.getpid(),
+                    "ready": True,
+                    "bootstrap_servers": lab.bootstrap_servers,
+                    "p4runtime": lab.p4runtime,
+                    "ingress": lab.ingress,
+                    "hosts": list(lab.hosts),
+                    "external": options.external,
+                    "switches": list(network.switches),
+                    "status": address,
+                }
+                _write_state(folder, state)
+                while not stop(_LOOK_S):
+                    lab.check()
         finally:
             _state(folder).unlink(missing_ok=True)
 
 
-def write_deployment(lab: Lab, options: Options) -> None:
-    """Writes ``lab.conf`` and ``network/*.jsonl``: what a job must know to use this lab."""
-    lines = {
-        "kafka.bootstrap.servers": lab.bootstrap_servers,
-        "publisher": next(iter(lab.ingress)),
-        "sink": "udp",
-        "sink.udp.endpoint": next(iter(lab.ingress.values())),
-        "sink.udp.window": _WINDOW,
-        "tables": lab.folder / "tables",
-        "checkpoint": lab.folder / "checkpoint",
-    }
-    text = "# Written by 'stackcast lab up': jobs that are given this file use the lab.\n"
-    text += "".join(f"spark.stackcast.{key} {value}\n" for key, value in lines.items())
-    (lab.folder / "lab.conf").write_text(text)
-    folder = lab.folder / "network"
-    folder.mkdir(exist_ok=True)
-    for table, rows in _rows(lab.network, lab.p4runtime, options).items():
-        content = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{table}.jsonl").write_text(content)
+@contextmanager
+def _answering(lab: Lab) -> Iterator[str]:
+    """Whoever connects to the address that this yields is told the counters of the network."""
 
+    class Answer(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            try:
+                answer = lab.status()
+            except LabError as error:
+                answer = {"error": str(error)}
+            with suppress(OSError):  # who asked may have gone
+                self.request.sendall(json.dumps(answer).encode())
 
-def _rows(network: Network, p4runtime: str, options: Options) -> dict[str, Sequence[Any]]:
-    wanted = subscriptions(network.subscribers(), options.subscriptions, seed=options.seed)
-    # The columns that people fill when they write the table.
-    who = {"format": "itch", "enabled": True, "updated_by": "lab", "updated_at": None}
-    return {
-        **network_to_rows(network, dict.fromkeys(network.switches, p4runtime)),
-        "virtual_trees": [tree_to_row(tree) for tree in broadcast_trees(network)],
-        "subscriptions": [{**row, **who} for row in wanted],
-    }
+    # One at a time: the network answers one line for one line.
+    with socketserver.TCPServer(("127.0.0.1", 0), Answer) as server:
+        thread = Thread(target=server.serve_forever, args=(0.1,), daemon=True)
+        thread.start()
+        try:
+            yield "{}:{}".format(*server.server_address)
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def _write_state(folder: Path, state: dict[str, Any]) -> None:

@@ -51,6 +51,10 @@ class MessageWriter:
         return self._packers[name](*values)
 
 
+#: Bytes of a message up to the end of its timestamp.
+STAMPED = 11
+
+
 def timestamp(message: bytes) -> int:
     """Nanoseconds since midnight; every ITCH 5.0 message has them in the same place."""
     return int.from_bytes(message[5:11], "big")

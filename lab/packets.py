@@ -7,15 +7,19 @@ import zlib
 from bisect import bisect
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from random import Random
 from typing import BinaryIO, cast
 
+from lab.itch_writer import itch_specification
 from udfs.errors import LabError, MessageError
-from udfs.messages.reference import build_packet, read_binary_file
+from udfs.messages.reference import build_packet, read_binary_file, read_message, read_packet
 
 SESSION = b"STACKCAST1"
+
+#: Bytes of a packet, and its messages.
+Packet = tuple[bytes, list[bytes]]
 
 #: CAMUS 4: 1 to 12 messages a packet, by Zipf's law.
 MOST_MESSAGES = 12
@@ -47,9 +51,58 @@ def packetize(
 
     ``session`` is ten bytes; the first message has number ``sequence``, every other the next.
     """
+    for packet, _ in new_packets(messages, session, seed, sequence):
+        yield packet
+
+
+def new_packets(
+    messages: Iterable[bytes], session: bytes = SESSION, seed: int = 1, sequence: int = 1
+) -> Iterator[Packet]:
+    """As ``packetize``, each packet with its messages."""
     for group in groups(messages, seed):
-        yield build_packet(session, sequence, group)
+        yield build_packet(session, sequence, group), group
         sequence += len(group)
+
+
+def whole_packets(records: Iterable[bytes]) -> Iterator[Packet]:
+    """Each record, which is a packet, with its messages: none if it is damaged."""
+    for record in records:
+        try:
+            yield record, read_packet(record)[2]
+        except MessageError:
+            yield record, []
+
+
+def check_records(records: Iterator[bytes], packets: bool) -> Iterator[bytes]:
+    """The same records, if the first is what they are said to be: packets, or messages.
+
+    Raises ``LabError`` ``WRONG_RECORDS`` if it is plainly the other; what is neither goes through.
+    """
+    for first in records:
+        if packets and _is_message(first):
+            raise LabError(
+                "WRONG_RECORDS", "the first record is an ITCH message: leave out --packets"
+            )
+        if not packets and _is_packet(first) and not _is_message(first):
+            raise LabError("WRONG_RECORDS", "the first record is a MoldUDP64 packet: add --packets")
+        return chain([first], records)
+    return records
+
+
+def _is_message(record: bytes) -> bool:
+    try:
+        read_message(itch_specification(), record)
+    except MessageError:
+        return False
+    return True
+
+
+def _is_packet(record: bytes) -> bool:
+    try:
+        read_packet(record)
+    except MessageError:
+        return False
+    return True
 
 
 @contextmanager

@@ -12,10 +12,9 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaConfigurationError, TopicAlreadyExistsError
 from kafka.errors import KafkaError as ClientError
 
-from lab.itch_writer import timestamp
-from lab.packets import SESSION, groups
+from lab.itch_writer import STAMPED, timestamp
+from lab.packets import SESSION, Packet, new_packets, whole_packets
 from udfs.errors import KafkaError
-from udfs.messages.reference import build_packet
 
 #: At recorded speed, silences of the record (before the opening, say) are kept up to this long.
 LONGEST_SILENCE_S = 5.0
@@ -65,6 +64,7 @@ def publish(
     topic: str,
     messages: Iterable[bytes],
     *,
+    packets: bool = False,
     speed: str = "full",
     seed: int = 1,
     session: bytes = SESSION,
@@ -82,8 +82,9 @@ def publish(
     bootstrap_servers: ``host:port[,host:port...]``.
     topic: made with ``partitions`` partitions if it does not exist.
     messages: ITCH messages in time order.
+    packets: ``messages`` are MoldUDP64 packets instead, to be sent as they are, damaged ones too.
     speed: see ``Speed.parse``.
-    seed: of the sizes of packets. ``session``: ten bytes.
+    seed: of the sizes of packets. ``session``: ten bytes. Neither is asked for whole packets.
     stop: set it to end early; what was sent by then is counted.
     progress: called now and then with what has been sent.
     client: further options of kafka-python for a secured broker (``security_protocol=...``).
@@ -110,24 +111,26 @@ def publish(
         room.release()
 
     began = time.monotonic()
-    packets = count = size = 0
+    sent_packets = count = size = 0
 
     def so_far() -> Published:
-        return Published(packets, count, size, time.monotonic() - began)
+        return Published(sent_packets, count, size, time.monotonic() - began)
 
     try:
         width = len(producer.partitions_for(topic))
-        for group in _paced(groups(messages, seed), pace, stop):
-            packet = build_packet(session, count + 1, group)
+        source = whole_packets(messages) if packets else new_packets(messages, session, seed)
+        for packet, group in _paced(source, pace, stop):
             if not room.acquire(timeout=_PATIENCE_S):
                 failures.append(TimeoutError(f"nothing acknowledged for {_PATIENCE_S:.0f} s"))
                 break
-            sent = producer.send(topic, packet, partition=packets % width)
+            sent = producer.send(topic, packet, partition=sent_packets % width)
             sent.add_callback(lambda _: room.release()).add_errback(failed)
-            packets, count, size = packets + 1, count + len(group), size + len(packet)
+            sent_packets += 1
+            count += len(group)
+            size += len(packet)
             if failures:
                 break
-            if progress and (packets % _PROGRESS_EVERY == 0 or pace.kind != "full"):
+            if progress and (sent_packets % _PROGRESS_EVERY == 0 or pace.kind != "full"):
                 progress(so_far())
         producer.flush(_PATIENCE_S)
     except ClientError as error:
@@ -182,19 +185,19 @@ def _connect(kind: Callable[..., Any], bootstrap_servers: str, **options: Any) -
         ) from error
 
 
-def _paced(batches: Iterable[list[bytes]], pace: Speed, stop: Event) -> Iterator[list[bytes]]:
-    """Yields each batch when it is due; ends when ``stop`` is set."""
+def _paced(packets: Iterable[Packet], pace: Speed, stop: Event) -> Iterator[Packet]:
+    """Yields each packet when it is due; ends when ``stop`` is set."""
     due = time.monotonic()
     last_stamp: int | None = None
-    for batch in batches:
+    for packet, group in packets:
         if pace.kind == "rate":
             due += 1 / pace.packets_per_second
-        elif pace.kind == "recorded":
-            stamp = timestamp(batch[-1])
+        elif pace.kind == "recorded" and group and len(group[-1]) >= STAMPED:
+            stamp = timestamp(group[-1])
             silence = (stamp - last_stamp) / 1e9 if last_stamp is not None else 0.0
             due += min(max(silence, 0.0), LONGEST_SILENCE_S)
             last_stamp = stamp
         wait = due - time.monotonic() if pace.kind != "full" else 0.0
         if stop.wait(wait) if wait > 0 else stop.is_set():
             return
-        yield batch
+        yield packet, group

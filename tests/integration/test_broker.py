@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +14,8 @@ from threading import Event
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from lab.broker import Broker, default_class_path
+from lab.broker import Broker, default_class_path, free_ports
+from lab.packets import packetize
 from lab.publisher import Published, ensure_topic, publish
 from lab.trading_session import TradingSession
 from udfs.errors import KafkaError, LabError
@@ -105,6 +107,22 @@ def test_publishing_keeps_to_a_rate_and_can_be_stopped(broker):
     )
     assert published.packets == 20
     assert 0.15 <= published.seconds < 2
+
+
+def test_packets_are_published_as_they_are(broker):
+    packets = [*packetize(TradingSession(messages=300, symbols=20)), b"", b"damaged"]
+    done = publish(broker.bootstrap_servers, "as-they-are", packets, packets=True, partitions=1)
+    assert (done.packets, done.messages) == (len(packets), 300)
+    assert records(broker, "as-they-are", partitions=1) == [packets]
+
+
+def test_a_port_that_somebody_takes_first_is_not_the_end(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        choices = [[taken.getsockname()[1], *free_ports(1)], free_ports(2)]
+        monkeypatch.setattr("lab.broker.free_ports", lambda count: choices.pop(0))
+        with Broker(default_class_path(), tmp_path) as broker:
+            ensure_topic(broker.bootstrap_servers, "any")
+    assert choices == []
 
 
 def test_no_broker_is_one_clear_error():

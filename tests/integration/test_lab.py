@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -90,13 +92,28 @@ def test_a_lab_that_cannot_start_leaves_nothing(tmp_path):
 def test_a_lab_in_the_background(tmp_path):
     """up, up again, use, down, down again: as a user types it."""
     sizes = [*SIZES, "--racks", "2", "--subscriptions", "50"]
+    (tmp_path / "lock").touch()
+    (tmp_path / "network.json").touch()
+    (tmp_path / "tables").mkdir()
+    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.bind(("127.0.0.1", 0))
+    here = "{}:{}".format(*receiver.getsockname())
     try:
-        done = stackcast("lab", "up", "--folder", tmp_path, *sizes)
+        assert stackcast("lab", "status", "--folder", tmp_path).returncode == 1
+        done = stackcast("lab", "up", "--folder", tmp_path, *sizes, "--external-host", f"h2={here}")
         assert done.returncode == 0, done.stderr
         state = json.loads((tmp_path / "lab.json").read_text())
         assert state["bootstrap_servers"] in done.stdout
         parts = [state["pid"], *children(state["pid"])]
         assert len(parts) == 3
+
+        assert not (tmp_path / "tables").exists()  # an earlier run's
+        assert not (tmp_path / "receipts" / "h2.mold").exists()
+        shown = stackcast("lab", "status", "--folder", tmp_path)
+        assert shown.returncode == 0, shown.stderr
+        assert state["p4runtime"] in shown.stdout and f"h2 at {here}" in shown.stdout
+        told = json.loads(stackcast("lab", "status", "--folder", tmp_path, "--json").stdout)
+        assert told["counters"]["deliveries"] == {"h1": 0, "h2": 0}
 
         again = stackcast("lab", "up", "--folder", tmp_path, *sizes)
         assert again.returncode != 0
@@ -105,9 +122,10 @@ def test_a_lab_in_the_background(tmp_path):
         settings = dict(
             line.split(" ", 1)
             for line in (tmp_path / "lab.conf").read_text().splitlines()
-            if not line.startswith("#")
+            if line and not line.startswith("#")
         )
         assert settings["spark.stackcast.kafka.bootstrap.servers"] == state["bootstrap_servers"]
+        assert settings["spark.master"].strip() == "local[*]"
         assert settings["spark.stackcast.sink.udp.endpoint"] == state["ingress"]["feed1"]
         rows = {
             path.stem: [json.loads(line) for line in path.read_text().splitlines()]
@@ -118,6 +136,7 @@ def test_a_lab_in_the_background(tmp_path):
         assert {row["address"] for row in rows["switches"]} == {state["p4runtime"]}
         assert tree_from_row(rows["virtual_trees"][0]).state == "active"
         assert len(rows["subscriptions"]) == 50
+        assert all(dt.datetime.fromisoformat(r["updated_at"]) for r in rows["subscriptions"])
 
         published = stackcast(
             "itch", "publish", "--generate", "500", "--symbols", "20",
@@ -125,6 +144,7 @@ def test_a_lab_in_the_background(tmp_path):
         )  # fmt: skip
         assert "500 messages" in published.stdout, published.stderr
     finally:
+        receiver.close()
         down = stackcast("lab", "down", "--folder", tmp_path)
     assert down.returncode == 0, down.stderr
     assert not any(map(running, parts))

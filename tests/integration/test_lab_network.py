@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -16,11 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from itchcpp.parser import MessageParser
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from jobs.adapters.p4runtime import SwitchConnection
+from lab.packets import packetize
 from lab.process import Child
+from lab.trading_session import TradingSession
 from udfs.errors import LabError
 from udfs.stacks.entries import difference, network_tables, switch_entries
 from udfs.stacks.forwarding import ForwardingModel, bytes_on_links
@@ -211,6 +215,33 @@ def test_a_host_can_be_somebody_elses_program(tmp_path: Path) -> None:
             publisher.send(stacked(encoding.labels, b"for the decoder"))
             assert decoder.recv(2048) == b"for the decoder"
             assert not (tmp_path / "receipts" / "h3.mold").exists()
+
+
+def test_a_third_party_decoder_reads_what_a_host_receives(tmp_path: Path) -> None:
+    """A plain socket, bytes of the MoldUDP64 layout, and itchcpp: nothing of ours but the lab."""
+    messages = list(TradingSession(200, seed=2, symbols=20))
+    packets = list(packetize(messages))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        receiver.settimeout(5)
+        external = f"h3=127.0.0.1:{receiver.getsockname()[1]}"
+        with running(tmp_path, "--external-host", external) as (_, where):
+            fill(where["p4runtime"])
+            publisher = Publisher(where["ingress"]["feed1"])
+            (encoding,) = Encoder(NETWORK, "feed1", TREES).encode(frozenset(["h3", "h8"]))
+            stream, expected = b"", 1
+            for packet in packets:
+                publisher.send(stacked(encoding.labels, packet))
+                datagram = receiver.recv(65_535)
+                _, sequence, count = struct.unpack_from(">10sQH", datagram)
+                assert sequence == expected
+                expected += count
+                # BinaryFILE, which the decoder takes, has the same two bytes before a message.
+                stream += datagram[20:]
+    decoded = list(MessageParser().parse_stream(stream))
+    assert [(m.message_type, m.timestamp) for m in decoded] == [
+        (m[:1], int.from_bytes(m[5:11])) for m in messages
+    ]
 
 
 @pytest.mark.parametrize("way", ["sigterm", "end of input", "command"])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from importlib.metadata import version
 
 import pytest
 from typer.testing import CliRunner
 
+from cli import main
 from cli.itch import app
+from lab import generate
 from lab.packets import packetize, write_records
 from lab.trading_session import TradingSession
 from udfs.errors import LabError
@@ -98,3 +101,36 @@ def test_publish_takes_a_file_or_a_session(arguments):
     result = run("publish", *arguments)
     assert result.exit_code == 2
     assert "not both" in result.stderr
+
+
+def test_the_module_writes_the_same_file(tmp_path):
+    run("generate", "--messages", 500, "--symbols", 20, "--out", tmp_path / "one", "--packets")
+    rest = ["--messages", "500", "--symbols", "20", "--seed", "1", "--packets"]
+    assert generate.main(["--out", str(tmp_path / "two"), *rest]) == 0
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    assert generate.main(["--out", str(tmp_path / "no" / "folder"), *rest]) == 2
+
+
+@pytest.mark.parametrize(
+    ("packets", "option", "hint"),
+    [(True, [], "add --packets"), (False, ["--packets"], "leave out")],
+)
+def test_publish_says_when_records_are_of_the_other_kind(tmp_path, packets, option, hint):
+    write_records(tmp_path / "file", packetize(SESSION[:50]) if packets else SESSION[:50])
+    # Nothing listens there: it is told before.
+    with pytest.raises(LabError, match=hint):
+        run("publish", tmp_path / "file", "--bootstrap", "127.0.0.1:1", *option)
+
+
+def test_the_version_is_told():
+    result = CliRunner().invoke(main.app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"stackcast {version('stackcast')}\n")
+
+
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["stackcast", "itch", "inspect", str(tmp_path / "none")])
+    monkeypatch.setattr("cli.itch.open_records", lambda path: path.open())
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

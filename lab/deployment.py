@@ -1,0 +1,95 @@
+"""What a job is told of a lab: the rows of its tables, and a file of Spark properties."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.lab import Lab
+from lab.subscriptions import subscriptions
+from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.network import Network
+from udfs.trees.rows import network_to_rows, tree_to_row
+
+#: Frames in flight to the lab's switches; loopback sockets hold this many without loss.
+WINDOW = 64
+
+#: Where the project's own file is not at hand: what one machine cannot do without.
+_ESSENTIAL = """\
+spark.master local[*]
+spark.driver.memory 2g
+spark.driver.host 127.0.0.1
+spark.driver.bindAddress 127.0.0.1
+spark.sql.shuffle.partitions 2
+spark.sql.execution.arrow.maxRecordsPerBatch 4096
+spark.sql.catalogImplementation in-memory
+"""
+
+
+def rows(
+    network: Network,
+    p4runtime: str,
+    count: int,
+    seed: int,
+    updated_at: dt.datetime | str | None = None,
+) -> dict[str, Sequence[dict[str, Any]]]:
+    """Rows of ``switches``, ``hosts``, ``links``, ``virtual_trees`` and ``subscriptions``.
+
+    Parameters
+    ----------
+    p4runtime: address of all switches, ``host:port``.
+    count: how many subscriptions; ``seed``: of them.
+    updated_at: of the subscriptions, as a time or as ISO text; now by default.
+    """
+    wanted = subscriptions(network.subscribers(), count, seed=seed)
+    # The columns that people fill when they write the table.
+    who = {
+        "format": "itch",
+        "enabled": True,
+        "updated_by": "lab",
+        "updated_at": dt.datetime.now(dt.UTC) if updated_at is None else updated_at,
+    }
+    return {
+        **network_to_rows(network, dict.fromkeys(network.switches, p4runtime)),
+        "virtual_trees": [tree_to_row(tree) for tree in broadcast_trees(network)],
+        "subscriptions": [{**row, **who} for row in wanted],
+    }
+
+
+def write(lab: Lab, count: int, seed: int) -> None:
+    """Writes ``lab.conf`` and ``network/<table>.jsonl`` into the folder of a lab that is up.
+
+    ``lab.conf`` is complete, since Spark reads no ``spark-defaults.conf`` beside a properties file.
+    """
+    publisher, endpoint = next(iter(lab.ingress.items()))
+    ours = {
+        "kafka.bootstrap.servers": lab.bootstrap_servers,
+        "publisher": publisher,
+        "sink": "udp",
+        "sink.udp.endpoint": endpoint,
+        "sink.udp.window": WINDOW,
+        "tables": lab.folder / "tables",
+        "checkpoint": lab.folder / "checkpoint",
+    }
+    (lab.folder / "lab.conf").write_text(_properties(ours))
+    folder = lab.folder / "network"
+    folder.mkdir(exist_ok=True)
+    now = dt.datetime.now(dt.UTC).isoformat()
+    for table, content in rows(lab.network, lab.p4runtime, count, seed, now).items():
+        lines = "".join(json.dumps(row) + "\n" for row in content)
+        (folder / f"{table}.jsonl").write_text(lines)
+
+
+def _properties(ours: Mapping[str, object]) -> str:
+    home = os.environ.get("STACKCAST_HOME") or Path(__file__).parents[1]
+    defaults = Path(home) / "conf" / "spark-defaults.conf"
+    machine = defaults.read_text() if defaults.is_file() else _ESSENTIAL
+    lines = ["# Written by 'stackcast lab up': jobs that are given this file use the lab."]
+    # Settings of ours in that file are of another deployment.
+    lines += [line for line in machine.splitlines() if not line.startswith("spark.stackcast.")]
+    lines += [f"spark.stackcast.{key} {value}" for key, value in ours.items()]
+    return "\n".join(lines) + "\n"
