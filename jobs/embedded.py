@@ -8,9 +8,7 @@ the report, and takes everything down again, whatever happens in between.
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import logging
-import shutil
 import subprocess
 import sys
 import threading
@@ -33,29 +31,23 @@ from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.refresh import Refresher
 from jobs.adapters.settings import FORMATS, Settings
 from jobs.adapters.tables import Tables
-from lab import report, verification
+from lab import deployment, report, verification
 from lab.lab import Lab
 from lab.packets import open_records
 from lab.process import child_options, stop_process
 from lab.publisher import Published, publish
 from lab.showcase import Showcase
-from lab.subscriptions import subscriptions
 from lab.topologies import NetworkOptions, load_network
 from udfs.errors import LabError, SettingsError
 from udfs.filters.subscriptions import CheckedRule, check, select
 from udfs.messages.specification import Specification, parse_specification
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.network import Network
-from udfs.trees.rows import network_to_rows, tree_to_row
 
 log = logging.getLogger("stackcast.lab")
 
 T = TypeVar("T")
 Start = Callable[[SparkSession, Settings, Lifecycle], tuple[StreamingQuery, Delivery]]
-
-PIPELINE = "virtual_trees"
-#: Frames in flight to the lab's switches; loopback sockets hold this many without loss.
-WINDOW = 64
 
 
 def run(settings: Settings, lifecycle: Lifecycle, start: Start) -> int:
@@ -81,7 +73,7 @@ def run(settings: Settings, lifecycle: Lifecycle, start: Start) -> int:
     with ExitStack() as stack:
         lab = Lab(folder, network)
         stack.enter_context(lab)
-        _empty(folder)
+        lab.clear()
         generator = stack.enter_context(_trading_session(settings, folder))
         settings = dataclasses.replace(settings, tables=str(folder / "tables"))
         spark_and_tables = _beside(lambda: _tables(settings))
@@ -100,7 +92,7 @@ def run(settings: Settings, lifecycle: Lifecycle, start: Start) -> int:
             kafka=settings.kafka | {"bootstrap.servers": lab.bootstrap_servers},
             checkpoint=str(folder / "checkpoint"),
             udp_endpoint=lab.ingress[settings.publisher],
-            udp_window=WINDOW,
+            udp_window=deployment.WINDOW,
         )
         _fill(tables, settings, network, lab.p4runtime)
         _refresh(tables, settings, lifecycle)
@@ -123,12 +115,6 @@ def _network_options(settings: Settings) -> NetworkOptions:
         hosts_per_switch=settings.lab_hosts if "lab.hosts" in settings.given else 1,
         name="" if settings.lab_network == "fabric" else settings.lab_network,
     )
-
-
-def _empty(folder: Path) -> None:
-    """Every run is the first: what an earlier one left is removed."""
-    for name in ("tables", "checkpoint", "receipts"):
-        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def _beside(work: Callable[[], T]) -> Future[T]:
@@ -157,7 +143,7 @@ def _trading_session(settings: Settings, folder: Path) -> Iterator[Callable[[], 
         yield lambda: path
         return
     path = folder / "session.NASDAQ_ITCH50"
-    command = [sys.executable, "-m", "cli.main", "itch", "generate", "--out", str(path)]
+    command = [sys.executable, "-m", "lab.generate", "--out", str(path)]
     for option, value in (
         ("--messages", settings.lab_messages),
         ("--seed", settings.lab_seed),
@@ -189,15 +175,7 @@ def _tables(settings: Settings) -> tuple[SparkSession, Tables]:
 
 def _fill(tables: Tables, settings: Settings, network: Network, p4runtime: str) -> None:
     """Network, broadcast tree and subscriptions of the lab."""
-    rows = dict(network_to_rows(network, dict.fromkeys(network.switches, p4runtime), PIPELINE))
-    rows["virtual_trees"] = [tree_to_row(tree) for tree in broadcast_trees(network)]
-    now = dt.datetime.now(dt.UTC)
-    rows["subscriptions"] = [
-        {**row, "format": settings.format, "enabled": True, "updated_by": "lab", "updated_at": now}
-        for row in subscriptions(
-            network.subscribers(), count=settings.lab_subscriptions, seed=settings.lab_seed
-        )
-    ]
+    rows = deployment.rows(network, p4runtime, settings.lab_subscriptions, settings.lab_seed)
     with ThreadPoolExecutor() as pool:
         list(pool.map(tables.append, rows, rows.values()))
     log.info("%d subscriptions by %d hosts", len(rows["subscriptions"]), len(network.subscribers()))
