@@ -3,7 +3,8 @@
     spark-submit jobs/refresh_switches.py [--once]
 
 Derives `switch_entries` from the network and its trees, writes all switches, and then follows the
-table's change data feed; edits of `virtual_trees`, `links` or `hosts` are taken up within a second.
+table's change data feed; edits of `virtual_trees`, `links` or `hosts` are taken up within a second,
+and after an edit of `switches` all of them are written.
 A switch that does not answer, or refuses an entry, is tried again every ten seconds; SIGTERM ends
 the job. With --once it ends after the first pass, with exit code 1 if a switch is not in step.
 """
@@ -78,10 +79,15 @@ def follow(
     looked = retried = time.monotonic()
     one_at_a_time = threading.Lock()  # a switch is written by one connection
 
-    def refresh(newest: int, only: set[str]) -> None:
+    written_for = refresher.derived_from.get("switches")
+
+    def refresh(newest: int, only: set[str] | None) -> None:
         with one_at_a_time:
-            for status in refresher.refresh(newest, only, wait=False):
-                (lagging.discard if status["in_step"] else lagging.add)(status["switch"])
+            asked = set(lagging) if only is None else only
+            statuses = refresher.refresh(newest, only, wait=False)
+            # One that has no status is a switch no more.
+            lagging.difference_update(asked)
+            lagging.update(s["switch"] for s in statuses if not s["in_step"])
 
     def take(changes: DataFrame, _batch: int) -> None:
         lifecycle.boundary()
@@ -92,12 +98,16 @@ def follow(
             refresh(max(row["_commit_version"] for row in rows), changed)
 
     def look_after() -> bool:
-        nonlocal looked, retried
+        nonlocal looked, retried, written_for
         now = time.monotonic()
         if now - looked >= POLL_SECONDS:
             looked = now
-            if refresher.stale():
-                _derive(refresher)
+            if refresher.stale() and _derive(refresher):
+                switches = refresher.derived_from["switches"]
+                if switches != written_for:
+                    # An address is in no entry: the feed does not tell of a switch that moved.
+                    refresh(tables.version("switch_entries"), None)
+                    written_for = switches
         if lagging and now - retried >= RETRY_SECONDS:
             refresh(tables.version("switch_entries"), set(lagging))
             retried = time.monotonic()
@@ -108,12 +118,14 @@ def follow(
     lifecycle.run(query, finished=look_after)
 
 
-def _derive(refresher: Refresher) -> None:
+def _derive(refresher: Refresher) -> bool:
     """Derive again; sources that do not fit together leave the switches as they are."""
     try:
         refresher.derive()
     except NetworkError as error:
         log.error("the changed tables cannot be used, the switches stay as they are: %s", error)
+        return False
+    return True
 
 
 if __name__ == "__main__":

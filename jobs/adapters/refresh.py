@@ -37,7 +37,7 @@ class _Switch:
     name: str
     address: str
     device_id: int
-    p4info: str
+    pipeline: str
 
 
 class Refresher:
@@ -53,6 +53,8 @@ class Refresher:
         self._settings = settings
         self._given_up = given_up
         self.derived_from: dict[str, int] = {}
+        # What was last read of a table: a first read takes seconds, and is needed twice.
+        self._read: dict[str, tuple[int, list[dict[str, Any]]]] = {}
 
     def stale(self) -> bool:
         """Whether a source of `switch_entries` has changed since `derive` read it."""
@@ -67,13 +69,18 @@ class Refresher:
         """
         # Read at these versions, so that an edit in between is seen as one that came after.
         self.derived_from = versions = self._versions()
-        switches, hosts, links, trees = (
-            self._tables.rows(name, versions[name]) for name in SOURCES
-        )
+        before = self._tables.version("switch_entries")
+        wanted = versions | {"switch_entries": before}
+        # Most of a read is waiting for one small Spark job after the other.
+        with ThreadPoolExecutor(max_workers=len(wanted)) as pool:
+            switches, hosts, links, trees, held = pool.map(self._rows, wanted, wanted.values())
         network = network_from_rows(switches, hosts, links)
         rows = [entry_to_row(entry) for entry in switch_entries(network, map(tree_from_row, trees))]
-        self._tables.replace_changed("switch_entries", rows, ("switch", "entry_key"))
-        return self._tables.version("switch_entries")
+        self._tables.replace_changed("switch_entries", rows, ("switch", "entry_key"), held)
+        version = self._tables.version("switch_entries")
+        if version == before + 1:  # by us: nobody else wrote in between
+            self._read["switch_entries"] = version, rows
+        return version
 
     def refresh(
         self, version: int, only: Collection[str] | None = None, wait: bool = True
@@ -81,14 +88,14 @@ class Refresher:
         """Write the switches (all, or ``only`` those) as of a version; returns the status rows.
 
         Switches are refreshed in parallel. One that does not answer is tried again for
-        ``waitSeconds`` (not without ``wait``); then its row says so, and the others stand as
-        written.
+        ``waitSeconds`` (not without ``wait``). Whatever fails for one switch, its row says so,
+        and the others stand as written.
         """
         patience = self._settings.wait_seconds if wait else 0
         switches = self._switches(only)
-        desired: dict[str, list[SwitchEntry]] = defaultdict(list)
-        for row in self._tables.rows("switch_entries", version):
-            desired[row["switch"]].append(entry_from_row(row))
+        desired: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for row in self._rows("switch_entries", version):
+            desired[row["switch"]].append(row)
         with ThreadPoolExecutor(max_workers=min(PARALLEL, max(1, len(switches)))) as pool:
             statuses = list(
                 pool.map(
@@ -112,39 +119,44 @@ class Refresher:
     def _versions(self) -> dict[str, int]:
         return {name: self._tables.version(name) for name in SOURCES}
 
+    def _rows(self, name: str, version: int) -> list[dict[str, Any]]:
+        known = self._read.get(name)
+        if known is None or known[0] != version:
+            known = self._read[name] = version, self._tables.rows(name, version)
+        return known[1]
+
     def _switches(self, only: Collection[str] | None) -> list[_Switch]:
-        folder = Path(self._settings.p4_folder)
-        texts: dict[str, str] = {}
-        result = []
-        for row in self._tables.rows("switches"):
-            if only is not None and row["switch"] not in only:
-                continue
-            pipeline = row["pipeline"]
-            if pipeline not in texts:
-                texts[pipeline] = _read_p4info(folder, pipeline)
-            result.append(_Switch(row["switch"], row["address"], row["device_id"], texts[pipeline]))
-        return result
+        return [
+            _Switch(row["switch"], row["address"], row["device_id"], row["pipeline"])
+            for row in self._rows("switches", self._tables.version("switches"))
+            if only is None or row["switch"] in only
+        ]
 
     def _refresh_one(
-        self, switch: _Switch, desired: list[SwitchEntry], version: int, patience: float
+        self, switch: _Switch, rows: list[dict[str, Any]], version: int, patience: float
     ) -> dict[str, Any]:
         clock = time.monotonic()
         held: int | None = None
         in_step = False
         errors: list[str] = []
         try:
+            desired: list[SwitchEntry] = [entry_from_row(row) for row in rows]
+            p4info = _read_p4info(Path(self._settings.p4_folder), switch.pipeline)
             with self._connect(switch, patience) as connection:
-                connection.ensure_pipeline(switch.p4info)
+                connection.ensure_pipeline(p4info)
                 failed = connection.write(difference(desired, connection.read_entries(switch.name)))
                 errors = [f"{entry.key}: {message}" for entry, message in failed]
                 now = connection.read_entries(switch.name)
                 held, in_step = len(now), set(now) == set(desired)
         except SwitchError as error:
             errors.append(str(error))
+        except Exception as error:  # a value in its rows that nobody thought of
+            log.exception("switch %s", switch.name)
+            errors.append(f"{type(error).__name__}: {error}")
         return {
             "switch": switch.name,
             "entries_version": version,
-            "desired": len(desired),
+            "desired": len(rows),
             "held": held,
             "in_step": in_step,
             "errors": errors,

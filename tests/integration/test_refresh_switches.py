@@ -23,7 +23,7 @@ from lab.process import Child
 from udfs.errors import NetworkError
 from udfs.stacks.entries import SwitchEntry, difference, switch_entries
 from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.rows import network_to_rows, tree_to_row
+from udfs.trees.rows import entry_to_row, network_to_rows, tree_to_row
 from udfs.trees.topology import fabric
 from udfs.trees.virtual_tree import VirtualTree
 
@@ -149,6 +149,34 @@ def test_a_switch_that_is_away_is_told_and_the_others_are_in_step(
         assert all(row["in_step"] for row in rows.values())
     finally:
         deployment.reset()
+
+
+def test_odd_values_of_one_switch_cost_no_other_its_status(deployment: Deployment) -> None:
+    version = deployment.refresher.derive()
+    before = deployment.tables.version("switch_status")
+    other = NETWORK.hosts["h3"].switch
+    row = entry_to_row(next(e for e in switch_entries(NETWORK, []) if e.switch == RACK))
+    odd = {**row, "entry_key": "odd", "match": [{"field": "port", "kind": "exact", "value": None}]}
+    deployment.tables.append("switch_entries", [odd])
+    deployment.spark.sql(
+        f"UPDATE delta.`{deployment.tables.location}/switches` SET pipeline = 'unheard' "
+        f"WHERE switch = '{other}'"
+    )
+    try:
+        deployment.refresher.refresh(version + 1)
+        rows = {row["switch"]: row for row in deployment.status(before)}
+        assert rows.keys() == NETWORK.switches.keys()
+        assert {name for name, row in rows.items() if not row["in_step"]} == {RACK, other}
+        assert "TypeError" in rows[RACK]["errors"][0]
+        assert "SWITCH.NO_P4INFO" in rows[other]["errors"][0]
+    finally:
+        deployment.reset()
+    assert all(s["in_step"] for s in deployment.refresher.refresh(deployment.refresher.derive()))
+
+
+def test_deriving_again_what_is_there_makes_no_version(deployment: Deployment) -> None:
+    version = deployment.refresher.derive()
+    assert Refresher(deployment.tables, deployment.settings).derive() == version
 
 
 def test_sources_that_do_not_fit_leave_the_derived_entries_as_they_are(

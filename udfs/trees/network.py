@@ -93,8 +93,8 @@ class Network:
 
         Raises NetworkError: ``NO_SWITCH``, ``DUPLICATE_NAME``, ``DUPLICATE_DEVICE_ID``,
         ``DUPLICATE_ADDRESS``, ``BAD_DEVICE_ID``, ``BAD_ADDRESS``, ``TOO_MANY_LINKS``,
-        ``DUPLICATE_LINK``, ``UNKNOWN_SWITCH``, ``TOO_MANY_PORTS``, ``DUPLICATE_PORT``, ``PARALLEL_LINK``, ``ONE_WAY_LINK``,
-        ``BAD_WEIGHT``, ``UNATTACHED_HOST``, ``DISCONNECTED``.
+        ``DUPLICATE_LINK``, ``UNKNOWN_SWITCH``, ``TOO_MANY_PORTS``, ``DUPLICATE_PORT``,
+        ``PARALLEL_LINK``, ``ONE_WAY_LINK``, ``BAD_WEIGHT``, ``UNATTACHED_HOST``, ``DISCONNECTED``.
         """
         return cls(switches, hosts, links)
 
