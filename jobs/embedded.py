@@ -63,6 +63,12 @@ def run(settings: Settings, lifecycle: Lifecycle, start: Start) -> int:
             "only: configure a broker and tables of your own for other sinks",
         )
     folder = Path(settings.lab_folder).absolute()
+    if settings.lab_session and folder in Path(settings.lab_session).absolute().parents:
+        raise SettingsError(
+            "BAD_VALUE",
+            f"spark.stackcast.lab.session is {settings.lab_session!r}, which lies in the lab's own "
+            "folder; every run empties that: move the file elsewhere",
+        )
     network = load_network(_network_options(settings))
     log.info(
         "network: %d switches, %d hosts, %d directed links",

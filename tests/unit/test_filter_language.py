@@ -13,7 +13,7 @@ from udfs import filters
 from udfs.errors import SubscriptionError
 from udfs.filters.language import MAX_LENGTH, parse_rule
 from udfs.filters.nodes import And, Not, Or, Predicate
-from udfs.filters.subscriptions import Subscription, check
+from udfs.filters.subscriptions import Subscription, check, select
 from udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
@@ -234,3 +234,18 @@ def test_no_text_whatever_brings_anything_but_a_rule_or_a_rejection(text: str):
         assert 1 <= rejection.line <= text.count("\n") + 1
         assert 1 <= rejection.column <= len(text) + 1
         assert rejection.message.startswith(f"line {rejection.line}, column {rejection.column}: ")
+
+
+def test_rows_of_no_known_format_are_rejected_and_rows_of_another_job_left_to_it():
+    rows = [
+        {"id": i, "subscriber": "h1", "filter": "price > 1", "format": f, "enabled": e}
+        for i, f, e in (
+            ("b", "itch", True),
+            ("a", "ITCH", True),
+            ("c", "av", True),
+            ("d", "x", False),
+        )
+    ]
+    chosen, rejected = select(rows, "itch", ("itch", "av"))
+    assert [s.id for s in chosen] == ["b"]
+    assert [(r.id, r.code) for r in rejected] == [("a", "SUBSCRIPTION.UNKNOWN_FORMAT")]

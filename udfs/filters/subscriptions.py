@@ -65,8 +65,10 @@ def select(
         if row["format"] == wanted:
             chosen.append(Subscription(row["id"], row["subscriber"], row["filter"]))
         elif row["format"] not in known:
-            message = f"there is no message format {row['format']!r}: write {wanted!r}"
-            rejections.append(Rejection(row["id"], "SUBSCRIPTION.UNKNOWN_FORMAT", 1, 1, message))
+            fault = SubscriptionError(
+                "UNKNOWN_FORMAT", f"there is no message format {row['format']!r}: write {wanted!r}"
+            )
+            rejections.append(Rejection(row["id"], fault.code, 1, 1, fault.message))
     return chosen, rejections
 
 
