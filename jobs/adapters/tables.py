@@ -80,7 +80,10 @@ class Tables:
         self._spark.sql(text.substitute(table=table))
 
     def attach(self) -> None:
-        """Give the tables their SQL names in this session. Raises TableError MISSING."""
+        """Give the tables their SQL names in this session.
+
+        Raises TableError MISSING, NAME_TAKEN.
+        """
         for name in NAMES:
             self.version(name)
         if not self._by_path:
@@ -89,10 +92,30 @@ class Tables:
         folder = _quoted(self._path(".schema"))
         self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema} LOCATION {folder}")
         for name in NAMES:
-            # The name may still mean tables of another place; dropping it leaves those as they are.
+            self._check_droppable(name)
+        for name in NAMES:
+            # The name may still mean a table of another place, which stays as it is.
             self._spark.sql(f"DROP TABLE IF EXISTS {self.sql_name(name)}")
             place = _quoted(self._path(name))
             self._spark.sql(f"CREATE TABLE {self.sql_name(name)} USING delta LOCATION {place}")
+
+    def _check_droppable(self, name: str) -> None:
+        """A metastore may know the name already; dropping an external table deletes no row."""
+        full = self.sql_name(name)
+        # What the metastore says: Spark's own catalog would look for the folder, which may be gone.
+        catalog: Any = self._spark._jsparkSession.sessionState().catalog()
+        identifier = self._identifier(name)
+        if not catalog.tableExists(identifier):
+            return
+        kind = catalog.getTableMetadata(identifier).tableType().name()
+        if kind != "EXTERNAL":
+            raise TableError(
+                "NAME_TAKEN",
+                f"{full} is there already and of type {kind}, and the name is needed for the table "
+                f"in {self.location}: rename that one, or set spark.stackcast.tables to the name "
+                "of a schema of your own",
+                table=name,
+            )
 
     def version(self, name: str) -> int:
         """Current version. On a local path it lists the log (under 1 ms), else it asks Delta.
@@ -159,16 +182,25 @@ class Tables:
         """Replace all rows in one commit."""
         self._write(name, rows, "overwrite", None)
 
-    def replace_changed(self, name: str, rows: list[dict[str, Any]], keys: tuple[str, ...]) -> None:
+    def replace_changed(
+        self,
+        name: str,
+        rows: list[dict[str, Any]],
+        keys: tuple[str, ...],
+        held: list[dict[str, Any]] | None = None,
+    ) -> None:
         """Make the table hold exactly ``rows``, touching only rows that differ.
 
-        So the change data feed tells real changes and nothing else.
+        So the change data feed tells real changes and nothing else; no difference makes no
+        version. ``held`` is what the table holds, if the caller knows.
         """
-        held = self.read(name)
-        if held.isEmpty():
+        held = self.rows(name) if held is None else held
+        if not held:
             self.append(name, rows)  # a merge into nothing takes ten times as long
             return
-        schema = held.schema
+        if _by(keys, held) == _by(keys, rows):
+            return
+        schema = self.read(name).schema
         frame = self._spark.createDataFrame(
             [tuple(r[c] for c in schema.names) for r in rows], schema
         )
@@ -224,6 +256,10 @@ class Tables:
             "or point spark.stackcast.tables at where it is",
             table=name,
         )
+
+
+def _by(keys: tuple[str, ...], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: tuple(row[key] for key in keys))
 
 
 def _quoted(text: str) -> str:
