@@ -27,6 +27,10 @@ java_program() {
   if [ -n "${JAVA_HOME:-}" ]; then echo "$JAVA_HOME/bin/java"; else command -v java || true; fi
 }
 
+check_system() {
+  [ "$(uname -s)" = Linux ] || die "Linux is needed, this is $(uname -s)."
+}
+
 check_java() {
   local java version
   java=$(java_program)
@@ -96,9 +100,12 @@ install_packages() {
 }
 
 install_jars() {
-  local ivy log=$VAR/log/ivy.log pyspark
+  local ivy jar log=$VAR/log/ivy.log pyspark
+  rm -f "$VAR/.done-jars"
   pyspark=$(pyspark_home)
   ivy=$(ls "$pyspark"/jars/ivy-*.jar | head -n 1)
+  # Those of an earlier ivy.xml would stay on Spark's class path beside the new ones.
+  for jar in "$JARS"/spark/*.jar; do rm -f "$pyspark/jars/${jar##*/}"; done
   rm -rf "$JARS" && mkdir -p "$JARS"
   if ! "$(java_program)" -jar "$ivy" -ivy "$ROOT/conf/ivy.xml" -cache "$VAR/ivy-cache" -types jar bundle \
       -retrieve "$JARS/[conf]/[artifact]-[revision].[ext]" 2>&1 | tee "$log" |
@@ -118,12 +125,15 @@ pyspark_home() {
 # $1: runtime or test
 ensure_environment() {
   local python_stamp test_stamp jar_stamp
-  python_stamp=$(stamp_of "$ROOT/constraints.txt" "$ROOT/pyproject.toml")
+  # The environment runs this clone's code, so it serves no other; what the tools of pyproject.toml
+  # are told does not matter to it.
+  python_stamp=$({ echo "$ROOT"; cat "$ROOT/constraints.txt"; sed '/^\[tool\.ruff/,$d' "$ROOT/pyproject.toml"; } | cksum | tr ' ' '-')
   test_stamp=test-$python_stamp
   jar_stamp=$python_stamp-$(stamp_of "$ROOT/conf/ivy.xml")
+  check_system
   check_java
   if is_done runtime "$python_stamp" && is_done jars "$jar_stamp" &&
-    { [ "$1" = runtime ] || is_done test "$test_stamp"; } && [ -x "$ENV_DIR/bin/python" ]; then return; fi
+    { [ "$1" = runtime ] || is_done test "$test_stamp"; } && pyspark_home >/dev/null 2>&1; then return; fi
 
   check_disk
   mkdir -p "$VAR/log"
@@ -131,7 +141,7 @@ ensure_environment() {
     exec 9>"$VAR/.setup-lock"
     flock -n 9 || { say "another start is setting up $VAR; waiting for it"; flock 9; }
   fi
-  if ! is_done runtime "$python_stamp" || [ ! -x "$ENV_DIR/bin/python" ]; then
+  if ! is_done runtime "$python_stamp" || ! pyspark_home >/dev/null 2>&1; then
     local python
     python=$(find_python) || exit 1
     say "[1/3] a virtual environment in $ENV_DIR ($("$python" --version))"
