@@ -416,11 +416,8 @@ def test_the_pcap_sink_holds_the_same_frames(deployment, tmp_path):
 
 
 def test_a_missing_table_and_a_missing_broker_are_one_clear_error(spark, lab, tmp_path):
-    settings = Settings(
-        tables=str(tmp_path / "nothing"),
-        topic="itch.test.none",
-        kafka={"bootstrap.servers": lab.bootstrap_servers},
-        wait_seconds=0,
+    settings = dataclasses.replace(
+        settings_of(lab, str(tmp_path / "nothing"), topic="itch.test.none"), wait_seconds=0
     )
     with pytest.raises(KafkaError, match="NO_TOPIC"):
         start(spark, settings, Lifecycle())

@@ -1,17 +1,21 @@
 """The first command of the README: what is missing is one clear line, what is there is not redone.
 
-Every run has a PATH, a HOME and a folder for the environment of its own; the real one is never
-written.
+Every run has a PATH, a HOME, a clone and a folder for the environment of its own. Python, pip and
+Ivy are fakes that note in ``events`` what they are asked and which steps are marked as done by
+then; a file ``hold-STEP`` keeps one in its step.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
+import signal
 import socket
 import subprocess
-import sys
 import time
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,13 +23,54 @@ import pytest
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
-#: Where the environment of these tests is (see spark-submit.sh).
-REAL_VAR = Path(os.environ.get("STACKCAST_VAR") or ROOT / "var")
-PYTHON = str(Path(sys.base_prefix) / "bin" / "python3")
-TOOLS = "awk bash cat cksum cp dirname env flock grep head ls mkdir rm sed tee tr uname"
+TOOLS = "awk bash cat chmod cksum cp dirname env flock grep head ls mkdir rm sed sleep tee tr uname"
 
+SHELL = shutil.which("sh")
 JAVA_17 = """echo 'openjdk version "17.0.9" 2023-10-17' >&2"""
 ROOMY = "echo 'Filesystem 1024-blocks Used Available'; echo 'disk 99999999 1 99999998 1% /'"
+
+
+#: Notes ``$event`` with the marks of the steps done so far, then waits as long as it is held.
+NOTE = """note() {
+  marks=
+  for mark in "$STACKCAST_VAR"/.done-*; do [ ! -f "$mark" ] || marks="$marks ${mark##*-}"; done
+  echo "$1 |$marks" >>"$HOME/events"
+  while [ -e "$HOME/hold-$1" ]; do sleep 0.05; done
+}"""
+
+#: An interpreter outside an environment: makes one of two folders and the interpreter in it.
+SYSTEM_PYTHON = f"""{NOTE}
+case "$1" in
+  --version) echo Python 3.12.1 ;;
+  -m) note venv; mkdir -p "$3/bin" "$3/pyspark" && cp "$HOME/env-python" "$3/bin/python" ;;
+esac"""
+
+#: The interpreter of an environment: pip brings a pyspark with one jar of its own, and Ivy.
+ENV_PYTHON = f"""{NOTE}
+spark=$STACKCAST_VAR/env/pyspark
+case "$1" in
+  -I) [ -d "$spark/jars" ] || {{ echo Traceback >&2; exit 1; }}; echo "$spark" ;;
+  -m) for last; do :; done
+    case "$2 $last" in
+      pytest*) echo "pytest in $PWD"; exit ;;
+      *"[test]") note test; exit ;;
+    esac
+    note runtime
+    [ ! -e "$HOME/no-network" ] || {{ echo "NewConnectionError: refused"; exit 1; }}
+    mkdir -p "$spark/jars" "$spark/bin" && echo own >"$spark/jars/own.jar"
+    cp "$HOME/ivy.jar" "$spark/jars/ivy-2.5.3.jar"
+    printf '#!{SHELL}\\necho "spark-submit $*"\\n' >"$spark/bin/spark-submit"
+    chmod +x "$spark/bin/spark-submit"
+    ;;
+esac"""
+
+#: Java as Ivy: what conf/ivy.xml of the test's clone names is "resolved", one jar before the wait.
+IVY = f"""{NOTE}
+[ "$1" = -jar ] || {{ {JAVA_17}; exit; }}
+jars=$STACKCAST_VAR/jars/spark
+mkdir -p "$jars"
+while read -r name; do echo jar >"$jars/$name"; note jars; done <"$4"
+"""
 
 
 class Machine:
@@ -35,7 +80,8 @@ class Machine:
         self.bin = folder / "bin"
         self.var = folder / "var"
         self.home = folder / "home"
-        self.bin.mkdir()
+        self.clone = ROOT
+        self.bin.mkdir(parents=True)
         self.home.mkdir()
         for tool in TOOLS.split():
             found = shutil.which(tool)
@@ -46,22 +92,42 @@ class Machine:
         """A fake program on the PATH."""
         path = self.bin / name
         path.unlink(missing_ok=True)
-        path.write_text(f"#!{shutil.which('sh')}\n{script}\n")
+        path.write_text(f"#!{SHELL}\n{script}\n")
         path.chmod(0o755)
         return path
 
-    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         # From scratch, so that nothing of this machine's set-up helps.
         fresh = {"PATH": str(self.bin), "HOME": str(self.home), "STACKCAST_VAR": str(self.var)}
-        return subprocess.run(
-            [self.bin / "bash", ROOT / "spark-submit.sh", *arguments],
+        return subprocess.Popen(
+            [self.bin / "bash", self.clone / "spark-submit.sh", *arguments],
             env=fresh | environment,
             cwd=self.home,
-            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=90,
-            check=False,
+            start_new_session=True,
         )
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        started = self.start(*arguments, **environment)
+        try:
+            out, err = started.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            os.killpg(started.pid, signal.SIGKILL)
+            raise
+        return subprocess.CompletedProcess(started.args, started.returncode, out, err)
+
+    def events(self) -> list[str]:
+        """What the fakes were asked since the last call: ``step | marks by then``."""
+        path = self.home / "events"
+        lines = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return lines
+
+    def marks(self) -> set[str]:
+        return {path.name.removeprefix(".done-") for path in self.var.glob(".done-*")}
 
 
 @pytest.fixture
@@ -155,18 +221,6 @@ def test_too_little_disk(machine: Machine):
     assert f"{machine.var} has 20 MB free" in line and "STACKCAST_VAR" in line
 
 
-def test_no_network(machine: Machine, nowhere: str):
-    begin = time.monotonic()
-    index = f"http://{nowhere}/simple"
-    done = machine.run("env", PYTHON=PYTHON, PIP_INDEX_URL=index, PIP_RETRIES="0")
-    line = last_line(done, lines=3)
-    assert "Python packages could not be fetched" in line and "network" in line
-    assert str(machine.var / "log" / "pip-runtime.log") in line
-    assert time.monotonic() - begin < 60
-    # What is half done does not pass for done.
-    assert not list(machine.var.glob(".done-*"))
-
-
 @pytest.mark.parametrize("arguments", [[], ["bench"], ["bench", "nonsense"], ["bench", "../x"]])
 def test_nothing_to_run(machine: Machine, arguments: list[str]):
     line = last_line(machine.run(*arguments))
@@ -181,51 +235,240 @@ def test_help_names_every_way_to_start(machine: Machine):
         assert word in done.stdout
 
 
+def test_another_system_than_linux(machine: Machine):
+    machine.program("uname", "echo Darwin")
+    done = machine.run("jobs/itch_stream.py")
+    assert last_line(done) == "stackcast: Linux is needed, this is Darwin."
+    assert done.returncode == 1 and not machine.var.exists()
+
+
 @pytest.fixture
-def ready(machine: Machine) -> Machine:
-    """The machine with the real environment, by links that a set-up could only unlink."""
-    marks = list(REAL_VAR.glob(".done-*"))
-    if len(marks) < 2:
-        pytest.skip("these tests do not run in an environment of spark-submit.sh")
-    machine.var.mkdir()
-    for name in ("env", "jars"):
-        (machine.var / name).symlink_to(REAL_VAR / name)
-    for mark in marks:
-        shutil.copy(mark, machine.var)
-    return machine
+def able(tmp_path: Path) -> Machine:
+    """A machine where set-up succeeds, all of it below a folder whose name has spaces."""
+    folder = tmp_path / "a b  c"
+    made = Machine(folder)
+    made.clone = folder / "my clone"
+    (made.clone / "conf").mkdir(parents=True)
+    for name in ("spark-submit.sh", "constraints.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, made.clone)
+    (made.clone / "conf" / "ivy.xml").write_text("delta-1.jar\nkafka-1.jar\n")
+    (made.home / "ivy.jar").write_text("ivy")
+    made.program("df", ROOMY)
+    made.program("java", IVY)
+    made.program("python3", SYSTEM_PYTHON)
+    made.program("env-python", ENV_PYTHON).rename(made.home / "env-python")
+    return made
 
 
-def test_a_second_start_does_no_set_up_and_needs_no_network(ready: Machine, nowhere: str):
-    proxy = f"http://{nowhere}"
-    before = sorted(path.name for path in ready.var.iterdir())
-    begin = time.monotonic()
-    done = ready.run("env", PIP_INDEX_URL=proxy, http_proxy=proxy, https_proxy=proxy)
-    assert time.monotonic() - begin < 10
-    assert done.returncode == 0 and done.stderr == ""
-    assert sorted(path.name for path in ready.var.iterdir()) == before
-    exported = dict(line.removeprefix("export ").split("=", 1) for line in done.stdout.splitlines())
-    assert exported["STACKCAST_HOME"] == str(ROOT)
-    assert exported["PYSPARK_PYTHON"] == f"{ready.var}/env/bin/python"
-    assert exported["PATH"] == f"{ready.var}/env/bin:{ready.bin}"
-    assert (Path(exported["SPARK_HOME"]) / "bin" / "spark-submit").is_file()
+#: A first start's steps; Ivy fetches two jars.
+FIRST = ["venv |", "runtime |", "jars | runtime", "jars | runtime"]
 
 
-def test_a_folder_may_be_given_relative_to_where_one_stands(ready: Machine):
-    done = ready.run("env", STACKCAST_VAR="../var")
-    assert done.returncode == 0 and done.stderr == ""
-    assert f"export PYSPARK_PYTHON={ready.home}/../var/env/bin/python\n" in done.stdout
+@pytest.fixture
+def ready(able: Machine) -> Machine:
+    """The machine after a first start."""
+    assert able.run("jobs/x.py").returncode == 0
+    assert able.events() == FIRST
+    return able
 
 
-def test_no_network_for_the_jars(ready: Machine, nowhere: str):
-    java = shutil.which("java")
-    if java is None:
-        pytest.skip("needs a Java")
+def jars(machine: Machine) -> set[str]:
+    return {path.name for path in (machine.var / "env" / "pyspark" / "jars").iterdir()}
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_first_start_makes_all_and_runs_the_job(able: Machine):
+    done = able.run("--properties-file", "my conf", "jobs/x.py", "a b")
+    assert done.returncode == 0
+    assert done.stdout == "spark-submit --properties-file my conf jobs/x.py a b\n"
+    said = [line.removeprefix("stackcast: ")[:5] for line in done.stderr.splitlines()]
+    assert said == ["[1/3]", "[2/3]", "[3/3]", "the e"]
+    assert able.events() == FIRST
+    assert able.marks() == {"runtime", "jars"}
+    assert jars(able) == {"own.jar", "ivy-2.5.3.jar", "delta-1.jar", "kafka-1.jar"}
+
+
+def test_a_second_start_does_nothing_again(ready: Machine):
+    before = {path: path.stat().st_mtime_ns for path in ready.var.rglob("*")}
+    # No room is needed, and no Python but the environment's.
+    ready.program("df", ROOMY.replace("99999998", "0"))
+    ready.program("python3", "exit 1")
+    done = ready.run("env")
+    assert done.returncode == 0 and done.stderr == "" and ready.events() == []
+    assert {path: path.stat().st_mtime_ns for path in ready.var.rglob("*")} == before
+    shell = (
+        f'{done.stdout}\nprintf \'%s\\n\' "$STACKCAST_HOME" "$PYSPARK_PYTHON" "$SPARK_HOME" "$PATH"'
+    )
+    told = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True)
+    env = ready.var / "env"
+    assert told.stdout.splitlines() == [
+        str(ready.clone),
+        f"{env}/bin/python",
+        f"{env}/pyspark",
+        f"{env}/bin:{ready.bin}",
+    ]
+
+
+def test_a_folder_may_be_given_relative_or_by_a_link(ready: Machine, tmp_path: Path):
+    (tmp_path / "link").symlink_to(ready.var)
+    for given in ("../var", str(tmp_path / "link")):
+        done = ready.run("jobs/x.py", STACKCAST_VAR=given)
+        assert done.returncode == 0 and done.stderr == "" and ready.events() == []
+
+
+def test_the_tests_need_their_packages_only_beside_what_is_there(ready: Machine):
+    done = ready.run("test", "-x")
+    assert done.returncode == 0 and done.stdout == f"pytest in {ready.clone}\n"
+    assert ready.events() == ["test | jars runtime"]
+    assert ready.run("test").stderr == "" and ready.events() == []
+
+
+def test_the_setting_of_a_tool_redoes_nothing(ready: Machine):
+    path = ready.clone / "pyproject.toml"
+    assert "line-length = 100" in path.read_text()
+    path.write_text(path.read_text().replace("line-length = 100", "line-length = 99"))
+    assert ready.run("jobs/x.py").stderr == "" and ready.events() == []
+
+
+def test_what_is_installed_stands_before_the_tools_in_pyproject():
+    before, _, _ = (ROOT / "pyproject.toml").read_text().partition("\n[tool.")
+    told, all_of_it = (tomllib.loads(x) for x in (before, (ROOT / "pyproject.toml").read_text()))
+    assert told["project"] == all_of_it["project"]
+    assert told["build-system"] == all_of_it["build-system"]
+
+
+@pytest.mark.parametrize("changed", ["constraints.txt", "pyproject.toml"])
+def test_other_dependencies_redo_all(ready: Machine, changed: str):
+    path = ready.clone / changed
+    path.write_text("# changed\n" + path.read_text())
+    assert ready.run("jobs/x.py").returncode == 0
+    assert ready.events() == FIRST
+
+
+def test_another_clone_does_not_run_this_ones_code(ready: Machine):
+    ready.clone = ready.clone.rename(ready.clone.with_name("moved"))
+    assert ready.run("jobs/x.py").returncode == 0
+    assert ready.events() == FIRST
+
+
+def test_a_moved_folder_is_made_anew(ready: Machine):
+    ready.var = ready.var.rename(ready.var.with_name("elsewhere"))
+    assert ready.run("jobs/x.py").returncode == 0
+    assert ready.events() == FIRST
+
+
+def test_an_environment_that_lost_its_packages_is_made_anew(ready: Machine):
+    shutil.rmtree(ready.var / "env" / "pyspark")
+    done = ready.run("jobs/x.py")
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert ready.events() == FIRST
+
+
+def test_other_jars_replace_those_of_before(ready: Machine):
+    (ready.clone / "conf" / "ivy.xml").write_text("delta-2.jar\n")
+    assert ready.run("jobs/x.py").returncode == 0
+    assert ready.events() == ["jars | runtime"]
+    assert jars(ready) == {"own.jar", "ivy-2.5.3.jar", "delta-2.jar"}
+
+
+def killed_in(machine: Machine, step: str, *arguments: str) -> None:
+    """A start whose processes all die while ``step`` is at work."""
+    hold = machine.home / f"hold-{step}"
+    hold.touch()
+    started = machine.start(*arguments)
+    events = machine.home / "events"
+    until(lambda: events.exists() and f"{step} |" in events.read_text())
+    os.killpg(started.pid, signal.SIGKILL)
+    started.communicate(timeout=30)
+    hold.unlink()
+    machine.events()
+
+
+@pytest.mark.parametrize(
+    ("step", "redone"),
+    [
+        ("venv", [*FIRST, "test | jars runtime"]),
+        ("runtime", [*FIRST, "test | jars runtime"]),
+        ("jars", [*FIRST[2:], "test | jars runtime"]),
+        ("test", ["test | jars runtime"]),
+    ],
+)
+def test_a_start_after_a_kill_redoes_the_step_it_fell_in(
+    able: Machine, step: str, redone: list[str]
+):
+    killed_in(able, step, "test")
+    assert step not in able.marks()
+    assert able.run("test").returncode == 0
+    assert able.events() == redone
+    assert jars(able) == {"own.jar", "ivy-2.5.3.jar", "delta-1.jar", "kafka-1.jar"}
+
+
+def test_a_change_of_jars_that_was_broken_off_and_taken_back_is_not_done(ready: Machine):
+    ivy = ready.clone / "conf" / "ivy.xml"
+    before = ivy.read_text()
+    ivy.write_text("delta-2.jar\n")
+    killed_in(ready, "jars", "jobs/x.py")
+    ivy.write_text(before)
+    assert ready.run("jobs/x.py").returncode == 0
+    assert ready.events() == FIRST[2:]
+    assert jars(ready) == {"own.jar", "ivy-2.5.3.jar", "delta-1.jar", "kafka-1.jar"}
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="needs flock")
+def test_two_starts_at_once_wait_for_each_other(able: Machine):
+    hold = able.home / "hold-runtime"
+    hold.touch()
+    first = able.start("jobs/first.py")
+    until(lambda: (able.home / "events").exists() and len(able.events()) > 0)
+    second = able.start("jobs/second.py")
+    assert second.stderr is not None
+    assert "another start is setting up" in second.stderr.readline()
+    hold.unlink()
+    for started, job in ((first, "first"), (second, "second")):
+        out, err = started.communicate(timeout=30)
+        assert started.returncode == 0 and out == f"spark-submit jobs/{job}.py\n", err
+    # None of them twice.
+    assert [event for event in able.events() if event.startswith("jars")] == FIRST[2:]
+
+
+def test_room_is_asked_for_by_step(ready: Machine):
+    ready.program("df", ROOMY.replace("99999998", str(600 * 1024)))
+    assert ready.run("test").returncode == 0
+    (ready.clone / "conf" / "ivy.xml").write_text("delta-2.jar\n")
+    ready.program("df", ROOMY.replace("99999998", str(400 * 1024)))
+    line = last_line(ready.run("jobs/x.py"))
+    assert "has 400 MB free, the jars need 500 MB" in line
+
+
+def test_no_network_for_the_packages(able: Machine):
+    (able.home / "no-network").touch()
+    line = last_line(able.run("env"), lines=3)
+    assert "Python packages could not be fetched" in line and "network" in line
+    assert str(able.var / "log" / "pip-runtime.log") in line
+    # What is half done does not pass for done.
+    assert able.marks() == set()
+    (able.home / "no-network").unlink()
+    assert able.run("env").returncode == 0
+
+
+def test_no_network_for_the_jars(able: Machine, nowhere: str):
+    """With the real Ivy and the real list of jars."""
+    java, pyspark = shutil.which("java"), importlib.util.find_spec("pyspark")
+    if java is None or pyspark is None or not pyspark.submodule_search_locations:
+        pytest.skip("needs a Java and a pyspark")
+    [ivy] = Path(pyspark.submodule_search_locations[0]).glob("jars/ivy-*.jar")
+    shutil.copy(ivy, able.home / "ivy.jar")
+    shutil.copy(ROOT / "conf" / "ivy.xml", able.clone / "conf")
+    able.program("java", f'exec {java} "$@"')
     host, port = nowhere.split(":")
-    ready.program("java", f'exec {java} "$@"')
-    (ready.var / ".done-jars").unlink()
-    (ready.var / "jars").unlink()
     proxy = f"-Dhttp.proxyHost={host} -Dhttp.proxyPort={port} "
     proxy += proxy.replace("http", "https")
-    line = last_line(ready.run("env", JDK_JAVA_OPTIONS=proxy), lines=2)
-    assert "jars could not be fetched" in line and str(ready.var / "log" / "ivy.log") in line
-    assert not (ready.var / ".done-jars").exists()
+    line = last_line(able.run("env", JDK_JAVA_OPTIONS=proxy), lines=4)
+    assert "jars could not be fetched" in line and str(able.var / "log" / "ivy.log") in line
+    assert able.marks() == {"runtime"}
