@@ -9,13 +9,14 @@
 #
 # Everything it makes lies under var/ (or $STACKCAST_VAR); remove that folder to start afresh.
 set -euo pipefail
+# With it, cd could go to another folder of the same name.
+unset CDPATH
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 VAR=${STACKCAST_VAR:-$ROOT/var}
-case "$VAR" in /*) ;; *) VAR=$PWD/$VAR ;; esac
-ENV_DIR=$VAR/env
-JARS=$VAR/jars
-NEEDED_KB=$((3 * 1024 * 1024))
+# Set by make_var, once the folder is there.
+ENV_DIR=
+JARS=
 
 say() { printf 'stackcast: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -61,14 +62,21 @@ suits_python() {
     "$1" -c 'import sys; sys.exit(not ((3, 11) <= sys.version_info < (3, 14)))' >/dev/null 2>&1
 }
 
+# One name per folder, however it was given: the environment's programs hold it.
+make_var() {
+  mkdir -p -- "$VAR" 2>/dev/null || die "$VAR cannot be made: choose another place with STACKCAST_VAR."
+  VAR=$(cd -- "$VAR" && pwd -P) || die "$VAR cannot be entered: choose another place with STACKCAST_VAR."
+  ENV_DIR=$VAR/env
+  JARS=$VAR/jars
+}
+
+# $1: what takes the room, $2: how much, in MB
 check_disk() {
   local free
-  mkdir -p "$VAR" 2>/dev/null || die "$VAR cannot be made: choose another place with STACKCAST_VAR."
-  [ -w "$VAR" ] || die "$VAR cannot be written: choose another place with STACKCAST_VAR."
   free=$(df -Pk "$VAR" 2>/dev/null | awk 'NR == 2 {print $4}') || true
   # Where df cannot tell, the disk is tried.
-  [ "${free:-$NEEDED_KB}" -ge "$NEEDED_KB" ] ||
-    die "$VAR has $((free / 1024)) MB free, the environment needs $((NEEDED_KB / 1024)) MB: make room, or choose another place with STACKCAST_VAR."
+  [ -z "$free" ] || [ "$((free / 1024))" -ge "$2" ] ||
+    die "$VAR has $((free / 1024)) MB free, $1 $2 MB: make room, or choose another place with STACKCAST_VAR."
 }
 
 # $1: log file of the failed step, $2: what was being fetched
@@ -80,15 +88,18 @@ explain_failure() {
   die "$2 could not be installed; the log says why: $1"
 }
 
-stamp_of() { cat "$@" | cksum | tr ' ' '-'; }
+stamp() { cksum | tr ' ' '-'; }
 
 is_done() { [ -f "$VAR/.done-$1" ] && [ "$(cat "$VAR/.done-$1")" = "$2" ]; }
+# Before a step touches anything: broken off, it must not pass for done, whatever was done before it.
+unmark() { rm -f "$VAR/.done-$1"; }
 mark_done() { printf '%s' "$2" >"$VAR/.done-$1"; }
 
 # $1: name of the step, $2: its stamp, rest: what pip installs
 install_packages() {
   local name=$1 stamp=$2 log=$VAR/log/pip-$1.log
   shift 2
+  unmark "$name"
   # By environment, since pip's own children (build dependencies) take no options.
   export PIP_RETRIES=${PIP_RETRIES:-2} PIP_DEFAULT_TIMEOUT=${PIP_DEFAULT_TIMEOUT:-60}
   if ! "$ENV_DIR/bin/python" -m pip install --no-input --disable-pip-version-check --progress-bar off \
@@ -101,13 +112,13 @@ install_packages() {
 
 install_jars() {
   local ivy jar log=$VAR/log/ivy.log pyspark
-  rm -f "$VAR/.done-jars"
+  unmark jars
   pyspark=$(pyspark_home)
-  ivy=$(ls "$pyspark"/jars/ivy-*.jar | head -n 1)
+  ivy=("$pyspark"/jars/ivy-*.jar)
   # Those of an earlier ivy.xml would stay on Spark's class path beside the new ones.
   for jar in "$JARS"/spark/*.jar; do rm -f "$pyspark/jars/${jar##*/}"; done
   rm -rf "$JARS" && mkdir -p "$JARS"
-  if ! "$(java_program)" -jar "$ivy" -ivy "$ROOT/conf/ivy.xml" -cache "$VAR/ivy-cache" -types jar bundle \
+  if ! "$(java_program)" -jar "${ivy[0]}" -ivy "$ROOT/conf/ivy.xml" -cache "$VAR/ivy-cache" -types jar bundle \
       -retrieve "$JARS/[conf]/[artifact]-[revision].[ext]" 2>&1 | tee "$log" |
       awk '/SUCCESSFUL/{print "    " $3; fflush()}' >&2 || grep -q 'UNRESOLVED\|FAILED DOWNLOADS' "$log"; then
     explain_failure "$log" "jars"
@@ -118,46 +129,59 @@ install_jars() {
   mark_done jars "$1"
 }
 
+# Fails, and says nothing, where the environment is not whole. Isolated, since a pyspark of the
+# current folder or of PYTHONPATH is not the environment's.
 pyspark_home() {
-  "$ENV_DIR/bin/python" -c 'import importlib.util as u; print(u.find_spec("pyspark").submodule_search_locations[0])'
+  "$ENV_DIR/bin/python" -I -c \
+    'import importlib.util as u; print(u.find_spec("pyspark").submodule_search_locations[0])' 2>/dev/null
 }
+
+runtime_works() { is_done runtime "$1" && pyspark_home >/dev/null; }
 
 # $1: runtime or test
 ensure_environment() {
-  local python_stamp test_stamp jar_stamp
-  # The environment runs this clone's code, so it serves no other; what the tools of pyproject.toml
-  # are told does not matter to it.
-  python_stamp=$({ echo "$ROOT"; cat "$ROOT/constraints.txt"; sed '/^\[tool\.ruff/,$d' "$ROOT/pyproject.toml"; } | cksum | tr ' ' '-')
-  test_stamp=test-$python_stamp
-  jar_stamp=$python_stamp-$(stamp_of "$ROOT/conf/ivy.xml")
+  local name python python_stamp test_stamp jar_stamp
   check_system
   check_java
-  if is_done runtime "$python_stamp" && is_done jars "$jar_stamp" &&
-    { [ "$1" = runtime ] || is_done test "$test_stamp"; } && pyspark_home >/dev/null 2>&1; then return; fi
+  make_var
+  # The environment runs this clone's code and holds its own place, so it serves no other of either;
+  # what pyproject.toml tells its tools does not matter to it.
+  python_stamp=$({
+    printf '%s\n' "$ROOT" "$ENV_DIR"
+    cat "$ROOT/constraints.txt"
+    sed '/^\[tool\./,$d' "$ROOT/pyproject.toml"
+  } | stamp)
+  test_stamp=test-$python_stamp
+  jar_stamp=$python_stamp-$(stamp <"$ROOT/conf/ivy.xml")
+  if runtime_works "$python_stamp" && is_done jars "$jar_stamp" &&
+    { [ "$1" = runtime ] || is_done test "$test_stamp"; }; then return; fi
 
-  check_disk
-  mkdir -p "$VAR/log"
+  mkdir -p "$VAR/log" 2>/dev/null && [ -w "$VAR" ] ||
+    die "$VAR cannot be written: choose another place with STACKCAST_VAR."
   if command -v flock >/dev/null; then
     exec 9>"$VAR/.setup-lock"
     flock -n 9 || { say "another start is setting up $VAR; waiting for it"; flock 9; }
   fi
-  if ! is_done runtime "$python_stamp" || ! pyspark_home >/dev/null 2>&1; then
-    local python
+  if ! runtime_works "$python_stamp"; then
+    check_disk "the environment needs" 3072
     python=$(find_python) || exit 1
     say "[1/3] a virtual environment in $ENV_DIR ($("$python" --version))"
-    rm -rf "$ENV_DIR" "$VAR"/.done-*
+    for name in runtime jars test; do unmark "$name"; done
+    rm -rf "$ENV_DIR"
     "$python" -m venv "$ENV_DIR" >"$VAR/log/venv.log" 2>&1 ||
       die "$python cannot make a virtual environment; its venv module may be missing (package python3-venv). Log: $VAR/log/venv.log"
     say "[2/3] Python packages (a minute or more; log: $VAR/log/pip-runtime.log)"
     install_packages runtime "$python_stamp" -e "$ROOT"
   fi
   if ! is_done jars "$jar_stamp"; then
+    check_disk "the jars need" 500
     say "[3/3] jars for Delta, Kafka and the lab's broker (a minute; log: $VAR/log/ivy.log)"
     install_jars "$jar_stamp"
   fi
   if [ "$1" = test ] && ! is_done test "$test_stamp"; then
+    check_disk "the packages for tests need" 500
     say "[+] packages for tests and benchmarks (log: $VAR/log/pip-test.log)"
-    install_packages test "$test_stamp" -e "$ROOT[test]"
+    install_packages test "$test_stamp" -e "${ROOT}[test]"
   fi
   [ ! -e "$VAR/.setup-lock" ] || exec 9>&-
   say "the environment is ready"
@@ -190,8 +214,11 @@ case "${1:-}" in
     ;;
   bench)
     name=${2:-}
-    known=$(cd "$ROOT/benchmarks" 2>/dev/null && ls -- *.py 2>/dev/null | sed 's/\.py$//' | tr '\n' ' ') || true
-    [ -f "$ROOT/benchmarks/$name.py" ] || die "there is no benchmark '$name'; there are: ${known:-none yet}"
+    known=
+    for file in "$ROOT"/benchmarks/*.py; do
+      if [ -f "$file" ]; then file=${file##*/} known="$known ${file%.py}"; fi
+    done
+    [ -f "$ROOT/benchmarks/$name.py" ] || die "there is no benchmark '$name'; there are:${known:- none yet}"
     shift 2
     ensure_environment test
     export_environment
