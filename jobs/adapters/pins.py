@@ -49,8 +49,12 @@ class Pins:
     def put(self, batch_id: int, versions: dict[str, int]) -> None:
         """Record the versions of a batch that is about to run; forget one long done.
 
-        Raises TableError PIN_NOT_WRITTEN: without a pin nothing of the batch may leave.
+        Raises TableError PIN_NOT_WRITTEN: without a pin nothing of the batch may leave, and one that
+        is there already stands, since its batch may have sent frames.
         """
+        path = self._path(batch_id)
+        if self._files.exists(path):
+            raise TableError("PIN_NOT_WRITTEN", f"batch {batch_id} has its versions in {path}")
         # Written beside and renamed, so that a crash leaves a whole file or none.
         draft = self._jvm.org.apache.hadoop.fs.Path(self._folder, f".{batch_id}.draft")
         stream = self._files.create(draft, True)
@@ -58,7 +62,6 @@ class Pins:
             stream.write(json.dumps(versions).encode())
         finally:
             stream.close()
-        path = self._path(batch_id)
         if not self._files.rename(draft, path):
             raise TableError("PIN_NOT_WRITTEN", f"{draft} could not be renamed to {path}")
         self._files.delete(self._path(batch_id - KEPT), False)

@@ -25,6 +25,13 @@ def refused(key: str, value: str) -> SettingsError:
     return caught.value
 
 
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No project folder is known, as where the package alone is installed."""
+    monkeypatch.delenv("STACKCAST_HOME", raising=False)
+    monkeypatch.delenv("STACKCAST_VAR", raising=False)
+
+
 def test_without_any_setting_the_embedded_lab_is_meant():
     settings = Settings.read([])
     assert settings == Settings() and settings.embedded
@@ -153,7 +160,6 @@ def test_a_deployment_without_a_broker_never_turns_into_the_lab(key: str):
 
 def test_paths_by_default_are_those_of_the_project(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("STACKCAST_HOME", "/opt/stackcast")
-    monkeypatch.delenv("STACKCAST_VAR", raising=False)
     settings = Settings.read([])
     assert settings.tables == "/opt/stackcast/var/tables"
     assert settings.p4_folder == "/opt/stackcast/p4"
