@@ -49,7 +49,7 @@ class Pins:
     def put(self, batch_id: int, versions: dict[str, int]) -> None:
         """Record the versions of a batch that is about to run; forget one long done.
 
-        Raises TableError PIN_NOT_WRITTEN: without a pin nothing of the batch may leave, and one that
+        Raises TableError PIN_NOT_WRITTEN: without a pin nothing of a batch may leave, and one that
         is there already stands, since its batch may have sent frames.
         """
         path = self._path(batch_id)
