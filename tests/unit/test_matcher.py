@@ -64,7 +64,7 @@ def predicates(draw) -> Predicate:
     name = draw(st.sampled_from(sorted(FIELDS)))
     operator = draw(st.sampled_from(["==", "!=", "<", "<=", ">", ">="]))
     value = draw(st.sampled_from(CONSTANTS[name]))
-    return Predicate(FIELDS[name], operator, value, f"{name} {operator} {value}", 1, 1)
+    return Predicate(FIELDS[name], operator, ((value, value),), f"{name} {operator} {value}", 1, 1)
 
 
 def _wider(children: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
@@ -175,7 +175,7 @@ def test_everybody_agrees_on_who_gets_an_event(checked, batch):
 
 
 def price(operator: str, value: int) -> Predicate:
-    return Predicate(FIELDS["order.price"], operator, value, "", 1, 1)
+    return Predicate(FIELDS["order.price"], operator, ((value, value),), "", 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_message_without_the_header_never_matches_not_even_a_negation(conditio
 
 def test_the_matcher_asks_only_for_fields_that_decide():
     vain = And((price(">", 5), price("<", 5)))
-    side = Predicate(FIELDS["order.side"], "==", 1, "", 1, 1)
+    side = Predicate(FIELDS["order.side"], "==", ((1, 1),), "", 1, 1)
     matcher = Matcher(compile_rules([CheckedRule("r", Or((vain, side)), ("h1",))], SPEC))
     assert matcher.fields == ("order.side",)
     assert matcher.receivers == [(), ("h1",)]
@@ -277,7 +277,7 @@ def test_many_fields_are_no_deeper_than_few():
     spec = parse_specification(
         f"header_type wide_t {{ fields {{ {fields} }} }} header wide_t wide;", "wide"
     )
-    condition = And(tuple(Predicate(f, "==", 1, "", 1, 1) for f in spec.headers[0].fields))
+    condition = And(tuple(Predicate(f, "==", ((1, 1),), "", 1, 1) for f in spec.headers[0].fields))
     matcher = Matcher(compile_rules([CheckedRule("r", condition, ("h1",))], spec))
     values = np.ones((1500, 2), np.uint64)
     values[1499, 1] = 2

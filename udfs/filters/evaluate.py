@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.nodes import And, Node, Not, Or, Predicate
+from udfs.filters.nodes import And, Node, Not, Or, Predicate, StatePredicate
 
 _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -55,6 +53,8 @@ def fields_of(node: Node) -> tuple[str, ...]:
         top = pending.pop()
         if isinstance(top, Predicate):
             names.add(top.field.qualified)
+        elif isinstance(top, StatePredicate):
+            raise NotImplementedError
         elif isinstance(top, Not):
             pending.append(top.child)
         else:
@@ -62,10 +62,23 @@ def fields_of(node: Node) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
+def _holds(node: Predicate, value: Any) -> Any:
+    """Whether a value, or each of a column, satisfies the predicate."""
+    number = type(value) if isinstance(value, int) else np.uint64
+    if node.operator in _COMPARE:
+        return _COMPARE[node.operator](value, number(node.value))
+    inside = value != value
+    for low, high in node.constants:
+        inside = inside | ((value >= number(low)) & (value <= number(high)))
+    return inside if node.operator in ("==", "in") else (inside ^ True)
+
+
 def _truth(node: Node, event: Mapping[str, int]) -> bool | None:
     if isinstance(node, Predicate):
         value = event.get(node.field.qualified)
-        return None if value is None else bool(_COMPARE[node.operator](value, node.value))
+        return None if value is None else bool(_holds(node, value))
+    if isinstance(node, StatePredicate):
+        raise NotImplementedError
     if isinstance(node, Not):
         truth = _truth(node.child, event)
         return None if truth is None else not truth
@@ -81,9 +94,11 @@ def _truth_columns(
 ) -> tuple[Mask, Mask]:
     """(true, false) per event; unknown where neither."""
     if isinstance(node, Predicate):
-        holds = _COMPARE[node.operator](columns[node.field.qualified], np.uint64(node.value))
+        holds = _holds(node, columns[node.field.qualified])
         known = present[node.field.header]
         return known & holds, known & ~holds
+    if isinstance(node, StatePredicate):
+        raise NotImplementedError
     if isinstance(node, Not):
         true, false = _truth_columns(node.child, columns, present)
         return false, true

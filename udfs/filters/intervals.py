@@ -33,16 +33,30 @@ def intersection(left: Intervals, right: Intervals) -> Intervals:
     return tuple(common)
 
 
-def comparison(operator: str, value: int, maximum: int) -> Intervals:
-    """The values of 0..maximum for which ``x operator value`` holds."""
-    below = ((0, value - 1),) if value > 0 else ()
-    above = ((value + 1, maximum),) if value < maximum else ()
-    at = ((value, value),)
-    return {
-        "==": at,
-        "!=": below + above,
-        "<": below,
-        "<=": ((0, value),),
-        ">": above,
-        ">=": ((value, maximum),),
-    }[operator]
+def complement(one: Intervals, maximum: int) -> Intervals:
+    """The values of 0..maximum that are not in the set."""
+    gaps: list[tuple[int, int]] = []
+    start = 0
+    for low, high in one:
+        if low > start:
+            gaps.append((start, low - 1))
+        start = high + 1
+    if start <= maximum:
+        gaps.append((start, maximum))
+    return tuple(gaps)
+
+
+def comparison(operator: str, constants: Intervals, maximum: int) -> Intervals:
+    """The values of 0..maximum for which ``x operator constants`` holds."""
+    if operator in ("==", "in"):
+        return union((constants,))
+    if operator in ("!=", "not in"):
+        return complement(union((constants,)), maximum)
+    value = constants[0][0]
+    if operator == "<":
+        return ((0, value - 1),) if value > 0 else ()
+    if operator == "<=":
+        return ((0, value),)
+    if operator == ">":
+        return ((value + 1, maximum),) if value < maximum else ()
+    return ((value, maximum),)

@@ -19,7 +19,7 @@ from typing import Any, cast
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from udfs.errors import SpecificationError, SubscriptionError
-from udfs.filters.nodes import And, Node, Not, Operator, Or, Predicate, Rule
+from udfs.filters.nodes import And, Forward, Node, Not, Operator, Or, Predicate, Rule
 from udfs.messages.specification import Field, Specification
 
 __all__ = ["And", "Node", "Not", "Or", "Predicate", "Rule", "parse_rule", "subscription_error"]
@@ -120,7 +120,8 @@ def parse_rule(text: str, specification: Specification) -> Rule:
     condition = _Resolver(text, specification).node(raw)
     places = {str(host): _place(host) for host in reversed(hosts)}
     receivers = tuple(dict.fromkeys(str(host) for host in hosts))
-    return Rule(condition, receivers, tuple(places[receiver] for receiver in receivers))
+    actions = (Forward(receivers),) if receivers else ()
+    return Rule(condition, actions, tuple(places[receiver] for receiver in receivers))
 
 
 @dataclass(frozen=True)
@@ -258,10 +259,11 @@ class _Resolver:
         field = self._field(name)
         line, column = _place(name)
         spelled = "==" if operator == "=" else str(operator)
+        value = self._value(field, constant)
         return Predicate(
             field=field,
             operator=cast(Operator, spelled),
-            value=self._value(field, constant),
+            constants=((value, value),),
             text=self._text[name.start_pos : constant.end_pos],
             line=line,
             column=column,

@@ -1,64 +1,160 @@
-"""The syntax tree of a rule: what a subscriber wrote, with fields resolved and constants raw."""
+"""The syntax tree of a rule: what a subscriber wrote, with fields resolved and constants raw.
+
+Source: CAMUS 2, Fig. 1. What it means is in docs/subscriptions.md, and as code in ``evaluate``
+(without state) and ``interpreter`` (with state).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from udfs.messages.specification import Field
+from udfs.messages.specification import Counter, Field
 
-Operator = Literal["==", "!=", "<", "<=", ">", ">="]
+Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
+Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not in"]
+Function = Literal["count", "sum", "avg", "min", "max"]
+
+Span = tuple[int, int]
+"""First and last of consecutive raw values."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Predicate:
-    """A comparison of one field with one constant (an atomic predicate, CAMUS 2).
+    """A field compared with constants (an atomic predicate, CAMUS 2).
 
-    ``value`` is the raw unsigned value as it stands in the message, so
-    ``price > 50.25`` with four decimals holds 502500. ``text`` is the predicate as
-    it was written; ``line`` and ``column`` (1-based) say where.
+    ``constants`` are spans of raw unsigned values as they stand in the message, so that
+    ``price > 50.25`` with four decimals holds ``((502500, 502500),)``. Comparisons have one
+    constant of one value; ``in`` and ``not in`` have one or more spans: the members of ``in {..}``,
+    a prefix, or ``between a and b``. ``text`` is the predicate as it was written; ``line`` and
+    ``column`` (1-based) say where.
     """
 
     field: Field
     operator: Operator
+    constants: tuple[Span, ...]
+    text: str
+    line: int
+    column: int
+
+    @property
+    def value(self) -> int:
+        """The one constant of a comparison."""
+        return self.constants[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A macro in a condition, ``avg(price)``: over a tumbling window in microseconds.
+
+    ``field`` is None for ``count()`` only.
+    """
+
+    function: Function
+    field: Field | None
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatePredicate:
+    """A state variable, or a macro, compared with a raw constant."""
+
+    subject: Aggregate | Counter
+    operator: Comparison
     value: int
     text: str
     line: int
     column: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class And:
     """True if all of ``children`` (two or more) are."""
 
     children: tuple[Node, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Or:
     """True if any of ``children`` (two or more) is."""
 
     children: tuple[Node, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Not:
     """True if ``child`` is false; unknown if ``child`` is unknown."""
 
     child: Node
 
 
-Node = Predicate | And | Or | Not
+Node = Predicate | StatePredicate | And | Or | Not
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """``fwd(a, b)``: host names, or port numbers as decimal text."""
+
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Call:
+    """A named action for the switch, ``answerDNS(10.0.0.97)``; arguments as written."""
+
+    name: str
+    args: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """``variable <- function(field)``."""
+
+    variable: str
+    function: Function
+    field: Field | None
+
+
+Action = Forward | Call | Update
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
-    """A condition and whom to forward to.
+    """A condition and what to do if it holds; no actions if the rule names none.
 
-    ``receivers`` are the hosts of ``fwd(...)`` as written, without repeats; empty if
-    the rule has no action. ``places`` gives line and column of each of them.
+    ``places``: line and column of each of ``receivers``.
     """
 
     condition: Node
-    receivers: tuple[str, ...]
+    actions: tuple[Action, ...] = ()
     places: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def receivers(self) -> tuple[str, ...]:
+        """All that ``fwd`` names, without repeats, in order of first mention."""
+        names = [
+            t for action in self.actions if isinstance(action, Forward) for t in action.targets
+        ]
+        return tuple(dict.fromkeys(names))
+
+
+@dataclass(frozen=True, slots=True)
+class CellUpdate:
+    """What an event does to a cell of state (see ``udfs.filters.state``)."""
+
+    cell: str
+    function: Function
+    field: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All that happens to the events of one leaf.
+
+    ``receivers`` are sorted, port numbers by value before host names by letter; ``calls`` are
+    sorted; each stands once, however many rules ask for it.
+    """
+
+    receivers: tuple[str, ...] = ()
+    calls: tuple[Call, ...] = ()
+    updates: tuple[CellUpdate, ...] = ()

@@ -8,12 +8,12 @@ of ``udfs.filters.evaluate``. A predicate on a header of a message type demands 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from udfs.errors import SubscriptionError
 from udfs.filters.intervals import Intervals, comparison, intersection, union
-from udfs.filters.nodes import And, Node, Not, Predicate
+from udfs.filters.nodes import And, Node, Not, Operator, Predicate, StatePredicate
 from udfs.messages.specification import Field, Specification
 
 MESSAGE_TYPE = "message_type"
@@ -28,7 +28,16 @@ Term = tuple[tuple[str, Intervals], ...]
 """(field, allowed values) sorted by field: qualified names, or ``message_type``. A field
 that is not named may have any value; the empty term is always true."""
 
-_NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_NEGATED: Mapping[Operator, Operator] = {
+    "==": "!=",
+    "!=": "==",
+    "<": ">=",
+    ">=": "<",
+    ">": "<=",
+    "<=": ">",
+    "in": "not in",
+    "not in": "in",
+}
 
 
 def is_message_type(field: Field, message_type: int | None) -> bool:
@@ -54,6 +63,8 @@ class _Expansion:
     def terms(self, node: Node, negated: bool) -> tuple[Term, ...]:
         if isinstance(node, Predicate):
             return self._predicate(node, negated)
+        if isinstance(node, StatePredicate):
+            raise NotImplementedError
         if isinstance(node, Not):
             return self.terms(node.child, not negated)
         children = [self.terms(child, negated) for child in node.children]
@@ -65,7 +76,7 @@ class _Expansion:
         field = node.field
         maximum = (1 << field.bits) - 1
         operator = _NEGATED[node.operator] if negated else node.operator
-        allowed = comparison(operator, node.value, maximum)
+        allowed = comparison(operator, node.constants, maximum)
         message_type = self._types[field.header]
         if message_type is None:
             term = {field.qualified: allowed}
