@@ -67,7 +67,7 @@ def _holds(node: Predicate, value: Any) -> Any:
     number = type(value) if isinstance(value, int) else np.uint64
     if node.operator in _COMPARE:
         return _COMPARE[node.operator](value, number(node.value))
-    inside = value != value
+    inside = value < number(0)
     for low, high in node.constants:
         inside = inside | ((value >= number(low)) & (value <= number(high)))
     return inside if node.operator in ("==", "in") else (inside ^ True)
