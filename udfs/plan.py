@@ -77,11 +77,10 @@ class Compilation:
     def filter_rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Rows of `filter_entries` and `filter_leaves`."""
         version = {"subscriptions_version": self.versions["subscriptions"]}
-        leaf_of = {receivers: leaf for leaf, receivers in enumerate(self.receivers)}
+        leaf_of = {state: leaf for leaf, state in enumerate(self.plan.matcher.states.tolist())}
         entries = [row | version for row in self.compiled.entry_rows()]
         leaves = [
-            row | version | {"leaf": leaf_of[tuple(row["receivers"])]}
-            for row in self.compiled.leaf_rows()
+            row | version | {"leaf": leaf_of[row["state"]]} for row in self.compiled.leaf_rows()
         ]
         return entries, leaves
 
@@ -167,7 +166,7 @@ class Planner:
         )
         plan = Plan(
             specification=self._specification,
-            fields=tuple(self._specification.field(name) for name in matcher.fields),
+            fields=tuple(d for d in compiled.definitions if d.header),
             matcher=matcher,
             templates=templates,
             mtu=address.mtu,

@@ -74,10 +74,10 @@ def test_camus_figure_3_gives_exactly_the_three_tables_of_figure_4():
         (2, "otherwise", 5),
     ]
     assert filter_.leaf_rows() == [
-        {"state": 3, "receivers": ["3"]},
-        {"state": 4, "receivers": ["1", "2"]},
-        {"state": 5, "receivers": ["1"]},
-        {"state": 6, "receivers": []},
+        {"state": 3, "receivers": ["3"], "actions": []},
+        {"state": 4, "receivers": ["1", "2"], "actions": []},
+        {"state": 5, "receivers": ["1"], "actions": []},
+        {"state": 6, "receivers": [], "actions": []},
     ]
 
 

@@ -5,16 +5,23 @@ Source: CAMUS 3.2 (rules to diagram, Algorithm 1: diagram to one table a field).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from udfs.filters.diagram import Diagram, Row, build
+from udfs.filters.nodes import Outcome
 from udfs.filters.normal_form import MESSAGE_TYPE, Term, normal_form
 from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription, check
+from udfs.filters.tables import (
+    DEFAULT,
+    ENTRY,
+    EXACT,
+    KINDS,
+    MESSAGE_TYPE_MAXIMUM,
+    RANGE,
+    CompiledFilter,
+)
 from udfs.messages.specification import Field, Specification
 
 __all__ = [
@@ -32,89 +39,8 @@ __all__ = [
 MAX_ENTRIES = 1_000_000
 """Rows before reduction that a compilation may need, unless told otherwise."""
 
-KINDS = ("exact", "range", "default")
-
-ENTRY = np.dtype(
-    [
-        ("field", "<u2"),
-        ("state", "<i4"),
-        ("low", "<u8"),
-        ("high", "<u8"),
-        ("kind", "u1"),
-        ("next", "<i4"),
-    ]
-)
-
-_EXACT, _RANGE, _DEFAULT = range(3)
 # A range of at most so many values in a field annotated exact becomes exact rows.
 _MAX_EXACT_SPLIT = 256
-
-_MESSAGE_TYPE_MAXIMUM = 255
-
-
-@dataclass(frozen=True)
-class CompiledFilter:
-    """Per-field tables ``(state, value) -> state`` and leaves ``state -> receivers``.
-
-    fields: table order; first ``message_type`` (a pseudo field of 8 bits), then the
-        qualified names of the fields that the tables read.
-    definitions: the specification's fields for ``fields[1:]``.
-    entries: structured array ``ENTRY`` sorted by field, state, default last, low.
-        ``field`` indexes ``fields``; ``low`` and ``high`` are raw values, both included;
-        ``kind`` indexes ``KINDS``. Exact and range rows of a state are disjoint; its one
-        default row (low 0, high the maximum) is taken if none of them fits.
-    leaves: leaf state to receivers, sorted. The last state is nobody's, ``()``.
-    root: the state to start in.
-
-    A state without rows in a field's table passes that table unchanged. States are
-    numbered table by table in order of first use, so equal sets of rules give
-    equal rows, in whatever order the rules came.
-    """
-
-    fields: tuple[str, ...]
-    definitions: tuple[Field, ...]
-    entries: NDArray[Any]
-    leaves: dict[int, tuple[str, ...]]
-    root: int
-
-    def entry_rows(self) -> Iterator[dict[str, Any]]:
-        """Rows of table ``filter_entries``: field, state, low, high (big-endian bytes of the
-        field's width), kind, next, and a text for people (``price in 50.2500..51.0000``)."""
-        widths = [1, *((field.bits + 7) // 8 for field in self.definitions)]
-        for index, state, low, high, kind, following in self.entries.tolist():
-            yield {
-                "field": self.fields[index],
-                "state": state,
-                "low": low.to_bytes(widths[index], "big"),
-                "high": high.to_bytes(widths[index], "big"),
-                "kind": KINDS[kind],
-                "next": following,
-                "text": self._text(index, low, high, kind),
-            }
-
-    def leaf_rows(self) -> list[dict[str, Any]]:
-        """Rows of table ``filter_leaves``: state and receivers (a list, empty for nobody)."""
-        return [
-            {"state": state, "receivers": list(receivers)}
-            for state, receivers in sorted(self.leaves.items())
-        ]
-
-    def _text(self, index: int, low: int, high: int, kind: int) -> str:
-        if kind == _DEFAULT:
-            return "otherwise"
-        if index == 0:
-            name, maximum, shown = MESSAGE_TYPE, _MESSAGE_TYPE_MAXIMUM, (chr(low), chr(high))
-        else:
-            field = self.definitions[index - 1]
-            name, maximum = field.name, (1 << field.bits) - 1
-            shown = (field.render(low), field.render(high))
-        if low == high:
-            return f"{name} == {shown[0]}"
-        if low == 0:
-            return f"{name} <= {shown[1]}"
-        if high == maximum:
-            return f"{name} >= {shown[0]}"
-        return f"{name} in {shown[0]}..{shown[1]}"
 
 
 def compile_rules(
@@ -135,7 +61,7 @@ def compile_rules(
     used = {field for term in terms for field, _ in term}
     order = [field for field in specification.order() if field.qualified in used]
     levels = {MESSAGE_TYPE: 0} | {field.qualified: i for i, field in enumerate(order, 1)}
-    maxima = [_MESSAGE_TYPE_MAXIMUM, *((1 << field.bits) - 1 for field in order)]
+    maxima = [MESSAGE_TYPE_MAXIMUM, *((1 << field.bits) - 1 for field in order)]
     diagram = build(terms.items(), levels, maxima, max_entries)
     return _tables(diagram, order, names)
 
@@ -170,7 +96,9 @@ def _tables(diagram: Diagram, order: Sequence[Field], names: Sequence[str]) -> C
         fields=(MESSAGE_TYPE, *(field.qualified for field in definitions)),
         definitions=definitions,
         entries=np.array(entries, dtype=ENTRY),
-        leaves={state_of[leaf]: _members(diagram.receivers[leaf], names) for leaf in leaves},
+        outcomes={
+            state_of[leaf]: Outcome(_members(diagram.receivers[leaf], names)) for leaf in leaves
+        },
         root=state_of[diagram.root],
     )
 
@@ -198,10 +126,10 @@ def _rows(rows: Sequence[Row], exact: bool) -> list[tuple[int, int, int, int]]:
         if child == chosen:
             continue
         if exact and high - low < _MAX_EXACT_SPLIT:
-            result += [(value, value, _EXACT, child) for value in range(low, high + 1)]
+            result += [(value, value, EXACT, child) for value in range(low, high + 1)]
         else:
-            result.append((low, high, _EXACT if low == high else _RANGE, child))
-    result.append((0, rows[-1][1], _DEFAULT, chosen))
+            result.append((low, high, EXACT if low == high else RANGE, child))
+    result.append((0, rows[-1][1], DEFAULT, chosen))
     return result
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from udfs.errors import SubscriptionError
 from udfs.filters.language import nearest, parse_rule, subscription_error
-from udfs.filters.nodes import Node, Rule
+from udfs.filters.nodes import Call, Node, Rule, Update
 from udfs.filters.normal_form import normal_form
 from udfs.messages.specification import Specification
 
@@ -43,11 +43,16 @@ class Rejection:
 
 @dataclass(frozen=True)
 class CheckedRule:
-    """A rule that will compile: every field, constant and receiver is known."""
+    """A rule that will compile: every field, constant and receiver is known.
+
+    ``calls`` are named actions, which switches perform; ``updates`` are of named state variables.
+    """
 
     id: str
     condition: Node
     receivers: tuple[str, ...]
+    calls: tuple[Call, ...] = ()
+    updates: tuple[Update, ...] = ()
 
 
 def select(
