@@ -34,7 +34,7 @@ AREAS = {
 }
 #: Functions that are handed the second half of a code, in the modules that have them.
 MAKERS = {
-    ("udfs/messages/specification.py", "_refuse"): "SPECIFICATION.CONSTANT_",
+    ("udfs/messages/fields.py", "_refuse"): "SPECIFICATION.CONSTANT_",
     ("udfs/messages/specification.py", "_error"): "SPECIFICATION.",
     ("udfs/filters/language.py", "subscription_error"): "SUBSCRIPTION.",
     ("udfs/filters/language.py", "_error"): "SUBSCRIPTION.",
@@ -53,6 +53,7 @@ HANDED_ON = {
     "jobs/adapters/wire/sendmmsg.py",
     "udfs/filters/language.py",
     "udfs/filters/subscriptions.py",
+    "udfs/messages/fields.py",
     "udfs/messages/specification.py",
     "udfs/stacks/dissect.py",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from decimal import Decimal
 from fractions import Fraction
 
@@ -117,6 +118,175 @@ def test_comments_widths_and_the_default_action_are_read():
     assert specification.header_of_type(ord("U")) is None
 
 
+# As printed in the paper, but for its line of three dots.
+FIGURE_2_OF_THE_PAPER = """
+header_type itch_add_order_t {
+    fields {
+        shares: 32;
+        stock: 64;
+        price: 32;
+    }
+}
+header itch_add_order_t add_order;
+
+@query_field(add_order.shares)
+@query_field(add_order.price)
+@query_field_exact(add_order.stock)
+@query_counter(my_counter, 100)
+"""
+
+
+def test_figure_2_of_the_paper_is_read_and_its_symbols_and_prices_compared():
+    specification = parse_specification(FIGURE_2_OF_THE_PAPER, "paper")
+    googl = int.from_bytes(b"GOOGL   ", "big")
+    assert specification.field("stock").parse("GOOGL") == (googl, googl)
+    assert specification.field("price").parse("50") == (50, 50)
+    counter = specification.counter("my_counter")
+    assert counter is not None and (counter.window, counter.slots) == (100, 1)
+    assert specification.counter("other") is None
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("drop", "drop"),
+        ("drop()", "drop()"),
+        ("fwd(1, 2)", "fwd(1, 2)"),
+        ("answerDNS(10.0.0.97)", "answerDNS(10.0.0.97)"),
+        ('"flood"', "flood"),
+    ],
+)
+@pytest.mark.parametrize("mark", ["@", "@pragma ", "#pragma "])
+def test_the_default_action_may_have_arguments(mark: str, written: str, read: str):
+    text = f"{mark}query_default_action({written})"
+    assert parse_specification(text, "mine").default_action == read
+
+
+def test_a_header_tells_the_time_in_units_of_its_clock():
+    specification = parse_specification(
+        "header_type t { fields { @clock(1000) at: 48; k: 16; } } header t x;"
+        "header_type u { fields { k: 8; } } header u w;",
+        "mine",
+    )
+    clock = specification.clock("x")
+    assert clock is not None and (clock.qualified, clock.clock) == ("x.at", 1000)
+    assert specification.clock("w") is None and specification.field("x.k").clock == 0
+
+
+def test_only_fields_of_headers_without_a_message_type_may_be_absent(itch: Specification):
+    assert not itch.is_optional(itch.field("add_order.price"))
+    assert itch.is_optional(itch.field("moldudp64.session"))
+    paper = parse_specification(FIGURE_2_OF_THE_PAPER, "paper")
+    assert all(paper.is_optional(field) for field in paper.order())
+
+
+@given(st.integers(1, 2048), st.integers(0, 64))
+def test_the_lanes_of_a_field_are_its_bits_in_order(bits: int, offset: int):
+    field = Field("ip6", "dst", bits, offset, match="lpm", query=True)
+    lanes = field.lanes()
+    assert sum(lane.bits for lane in lanes) == bits and all(lane.bits <= 64 for lane in lanes)
+    assert (lanes == (field,)) == (bits <= 64)
+    at, left = offset, bits
+    for lane in lanes:
+        assert (lane.bit_offset, lane.match, lane.query, lane.header) == (at, "lpm", True, "ip6")
+        if bits > 64:
+            assert lane.qualified == f"ip6.dst[{left - 1}:{left - lane.bits}]"
+            assert lane.kind == "integer"
+        at, left = at + lane.bits, left - lane.bits
+
+
+CONSTANTS = [
+    (32, "10.0.0.0/8", 0x0A000000, 0x0AFFFFFF),
+    (32, "10.1.2.3/8", 0x0A000000, 0x0AFFFFFF),
+    (32, "192.168.0.1", 0xC0A80001, 0xC0A80001),
+    (32, "0/0", 0, 0xFFFFFFFF),
+    (32, "7/32", 7, 7),
+    (16, "0x1F00/8", 0x1F00, 0x1FFF),
+    (128, "2001:db8::1", 0x20010DB8 << 96 | 1, 0x20010DB8 << 96 | 1),
+    (128, "2001:DB8::/32", 0x20010DB8 << 96, (0x20010DB8 << 96) | (1 << 96) - 1),
+    (128, "::ffff:10.0.0.1", 0xFFFF0A000001, 0xFFFF0A000001),
+    (128, "::", 0, 0),
+    (48, "00:11:22:aA:44:55", 0x001122AA4455, 0x001122AA4455),
+    (48, "00-11-22-aa-44-55", 0x001122AA4455, 0x001122AA4455),
+    (48, "00:11:22:00:00:00/24", 0x001122000000, 0x001122FFFFFF),
+    (64, "GOOGL", 0x474F4F474C202020, 0x474F4F474C202020),
+    (2048, "9" * 600, int("9" * 600), int("9" * 600)),
+]
+
+
+@pytest.mark.parametrize(("bits", "text", "low", "high"), CONSTANTS)
+def test_addresses_prefixes_and_text_are_constants_of_plain_fields(
+    bits: int, text: str, low: int, high: int
+):
+    assert Field("h", "f", bits, 0).parse(text) == (low, high)
+
+
+@given(st.ip_addresses(), st.integers(0, 128), st.data())
+def test_a_prefix_spans_what_the_network_has(address: object, length: int, data: st.DataObject):
+    bits = 32 if isinstance(address, ipaddress.IPv4Address) else 128
+    network = ipaddress.ip_network((address, length % (bits + 1)), strict=False)
+    written = data.draw(
+        st.sampled_from([str(network), network.exploded, f"{address}/{network.prefixlen}"])
+    )
+    span = Field("ip", "dst", bits, 0).parse(written)
+    assert span == (int(network[0]), int(network[-1]))
+
+
+@pytest.mark.parametrize(
+    ("bits", "text", "quoted", "what"),
+    [
+        (32, "10.0.0.0/33", False, "TOO_WIDE"),
+        (16, "10.0.0.1", False, "TOO_WIDE"),
+        (64, "2001:db8::1", False, "TOO_WIDE"),
+        (32, "10.0.0.256", False, "NOT_NUMBER"),
+        (64, "1O0", False, "NOT_NUMBER"),
+        (12, "GOOGL", False, "NOT_NUMBER"),
+        (32, "GOOGL", False, "TOO_LONG"),
+        (64, "x" * 65, True, "TOO_LONG"),
+        (64, "é", True, "NOT_ASCII"),
+    ],
+)
+def test_other_constants_of_plain_fields_are_refused(bits: int, text: str, quoted: bool, what: str):
+    with pytest.raises(SpecificationError) as caught:
+        Field("h", "f", bits, 0).parse(text, quoted)
+    assert caught.value.what == f"CONSTANT_{what}"
+
+
+def test_the_raw_values_of_an_event_are_taken_as_they_are():
+    assert Field("h", "price", 32, 0, "decimal", 4).from_raw(502500) == 502500
+    assert Field("h", "dst", 32, 0).from_raw("10.0.0.1") == 0x0A000001
+    assert Field("h", "stock", 64, 0).from_raw("GOOGL") == int.from_bytes(b"GOOGL   ", "big")
+    zero = Field("h", "name", 32, 0, "string", padding="\0")
+    assert zero.from_raw("ab") == zero.encode("ab") == 0x61620000
+    assert zero.render(0x61620000) == "ab"
+    assert Field("h", "name", 16, 0, "string").from_raw("\xe9") == 0xE920
+    for field, value in (
+        (Field("h", "f", 8, 0), 256),
+        (Field("h", "f", 8, 0), -1),
+        (Field("h", "f", 8, 0), True),
+        (Field("h", "f", 32, 0), "10.0.0.0/8"),
+        (Field("h", "f", 32, 0, "decimal", 4), "50.25"),
+        (Field("h", "f", 16, 0, "string"), "abc"),
+    ):
+        with pytest.raises(SpecificationError):
+            field.from_raw(value)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=40) | st.text("0123456789abcdefx.:/-+ ", max_size=40), st.data())
+def test_no_constant_makes_anything_but_a_span_or_a_specification_error(
+    text: str, data: st.DataObject
+):
+    bits = data.draw(st.sampled_from([1, 8, 12, 16, 32, 48, 64, 72, 128, 2048]))
+    kind = data.draw(st.sampled_from(["integer", "decimal"] + ["string"] * (bits % 8 == 0)))
+    field = Field("h", "f", bits, 0, kind, 4 * (kind == "decimal"))
+    try:
+        low, high = field.parse(text, data.draw(st.booleans()))
+    except SpecificationError:
+        return
+    assert 0 <= low <= high < 1 << bits
+
+
 T = "header_type t { fields { k: 8; } }\n"
 
 
@@ -162,6 +332,20 @@ T = "header_type t { fields { k: 8; } }\n"
         (T + "header t x; @query_field(x.k)\n@query_field(x.k)", "DUPLICATE", 3, 14, "twice"),
         (T + "@query_counter(c)", "BAD_ANNOTATION", 2, 2, "query_counter"),
         (T + "@query_counter(c, 0)", "BAD_ANNOTATION", 2, 2, "window"),
+        (T + "@query_counter(c, 1, 2000000)", "BAD_ANNOTATION", 2, 22, "1048576"),
+        (T + "@query_counter(c, 1)\n@query_counter(c, 1)", "DUPLICATE", 3, 16, "c is there twice"),
+        (T + "header t x; @query_counter(k, 1)", "DUPLICATE", 2, 28, "name of a field"),
+        ("@query_default_action(a)\n@query_default_action(b)", "DUPLICATE", 2, 2, "two default"),
+        ("header_type t { fields { @clock(0) a: 8; } }", "BAD_ANNOTATION", 1, 27, "microsecond"),
+        ("header_type t { fields { @clock(1) a: 72; } }", "BAD_WIDTH", 1, 36, "clock a"),
+        (
+            "header_type t { fields { @clock(1) a: 8; @clock(1) b: 8; } }",
+            "DUPLICATE",
+            1,
+            52,
+            "two clocks",
+        ),
+        ("header_type t { fields { @string(one) a: 8; } }", "BAD_ANNOTATION", 1, 27, "@string"),
     ],
 )
 def test_a_fault_is_named_with_line_and_column(
@@ -182,6 +366,21 @@ def test_no_text_makes_anything_but_a_specification_error(data: st.DataObject):
     put = data.draw(st.text('@#{}();:,."/*\nab8é', max_size=6))
     try:
         parse_specification(FIGURE_2[:at] + put + FIGURE_2[at + cut :], "fuzz")
+    except SpecificationError as error:
+        assert error.line >= 1 and error.column >= 1
+
+
+WORDS = """header_type header fields t u x x.k k 8 16 0 99999999999 @string @string(zero) @decimals(4)
+@clock(1) @message_type("A") @query_field(x.k) @query_field_lpm(x.k,8) @query_counter(c,1)
+@query_counter( @query_default_action(d(1)) @pragma #pragma @ # { } ( ) : ; , " . é ² ٣"""
+words = st.sampled_from(WORDS.split())
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=60) | st.lists(words, max_size=40).map(" ".join))
+def test_no_soup_of_words_makes_anything_but_a_specification_error(text: str):
+    try:
+        parse_specification(text, "fuzz")
     except SpecificationError as error:
         assert error.line >= 1 and error.column >= 1
 

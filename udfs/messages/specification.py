@@ -2,11 +2,16 @@
 
 The syntax is CAMUS Fig. 2: ``header_type`` with widths in bits, ``header`` instances, and
 ``@query_field`` (``_exact``, ``_range``, ``_lpm``), ``@query_counter``, ``@query_default_action``,
-also written ``@pragma query_field(...)``. Ours are, before a field, ``@string`` (ASCII, padded with
-blanks) and ``@decimals(n)`` (1 to 18 implied decimals), and before an instance
-``@message_type("A")``: the header is a whole message, told from others by its first byte. A query
-field may repeat its width, ``@query_field(h.f, 32)``; a counter has a window in microseconds and a
-number of slots. Comments are ``//``, ``#`` and ``/* */``.
+also written ``@pragma query_field(...)``. Ours are, before a field,
+
+* ``@string``: ASCII, padded with blanks, or ``@string(zero)``, with zero bytes;
+* ``@decimals(n)``: 1 to 18 implied decimals;
+* ``@clock(n)``: the time of its header, in units of which a microsecond has n; once in a header;
+
+and before an instance ``@message_type("A")``: the header is a whole message, told from others by
+its first byte. A query field may repeat its width, ``@query_field(h.f, 32)``; a counter has a
+window in microseconds and a number of slots; the default action may have arguments. Comments are
+``//``, ``#`` and ``/* */``.
 """
 
 from __future__ import annotations
@@ -14,21 +19,31 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from decimal import Decimal, InvalidOperation
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import Literal
 
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedInput
 
 from udfs.errors import SpecificationError
+from udfs.messages.fields import MAX_VALUE_BITS, Field, Kind, Match
 
-Kind = Literal["integer", "string", "decimal"]
-Match = Literal["range", "exact", "lpm"]
+__all__ = [
+    "MAX_VALUE_BITS",
+    "Counter",
+    "Field",
+    "Header",
+    "Kind",
+    "Match",
+    "Specification",
+    "parse_specification",
+]
 
-#: Wider fields have no raw value in a column of 64 bits.
-MAX_VALUE_BITS = 64
+MAX_FIELD_BITS = 2048
+"""Bits of the widest field."""
+MAX_SLOTS = 1 << 20
+"""Slots of one counter: registers that a switch sets aside."""
+
 _DECIMALS = frozenset(map(str, range(1, 19)))
 _MATCHES: dict[str, Match] = {
     "query_field": "range",
@@ -36,89 +51,6 @@ _MATCHES: dict[str, Match] = {
     "query_field_exact": "exact",
     "query_field_lpm": "lpm",
 }
-
-
-@dataclass(frozen=True)
-class Field:
-    """One field. ``bit_offset`` counts from the start of its header; ``query``: @query_field."""
-
-    header: str
-    name: str
-    bits: int
-    bit_offset: int
-    kind: Kind = "integer"
-    decimals: int = 0
-    match: Match = "range"
-    query: bool = False
-
-    @property
-    def qualified(self) -> str:
-        """``header.field``."""
-        return f"{self.header}.{self.name}"
-
-    def encode(self, constant: str | int | Decimal) -> int:
-        """The raw unsigned value of a constant as people write it.
-
-        A string field takes text (padded with blanks); others take numbers, in units of the field,
-        so ``50.25`` is 502500 in a field of four decimals.
-
-        Raises SpecificationError CONSTANT_NOT_TEXT, CONSTANT_TOO_LONG, CONSTANT_NOT_ASCII,
-        CONSTANT_NOT_NUMBER, CONSTANT_TOO_FINE, CONSTANT_NEGATIVE, CONSTANT_TOO_WIDE.
-        """
-        if self.kind == "string":
-            return self._encode_text(constant)
-        try:
-            value = Decimal(constant)
-        except (InvalidOperation, ValueError) as error:
-            raise self._refuse("NOT_NUMBER", constant, "is not a number") from error
-        if not value.is_finite():
-            raise self._refuse("NOT_NUMBER", constant, "is not a number")
-        if value < 0:
-            raise self._refuse("NEGATIVE", constant, "is negative, the field is unsigned")
-        if not value:
-            return 0
-        # Judged by exponents first: neither 1e999999 nor 1e-999999 may become that many digits.
-        if value.adjusted() > self.bits:
-            raise self._refuse("TOO_WIDE", constant, f"does not fit {self.bits} bits")
-        _, digits, exponent = value.as_tuple()
-        written = "".join(map(str, digits))
-        significant = written.rstrip("0")
-        shift = int(exponent) + len(written) - len(significant) + self.decimals
-        if shift < 0:
-            what = f"has more than {self.decimals} decimals" if self.decimals else "is not whole"
-            raise self._refuse("TOO_FINE", constant, what)
-        number: int = int(significant) * 10**shift
-        if number >> self.bits:
-            raise self._refuse("TOO_WIDE", constant, f"does not fit {self.bits} bits")
-        return number
-
-    def render(self, raw: int) -> str:
-        """A raw value as people read it: text without padding, decimals with all their places."""
-        if self.kind == "string":
-            return raw.to_bytes(self.bits // 8, "big").decode("latin-1").rstrip(" ")
-        if self.decimals:
-            whole, part = divmod(raw, 10**self.decimals)
-            return f"{whole}.{part:0{self.decimals}d}"
-        return str(raw)
-
-    def _encode_text(self, constant: str | int | Decimal) -> int:
-        if not isinstance(constant, str):
-            raise self._refuse("NOT_TEXT", constant, "is a number, the field holds text: quote it")
-        length = self.bits // 8
-        if not constant.isascii():
-            raise self._refuse("NOT_ASCII", constant, "has characters outside ASCII")
-        if len(constant) > length:
-            raise self._refuse("TOO_LONG", constant, f"is longer than {length} characters")
-        return int.from_bytes(constant.encode("ascii").ljust(length), "big")
-
-    def _refuse(self, what: str, constant: object, why: str) -> SpecificationError:
-        # A decimal prints any number of digits; an integer refuses to print more than 4,300.
-        shown = str(Decimal(constant) if isinstance(constant, int) else constant)
-        if len(shown) > 40:
-            shown = shown[:37] + "..."
-        return SpecificationError(
-            f"CONSTANT_{what}", f"{shown!r} {why} ({self.qualified})", field=self.qualified
-        )
 
 
 @dataclass(frozen=True)
@@ -138,7 +70,10 @@ class Header:
 
 @dataclass(frozen=True)
 class Counter:
-    """A state variable (@query_counter): window in microseconds, number of slots."""
+    """A state variable (@query_counter): window in microseconds, number of slots.
+
+    The first slot is for the variable, the others for macros with this window.
+    """
 
     name: str
     window: int
@@ -147,7 +82,10 @@ class Counter:
 
 @dataclass(frozen=True)
 class Specification:
-    """A message format. Fields are found by `field`; tables stand in the order of `order`."""
+    """A message format. Fields are found by `field`; tables stand in the order of `order`.
+
+    ``default_action`` is the text of @query_default_action: a name, maybe with arguments.
+    """
 
     name: str
     headers: tuple[Header, ...]
@@ -160,6 +98,10 @@ class Specification:
     def fields(self) -> dict[str, Field]:
         """All fields by qualified name."""
         return {f.qualified: f for h in self.headers for f in h.fields}
+
+    @cached_property
+    def _typed(self) -> frozenset[str]:
+        return frozenset(h.name for h in self.headers if h.message_type is not None)
 
     @cached_property
     def _of_type(self) -> dict[int, Header]:
@@ -180,6 +122,25 @@ class Specification:
     def header_of_type(self, byte: int) -> Header | None:
         """The message that begins with this byte."""
         return self._of_type.get(byte)
+
+    def counter(self, name: str) -> Counter | None:
+        """The state variable of a name."""
+        return next((c for c in self.counters if c.name == name), None)
+
+    def clock(self, header: str) -> Field | None:
+        """The field of a header that tells the time (@clock)."""
+        return self._clocks.get(header)
+
+    def is_optional(self, field: Field) -> bool:
+        """Whether an event that reaches the field's table may lack it.
+
+        Not so where its header has a message type, as the type is looked at first.
+        """
+        return field.header not in self._typed
+
+    @cached_property
+    def _clocks(self) -> dict[str, Field]:
+        return {f.header: f for f in self.fields.values() if f.clock}
 
     def order(self) -> tuple[Field, ...]:
         """Order of the tables: query fields as annotated, then all others as declared."""
@@ -240,7 +201,7 @@ class _Reader:
         self._types: dict[str, list[Field]] = {}
         self._headers: dict[str, Header] = {}
         self._queries: dict[str, tuple[Match, Token, Token | None]] = {}
-        self._counters: list[Counter] = []
+        self._counters: dict[str, tuple[Counter, Token]] = {}
         self._default: str | None = None
 
     def read(self, tree: Tree[Token]) -> Specification:
@@ -248,9 +209,11 @@ class _Reader:
             "header_type": self._header_type,
             "header": self._header,
             "query": self._query,
+            "default_action": self._default_action,
         }
         for node in _trees(tree):
             visit[node.data](node)
+        self._check_counters()
         headers = tuple(self._with_queries(h) for h in self._headers.values())
         bits = {f.qualified: f.bits for h in headers for f in h.fields}
         for path, (_, token, width) in self._queries.items():
@@ -259,7 +222,11 @@ class _Reader:
             if width is not None and width.value != str(bits[path]):
                 raise self._error("BAD_WIDTH", width, f"{path} has {bits[path]} bits, not {width}")
         return Specification(
-            self._name, headers, tuple(self._queries), tuple(self._counters), self._default
+            self._name,
+            headers,
+            tuple(self._queries),
+            tuple(counter for counter, _ in self._counters.values()),
+            self._default,
         )
 
     def _header_type(self, node: Tree[Token]) -> None:
@@ -271,39 +238,52 @@ class _Reader:
         for item in _trees(node):
             name, width = _tokens(item)
             bits = int(width) if len(width) < 6 else 0
-            if not 0 < bits <= 2048:
+            if not 0 < bits <= MAX_FIELD_BITS:
                 raise self._error(
-                    "BAD_WIDTH", width, f"{name} has {width} bits: 1 to 2048 are possible"
+                    "BAD_WIDTH",
+                    width,
+                    f"{name} has {width[:40]} bits: 1 to {MAX_FIELD_BITS} are possible",
                 )
             if any(f.name == name.value for f in fields):
                 raise self._error("DUPLICATE", name, f"field {name} is there twice in {token}")
-            kind, decimals = self._field_annotations(item, name, bits)
-            fields.append(Field("", name.value, bits, at, kind, decimals))
+            made = self._annotated(item, name, Field("", name.value, bits, at))
+            if made.clock and any(f.clock for f in fields):
+                raise self._error("DUPLICATE", name, f"{token} has two clocks")
+            fields.append(made)
             at += bits
         if at % 8:
             raise self._error("BAD_WIDTH", token, f"{token} has {at} bits, not a number of bytes")
         self._types[token.value] = fields
 
-    def _field_annotations(self, node: Tree[Token], name: Token, bits: int) -> tuple[Kind, int]:
-        kind: Kind = "integer"
-        decimals = 0
+    def _annotated(self, node: Tree[Token], name: Token, plain: Field) -> Field:
         annotations = list(self._annotations(node))
         if len(annotations) > 1:
             raise self._error("BAD_ANNOTATION", annotations[1][0], f"{name} is annotated twice")
         for annotation, arguments in annotations:
-            if annotation == "string" and not arguments:
-                if bits % 8:
+            values = [argument.value for argument in arguments]
+            if annotation == "string" and values in ([], ["blank"], ["zero"]):
+                if plain.bits % 8:
                     raise self._error(
                         "BAD_WIDTH", name, f"text {name} is not a number of bytes wide"
                     )
-                kind = "string"
-            elif annotation == "decimals":
-                if len(arguments) != 1 or arguments[0].value not in _DECIMALS:
+                return replace(plain, kind="string", padding="\0" if values == ["zero"] else " ")
+            if annotation == "decimals":
+                if len(values) != 1 or values[0] not in _DECIMALS:
                     raise self._error("BAD_ANNOTATION", annotation, "@decimals takes 1 to 18")
-                kind, decimals = "decimal", int(arguments[0])
-            else:
-                raise self._error("BAD_ANNOTATION", annotation, f"@{annotation} is not for a field")
-        return kind, decimals
+                return replace(plain, kind="decimal", decimals=int(values[0]))
+            if annotation == "clock":
+                unit = values[0] if len(values) == 1 else ""
+                if not (unit.isdigit() and len(unit) < 10 and int(unit)):
+                    raise self._error(
+                        "BAD_ANNOTATION", annotation, "@clock takes the units in a microsecond"
+                    )
+                if plain.bits > MAX_VALUE_BITS:
+                    raise self._error(
+                        "BAD_WIDTH", name, f"clock {name} is over {MAX_VALUE_BITS} bits wide"
+                    )
+                return replace(plain, clock=int(unit))
+            raise self._error("BAD_ANNOTATION", annotation, f"@{annotation} is not for a field")
+        return plain
 
     def _header(self, node: Tree[Token]) -> None:
         type_name, name = _tokens(node)
@@ -342,16 +322,34 @@ class _Reader:
             width = arguments[1] if len(arguments) == 2 else None
             self._queries[path] = (_MATCHES[what.value], arguments[0], width)
         elif what == "query_counter" and len(arguments) in (2, 3):
-            numbers = [int(a) for a in arguments[1:] if a.isdigit() and len(a) < 16]
-            if len(numbers) != len(arguments) - 1 or not all(numbers):
+            name, *sizes = arguments
+            numbers = [int(a) for a in sizes if a.isdigit() and len(a) < 16]
+            if len(numbers) != len(sizes) or not all(numbers) or name.type != "NAME":
                 raise self._error(
                     "BAD_ANNOTATION", what, "a counter has a name, a window and slots"
                 )
-            self._counters.append(Counter(arguments[0].value, *numbers))
-        elif what == "query_default_action" and len(arguments) == 1:
-            self._default = arguments[0].strip('"')
+            counter = Counter(name.value, *numbers)
+            if counter.slots > MAX_SLOTS:
+                raise self._error(
+                    "BAD_ANNOTATION", sizes[1], f"a counter has at most {MAX_SLOTS} slots"
+                )
+            if counter.name in self._counters:
+                raise self._error("DUPLICATE", name, f"counter {name} is there twice")
+            self._counters[counter.name] = counter, name
         else:
             raise self._error("BAD_ANNOTATION", what, f"@{what} does not take these arguments")
+
+    def _default_action(self, node: Tree[Token]) -> None:
+        what, action = _tokens(node)
+        if self._default is not None:
+            raise self._error("DUPLICATE", what, "there are two default actions")
+        self._default = action.strip('"').strip()
+
+    def _check_counters(self) -> None:
+        names = {f.name for h in self._headers.values() for f in h.fields}
+        for counter, token in self._counters.values():
+            if counter.name in names:
+                raise self._error("DUPLICATE", token, f"{token} is the name of a field, too")
 
     def _with_queries(self, header: Header) -> Header:
         return replace(
