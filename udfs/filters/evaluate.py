@@ -1,8 +1,8 @@
 """What a rule means: brute force on the syntax tree, the reference for everything compiled.
 
-A predicate on a field whose header the message lacks is *unknown* (Kleene's third
-value, as NULL in SQL), ``not`` leaves unknown unknown, and a rule matches only if
-its condition is true. This module shares no code with the compiler on purpose.
+A predicate on a field that the event lacks is *unknown* (Kleene's third value, as NULL in SQL),
+and so is one on state that has no value; ``not`` leaves unknown unknown, and a rule matches only
+if its condition is true. This module shares no code with the compiler on purpose.
 """
 
 from __future__ import annotations
@@ -14,39 +14,56 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.nodes import And, Node, Not, Or, Predicate, StatePredicate
+from udfs.filters.nodes import Aggregate, And, Node, Not, Or, Predicate, StatePredicate
+from udfs.messages.specification import Counter, Field
 
 _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
 }
 
-Column = NDArray[np.uint64]
+Column = NDArray[Any]
 Mask = NDArray[np.bool_]
+Subject = Aggregate | Counter
+"""What a predicate on state reads."""
 
 
-def matches(node: Node, event: Mapping[str, int]) -> bool:
+def matches(
+    node: Node, event: Mapping[str, int], state: Mapping[Subject, int | None] | None = None
+) -> bool:
     """Whether one event satisfies the condition.
 
     ``event`` maps qualified field names to raw values (what
-    ``udfs.messages.reference.read_message`` gives); fields of absent headers are left out.
+    ``udfs.messages.reference.read_message`` gives); fields that the event lacks, as its header is
+    absent or for themselves, are left out. ``state``: for each variable or macro of the
+    condition the value that the event finds, None where it has none.
     """
-    return _truth(node, event) is True
+    return _truth(node, event, state or {}) is True
 
 
-def matches_columns(node: Node, columns: Mapping[str, Column], present: Mapping[str, Mask]) -> Mask:
+def matches_columns(
+    node: Node,
+    columns: Mapping[str, Column],
+    present: Mapping[str, Mask],
+    state: Mapping[Subject, tuple[Column, Mask]] | None = None,
+) -> Mask:
     """Whether each of m events satisfies the condition: bool[m].
 
-    ``columns``: qualified field name to uint64[m] raw values, for every field of the
-    condition. ``present``: header name to bool[m], whether the event has that header.
+    ``columns``: qualified field name to uint64[m] raw values, for every field of the condition; a
+    field of more than 64 bits is given by its lanes, or under its own name as Python integers
+    (dtype object). ``present``: bool[m] by qualified field name, or else by header name: whether
+    the event has that field, or that header with all its fields. ``state``: for each variable or
+    macro of the condition uint64[m] values and bool[m], whether there is one.
     """
-    return _truth_columns(node, columns, present)[0]
+    return _truth_columns(node, columns, present, state or {})[0]
 
 
 def fields_of(node: Node) -> tuple[str, ...]:
-    """Qualified names of the fields that the condition reads, sorted."""
+    """Qualified names of the fields that the condition reads, those of macros too, sorted."""
     names: set[str] = set()
     pending = [node]
     while pending:
@@ -54,7 +71,8 @@ def fields_of(node: Node) -> tuple[str, ...]:
         if isinstance(top, Predicate):
             names.add(top.field.qualified)
         elif isinstance(top, StatePredicate):
-            raise NotImplementedError
+            if isinstance(top.subject, Aggregate) and top.subject.field is not None:
+                names.add(top.subject.field.qualified)
         elif isinstance(top, Not):
             pending.append(top.child)
         else:
@@ -62,27 +80,61 @@ def fields_of(node: Node) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _holds(node: Predicate, value: Any) -> Any:
-    """Whether a value, or each of a column, satisfies the predicate."""
-    number = type(value) if isinstance(value, int) else np.uint64
-    if node.operator in _COMPARE:
-        return _COMPARE[node.operator](value, number(node.value))
-    inside = value < number(0)
+def is_stateful(node: Node) -> bool:
+    """Whether the condition reads state."""
+    pending = [node]
+    while pending:
+        top = pending.pop()
+        if isinstance(top, StatePredicate):
+            return True
+        if isinstance(top, Not):
+            pending.append(top.child)
+        elif not isinstance(top, Predicate):
+            pending.extend(top.children)
+    return False
+
+
+def _holds(node: Predicate, value: int) -> bool:
+    if node.operator == "in":
+        return any(low <= value <= high for low, high in node.constants)
+    if node.operator == "not in":
+        return not any(low <= value <= high for low, high in node.constants)
+    return bool(_COMPARE[node.operator](value, node.value))
+
+
+def _holds_columns(node: Predicate, values: Column) -> Mask:
+    """The same for a column. No constant is wider than its field, and so than the column."""
+    number: Callable[[int], Any] = int if values.dtype == object else np.uint64
+    if node.operator not in ("in", "not in"):
+        return np.asarray(_COMPARE[node.operator](values, number(node.value)), np.bool_)
+    inside = np.zeros(len(values), np.bool_)
     for low, high in node.constants:
-        inside = inside | ((value >= number(low)) & (value <= number(high)))
-    return inside if node.operator in ("==", "in") else (inside ^ True)
+        inside |= ((values >= number(low)) & (values <= number(high))).astype(np.bool_)
+    return inside if node.operator == "in" else ~inside
 
 
-def _truth(node: Node, event: Mapping[str, int]) -> bool | None:
+def _column(field: Field, columns: Mapping[str, Column]) -> Column:
+    if field.bits <= 64 or field.qualified in columns:
+        return columns[field.qualified]
+    whole: Column = np.array(0, object)
+    for lane in field.lanes():
+        whole = (whole << lane.bits) | columns[lane.qualified].astype(object)
+    return whole
+
+
+def _truth(
+    node: Node, event: Mapping[str, int], state: Mapping[Subject, int | None]
+) -> bool | None:
     if isinstance(node, Predicate):
         value = event.get(node.field.qualified)
-        return None if value is None else bool(_holds(node, value))
+        return None if value is None else _holds(node, value)
     if isinstance(node, StatePredicate):
-        raise NotImplementedError
+        found = state[node.subject]
+        return None if found is None else bool(_COMPARE[node.operator](found, node.value))
     if isinstance(node, Not):
-        truth = _truth(node.child, event)
+        truth = _truth(node.child, event, state)
         return None if truth is None else not truth
-    truths = [_truth(child, event) for child in node.children]
+    truths = [_truth(child, event, state) for child in node.children]
     decisive = isinstance(node, Or)
     if decisive in truths:
         return decisive
@@ -90,19 +142,26 @@ def _truth(node: Node, event: Mapping[str, int]) -> bool | None:
 
 
 def _truth_columns(
-    node: Node, columns: Mapping[str, Column], present: Mapping[str, Mask]
+    node: Node,
+    columns: Mapping[str, Column],
+    present: Mapping[str, Mask],
+    state: Mapping[Subject, tuple[Column, Mask]],
 ) -> tuple[Mask, Mask]:
     """(true, false) per event; unknown where neither."""
     if isinstance(node, Predicate):
-        holds = _holds(node, columns[node.field.qualified])
-        known = present[node.field.header]
+        holds = _holds_columns(node, _column(node.field, columns))
+        known = present.get(node.field.qualified)
+        if known is None:
+            known = present[node.field.header]
         return known & holds, known & ~holds
     if isinstance(node, StatePredicate):
-        raise NotImplementedError
+        values, known = state[node.subject]
+        holds = np.asarray(_COMPARE[node.operator](values, np.uint64(node.value)), np.bool_)
+        return known & holds, known & ~holds
     if isinstance(node, Not):
-        true, false = _truth_columns(node.child, columns, present)
+        true, false = _truth_columns(node.child, columns, present, state)
         return false, true
-    pairs = [_truth_columns(child, columns, present) for child in node.children]
+    pairs = [_truth_columns(child, columns, present, state) for child in node.children]
     trues, falses = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     if isinstance(node, And):
         return np.logical_and.reduce(trues), np.logical_or.reduce(falses)
