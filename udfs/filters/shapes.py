@@ -28,10 +28,10 @@ _FEW = 8
 """Texts of one shape below which it is cheaper to parse each."""
 _PART = 4096
 
-_CONSTANT = r"""(?:[^\s()"'=<>!¬&|^∧∨:;,#{}\[\]]++|"[^"\n]*+"|'[^'\n]*+')"""
-_PREDICATE = re.compile(rf"([A-Za-z_][\w.]*\s*(==|=|<=|<|>=|>)\s*)({_CONSTANT})", re.ASCII)
+_CONSTANT = r"""(?:[^\s()"'=<>≠≤≥!¬&|^∧∨:;,#{}\[\]]++|"[^"\n]*+"|'[^'\n]*+')"""
+_PREDICATE = re.compile(rf"([A-Za-z_][\w.]*\s*(?:==|=|<=|≤|<|>=|≥|>)\s*)({_CONSTANT})")
 _ACTION = re.compile(r"([\s)]*:)(.*)", re.DOTALL)
-_CUT = re.compile(rf"[=<>]\s*{_CONSTANT}|:.*", re.DOTALL)
+_CUT = re.compile(rf"[=<>≤≥]\s*{_CONSTANT}|:.*", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,9 @@ def read_table(texts: Sequence[str], specification: Specification) -> RuleTable:
     """Read many rules: each text as ``parse_rule`` reads it, errors included.
 
     A rule that is one comparison, or an ``and`` of comparisons, each with one interval on a
-    field of at most 64 bits, becomes a term of a block, the same as its normal form's. Never
-    raises for what a user wrote.
+    field of at most 64 bits, becomes a term of a block: that of its normal form in which every
+    field that the rule compares is named, also if it may have any value, as it must be there.
+    Never raises for what a user wrote.
     """
     reader = _Reader(texts, specification)
     reader.read()
@@ -162,7 +163,7 @@ class _Reader:
         for low, high in allowed.values():
             never |= low > high
         self._outcome[at[~doubtful]] = outcome[~doubtful]
-        self._add_blocks(allowed, at, ~(never | doubtful))
+        self._add_block(allowed, at, ~(never | doubtful))
         self._one_by_one(at[doubtful].tolist())
 
     def _spans(
@@ -245,34 +246,17 @@ class _Reader:
     def _outcome_of(self, actions: tuple[Action, ...]) -> int:
         return self._outcomes.setdefault(actions, len(self._outcomes))
 
-    def _add_blocks(
+    def _add_block(
         self,
         allowed: Mapping[str, tuple[NDArray[np.uint64], NDArray[np.uint64]]],
         at: NDArray[np.int64],
         live: NDArray[np.bool_],
     ) -> None:
-        """A field that may have any value is not named, so texts may part into several blocks."""
-        names = sorted(allowed)
-        named = np.zeros(at.size, np.int64)
-        for bit, name in enumerate(names):
-            low, high = allowed[name]
-            named |= ((low > 0) | (high < np.uint64(self._maximum(name)))).astype(np.int64) << bit
-        for form in np.unique(named[live]).tolist():
-            rows = np.flatnonzero(live & (named == form))
-            chosen = [name for bit, name in enumerate(names) if form >> bit & 1]
-            self._blocks.append(
-                TermBlock(
-                    tuple(chosen),
-                    [allowed[name][0][rows] for name in chosen],
-                    [allowed[name][1][rows] for name in chosen],
-                    at[rows].astype(np.int32),
-                )
-            )
-
-    def _maximum(self, name: str) -> int:
-        # A term that asks for a message says so, even if for every type there is.
-        field = None if name == MESSAGE_TYPE else self._specification.field(name)
-        return (1 << (field.bits if field else 64)) - 1
+        if live.any():
+            names = tuple(sorted(allowed))
+            lows = [allowed[name][0][live] for name in names]
+            highs = [allowed[name][1][live] for name in names]
+            self._blocks.append(TermBlock(names, lows, highs, at[live].astype(np.int32)))
 
     @cached_property
     def _types(self) -> dict[str, int | None]:
@@ -335,8 +319,8 @@ def _conjuncts(node: Node) -> tuple[Predicate, ...]:
 
 
 def _operator(head: str) -> str:
-    found = re.search(r"[=<>]+", head)
-    return "==" if found is None or found[0] == "=" else found[0]
+    written = re.sub(r"[^=<>≤≥]", "", head)
+    return {"=": "==", "≤": "<=", "≥": ">="}.get(written, written)
 
 
 def _compare(
