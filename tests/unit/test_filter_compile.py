@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def specification(message_type: str | None, *columns: str) -> Specification:
     )
 
 
-def compiled(spec: Specification, *texts: str, **more: int) -> CompiledFilter:
+def compiled(spec: Specification, *texts: str, **more: Any) -> CompiledFilter:
     hosts = {"1", "2", "3"} | {f"h{i}" for i in range(100)}
     rows = [Subscription(str(i), "h0", text) for i, text in enumerate(texts)]
     rules, rejections = check(rows, spec, hosts, "feed1")
@@ -87,6 +88,7 @@ def test_camus_slides_tables_of_price_shares_and_actions():
         "price > 1 : fwd(3)",
         "price == 3 : fwd(1)",
         "shares == 5 ^ (price < 2 or price == 3) : fwd(2)",
+        optional=False,
     )
     price, shares = table(filter_, "add_order.price"), table(filter_, "add_order.shares")
     assert (len(price), len(shares), len(filter_.leaves)) == (3, 4, 5)
@@ -105,7 +107,10 @@ def test_camus_slides_tables_of_price_shares_and_actions():
 
 def test_camus_slides_two_rules_over_shares_then_price():
     filter_ = compiled(
-        specification(None, SHARES, PRICE), "shares==2 : fwd(1)", "price>1 ^ shares==2 : fwd(2)"
+        specification(None, SHARES, PRICE),
+        "shares==2 : fwd(1)",
+        "price>1 ^ shares==2 : fwd(2)",
+        optional=False,
     )
     assert table(filter_, "add_order.shares") == [(0, "shares == 2", 1), (0, "otherwise", 4)]
     assert len(table(filter_, "add_order.price")) == 2
@@ -173,6 +178,7 @@ def test_exact_fields_get_exact_rows_even_for_neighbouring_values_and_negations(
         specification(None, STOCK, SIDE),
         "buy_sell == B or buy_sell == C : fwd(1)",
         "not (stock == AAPL or stock == MSFT) : fwd(2)",
+        optional=False,
     )
     assert {row["kind"] for row in filter_.entry_rows()} == {"exact", "default"}
 
