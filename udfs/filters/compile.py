@@ -6,23 +6,26 @@ Source: CAMUS 3.2 (rules to diagram, Algorithm 1: diagram to one table a field).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from udfs.filters.diagram import Diagram, Row, build
-from udfs.filters.nodes import Outcome
-from udfs.filters.normal_form import MESSAGE_TYPE, Term, normal_form
+from udfs.errors import FilterError
+from udfs.filters.diagrams import Diagrams
+from udfs.filters.language import parse_rule
+from udfs.filters.levels import Levels, make_levels
+from udfs.filters.nodes import Action, Call, Forward, Function, Update
+from udfs.filters.outcomes import Outcomes, receiver_order, token_order
+from udfs.filters.shapes import RuleTable, read_table
+from udfs.filters.slices import height_of, slice_diagram, states_of
+from udfs.filters.state import Cell, add_updates, resolve_variables
 from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription, check
-from udfs.filters.tables import (
-    DEFAULT,
-    ENTRY,
-    EXACT,
-    KINDS,
-    MESSAGE_TYPE_MAXIMUM,
-    RANGE,
-    CompiledFilter,
-)
-from udfs.messages.specification import Field, Specification
+from udfs.filters.table_kernels import export_sets
+from udfs.filters.tables import ENTRY, KINDS, CompiledFilter
+from udfs.filters.term_table import TermTable
+from udfs.filters.terms import TermBlock
+from udfs.messages.specification import Specification
 
 __all__ = [
     "ENTRY",
@@ -34,104 +37,208 @@ __all__ = [
     "Subscription",
     "check",
     "compile_rules",
+    "compile_table",
+    "compile_texts",
 ]
 
 MAX_ENTRIES = 1_000_000
-"""Rows before reduction that a compilation may need, unless told otherwise."""
+"""Rows that a filter may have, unless told otherwise."""
 
-# A range of at most so many values in a field annotated exact becomes exact rows.
-_MAX_EXACT_SPLIT = 256
+_ROWS_PER_ENTRY = 24
+"""Rows of diagrams on the way to one of the result: terms unite two by two, level by level."""
+
+Order = str | Sequence[str]
 
 
 def compile_rules(
-    rules: Sequence[CheckedRule], specification: Specification, max_entries: int = MAX_ENTRIES
+    rules: Sequence[CheckedRule],
+    specification: Specification,
+    max_entries: int = MAX_ENTRIES,
+    *,
+    order: Order = "specification",
+    optional: bool | None = None,
 ) -> CompiledFilter:
-    """Compile all rules into one filter; an event's leaf has the receivers of all that match.
+    """Compile all rules into one filter; an event's leaf has the outcomes of all that match.
 
-    Tables stand in the order message type, then ``specification.order()``. Errors:
-    ``FilterError`` TOO_LARGE beyond ``max_entries`` rows, before memory is eaten.
+    order: tables stand in the order message type, then the ``specification``'s, or fields as
+        named here first. ``auto`` chooses an order that needs few rows.
+    optional: whether events may lack fields of headers that they have; None: those whose
+        header has no message type.
+
+    Errors: ``FilterError`` TOO_LARGE beyond ``max_entries`` rows, before memory is eaten.
     """
-    names = sorted({receiver for rule in rules for receiver in rule.receivers})
-    bit = {name: 1 << position for position, name in enumerate(names)}
-    terms: dict[Term, int] = {}
-    for rule in rules:
-        mask = sum(bit[receiver] for receiver in set(rule.receivers))
-        for term in normal_form(rule.condition, specification):
-            terms[term] = terms.get(term, 0) | mask
-    used = {field for term in terms for field, _ in term}
-    order = [field for field in specification.order() if field.qualified in used]
-    levels = {MESSAGE_TYPE: 0} | {field.qualified: i for i, field in enumerate(order, 1)}
-    maxima = [MESSAGE_TYPE_MAXIMUM, *((1 << field.bits) - 1 for field in order)]
-    diagram = build(terms.items(), levels, maxima, max_entries)
-    return _tables(diagram, order, names)
+    table = table_of_rules(rules, specification, optional)
+    return compile_table(table, specification, max_entries, order=order, optional=optional)
 
 
-def _tables(diagram: Diagram, order: Sequence[Field], names: Sequence[str]) -> CompiledFilter:
-    """Slice the diagram into tables (CAMUS Algorithm 1) and number the states."""
-    exact = [True, *(field.match == "exact" for field in order)]
-    waiting: list[list[int]] = [[] for _ in range(diagram.levels + 1)]
-    waiting[diagram.nodes[diagram.root][0]].append(diagram.root)
-    seen = {diagram.root}
-    rows_of: dict[int, list[tuple[int, int, int, int]]] = {}
-    for level in range(diagram.levels):
-        for node in waiting[level]:
-            rows_of[node] = _rows(diagram.nodes[node][1], exact[level])
-            for _, _, _, child in rows_of[node]:
-                if child not in seen:
-                    seen.add(child)
-                    waiting[diagram.nodes[child][0]].append(child)
-    # Nobody's leaf always exists and comes last, as in CAMUS Fig. 4.
-    leaves = [node for node in waiting[diagram.levels] if node != 0] + [0]
-    inner = [node for level in waiting[:-1] for node in level]
-    state_of = {node: state for state, node in enumerate([*inner, *leaves])}
-    kept = [level for level in range(1, diagram.levels) if waiting[level]]
-    table_of = {0: 0} | {level: table for table, level in enumerate(kept, 1)}
-    entries = [
-        (table_of[diagram.nodes[node][0]], state_of[node], low, high, kind, state_of[child])
-        for node in inner
-        for low, high, kind, child in rows_of[node]
-    ]
-    definitions = tuple(order[level - 1] for level in kept)
-    return CompiledFilter(
-        fields=(MESSAGE_TYPE, *(field.qualified for field in definitions)),
-        definitions=definitions,
-        entries=np.array(entries, dtype=ENTRY),
-        outcomes={
-            state_of[leaf]: Outcome(_members(diagram.receivers[leaf], names)) for leaf in leaves
-        },
-        root=state_of[diagram.root],
+def compile_texts(
+    texts: Sequence[str],
+    specification: Specification,
+    max_entries: int = MAX_ENTRIES,
+    *,
+    order: Order = "specification",
+    optional: bool | None = None,
+) -> CompiledFilter:
+    """Compile rules as they are written; receivers are those that they name, unchecked.
+
+    The same as ``compile_rules`` of each text's rule. Errors: ``SubscriptionError`` for the first
+    text that is wrong, and as ``compile_rules``.
+    """
+    read = read_table(texts, specification)
+    if read.errors:
+        raise read.errors[0][1]
+    table = table_of_texts(texts, read, specification, optional)
+    return compile_table(table, specification, max_entries, order=order, optional=optional)
+
+
+def table_of_rules(
+    rules: Sequence[CheckedRule], specification: Specification, optional: bool | None = None
+) -> TermTable:
+    """The terms of rules, numbered as they stand. Errors: ``SubscriptionError`` as of ``check``."""
+    table = TermTable()
+    functions = resolve_variables(rule.updates for rule in rules)
+    for number, rule in enumerate(rules):
+        table.add(
+            number,
+            rule.condition,
+            rule.receivers,
+            rule.calls,
+            rule.updates,
+            specification,
+            functions,
+            optional,
+        )
+    return table
+
+
+def table_of_texts(
+    texts: Sequence[str],
+    read: RuleTable,
+    specification: Specification,
+    optional: bool | None = None,
+) -> TermTable:
+    """The terms of texts that ``read`` is of, numbered as they stand, but for those in error."""
+    parts = [actions_of(actions) for actions in read.outcomes]
+    table = TermTable()
+    numbers = [table.outcome_number((*r, *calls)) for r, calls, _ in parts]
+    table.outcome = np.array([*numbers, 0], np.int32)[read.outcome]
+    # An update may demand a field more than the condition does, so these are no plain terms.
+    updating = np.array([*(bool(updates) for _, _, updates in parts), False])[read.outcome]
+    blocks, rules = [], list(read.rules)
+    for block in read.blocks:
+        apart = updating[block.rule]
+        rules += [(i, parse_rule(texts[i], specification)) for i in block.rule[apart].tolist()]
+        blocks.append(_part(block, ~apart) if apart.any() else block)
+    table.blocks = blocks
+    functions: dict[str, Function] = {}
+    for number in np.flatnonzero(updating).tolist():
+        add_updates(functions, parts[int(read.outcome[number])][2])
+    for number, rule in sorted(rules, key=lambda pair: pair[0]):
+        actions = parts[int(read.outcome[number])]
+        table.add(number, rule.condition, *actions, specification, functions, optional)
+    return table
+
+
+def actions_of(
+    actions: Sequence[Action],
+) -> tuple[tuple[str, ...], tuple[Call, ...], tuple[Update, ...]]:
+    """The receivers, sorted, the calls and the updates among a rule's actions, each once."""
+    receivers = {t for action in actions if isinstance(action, Forward) for t in action.targets}
+    return (
+        tuple(sorted(receivers, key=receiver_order)),
+        tuple(sorted({action for action in actions if isinstance(action, Call)})),
+        tuple(dict.fromkeys(action for action in actions if isinstance(action, Update))),
     )
 
 
-def _rows(rows: Sequence[Row], exact: bool) -> list[tuple[int, int, int, int]]:
-    """(low, high, kind, child) of one state: one child becomes the default row.
+def compile_table(
+    table: TermTable,
+    specification: Specification,
+    max_entries: int = MAX_ENTRIES,
+    *,
+    order: Order = "specification",
+    optional: bool | None = None,
+) -> CompiledFilter:
+    """Compile terms; as ``compile_rules``."""
+    levels = make_levels(
+        specification, named_order(order, table), table.cells.values(), table.used(), optional
+    )
+    tokens = sorted({t for outcome in table.outcomes for t in outcome}, key=token_order)
+    bit = {token: number for number, token in enumerate(tokens)}
+    max_rows = _ROWS_PER_ENTRY * max_entries
+    diagrams = Diagrams(levels.maxima, levels.may_lack, len(tokens), max_rows, capacity=1 << 16)
+    leaves = [diagrams.leaf(map(bit.__getitem__, outcome)) for outcome in table.outcomes]
+    try:
+        roots, like = table.roots(diagrams, levels, np.array(leaves, np.int32))
+        root = diagrams.union_all(roots[like])
+    except FilterError as error:
+        raise too_large(max_entries) from error
+    slices = slice_diagram(diagrams, root, levels)
+    if int(slices.rows.sum()) > max_entries:
+        raise too_large(max_entries)
+    count = len(slices.nodes)
+    node_state, set_state = states_of(
+        diagrams,
+        slices,
+        np.arange(count, dtype=np.int32),
+        np.arange(count, count + len(slices.leaves), dtype=np.int32),
+    )
+    entries = slices.entries(diagrams, levels, np.arange(count), node_state, set_state)
+    keys, sets = export_sets(diagrams.pool, slices.leaves)
+    states = set_state[-1 - slices.leaves]
+    state = int(node_state[root] if root >= 0 else set_state[-1 - root])
+    outcomes = Outcomes(states, sets, keys, height_of(diagrams), tokens)
+    return assemble(levels, entries, outcomes, state)
 
-    It is the child that saves most rows, and among equals nobody's leaf: a value that
-    no rule asks for then needs no row. In an exact table it is the child of most values.
-    """
-    count: dict[int, int] = {}
-    width: dict[int, int] = {}
-    for low, high, child in rows:
-        count[child] = count.get(child, 0) + 1
-        width[child] = width.get(child, 0) + high - low + 1
-    first = {child: -position for position, (_, _, child) in reversed(list(enumerate(rows)))}
-    if exact:
-        chosen = max(count, key=lambda child: (width[child], count[child], first[child]))
-    else:
-        chosen = max(
-            count, key=lambda child: (count[child], child == 0, width[child], first[child])
-        )
-    result: list[tuple[int, int, int, int]] = []
-    for low, high, child in rows:
-        if child == chosen:
-            continue
-        if exact and high - low < _MAX_EXACT_SPLIT:
-            result += [(value, value, EXACT, child) for value in range(low, high + 1)]
-        else:
-            result.append((low, high, EXACT if low == high else RANGE, child))
-    result.append((0, rows[-1][1], DEFAULT, chosen))
-    return result
+
+def assemble(
+    levels: Levels,
+    entries: NDArray[np.void],
+    outcomes: Outcomes,
+    root: int,
+    cells: Sequence[Cell] | None = None,
+) -> CompiledFilter:
+    """A filter of the tables that have rows, and those of all cells. ``entries``: by level."""
+    kept = np.zeros(len(levels), np.bool_)
+    kept[entries["field"]] = True
+    kept[0] = True
+    held = levels.cells if cells is None else tuple(cells)
+    names = {cell.name for cell in held}
+    for level in range(len(levels) - len(levels.cells), len(levels)):
+        kept[level] |= levels.names[level] in names
+    number = np.cumsum(kept) - 1
+    entries["field"] = number[entries["field"]]
+    chosen = np.flatnonzero(kept).tolist()
+    return CompiledFilter(
+        fields=tuple(levels.names[level] for level in chosen),
+        definitions=tuple(levels.fields[level - 1] for level in chosen[1:]),
+        entries=entries,
+        outcomes=outcomes,
+        root=root,
+        cells=tuple(cell for cell in levels.cells if cell.name in names),
+    )
 
 
-def _members(mask: int, names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for position, name in enumerate(names) if mask >> position & 1)
+def named_order(order: Order, table: TermTable) -> tuple[str, ...]:
+    """The fields that are to come first."""
+    if order == "specification":
+        return ()
+    if isinstance(order, str):
+        raise ValueError(f"an order is 'specification', 'auto' or names of fields, not {order!r}")
+    return tuple(order)
+
+
+def too_large(max_entries: int) -> FilterError:
+    """The error of a set of rules that needs more rows than it may."""
+    return FilterError(
+        "TOO_LARGE",
+        f"the subscriptions need more than {max_entries} table entries. Rules that "
+        "compare several fields with many different constants multiply: use fewer "
+        "distinct thresholds, or name the stock in each rule",
+        max_entries=max_entries,
+    )
+
+
+def _part(block: TermBlock, which: NDArray[np.bool_]) -> TermBlock:
+    lows, highs = [low[which] for low in block.lows], [high[which] for high in block.highs]
+    return replace(block, lows=lows, highs=highs, rule=block.rule[which])
