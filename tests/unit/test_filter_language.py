@@ -107,7 +107,6 @@ FAULTS = [
     ("shares > 1 and\n  add_order.prise > 5", "UNKNOWN_FIELD", 2, 3, "'add_order.price'?"),
     ("locate == 1", "AMBIGUOUS_FIELD", 1, 1, "add_order.locate, trade.locate"),
     ("session == A", "NOT_IN_MESSAGES", 1, 1, "'envelope.session' belongs to the framing"),
-    ("trade.note == A", "FIELD_TOO_WIDE", 1, 1, "72 bits"),
     ("price > cheap", "BAD_CONSTANT", 1, 9, "'cheap' is not a number"),
     ("price > 1.23456", "BAD_CONSTANT", 1, 9, ""),
     ("shares > -1", "BAD_CONSTANT", 1, 10, ""),

@@ -1,0 +1,141 @@
+"""What is wrong with the text of a rule, where, and what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+
+from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from udfs.errors import SubscriptionError
+
+MAX_NAME = 64
+"""Characters of a name that a message shows."""
+_EXCERPT = 72
+
+_COMPARISON = "a comparison (== != < <= > >= in between)"
+_WORDS: Mapping[str, str] = {
+    "COMPARISON": _COMPARISON,
+    "_IN": _COMPARISON,
+    "_BETWEEN": _COMPARISON,
+    "FIELD": "a field",
+    "FUNCTION": "a function such as avg(price)",
+    "NOT": "'not'",
+    "LPAR": "'('",
+    "WINDOW": "a window in microseconds",
+    "RPAR": "')'",
+    "LBRACE": "'{'",
+    "_AND": "'and'",
+    "_OR": "'or'",
+    "BARE": "a constant",
+    "ADDRESS": "a constant",
+    "QUOTED": "a constant",
+    "COLON": "': fwd(...)'",
+    "_FWD": "'fwd(...)'",
+    "NAME": "another action",
+    "PORT": "a port number",
+    "HOST": "a host name or port number",
+    "_ARROW": "'<-'",
+    "COMMA": "','",
+    "SEMICOLON": "';'",
+    "RBRACE": "'}'",
+    "$END": "the end of the rule",
+}
+_FOUND = re.compile(r"[\w.\-]+|\S", re.ASCII)
+_PLACE = re.compile(r"line \d+, ")
+
+
+def subscription_error(
+    what: str, text: str, place: tuple[int, int], message: str, suggestion: str | None = None
+) -> SubscriptionError:
+    """A ``SubscriptionError`` that points into ``text``.
+
+    ``place`` is line and column, 1-based. The message reads ``line 1, column 7: ...``,
+    then the suggestion, then the line with a caret under the place.
+    """
+    line, column = place
+    lines = text.split("\n")
+    content = lines[line - 1] if 0 < line <= len(lines) else ""
+    start = max(0, min(column - 1, len(content)) - _EXCERPT // 2)
+    # One character stays one column, whatever it is, so that the caret stands right.
+    shown = "".join(c if c.isprintable() else " " for c in content[start : start + _EXCERPT])
+    caret = " " * (column - 1 - start) + "^"
+    hint = f"; did you mean '{suggestion}'?" if suggestion else ""
+    return SubscriptionError(
+        what,
+        f"line {line}, column {column}: {message}{hint}\n  {shown}\n  {caret}",
+        line=line,
+        column=column,
+        suggestion=suggestion,
+    )
+
+
+def in_file(error: SubscriptionError, first_line: int) -> SubscriptionError:
+    """The error of a rule whose text begins in line ``first_line`` of a file (1-based)."""
+    line = error.fields["line"] + first_line - 1
+    message = _PLACE.sub(f"line {line}, ", error.message, count=1)
+    return SubscriptionError(error.what, message, **{**error.fields, "line": line})
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The name most like ``name``, or None if none is near."""
+    by_lower = {candidate.lower(): candidate for candidate in sorted(names, reverse=True)}
+    found = difflib.get_close_matches(name.lower()[:MAX_NAME], by_lower, n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else None
+
+
+def syntax_error(text: str, error: UnexpectedInput) -> SubscriptionError:
+    """What the parser met and could have met instead, as SUBSCRIPTION.SYNTAX."""
+    if isinstance(error, UnexpectedCharacters):
+        names, position = set(error.allowed or ()), error.pos_in_stream
+    elif isinstance(error, UnexpectedToken):
+        ended = error.token.type == "$END"
+        names = set(error.accepts or error.expected)
+        position = len(text.rstrip()) if ended else error.token.start_pos
+    else:
+        names, position = {"$END"}, len(text)
+    position = min(position or 0, len(text))
+    line = text.count("\n", 0, position) + 1
+    column = position - text.rfind("\n", 0, position)
+    # In the order of _WORDS: what one would most likely have meant stands first.
+    hidden = {"NOT"} if "COMPARISON" in names else set()
+    words = list(dict.fromkeys(_WORDS[name] for name in _WORDS if name in names - hidden))
+    expected = ", ".join(words[:-1]) + " or " + words[-1] if len(words) > 1 else "".join(words)
+    match = _FOUND.match(text, position)
+    found = f"'{match.group()[:32]}'" if match else "the end"
+    return subscription_error(
+        "SYNTAX",
+        text,
+        (line, column),
+        f"expected {expected}, found {found}{_advice(text, position, names)}",
+    )
+
+
+def _advice(text: str, position: int, names: set[str]) -> str:
+    """What to write instead, for the slips that people make."""
+    here, before = text[position : position + 1], text[:position].rstrip()[-1:]
+    if "BARE" in names:
+        if here == ">" and before == "<":
+            return "; write '!=' for 'differs from'"
+        if here in ("<", ">") and before == "=":
+            return f"; write '{here}=' for 'or equal'"
+        if here in ('"', "'"):
+            return "; the quotes are not closed"
+        if here == "=":
+            return "; write '==' for 'equals'"
+        if here in ("{", "["):
+            return "; write in {a, b} for 'one of'"
+    if "FIELD" in names and (here.isdigit() or here in ('"', "'")):
+        return "; the field stands on the left and the constant on the right, as in price > 50"
+    if "_OR" in names and here == ",":
+        return "; write 1000 for 1,000, and 'or' between alternatives"
+    if "LBRACE" in names and here in ("(", "["):
+        return "; the members of a set stand in braces, as in {a, b}"
+    if "COMMA" in names and "RPAR" in names and here and "WINDOW" not in names:
+        return "; hosts are parted by commas, as in fwd(h1, h2)"
+    if "_ARROW" in names:
+        return "; hosts stand in parentheses, as in fwd(h1, h2)"
+    if "WINDOW" in names and "FIELD" not in names:
+        return "; a window is a whole number of microseconds, as in avg(price, 100)"
+    return ""
