@@ -151,4 +151,5 @@ def _true(term: Term, values: Mapping[str, int | None]) -> bool:
 
 
 def _receiver_order(name: str) -> tuple[bool, int, str]:
-    return not name.isdecimal(), int(name) if name.isdecimal() else 0, name
+    number = name.isascii() and name.isdigit()
+    return not number, int(name) if number else 0, name
