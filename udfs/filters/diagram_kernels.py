@@ -36,7 +36,6 @@ __all__ = [
     "leaf",
     "njit",
     "remember",
-    "repair",
     "set_hash",
     "terms",
     "unite",
@@ -88,6 +87,8 @@ _J: Final = 4
 _END_J: Final = 5
 _BASE: Final = 6
 _ABSENT: Final = 7
+# Leaves stand below all levels.
+_BELOW: Final = 2**31
 
 _K1 = np.uint64(0x9E3779B97F4A7C15)
 _K2 = np.uint64(0xD6E8FEB86659FD93)
@@ -96,6 +97,10 @@ _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _LOW32 = np.int64(0xFFFFFFFF)
 _LOWER = np.uint64(0xFFFFFFFF)
+
+# Of functions that others here call with many arrays and that make none: without a count of
+# references they take two thirds of the time. (``_nrt`` is numba's own option for its helpers.)
+_helper: Any = njit(cache=True, nogil=True, _nrt=False)
 
 
 class Pool(NamedTuple):
@@ -121,58 +126,63 @@ class Pool(NamedTuple):
     set_stack: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@_helper
 def _bits(number: Any) -> Any:
     """The lower 32 bits, as a word."""
     return np.uint64(np.int64(number) & _LOW32)
 
 
-@njit(cache=True, nogil=True)
+@_helper
 def _mix(word: Any) -> Any:
     mixed = (word ^ (word >> _S32)) * _K2
     return mixed ^ (mixed >> _S32)
 
 
-@njit(cache=True, nogil=True)
+@_helper
 def set_hash(key: Any, height: Any) -> Any:
     return np.int64(_mix(key * _K1 + _bits(height)) >> _ONE)
 
 
-@njit(cache=True, nogil=True)
-def _intern_set(pool: Any, key: Any, height: Any) -> Any:
+@_helper
+def _intern_set(
+    counters: Any, set_key: Any, set_height: Any, table: Any, key: Any, height: Any
+) -> Any:
     """The number of a set; 0 for an empty one, FAILED without room."""
-    if key == _ZERO:
-        return np.int64(0)
-    table = pool.set_table
-    mask = table.shape[0] - 1
-    place = set_hash(key, height) & mask
-    while table[place] != 0:
-        found = np.int64(table[place]) - 1
-        if pool.set_key[found] == key and pool.set_height[found] == height:
-            return found
-        place = (place + 1) & mask
-    counters = pool.counters
-    made = counters[SETS]
-    if made >= counters[MAX_SETS]:
-        counters[NEED] = NEED_LESS
-        return np.int64(FAILED)
-    if made == pool.set_key.shape[0]:
-        counters[NEED] = NEED_SETS
-        return np.int64(FAILED)
-    pool.set_key[made] = key
-    pool.set_height[made] = height
-    table[place] = made + 1
-    counters[SETS] = made + 1
-    return made
+    result = np.int64(0)
+    if key != _ZERO:
+        mask = table.shape[0] - 1
+        place = set_hash(key, height) & mask
+        while table[place] != 0:
+            result = np.int64(table[place]) - 1
+            if set_key[result] == key and set_height[result] == height:
+                break
+            place = (place + 1) & mask
+        if table[place] == 0:
+            made = counters[SETS]
+            if made >= counters[MAX_SETS]:
+                counters[NEED] = NEED_LESS
+                result = np.int64(FAILED)
+            elif made == set_key.shape[0]:
+                counters[NEED] = NEED_SETS
+                result = np.int64(FAILED)
+            else:
+                set_key[made] = key
+                set_height[made] = height
+                table[place] = made + 1
+                counters[SETS] = made + 1
+                result = made
+    return result
 
 
 @njit(cache=True, nogil=True)
 def leaf(pool: Any, words: Any) -> Any:
     """The leaf of the tokens whose bits are set in ``words`` (uint64[2 ** height], overwritten)."""
+    counters, set_key, set_height = pool.counters, pool.set_key, pool.set_height
+    table = pool.set_table
     height = 0
     width = words.shape[0]
     for k in range(width):
-        made = _intern_set(pool, words[k], np.int64(0))
+        made = _intern_set(counters, set_key, set_height, table, words[k], np.int64(0))
         if made < 0:
             return made
         words[k] = _bits(made)
@@ -181,23 +191,25 @@ def leaf(pool: Any, words: Any) -> Any:
         width >>= 1
         for k in range(width):
             key = (words[2 * k] << _S32) | words[2 * k + 1]
-            made = _intern_set(pool, key, np.int64(height))
+            made = _intern_set(counters, set_key, set_height, table, key, np.int64(height))
             if made < 0:
                 return made
             words[k] = _bits(made)
     return np.int64(-1) - np.int64(words[0])
 
 
-@njit(cache=True, nogil=True)
-def _unite_sets(pool: Any, a: Any, b: Any) -> Any:
-    """The union of two sets of the pool's height."""
-    counters, key, stack = pool.counters, pool.set_key, pool.set_stack
+@_helper
+def _unite_sets(
+    counters: Any, set_key: Any, set_height: Any, table: Any, stack: Any, a: Any, b: Any
+) -> Any:
+    """The union of two sets of the pool's height; FAILED without room."""
     top = counters[HEIGHT]
     # Four places a height: the pair, and the union of its left halves once that is known.
     height = top
     stack[4 * height] = a
     stack[4 * height + 1] = b
-    while True:
+    result = np.int64(-1)
+    while result == -1:
         at = 4 * height
         x = stack[at]
         y = stack[at + 1]
@@ -206,34 +218,29 @@ def _unite_sets(pool: Any, a: Any, b: Any) -> Any:
         elif x == 0:
             result = y
         elif height == 0:
-            result = _intern_set(pool, key[x] | key[y], np.int64(0))
-            if result < 0:
-                return result
+            key = set_key[x] | set_key[y]
+            result = _intern_set(counters, set_key, set_height, table, key, height)
         else:
             stack[at + 2] = -1
             height -= 1
-            stack[at - 4] = np.int64(key[x] >> _S32)
-            stack[at - 3] = np.int64(key[y] >> _S32)
-            continue
-        while height < top:
+            stack[at - 4] = np.int64(set_key[x] >> _S32)
+            stack[at - 3] = np.int64(set_key[y] >> _S32)
+        while result >= 0 and height < top:
             height += 1
             at = 4 * height
             if stack[at + 2] < 0:
                 stack[at + 2] = result
-                stack[at - 4] = np.int64(key[stack[at]] & _LOWER)
-                stack[at - 3] = np.int64(key[stack[at + 1]] & _LOWER)
+                stack[at - 4] = np.int64(set_key[stack[at]] & _LOWER)
+                stack[at - 3] = np.int64(set_key[stack[at + 1]] & _LOWER)
                 height -= 1
                 result = np.int64(-1)
                 break
-            pair = (_bits(stack[at + 2]) << _S32) | _bits(result)
-            result = _intern_set(pool, pair, height)
-            if result < 0:
-                return result
-        if result >= 0:
-            return result
+            key = (_bits(stack[at + 2]) << _S32) | _bits(result)
+            result = _intern_set(counters, set_key, set_height, table, key, height)
+    return result
 
 
-@njit(cache=True, nogil=True)
+@_helper
 def hash_node(level: Any, absent: Any, low: Any, child: Any, base: Any, end: Any) -> Any:
     """Of a node with the rows ``base..end`` of ``low`` and ``child``: uint32."""
     word = _mix((_bits(level) << _S32) ^ _bits(absent))
@@ -244,72 +251,84 @@ def hash_node(level: Any, absent: Any, low: Any, child: Any, base: Any, end: Any
     return np.uint32(word & _LOWER)
 
 
-@njit(cache=True, nogil=True)
-def _intern(pool: Any, level: Any, absent: Any, base: Any, end: Any) -> Any:
+@_helper
+def _intern(
+    counters: Any,
+    optional: Any,
+    node_level: Any,
+    node_start: Any,
+    node_absent: Any,
+    node_hash: Any,
+    table: Any,
+    row_low: Any,
+    row_child: Any,
+    low: Any,
+    child: Any,
+    level: Any,
+    absent: Any,
+    base: Any,
+    end: Any,
+) -> Any:
     """The node of the rows ``base..end`` of scratch; its child if all children are equal."""
-    counters, low, child = pool.counters, pool.scratch_low, pool.scratch_child
-    first = np.int64(child[base])
-    if end - base == 1 and (pool.optional[level] == 0 or first == absent):
-        return first
-    hashed = hash_node(level, absent, low, child, base, end)
-    node_level, node_start, node_absent = pool.node_level, pool.node_start, pool.node_absent
-    node_hash, table, row_low, row_child = (
-        pool.node_hash,
-        pool.node_table,
-        pool.row_low,
-        pool.row_child,
-    )
-    mask = table.shape[0] - 1
-    place = np.int64(hashed) & mask
-    while table[place] != 0:
-        found = np.int64(table[place]) - 1
-        if (
-            node_hash[found] == hashed
-            and node_level[found] == level
-            and node_absent[found] == absent
-            and node_start[found + 1] - node_start[found] == end - base
-        ):
-            start = node_start[found]
-            same = True
-            for k in range(end - base):
-                if row_low[start + k] != low[base + k] or row_child[start + k] != child[base + k]:
-                    same = False
+    result = np.int64(child[base])
+    if end - base > 1 or (optional[level] != 0 and result != absent):
+        hashed = hash_node(level, absent, low, child, base, end)
+        mask = table.shape[0] - 1
+        place = np.int64(hashed) & mask
+        while table[place] != 0:
+            result = np.int64(table[place]) - 1
+            start = node_start[result]
+            if (
+                node_hash[result] == hashed
+                and node_level[result] == level
+                and node_absent[result] == absent
+                and node_start[result + 1] - start == end - base
+            ):
+                same = np.int64(0)
+                while (
+                    same < end - base
+                    and row_low[start + same] == low[base + same]
+                    and row_child[start + same] == child[base + same]
+                ):
+                    same += 1
+                if same == end - base:
                     break
-            if same:
-                return found
-        place = (place + 1) & mask
-    made = counters[NODES]
-    rows = counters[ROWS]
-    if rows + end - base > counters[MAX_ROWS]:
-        counters[NEED] = NEED_LESS
-        return np.int64(FAILED)
-    if made == node_level.shape[0]:
-        counters[NEED] = NEED_NODES
-        return np.int64(FAILED)
-    if rows + end - base > row_low.shape[0]:
-        counters[NEED] = NEED_ROWS
-        return np.int64(FAILED)
-    for k in range(end - base):
-        row_low[rows + k] = low[base + k]
-        row_child[rows + k] = child[base + k]
-    node_level[made] = level
-    node_absent[made] = absent
-    node_hash[made] = hashed
-    node_start[made + 1] = rows + end - base
-    table[place] = made + 1
-    counters[NODES] = made + 1
-    counters[ROWS] = rows + end - base
-    return made
+            place = (place + 1) & mask
+        if table[place] == 0:
+            made = counters[NODES]
+            rows = counters[ROWS]
+            if rows + end - base > counters[MAX_ROWS]:
+                counters[NEED] = NEED_LESS
+                result = np.int64(FAILED)
+            elif made == node_level.shape[0]:
+                counters[NEED] = NEED_NODES
+                result = np.int64(FAILED)
+            elif rows + end - base > row_low.shape[0]:
+                counters[NEED] = NEED_ROWS
+                result = np.int64(FAILED)
+            else:
+                for k in range(end - base):
+                    row_low[rows + k] = low[base + k]
+                    row_child[rows + k] = child[base + k]
+                node_level[made] = level
+                node_absent[made] = absent
+                node_hash[made] = hashed
+                node_start[made + 1] = rows + end - base
+                table[place] = made + 1
+                counters[NODES] = made + 1
+                counters[ROWS] = rows + end - base
+                result = made
+    return result
 
 
-@njit(cache=True, nogil=True)
+@_helper
 def _place(cache: Any, a: Any, b: Any) -> Any:
     """Where the cache would hold a pair, the lesser number first."""
     word = _mix(((_bits(a) << _S32) | _bits(b)) * _K1)
     return (np.int64(word >> _ONE) & ((cache.shape[0] >> 2) - 1)) << 2
 
 
-@njit(cache=True, nogil=True)
+@_helper
 def remember(cache: Any, a: Any, b: Any, united: Any) -> None:
     """Put a union into the cache, in the place of whatever was there."""
     less, more = min(a, b), max(a, b)
@@ -319,133 +338,163 @@ def remember(cache: Any, a: Any, b: Any, united: Any) -> None:
     cache[place + 2] = united
 
 
-@njit(cache=True, nogil=True)
-def _known(pool: Any, a: Any, b: Any) -> Any:
-    """The union if it is plain, of leaves, or remembered; else _UNKNOWN."""
+@_helper
+def _known(cache: Any, a: Any, b: Any) -> Any:
+    """The union if it is plain or remembered; else _UNKNOWN."""
     if a == b or b == NOBODY:  # noqa: PLR1714
         return a
     if a == NOBODY:
         return b
-    cache = pool.cache
     less, more = min(a, b), max(a, b)
     place = _place(cache, less, more)
     if cache[place] == less and cache[place + 1] == more:
         return np.int64(cache[place + 2])
-    if more >= 0:
-        return np.int64(_UNKNOWN)
-    result = _unite_sets(pool, -1 - a, -1 - b)
-    if result < 0:
-        return result
-    result = -1 - result
-    remember(cache, a, b, result)
-    return result
+    return np.int64(_UNKNOWN)
 
 
-@njit(cache=True, nogil=True)
-def _push(pool: Any, depth: Any, a: Any, b: Any, base: Any) -> Any:
-    """Begin the union of two different ones, not both leaves; False without room."""
-    stack = pool.stack
+@_helper
+def _push(
+    optional: Any,
+    node_level: Any,
+    node_start: Any,
+    stack: Any,
+    depth: Any,
+    a: Any,
+    b: Any,
+    base: Any,
+) -> None:
+    """Begin the union of two different ones, not both leaves."""
     at = depth * FRAME
-    if at + FRAME > stack.shape[0]:
-        pool.counters[NEED] = NEED_STACK
-        return False
-    level_a = np.int64(pool.node_level[a]) if a >= 0 else np.int64(2**40)
-    level_b = np.int64(pool.node_level[b]) if b >= 0 else np.int64(2**40)
+    level_a = np.int64(node_level[a]) if a >= 0 else np.int64(_BELOW)
+    level_b = np.int64(node_level[b]) if b >= 0 else np.int64(_BELOW)
     if level_b < level_a:
         a, b = b, a
-        level_a, level_b = level_b, level_a
     stack[at + _A] = a
     stack[at + _B] = b
-    stack[at + _I] = pool.node_start[a]
-    stack[at + _END_I] = pool.node_start[a + 1]
+    stack[at + _I] = node_start[a]
+    stack[at + _END_I] = node_start[a + 1]
     if level_a == level_b:
-        stack[at + _J] = pool.node_start[b]
-        stack[at + _END_J] = pool.node_start[b + 1]
+        stack[at + _J] = node_start[b]
+        stack[at + _END_J] = node_start[b + 1]
     else:
         stack[at + _J] = -1
         stack[at + _END_J] = 0
     stack[at + _BASE] = base
-    stack[at + _ABSENT] = _UNKNOWN if pool.optional[level_a] else NOBODY
-    return True
+    stack[at + _ABSENT] = _UNKNOWN if optional[min(level_a, level_b)] else NOBODY
 
 
 @njit(cache=True, nogil=True)
-def unite(pool: Any, a: Any, b: Any) -> Any:
-    """The diagram that gives each event the tokens of both; FAILED without room."""
-    counters = pool.counters
-    result = _known(pool, a, b)
-    if result != _UNKNOWN:
-        return result
-    stack, low, child = pool.stack, pool.scratch_low, pool.scratch_child
-    row_low, row_child, node_absent = pool.row_low, pool.row_child, pool.node_absent
-    top = np.int64(0)
-    depth = np.int64(0)
-    if not _push(pool, depth, a, b, top):
-        return np.int64(FAILED)
-    while True:
-        at = depth * FRAME
-        i = stack[at + _I]
-        j = stack[at + _J]
-        other = stack[at + _B]
-        if stack[at + _ABSENT] == _UNKNOWN:
-            x = np.int64(node_absent[stack[at + _A]])
-            y = other if j < 0 else np.int64(node_absent[other])
-        else:
-            x = np.int64(row_child[i])
-            y = other if j < 0 else np.int64(row_child[j])
-        result = _known(pool, x, y)
-        if result == FAILED:
-            return result
-        if result == _UNKNOWN:
-            depth += 1
-            if not _push(pool, depth, x, y, top):
-                return np.int64(FAILED)
-            continue
+def unite(pool: Any, begin: Any, tree: Any, places: Any) -> Any:
+    """Unite the two below each of ``places`` of a heap, from ``places[begin]`` on, in their order.
+
+    The union of the diagrams ``tree[2 * p]`` and ``tree[2 * p + 1]`` goes to ``tree[p]``. Returns
+    the index of the place that lacked room, or the number of places.
+    """
+    counters, optional, cache = pool.counters, pool.optional, pool.cache
+    level, start, absent = pool.node_level, pool.node_start, pool.node_absent
+    hashes, table = pool.node_hash, pool.node_table
+    row_low, row_child = pool.row_low, pool.row_child
+    set_key, set_height, set_table = pool.set_key, pool.set_height, pool.set_table
+    stack, set_stack = pool.stack, pool.set_stack
+    low, child = pool.scratch_low, pool.scratch_child
+    for k in range(begin, places.shape[0]):
+        place = places[k]
+        # The pair to unite next is (x, y); depth counts the pairs begun whose union waits for it.
+        x, y = np.int64(tree[2 * place]), np.int64(tree[2 * place + 1])
+        depth = np.int64(-1)
+        top = np.int64(0)
         while True:
-            at = depth * FRAME
-            if stack[at + _ABSENT] == _UNKNOWN:
-                stack[at + _ABSENT] = result
+            result = _known(cache, x, y)
+            if result == _UNKNOWN and x < 0 and y < 0:
+                result = _unite_sets(
+                    counters, set_key, set_height, set_table, set_stack, -1 - x, -1 - y
+                )
+                if result == FAILED:
+                    break
+                result = -1 - result
+                remember(cache, x, y, result)
+            elif result == _UNKNOWN:
+                depth += 1
+                if (depth + 1) * FRAME > stack.shape[0]:
+                    counters[NEED] = NEED_STACK
+                    result = np.int64(FAILED)
+                    break
+                _push(optional, level, start, stack, depth, x, y, top)
+            # Hand the union to the pair that waits for it, which may complete that, and so on.
+            while result != _UNKNOWN and depth >= 0:
+                at = depth * FRAME
+                if stack[at + _ABSENT] == _UNKNOWN:
+                    stack[at + _ABSENT] = result
+                    break
+                base = stack[at + _BASE]
+                i = stack[at + _I]
+                j = stack[at + _J]
+                if top == base or child[top - 1] != result:
+                    if top == low.shape[0]:
+                        counters[NEED] = NEED_SCRATCH
+                        result = np.int64(FAILED)
+                        break
+                    low[top] = row_low[i] if j < 0 else max(row_low[i], row_low[j])
+                    child[top] = result
+                    top += 1
+                # To the next value at which either of them changes.
+                next_i = i + 1 < stack[at + _END_I]
+                next_j = j >= 0 and j + 1 < stack[at + _END_J]
+                if next_i and next_j:
+                    next_i = row_low[i + 1] <= row_low[j + 1]
+                    next_j = row_low[j + 1] <= row_low[i + 1]
+                if next_i:
+                    stack[at + _I] = i + 1
+                if next_j:
+                    stack[at + _J] = j + 1
+                if next_i or next_j:
+                    break
+                node = stack[at + _A]
+                counters[WORK] += i + 1 - start[node]
+                if counters[WORK] > counters[MAX_WORK]:
+                    counters[NEED] = NEED_LESS
+                    result = np.int64(FAILED)
+                    break
+                result = _intern(
+                    counters,
+                    optional,
+                    level,
+                    start,
+                    absent,
+                    hashes,
+                    table,
+                    row_low,
+                    row_child,
+                    low,
+                    child,
+                    np.int64(level[node]),
+                    stack[at + _ABSENT],
+                    base,
+                    top,
+                )
+                if result == FAILED:
+                    break
+                remember(cache, node, stack[at + _B], result)
+                depth -= 1
+                top = base
+            if result == FAILED or depth < 0:
                 break
-            base = stack[at + _BASE]
+            at = depth * FRAME
             i = stack[at + _I]
             j = stack[at + _J]
-            if top == base or child[top - 1] != result:
-                if top == low.shape[0]:
-                    counters[NEED] = NEED_SCRATCH
-                    return np.int64(FAILED)
-                low[top] = row_low[i] if j < 0 else max(row_low[i], row_low[j])
-                child[top] = result
-                top += 1
-            # To the next point at which either of them changes.
-            more_i = i + 1 < stack[at + _END_I]
-            more_j = j >= 0 and j + 1 < stack[at + _END_J]
-            if more_i and more_j:
-                if row_low[i + 1] <= row_low[j + 1]:
-                    stack[at + _I] = i + 1
-                if row_low[j + 1] <= row_low[i + 1]:
-                    stack[at + _J] = j + 1
-                break
-            if more_i:
-                stack[at + _I] = i + 1
-                break
-            if more_j:
-                stack[at + _J] = j + 1
-                break
-            a = stack[at + _A]
-            b = stack[at + _B]
-            counters[WORK] += i + 1 - pool.node_start[a]
-            if counters[WORK] > counters[MAX_WORK]:
-                counters[NEED] = NEED_LESS
-                return np.int64(FAILED)
-            level = np.int64(pool.node_level[a])
-            result = _intern(pool, level, stack[at + _ABSENT], base, top)
-            if result == FAILED:
-                return result
-            remember(pool.cache, a, b, result)
-            if depth == 0:
-                return result
-            depth -= 1
-            top = base
+            y = stack[at + _B]
+            if stack[at + _ABSENT] == _UNKNOWN:
+                x = np.int64(absent[stack[at + _A]])
+                if j >= 0:
+                    y = np.int64(absent[y])
+            else:
+                x = np.int64(row_child[i])
+                if j >= 0:
+                    y = np.int64(row_child[j])
+        if result == FAILED:
+            return np.int64(k)
+        tree[place] = result
+    return np.int64(places.shape[0])
 
 
 @njit(cache=True, nogil=True)
@@ -461,6 +510,14 @@ def terms(
     roots: Any,
 ) -> Any:
     """Fill ``roots`` from term ``begin`` on; the term that lacked room, or their number."""
+    counters, optional, maxima = pool.counters, pool.optional, pool.maxima
+    node_level, node_start, node_absent = (
+        pool.node_level,
+        pool.node_start,
+        pool.node_absent,
+    )
+    node_hash, node_table = pool.node_hash, pool.node_table
+    row_low, row_child = pool.row_low, pool.row_child
     low, child = pool.scratch_low, pool.scratch_child
     for term in range(begin, roots.shape[0]):
         node = np.int64(leaves[term])
@@ -473,7 +530,7 @@ def terms(
             if node == NOBODY:
                 break
             if 2 * (end - first) + 1 > low.shape[0]:
-                pool.counters[NEED] = NEED_SCRATCH
+                counters[NEED] = NEED_SCRATCH
                 return np.int64(term)
             top = np.int64(0)
             if interval_low[first] > _ZERO:
@@ -484,27 +541,28 @@ def terms(
                 low[top] = interval_low[k]
                 child[top] = node
                 top += 1
-                if interval_high[k] < pool.maxima[here]:
+                if interval_high[k] < maxima[here]:
                     low[top] = interval_high[k] + _ONE
                     child[top] = NOBODY
                     top += 1
-            node = _intern(pool, here, np.int64(NOBODY), np.int64(0), top)
+            node = _intern(
+                counters,
+                optional,
+                node_level,
+                node_start,
+                node_absent,
+                node_hash,
+                node_table,
+                row_low,
+                row_child,
+                low,
+                child,
+                here,
+                np.int64(NOBODY),
+                np.int64(0),
+                top,
+            )
             if node == FAILED:
                 return np.int64(term)
         roots[term] = node
     return np.int64(roots.shape[0])
-
-
-@njit(cache=True, nogil=True)
-def repair(pool: Any, begin: Any, tree: Any, places: Any) -> Any:
-    """Unite the two below each of ``places`` of a heap, from ``places[begin]`` on, in their order.
-
-    Returns the index of the place that lacked room, or the number of places.
-    """
-    for k in range(begin, places.shape[0]):
-        place = places[k]
-        made = unite(pool, np.int64(tree[2 * place]), np.int64(tree[2 * place + 1]))
-        if made == FAILED:
-            return np.int64(k)
-        tree[place] = made
-    return np.int64(places.shape[0])

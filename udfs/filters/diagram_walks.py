@@ -70,9 +70,9 @@ def reach(pool: Any, root: Any, index: Any, leaf_index: Any, nodes: Any, leaves:
     found_leaves = 0
     rows = 0
     if root >= 0:
-        level = np.int64(pool.node_level[root])
-        head[level] = root
-        tail[level] = root
+        first = np.int64(pool.node_level[root])
+        head[first] = root
+        tail[first] = root
         index[root] = 0
         chain[root] = -1
     else:

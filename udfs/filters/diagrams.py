@@ -238,9 +238,9 @@ class Diagrams:
 
     def union(self, a: int, b: int) -> int:
         """The diagram that gives every event the tokens of both."""
-        return self._grown(
-            lambda: int(kernels.unite(self._pool, a, b)), lambda made: made != kernels.FAILED
-        )
+        tree = np.array([NOBODY, NOBODY, a, b], np.int32)
+        self.repair(tree, np.ones(1, np.int64))
+        return int(tree[1])
 
     def union_all(self, roots: NDArray[np.int32]) -> int:
         """The union of many, two by two, neighbours first: put like terms side by side."""
@@ -255,7 +255,7 @@ class Diagrams:
     def repair(self, tree: NDArray[np.int32], places: NDArray[np.int64]) -> None:
         """Unite the two below each place of a heap (children of p: 2p, 2p + 1), in that order."""
         self._resumed(
-            lambda begin: int(kernels.repair(self._pool, begin, tree, places)), len(places)
+            lambda begin: int(kernels.unite(self._pool, begin, tree, places)), len(places)
         )
 
     def reachable(self, root: int) -> Reachable:
