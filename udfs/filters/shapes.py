@@ -26,7 +26,8 @@ from udfs.messages.specification import Field, Specification
 
 _FEW = 8
 """Texts of one shape below which it is cheaper to parse each."""
-_PART = 4096
+_PART = 512
+"""Texts matched at a time: so few matches live at once that no garbage collection starts."""
 
 _CONSTANT = r"""(?:[^\s()"'=<>≠≤≥!¬&|^∧∨:;,#{}\[\]]++|"[^"\n]*+"|'[^'\n]*+')"""
 _PREDICATE = re.compile(rf"([A-Za-z_][\w.]*\s*(?:==|=|<=|≤|<|>=|≥|>)\s*)({_CONSTANT})")
@@ -133,7 +134,6 @@ class _Reader:
         alike: list[int] = []
         others: list[int] = []
         columns: list[list[str]] = [[] for _ in range(shape.pattern.groups)]
-        # A part at a time, so that the matches are few and their memory is used again.
         for start in range(0, len(group), _PART):
             part = group[start : start + _PART]
             matches = [fullmatch(texts[at]) for at in part]
