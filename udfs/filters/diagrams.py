@@ -62,11 +62,7 @@ class Reachable:
 
     def positions(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
         """Of ids of nodes or leaves: nodes 0..n-1, leaves n..n+l-1."""
-        return np.where(
-            ids >= 0,
-            self.position[np.maximum(ids, 0)],
-            self.leaf_position[np.maximum(-1 - ids, 0)] + np.int32(len(self.nodes)),
-        )
+        return _looked_up(ids, self.position, self.leaf_position + np.int32(len(self.nodes)))
 
 
 @dataclass(frozen=True)
@@ -78,11 +74,7 @@ class Moved:
 
     def of(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
         """The new ids of old ones, nodes and leaves."""
-        found = np.empty(ids.shape, np.int32)
-        inner = ids >= 0
-        found[inner] = self.nodes[ids[inner]]
-        found[~inner] = self.leaves[-1 - ids[~inner]]
-        return found
+        return _looked_up(ids, self.nodes, self.leaves)
 
 
 class Diagrams:
@@ -388,6 +380,17 @@ class Diagrams:
                 walks.enter_sets(set_key, set_height, made_sets, table)
             pool = pool._replace(set_key=set_key, set_height=set_height, set_table=table)
         self._pool = pool
+
+
+def _looked_up(
+    ids: NDArray[np.int32], of_node: NDArray[np.int32], of_leaf: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """Look nodes up in one array and leaves in the other."""
+    found = np.empty(ids.shape, np.int32)
+    inner = ids >= 0
+    found[inner] = of_node[ids[inner]]
+    found[~inner] = of_leaf[-1 - ids[~inner]]
+    return found
 
 
 def _resized(array: NDArray[Any], count: int, size: int) -> NDArray[Any]:
