@@ -462,14 +462,21 @@ def test_a_slot_below_the_first_is_refused():
 
 
 def test_without_numba_the_same_diagrams_come_out(monkeypatch: pytest.MonkeyPatch):
-    names = ["diagram_kernels", "diagram_walks", "diagrams", "segments"]
+    names = [
+        "diagram_pool",
+        "token_sets",
+        "diagram_kernels",
+        "diagram_walks",
+        "diagrams",
+        "segments",
+    ]
     monkeypatch.setitem(sys.modules, "numba", None)
     for name in names:
         monkeypatch.delitem(sys.modules, f"udfs.filters.{name}")
         monkeypatch.delattr(udfs.filters, name)
     plain = importlib.import_module("udfs.filters.diagrams")
     trees = importlib.import_module("udfs.filters.segments")
-    assert plain.kernels is not compiled.kernels
+    assert plain.diagram_kernels is not compiled.diagram_kernels
     chance = random.Random(5)
     terms: list[Term] = [
         *multiplying(12),

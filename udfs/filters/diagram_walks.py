@@ -1,6 +1,6 @@
 """Compiled loops over a whole pool of diagrams: what a root reaches, growth, and compaction.
 
-``Pool`` and its arrays are described in ``diagram_kernels``.
+``Pool`` and its arrays are described in ``diagram_pool``.
 """
 
 from __future__ import annotations
@@ -9,15 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from udfs.filters.diagram_kernels import (
-    NODES,
-    ROWS,
-    SETS,
-    hash_node,
-    njit,
-    remember,
-    set_hash,
-)
+from udfs.filters.diagram_kernels import hash_node, remember
+from udfs.filters.diagram_pool import NODES, ROWS, SETS, njit
+from udfs.filters.token_sets import set_hash
 
 
 @njit(cache=True, nogil=True)

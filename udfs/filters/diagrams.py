@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udfs.errors import FilterError
-from udfs.filters import diagram_kernels as kernels
+from udfs.filters import diagram_kernels, diagram_pool, token_sets
 from udfs.filters import diagram_walks as walks
-from udfs.filters.diagram_kernels import NOBODY, Pool
+from udfs.filters.diagram_pool import NOBODY, Pool
 
 __all__ = ["DROPPED", "NOBODY", "Diagrams", "Moved", "Reachable"]
 
@@ -109,12 +109,12 @@ class Diagrams:
         self.tokens = tokens
         self.max_rows = max_rows
         self._width = 1 << height
-        counters = np.zeros(kernels.COUNTERS, np.int64)
-        counters[kernels.SETS] = 1
-        counters[kernels.HEIGHT] = height
-        counters[kernels.MAX_ROWS] = min(max_rows, _LARGEST_ID)
-        counters[kernels.MAX_SETS] = min(8 * max_rows + 32 * (tokens + 64), _LARGEST_ID)
-        counters[kernels.MAX_WORK] = _WORK_PER_ROW * (max_rows + 1024)
+        counters = np.zeros(diagram_pool.COUNTERS, np.int64)
+        counters[diagram_pool.SETS] = 1
+        counters[diagram_pool.HEIGHT] = height
+        counters[diagram_pool.MAX_ROWS] = min(max_rows, _LARGEST_ID)
+        counters[diagram_pool.MAX_SETS] = min(8 * max_rows + 32 * (tokens + 64), _LARGEST_ID)
+        counters[diagram_pool.MAX_WORK] = _WORK_PER_ROW * (max_rows + 1024)
         self._pool = Pool(
             maxima=np.array(maxima, np.uint64),
             optional=np.array(optional, np.uint8),
@@ -130,7 +130,7 @@ class Diagrams:
             set_height=np.zeros(1, np.uint8),
             set_table=np.zeros(1, np.int32),
             cache=np.zeros(4, np.int32),
-            stack=np.empty(kernels.FRAME * 8, np.int64),
+            stack=np.empty(diagram_kernels.FRAME * 8, np.int64),
             scratch_low=np.empty(max(capacity, 2), np.uint64),
             scratch_child=np.empty(max(capacity, 2), np.int32),
             set_stack=np.empty(4 * (height + 1), np.int64),
@@ -140,16 +140,16 @@ class Diagrams:
 
     @property
     def pool(self) -> Pool:
-        """The arrays as they are now (``diagram_kernels``); replaced as the pool grows."""
+        """The arrays as they are now (``diagram_pool``); replaced as the pool grows."""
         return self._pool
 
     @property
     def node_count(self) -> int:
-        return int(self._pool.counters[kernels.NODES])
+        return int(self._pool.counters[diagram_pool.NODES])
 
     @property
     def row_count(self) -> int:
-        return int(self._pool.counters[kernels.ROWS])
+        return int(self._pool.counters[diagram_pool.ROWS])
 
     @property
     def nbytes(self) -> int:
@@ -164,8 +164,8 @@ class Diagrams:
                 raise ValueError(f"token {token} is not below {self.tokens}")
             words[token >> 6] |= 1 << (token & 63)
         return self._grown(
-            lambda: int(kernels.leaf(self._pool, np.array(words, np.uint64))),
-            lambda made: made != kernels.FAILED,
+            lambda: int(token_sets.leaf(self._pool, np.array(words, np.uint64))),
+            lambda made: made != diagram_pool.FAILED,
         )
 
     def members(self, leaf: int) -> tuple[int, ...]:
@@ -180,7 +180,7 @@ class Diagrams:
         """The tokens of many leaves: ``tokens[start[i]:start[i + 1]]`` are those of leaf i."""
         counts: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
         tokens: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
-        height = int(self._pool.counters[kernels.HEIGHT])
+        height = int(self._pool.counters[diagram_pool.HEIGHT])
         step = max(_MEMBERS_AT_ONCE // self._width, 1)
         for begin in range(0, len(leaves), step):
             part = leaves[begin : begin + step]
@@ -220,7 +220,7 @@ class Diagrams:
 
         def run(begin: int) -> int:
             return int(
-                kernels.terms(
+                diagram_kernels.terms(
                     self._pool, begin, term_start, level, interval_start, low, high, leaf, roots
                 )
             )
@@ -247,15 +247,15 @@ class Diagrams:
     def repair(self, tree: NDArray[np.int32], places: NDArray[np.int64]) -> None:
         """Unite the two below each place of a heap (children of p: 2p, 2p + 1), in that order."""
         self._resumed(
-            lambda begin: int(kernels.unite(self._pool, begin, tree, places)), len(places)
+            lambda begin: int(diagram_kernels.unite(self._pool, begin, tree, places)), len(places)
         )
 
     def reachable(self, root: int) -> Reachable:
         """All nodes, rows and leaves below a root."""
         pool = self._pool
         counters = pool.counters
-        position = np.full(counters[kernels.NODES], -1, np.int32)
-        leaf_position = np.full(counters[kernels.SETS], -1, np.int32)
+        position = np.full(counters[diagram_pool.NODES], -1, np.int32)
+        leaf_position = np.full(counters[diagram_pool.SETS], -1, np.int32)
         nodes = np.empty(len(position), np.int32)
         leaves = np.empty(len(leaf_position), np.int32)
         count, leaf_count, row_count = walks.reach(
@@ -283,17 +283,17 @@ class Diagrams:
         """Keep only what the diagrams ``keep`` reach; every id changes. See ``Moved``."""
         pool = self._pool
         counters = pool.counters
-        new_node = np.full(counters[kernels.NODES], -1, np.int32)
-        new_set = np.full(counters[kernels.SETS], -1, np.int32)
+        new_node = np.full(counters[diagram_pool.NODES], -1, np.int32)
+        new_set = np.full(counters[diagram_pool.SETS], -1, np.int32)
         walks.compact(pool, keep, new_node, new_set)
         with np.errstate(over="ignore"):
             walks.rehash_nodes(pool)
         pool.cache[:] = 0
         self._members.clear()
         self._resize(
-            nodes=2 * int(counters[kernels.NODES]),
-            rows=2 * int(counters[kernels.ROWS]),
-            sets=2 * int(counters[kernels.SETS]),
+            nodes=2 * int(counters[diagram_pool.NODES]),
+            rows=2 * int(counters[diagram_pool.ROWS]),
+            sets=2 * int(counters[diagram_pool.SETS]),
         )
         # Parts of sets are no leaves, but their numbers cannot be asked for.
         moved_leaves = np.where(new_set < 0, DROPPED, -1 - new_set).astype(np.int32)
@@ -302,7 +302,7 @@ class Diagrams:
 
     def _resumed(self, run: Callable[[int], int], end: int) -> None:
         """Run a kernel that returns the place it stopped at, until it is at the end."""
-        self._pool.counters[kernels.WORK] = 0
+        self._pool.counters[diagram_pool.WORK] = 0
         begin = 0
         while True:
             with np.errstate(over="ignore"):
@@ -313,7 +313,7 @@ class Diagrams:
 
     def _grown(self, run: Callable[[], int], done: Callable[[int], bool]) -> int:
         """Run a kernel until it has had room enough."""
-        self._pool.counters[kernels.WORK] = 0
+        self._pool.counters[diagram_pool.WORK] = 0
         while True:
             with np.errstate(over="ignore"):
                 result = run()
@@ -323,8 +323,8 @@ class Diagrams:
 
     def _make_room(self) -> None:
         """Double what the last kernel lacked."""
-        pool, need = self._pool, int(self._pool.counters[kernels.NEED])
-        if need == kernels.NEED_LESS:
+        pool, need = self._pool, int(self._pool.counters[diagram_pool.NEED])
+        if need == diagram_pool.NEED_LESS:
             raise FilterError(
                 "TOO_LARGE",
                 f"the subscriptions need more than {self.max_rows} table entries. Rules that "
@@ -332,15 +332,15 @@ class Diagrams:
                 "distinct thresholds, or name the stock in each rule",
                 max_entries=self.max_rows,
             )
-        if need == kernels.NEED_STACK:
+        if need == diagram_pool.NEED_STACK:
             self._pool = pool._replace(stack=_longer(pool.stack))
-        elif need == kernels.NEED_SCRATCH:
+        elif need == diagram_pool.NEED_SCRATCH:
             self._pool = pool._replace(
                 scratch_low=_longer(pool.scratch_low), scratch_child=_longer(pool.scratch_child)
             )
-        elif need == kernels.NEED_NODES:
+        elif need == diagram_pool.NEED_NODES:
             self._resize(nodes=2 * len(pool.node_level))
-        elif need == kernels.NEED_ROWS:
+        elif need == diagram_pool.NEED_ROWS:
             self._resize(rows=2 * len(pool.row_low))
         else:
             self._resize(sets=2 * len(pool.set_key))
@@ -348,7 +348,7 @@ class Diagrams:
     def _resize(self, nodes: int = 0, rows: int = 0, sets: int = 0) -> None:
         """Room for so many (0: as before), with the tables and the cache to suit."""
         pool = self._pool
-        made, made_rows, made_sets = (int(x) for x in pool.counters[: kernels.SETS + 1])
+        made, made_rows, made_sets = (int(x) for x in pool.counters[: diagram_pool.SETS + 1])
         if nodes:
             size = 1 << (max(nodes, 16) - 1).bit_length()
             table = np.zeros(2 * size, np.int32)
