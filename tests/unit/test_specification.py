@@ -372,7 +372,8 @@ def test_no_text_makes_anything_but_a_specification_error(data: st.DataObject):
 
 WORDS = """header_type header fields t u x x.k k 8 16 0 99999999999 @string @string(zero)
 @decimals(4) @clock(1) @message_type("A") @query_field(x.k) @query_field_lpm(x.k,8)
-@query_counter(c,1) @query_counter( @query_default_action(d(1)) @pragma #pragma @ # { } ( ) : ; , " . é ² ٣"""
+@query_counter(c,1) @query_counter( @query_default_action(d(1))
+@pragma #pragma @ # { } ( ) : ; , " . é ² ٣"""
 words = st.sampled_from(WORDS.split())
 
 

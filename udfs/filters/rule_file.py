@@ -1,0 +1,141 @@
+"""A file of rules to the texts of its rules.
+
+A rule ends with ``;`` outside quotes and braces, or with a line's end, unless
+
+* a parenthesis or brace of the rule is open,
+* the line ends with an operator, a comma or a colon, or
+* the next line begins with an operator (of two sides), a comma, a colon or a brace.
+
+Operators are ``and or not in between``, ``<-``, and the signs that stand for them or compare. A
+word right after a comparison is a constant, as in ``stock == AND``. Comments are no part of a line,
+and a line that has nothing else is passed over. An empty line ends a rule in any case, so that a
+parenthesis left open spoils one rule and not the rest of the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+MAX_INDENT = 1000
+"""Blanks put before a rule that begins within a line."""
+
+_HIDDEN = re.compile(r""""[^"\n]*"|'[^'\n]*'|#[^\n]*""")
+_COMMENT = re.compile(r"#[^\n]*")
+_BREAKS = re.compile(r"[(){};]")
+_NESTED = re.compile(r"\([^()\n]*[\n(]")
+_INFIX = "&|^∧∨=<>≠≤≥:,←"
+_PREFIX = "!¬"
+_LAST_LETTERS = frozenset("dDrRtTnN")
+_LAST_SIGNS = frozenset(_INFIX + _PREFIX)
+_LAST_WORD = re.compile(r"(?:^|[^=<>≠≤≥\s])\s*(?<![\w.])(?:and|or|not|in|between)$", re.IGNORECASE)
+_GOES_ON = re.compile(
+    rf"\s* (?: (?:and|or|(?:not\s+)?(?:in|between))(?![\w.]) | != | [{_INFIX}{{}}] )",
+    re.IGNORECASE | re.VERBOSE,
+)
+_MAY_GO_ON = re.compile(rf"(?:and|or|not|in|between)(?![\w.])|!=|[{_INFIX}{{}}]", re.IGNORECASE)
+
+
+def split_rules(text: str) -> list[tuple[str, int]]:
+    """The rules of a file: each one's text, without its ``;``, and the line where it begins.
+
+    Lines count from 1. A text may have several lines; blanks before it keep its columns those of
+    the file, up to 1,000. Comments are cut off. Any text can be split: whether the parts are
+    rules is for ``parse_rule`` to say, and `in_file` puts its errors into the file's lines.
+    """
+    lines = text.split("\n")
+    bare = _shown(text)
+    shown = list(map(str.rstrip, bare.split("\n")))
+    if _is_one_a_line(bare, shown):
+        cut = [line[: len(seen)] for line, seen in zip(lines, shown, strict=True)]
+        if ";" in bare:
+            cut = [rule.rstrip(";").rstrip() for rule in cut]
+        return [(rule, at) for at, rule in enumerate(cut, 1) if rule and not rule.isspace()]
+    return _split(lines, shown)
+
+
+def _shown(text: str) -> str:
+    """The text without its comments, and an x for each character in quotes."""
+    if '"' in text or "'" in text:
+        return _HIDDEN.sub(lambda m: "" if m[0][0] == "#" else "x" * len(m[0]), text)
+    return _COMMENT.sub("", text) if "#" in text else text
+
+
+def _is_one_a_line(text: str, shown: Sequence[str]) -> bool:
+    """Whether it is plain that every line is a rule. Quick, as files of 100,000 lines are.
+
+    ``shown`` are the lines of ``text``, without blanks at their ends.
+    """
+    if "{" in text:
+        return False
+    ends = {line[-1:] for line in shown}
+    if ends & _LAST_SIGNS or "-" in ends:
+        return False
+    if ends & _LAST_LETTERS and any(map(_is_open, shown)):
+        return False
+    if any(map(_MAY_GO_ON.match, {line[:9] for line in map(str.lstrip, shown)})):
+        return False
+    if ";" in text and text.count(";") != sum([line[-1:] == ";" for line in shown]):
+        return False
+    if text.count("(") == text.count(")") and not _NESTED.search(text + "\n"):
+        return True
+    return all(line.count("(") == line.count(")") for line in shown)
+
+
+def _is_open(line: str) -> bool:
+    """Whether the line ends with an operator, a comma or a colon."""
+    last = line[-1:]
+    if last in _LAST_LETTERS:
+        return _LAST_WORD.search(line) is not None
+    return last in _LAST_SIGNS or line.endswith("<-")
+
+
+def _split(lines: Sequence[str], shown: Sequence[str]) -> list[tuple[str, int]]:
+    rules: list[tuple[str, int]] = []
+    pieces: list[str] = []
+    parentheses = braces = first = 0
+    before = ""
+
+    def end() -> None:
+        nonlocal parentheses, braces
+        if pieces:
+            rules.append(("\n".join(pieces).rstrip(), first))
+            pieces.clear()
+        parentheses = braces = 0
+
+    def add(number: int, start: int, stop: int) -> None:
+        nonlocal first
+        piece = lines[number - 1][start:stop]
+        if not pieces:
+            if not piece.strip():
+                return
+            first = number
+            piece = " " * min(start, MAX_INDENT) + piece
+        pieces.append(piece)
+
+    for number, bare in enumerate(shown, 1):
+        if not bare:
+            if not lines[number - 1].strip():
+                end()
+            elif pieces:
+                pieces.append("")
+            continue
+        is_open = parentheses > 0 or braces > 0
+        if pieces and not (is_open or _is_open(before) or _GOES_ON.match(bare)):
+            end()
+        start = 0
+        for found in _BREAKS.finditer(bare):
+            sign = found[0]
+            if sign == ";":
+                if braces <= 0:
+                    add(number, start, found.start())
+                    end()
+                    start = found.end()
+            elif sign in "()":
+                parentheses += 1 if sign == "(" else -1
+            else:
+                braces += 1 if sign == "{" else -1
+        add(number, start, len(bare))
+        before = bare[start:]
+    end()
+    return rules
