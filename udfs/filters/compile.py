@@ -5,7 +5,7 @@ Source: CAMUS 3.2 (rules to diagram, Algorithm 1: diagram to one table a field).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from udfs.filters.diagrams import Diagrams
 from udfs.filters.language import parse_rule
 from udfs.filters.levels import Levels, make_levels
 from udfs.filters.nodes import Action, Call, Forward, Function, Update
+from udfs.filters.order import choose_order
 from udfs.filters.outcomes import Outcomes, receiver_order, token_order
 from udfs.filters.shapes import RuleTable, read_table
 from udfs.filters.slices import height_of, slice_diagram, states_of
@@ -44,7 +45,7 @@ __all__ = [
 MAX_ENTRIES = 1_000_000
 """Rows that a filter may have, unless told otherwise."""
 
-_ROWS_PER_ENTRY = 24
+ROWS_PER_ENTRY = 24
 """Rows of diagrams on the way to one of the result: terms unite two by two, level by level."""
 
 Order = str | Sequence[str]
@@ -160,12 +161,14 @@ def compile_table(
     optional: bool | None = None,
 ) -> CompiledFilter:
     """Compile terms; as ``compile_rules``."""
+    if order == "auto":
+        order = choose_order(table, specification, _counter(table, specification, optional))
     levels = make_levels(
-        specification, named_order(order, table), table.cells.values(), table.used(), optional
+        specification, named_order(order), table.cells.values(), table.used(), optional
     )
     tokens = sorted({t for outcome in table.outcomes for t in outcome}, key=token_order)
     bit = {token: number for number, token in enumerate(tokens)}
-    max_rows = _ROWS_PER_ENTRY * max_entries
+    max_rows = ROWS_PER_ENTRY * max_entries
     diagrams = Diagrams(levels.maxima, levels.may_lack, len(tokens), max_rows, capacity=1 << 16)
     leaves = [diagrams.leaf(map(bit.__getitem__, outcome)) for outcome in table.outcomes]
     try:
@@ -189,6 +192,22 @@ def compile_table(
     state = int(node_state[root] if root >= 0 else set_state[-1 - root])
     outcomes = Outcomes(states, sets, keys, height_of(diagrams), tokens)
     return assemble(levels, entries, outcomes, state)
+
+
+def _counter(
+    table: TermTable, specification: Specification, optional: bool | None
+) -> Callable[[tuple[str, ...], int | None], int | None]:
+    """What counts the rows of a table's terms in some order of the fields."""
+
+    def rows(order: tuple[str, ...], limit: int | None) -> int | None:
+        most = MAX_ENTRIES if limit is None else limit
+        try:
+            filter_ = compile_table(table, specification, most, order=order, optional=optional)
+        except FilterError:
+            return None
+        return len(filter_.entries)
+
+    return rows
 
 
 def assemble(
@@ -219,12 +238,12 @@ def assemble(
     )
 
 
-def named_order(order: Order, table: TermTable) -> tuple[str, ...]:
+def named_order(order: Order) -> tuple[str, ...]:
     """The fields that are to come first."""
     if order == "specification":
         return ()
     if isinstance(order, str):
-        raise ValueError(f"an order is 'specification', 'auto' or names of fields, not {order!r}")
+        raise ValueError(f"{order!r} is no order here: 'specification', or names of fields")
     return tuple(order)
 
 

@@ -49,7 +49,7 @@ class Outcomes(Mapping[int, Outcome]):
     """Leaf state to ``Outcome``, by ascending state; made when asked for, then remembered.
 
     A million leaves of ten thousand receivers would not fit the memory as tuples. As sets that
-    share their parts, as in ``udfs.filters.diagram_kernels``, they do. Picklable.
+    share their parts, as in ``udfs.filters.diagram_pool``, they do. Picklable.
 
     states: int32[n], ascending. sets: int32[n], number of each one's set. keys: uint64, by number
     of a set: 64 tokens, or the numbers of two halves; 0 is empty. height: of the n sets; those

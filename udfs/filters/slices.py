@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udfs.filters import table_kernels as kernels
-from udfs.filters.diagram_kernels import HEIGHT, NODES, SETS
+from udfs.filters.diagram_pool import HEIGHT, NODES, SETS
 from udfs.filters.diagrams import Diagrams
 from udfs.filters.levels import Levels
 from udfs.filters.prefixes import cover

@@ -1,6 +1,6 @@
 """Compiled loops that slice a diagram into tables (CAMUS, Algorithm 1) and compare two of them.
 
-``pool`` is that of ``udfs.filters.diagram_kernels``. Nodes whose rows are prefixes come with their
+``pool`` is that of ``udfs.filters.diagram_pool``. Nodes whose rows are prefixes come with their
 rows made: ``special[n]`` is the number of node n's in ``special_start``, ``special_low``,
 ``special_high`` and ``special_child``, the default row last, or -1; it is empty if there are none.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from udfs.filters.diagram_kernels import NOBODY, NODES, SETS, njit
+from udfs.filters.diagram_pool import NOBODY, NODES, SETS, helper, njit
 from udfs.filters.tables import ABSENT, DEFAULT, EXACT, LPM, RANGE
 
 # A range of at most so many values in a field annotated exact becomes exact rows.
@@ -22,7 +22,7 @@ _SPLIT = np.uint64(MAX_EXACT_SPLIT)
 _VISITS: Final = 4
 
 
-@njit(cache=True, nogil=True)
+@helper
 def _after(pool: Any, node: Any, row: Any) -> Any:
     """The last value of a row."""
     if row + 1 < pool.node_start[node + 1]:
@@ -30,7 +30,7 @@ def _after(pool: Any, node: Any, row: Any) -> Any:
     return pool.maxima[pool.node_level[node]]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def _default(
     pool: Any, node: Any, exact: Any, slots: Any, held: Any, count: Any, width: Any
 ) -> Any:
@@ -82,7 +82,7 @@ def _default(
     return np.int64(held[best])
 
 
-@njit(cache=True, nogil=True)
+@helper
 def _reach(child: Any, pool: Any, seen: Any, seen_leaf: Any, ends: Any, chain: Any) -> Any:
     """Note a child; 1 if it is a leaf seen for the first time."""
     if child < 0:
@@ -295,7 +295,7 @@ def export_sets(pool: Any, leaves: Any) -> Any:
     return keys, roots
 
 
-@njit(cache=True, nogil=True)
+@helper
 def _level(pool: Any, node: Any) -> Any:
     return np.int64(pool.node_level[node]) if node >= 0 else np.int64(2**40)
 

@@ -1,0 +1,338 @@
+"""Edits of a rule set: the result is that of compiling anew, and nearly all rows stay."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from udfs.errors import FilterError
+from udfs.filters.compile import CheckedRule, CompiledFilter, compile_rules
+from udfs.filters.groups import Groups
+from udfs.filters.incremental import Change, IncrementalCompiler
+from udfs.filters.language import parse_rule
+from udfs.filters.nodes import Call, Outcome, Update
+from udfs.messages.specification import Specification, parse_specification
+
+pytestmark = pytest.mark.unit
+
+QUERIES = """
+    @query_field_exact(order.stock)
+    @query_field(order.price)
+    @query_field(order.shares)
+    @query_field_lpm({})
+    @query_counter(seen, 100)
+    """
+SPEC = parse_specification(
+    """
+    header_type order_t { fields {
+        @string message_type: 8; @string stock: 64; @decimals(4) price: 32; shares: 32;
+        to: 32; kind: 8; } }
+    @message_type("A") header order_t order;
+    """
+    + QUERIES.format("order.to"),
+    "typed",
+)
+LOOSE = parse_specification(
+    """
+    header_type order_t { fields { @string stock: 64; @decimals(4) price: 32; shares: 32; } }
+    header order_t order;
+    header_type ip_t { fields { to: 32; kind: 8; } }
+    header ip_t ip;
+    """
+    + QUERIES.format("ip.to"),
+    "loose",
+)
+"""Its events may lack any field."""
+
+
+def rule(
+    text: str, *receivers: str, calls: tuple[Call, ...] = (), spec: Specification = SPEC
+) -> CheckedRule:
+    read = parse_rule(text, spec)
+    updates = tuple(action for action in read.actions if isinstance(action, Update))
+    return CheckedRule("", read.condition, receivers, calls, updates)
+
+
+def shape(filter_: CompiledFilter) -> Any:
+    """The filter with its states numbered anew, in order of first use."""
+    rows: dict[int, list[tuple[int, ...]]] = {}
+    for index, state, low, high, kind, following in filter_.entries.tolist():
+        rows.setdefault(state, []).append((index, low, high, kind, following))
+    number = {filter_.root: 0}
+    waiting = [filter_.root]
+    found = []
+    for state in waiting:
+        for row in rows.get(state, []):
+            if row[-1] not in number:
+                number[row[-1]] = len(number)
+                waiting.append(row[-1])
+        here = [(*row[:-1], number[row[-1]]) for row in rows.get(state, [])]
+        found.append((here, filter_.outcomes.get(state)))
+    leaves = set(filter_.outcomes) - set(number)
+    assert all(filter_.outcomes[state] == Outcome() for state in leaves)
+    assert set(rows) <= set(number), "a row that nothing leads to"
+    return filter_.fields, filter_.definitions, filter_.cells, found
+
+
+def table(filter_: CompiledFilter) -> dict[tuple[Any, ...], int]:
+    """Rows as a switch holds them: what is matched, and the next state."""
+    return {
+        (filter_.fields[index], state, low, high, kind): following
+        for index, state, low, high, kind, following in filter_.entries.tolist()
+    }
+
+
+def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["field"], row["state"], row["low"], row["high"], row["kind"]
+
+
+def check_change(change: Change, before: CompiledFilter) -> None:
+    """The rows before, and what the change says, make the rows after."""
+    rows = {key(row): row["next"] for row in before.entry_rows()}
+    said = {name: list(rows_) for name, rows_ in change.entry_rows().items()}
+    for row in said["removed"]:
+        assert rows.pop(key(row)) == row["next"]
+    for row in said["added"]:
+        assert key(row) not in rows
+        rows[key(row)] = row["next"]
+    for row in said["changed"]:
+        assert rows[key(row)] != row["next"]
+        rows[key(row)] = row["next"]
+    assert rows == {key(row): row["next"] for row in change.compiled.entry_rows()}
+    leaves = {row["state"]: row for row in before.leaf_rows()}
+    for row in change.leaf_rows()["removed"]:
+        assert leaves.pop(row["state"]) == row
+    for row in change.leaf_rows()["added"]:
+        assert row["state"] not in leaves
+        leaves[row["state"]] = row
+    for row in change.leaf_rows()["changed"]:
+        assert leaves[row["state"]] != row
+        leaves[row["state"]] = row
+    assert leaves == {row["state"]: row for row in change.compiled.leaf_rows()}
+
+
+predicates = st.one_of(
+    st.builds("stock == {}".format, st.sampled_from("ABC")),
+    st.builds("price {} {}".format, st.sampled_from(["<", ">", "=="]), st.integers(1, 6)),
+    st.builds("shares > {}".format, st.integers(0, 3)),
+    st.builds("to == 10.{}.0.0/16".format, st.integers(0, 3)),
+    st.builds("kind != {}".format, st.integers(0, 2)),
+    st.builds("{}(price) > {}".format, st.sampled_from(["avg", "sum"]), st.integers(1, 3)),
+    st.builds("seen > {}".format, st.integers(0, 2)),
+)
+conditions = st.recursive(
+    predicates,
+    lambda inner: (
+        st.builds("({} {} {})".format, inner, st.sampled_from(["and", "or"]), inner)
+        | st.builds("not ({})".format, inner)
+    ),
+    max_leaves=4,
+)
+new_rules = st.builds(
+    lambda text, action, receivers, calls: (text + action, sorted(receivers), calls),
+    conditions,
+    st.sampled_from(["", "", " : seen <- count()"]),
+    st.sets(st.sampled_from(["h1", "h2", "h3"]), max_size=2),
+    st.sampled_from([(), (Call("mirror", ("1",)),)]),
+)
+edits = st.lists(
+    st.dictionaries(st.sampled_from("abcdef"), st.none() | new_rules, min_size=1, max_size=3),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from([SPEC, LOOSE]), edits)
+def test_edits_one_after_the_other_give_what_compiling_anew_gives(spec, steps):
+    compiler = IncrementalCompiler(spec)
+    live: dict[str, CheckedRule] = {}
+    before = None
+    for step in steps:
+        changes = {
+            name: None if new is None else rule(new[0], *new[1], calls=new[2], spec=spec)
+            for name, new in step.items()
+        }
+        change = compiler.update(changes)
+        live |= {name: new for name, new in changes.items() if new is not None}
+        for name, new in changes.items():
+            if new is None:
+                live.pop(name, None)
+        anew = compile_rules(list(live.values()), spec)
+        if before is None:
+            assert np.array_equal(change.compiled.entries, anew.entries)
+            assert change.compiled.outcomes == anew.outcomes
+        else:
+            assert change.previous is before
+            check_change(change, before)
+        assert shape(change.compiled) == shape(anew)
+        before = change.compiled
+
+
+def random_rule(rng: random.Random) -> CheckedRule:
+    return rule(
+        f"stock == S{rng.randrange(40)} and price > {rng.randrange(1, 10**4)}.5",
+        f"h{rng.randrange(50)}",
+    )
+
+
+def many(count: int, rng: random.Random) -> dict[str, CheckedRule | None]:
+    return {str(number): random_rule(rng) for number in range(count)}
+
+
+def test_a_random_edit_of_five_thousand_rules_changes_at_most_one_row_in_a_hundred():
+    rng = random.Random(4)
+    compiler = IncrementalCompiler(SPEC)
+    first = compiler.update(many(5000, rng))
+    total = len(first.compiled.entries) + len(first.compiled.outcomes)
+    sizes = []
+    for step in range(30):
+        before = compiler.compiled
+        name = str(rng.randrange(5000))
+        edit = [{name: random_rule(rng)}, {name: None}, {f"new{step}": random_rule(rng)}]
+        change = compiler.update(edit[step % 3])
+        check_change(change, before)
+        sizes.append(change.size)
+    assert max(sizes) <= 0.02 * total
+    assert np.mean(sizes) <= 0.01 * total
+
+
+def test_an_edit_of_one_stock_leaves_the_rows_of_the_others_as_they_are():
+    rng = random.Random(5)
+    compiler = IncrementalCompiler(SPEC)
+    compiler.update(many(500, rng))
+    before = compiler.compiled
+    change = compiler.update({"new": rule("stock == NEW and price > 7", "h1")})
+    old, new = table(before), table(change.compiled)
+    assert old.items() <= new.items()
+    assert len(new) <= len(old) + 3
+    assert not len(change.removed) and not len(change.changed)
+    back = compiler.update({"new": None})
+    assert table(back.compiled) == old
+    assert back.compiled.outcomes == before.outcomes
+
+
+def test_what_is_taken_away_gives_its_numbers_back_from_the_next_edit_on():
+    compiler = IncrementalCompiler(SPEC)
+    rules = {name: rule(f"stock == {name}", name) for name in ("A", "B", "C")}
+    compiler.update(rules)
+    before = set(compiler.compiled.outcomes)
+    gone = compiler.update({"B": None, "D": rule("price > 5 and shares > 5", "x")})
+    freed = before - set(gone.compiled.outcomes)
+    again = compiler.update({"E": rule("stock == E", "e")})
+    assert freed <= set(again.compiled.outcomes) | set(again.compiled.entries["state"].tolist())
+
+
+def test_an_edit_that_changes_nothing_changes_no_row():
+    rng = random.Random(6)
+    rules = many(200, rng)
+    compiler = IncrementalCompiler(SPEC)
+    compiler.update(rules)
+    change = compiler.update(rules | {"twin": rules["7"], "never": rule("price < 0", "h1")})
+    assert change.size == 0
+    assert compiler.update({"twin": None, "never": None, "unknown": None}).size == 0
+
+
+def test_thousands_of_equal_rules_cost_one():
+    compiler = IncrementalCompiler(SPEC)
+    same = rule("stock == A and price > 5", "h1")
+    rules: dict[str, CheckedRule | None] = {str(number): same for number in range(5000)}
+    assert len(compiler.update(rules).compiled.entries) == 6
+    for number in range(4999):
+        rules[str(number)] = None
+    assert compiler.update(rules).size == 0
+    assert len(compiler.update({"4999": None}).compiled.entries) == 0
+
+
+def test_a_thousand_fields_are_no_trouble():
+    count = 1000
+    fields = "".join(f"f{number}: 16; " for number in range(count))
+    spec = parse_specification(
+        f"header_type h_t {{ fields {{ {fields} }} }}\nheader h_t h;\n"
+        + "".join(f"@query_field(h.f{number})\n" for number in range(count)),
+        "text",
+    )
+    compiler = IncrementalCompiler(spec)
+    rules = [rule(f"f{number} == 1", "h1", spec=spec) for number in range(count)]
+    every = " and ".join(f"f{number} > 0" for number in range(500))
+    rules.append(rule(every, "h2", spec=spec))
+    change = compiler.update(dict(enumerate(rules)))
+    assert len(change.compiled.fields) == 1 + count
+    assert shape(change.compiled) == shape(compile_rules(rules, spec))
+    assert compiler.update({3: None}).size < 30
+
+
+def test_edits_that_need_too_many_rows_leave_the_last_good_tables():
+    rng = random.Random(7)
+    compiler = IncrementalCompiler(SPEC, max_entries=500)
+    good = many(100, rng)
+    compiler.update(good)
+    before = compiler.compiled
+    large = {
+        f"x{n}": rule(
+            f"price > {rng.randrange(10**5)} and shares > {rng.randrange(10**5)}", f"r{n}"
+        )
+        for n in range(200)
+    }
+    with pytest.raises(FilterError) as caught:
+        compiler.update(large)
+    assert caught.value.code == "FILTER.TOO_LARGE"
+    assert caught.value.max_entries == 500
+    assert compiler.compiled is before
+    assert compiler.update({}).size == 0
+    change = compiler.update({"one": large["x1"]})
+    check_change(change, before)
+    live = [*good.values(), large["x1"]]
+    assert shape(change.compiled) == shape(compile_rules(live, SPEC))
+
+
+def test_a_compiler_that_is_edited_for_long_forgets_what_it_no_longer_needs(monkeypatch):
+    monkeypatch.setattr("udfs.filters.incremental._COMPACT_ROWS", 200)
+    rng = random.Random(8)
+    compiler = IncrementalCompiler(SPEC)
+    live = many(100, rng)
+    compiler.update(live)
+    most = 0
+    for _ in range(300):
+        name = str(rng.randrange(100))
+        live[name] = random_rule(rng)
+        before = compiler.compiled
+        check_change(compiler.update({name: live[name]}), before)
+        most = max(most, compiler._diagrams.row_count)
+    assert shape(compiler.compiled) == shape(compile_rules(list(live.values()), SPEC))
+    assert most < 20_000
+
+
+def test_more_receivers_than_there_was_room_for():
+    compiler = IncrementalCompiler(SPEC)
+    everybody = rule("price > 100", *(f"h{number}" for number in range(1000)))
+    compiler.update({"all": everybody, "always": rule("kind <= 255", "x")})
+    before = compiler.compiled
+    others = {str(n): rule(f"price > {n % 7}", f"p{n}") for n in range(3000)}
+    change = compiler.update(others)
+    check_change(change, before)
+    live = [everybody, rule("kind <= 255", "x"), *others.values()]
+    assert shape(change.compiled) == shape(compile_rules(live, SPEC))
+
+
+@given(st.lists(st.lists(st.lists(st.integers(1, 6), unique=True, max_size=3).map(sorted))))
+def test_a_set_of_ports_has_one_group_as_long_as_it_is_needed(steps):
+    groups = Groups()
+    held: dict[int, tuple[int, ...]] = {}
+    for needed in steps:
+        wanted = [tuple(ports) for ports in needed]
+        change = groups.update(wanted)
+        assert not set(change.added) & set(change.removed)
+        assert not set(change.added) & set(held), "a number that a switch still has"
+        assert change.removed.items() <= held.items()
+        held = {n: p for n, p in held.items() if n not in change.removed} | change.added
+        assert set(held.values()) == {ports for ports in wanted if len(ports) > 1}
+        assert len(set(held.values())) == len(held)
+        assert {number: ports for ports, number in groups.numbers.items()} == held
+        assert min(held, default=1) >= 1

@@ -1,0 +1,551 @@
+"""Edits of a rule set: what changed is compiled, and whatever stays keeps its number."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udfs.errors import FilterError
+from udfs.filters.compile import (
+    MAX_ENTRIES,
+    ROWS_PER_ENTRY,
+    CheckedRule,
+    Order,
+    assemble,
+    named_order,
+    too_large,
+)
+from udfs.filters.diagram_pool import NODES, SETS
+from udfs.filters.diagrams import NOBODY, Diagrams, Moved
+from udfs.filters.growth import add_levels, add_tokens
+from udfs.filters.levels import Levels, make_levels
+from udfs.filters.nodes import Update
+from udfs.filters.outcomes import Outcomes, Token, token_order
+from udfs.filters.segments import SegmentTree
+from udfs.filters.slices import Slices, height_of, slice_diagram, states_of
+from udfs.filters.state import Cell, resolve_variables, variable_cell
+from udfs.filters.table_kernels import export_sets, pair
+from udfs.filters.tables import ENTRY, CompiledFilter, leaf_row
+from udfs.filters.term_table import TermTable
+from udfs.messages.specification import Specification
+
+_SPARE_TOKENS = 1024
+_COMPACT_ROWS = 1 << 20
+"""Rows below which a pool is left as it is."""
+_GARBAGE = 4
+"""A pool of so many times the rows that it had after it was compacted is compacted again."""
+_FEW = 64
+_MANY = 16
+"""Edits that change more than one in so many slots unite all of them anew."""
+
+_NO_STATES = np.empty(0, np.int32)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What an update does to the tables.
+
+    compiled, previous: the filter now and before; None before the first update.
+    added, changed: rows of ``compiled.entries``; a changed row was there with another next state.
+    removed: rows of ``previous.entries``.
+    leaves_added, leaves_changed, leaves_removed: int32, states of leaves; those changed were there
+        with another outcome.
+    """
+
+    compiled: CompiledFilter
+    previous: CompiledFilter | None
+    added: NDArray[Any]
+    removed: NDArray[Any]
+    changed: NDArray[Any]
+    leaves_added: NDArray[np.int32]
+    leaves_removed: NDArray[np.int32]
+    leaves_changed: NDArray[np.int32]
+
+    @property
+    def size(self) -> int:
+        """Rows, of entries and of leaves, that are touched."""
+        entries = len(self.added) + len(self.removed) + len(self.changed)
+        leaves = len(self.leaves_added) + len(self.leaves_removed) + len(self.leaves_changed)
+        return entries + leaves
+
+    def entry_rows(self) -> dict[str, Iterator[dict[str, Any]]]:
+        """Rows of table ``filter_entries`` by ``added``, ``removed`` and ``changed``."""
+        before = self.previous or self.compiled
+        return {
+            "added": self.compiled.rows_of(self.added),
+            "removed": before.rows_of(self.removed),
+            "changed": self.compiled.rows_of(self.changed),
+        }
+
+    def leaf_rows(self) -> dict[str, list[dict[str, Any]]]:
+        """Rows of table ``filter_leaves`` by ``added``, ``removed`` and ``changed``."""
+        now, before = self.compiled.outcomes, (self.previous or self.compiled).outcomes
+        return {
+            "added": [leaf_row(s, now[s]) for s in self.leaves_added.tolist()],
+            "removed": [leaf_row(s, before[s]) for s in self.leaves_removed.tolist()],
+            "changed": [leaf_row(s, now[s]) for s in self.leaves_changed.tolist()],
+        }
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """A diagram's slices with their states: int32, of ``slices.nodes`` and of ``slices.leaves``."""
+
+    root: int
+    slices: Slices
+    nodes: NDArray[np.int32]
+    leaves: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class _Renumbered:
+    """What ``_number`` finds out.
+
+    free, next: states to give away from the next update on. is_new, is_gone: which of the
+    nodes and leaves, in the order of their slices, were not there before, or are no more.
+    """
+
+    now: _Numbered
+    free: NDArray[np.int32]
+    next: int
+    is_new: NDArray[np.bool_]
+    is_gone: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class _Edit:
+    """What becomes of the slots.
+
+    count: rules by root, where it changes. added: slots of new roots. free: free slots; last: the
+    first that was never used. slots: the new roots of slots.
+    """
+
+    count: dict[int, int]
+    added: dict[int, int]
+    free: list[int]
+    last: int
+    slots: dict[int, int]
+
+
+class IncrementalCompiler:
+    """Compiles a rule set, then edits of it.
+
+    Its filter is that of ``compile_rules`` for the live rules, but for the numbers of states: a
+    state that stays keeps its number, and a new one takes that of the one whose place it takes.
+    Numbers that become free are given away from the next update on.
+
+    Rules with equal diagrams share a slot of a tree of unions, so an edit costs the unions above
+    its slots. Parameters as of ``compile_rules``; ``order`` holds from the first update on.
+    """
+
+    def __init__(
+        self,
+        specification: Specification,
+        *,
+        order: Order = "specification",
+        max_entries: int = MAX_ENTRIES,
+        optional: bool | None = None,
+    ) -> None:
+        self._specification = specification
+        self._order = named_order(order)
+        self._max_entries = max_entries
+        self._optional = optional
+        self._levels = self._make_levels({})
+        self._tokens: dict[Token, int] = {}
+        self._tree = SegmentTree(
+            Diagrams(
+                self._levels.maxima,
+                self._levels.may_lack,
+                _SPARE_TOKENS,
+                ROWS_PER_ENTRY * max_entries,
+            )
+        )
+        self._root_of: dict[Hashable, int] = {}
+        self._count: dict[int, int] = {}
+        self._slot: dict[int, int] = {}
+        self._free_slots: list[int] = []
+        self._slots = 0
+        self._updates: dict[Hashable, tuple[Update, ...]] = {}
+        self._cells: dict[Hashable, tuple[Cell, ...]] = {}
+        self._free_states = _NO_STATES
+        self._next_state = 1
+        self._published = False
+        self._held = 0
+        self._ranked: tuple[int, list[Token], list[int]] = (0, [], [])
+        slices = slice_diagram(self._diagrams, NOBODY, self._levels)
+        self._numbered = _Numbered(NOBODY, slices, _NO_STATES, np.zeros(1, np.int32))
+        self._compiled = self._assembled(self._numbered, {})
+
+    @property
+    def compiled(self) -> CompiledFilter:
+        """The filter of the last update that succeeded."""
+        return self._compiled
+
+    def update(self, changes: Mapping[Hashable, CheckedRule | None]) -> Change:
+        """Add or replace rules (by whatever names them), or remove them (None).
+
+        Errors: ``FilterError`` TOO_LARGE, ``SubscriptionError`` as of ``check``; the compiler is
+        then as it was before.
+        """
+        updates = dict(self._updates)
+        for name, rule in changes.items():
+            updates.pop(name, None)
+            if rule is not None and rule.updates:
+                updates[name] = rule.updates
+        functions = resolve_variables(updates.values())
+        table = TermTable()
+        cells: dict[Hashable, tuple[Cell, ...]] = {}
+        for number, (name, rule) in enumerate(changes.items()):
+            if rule is None:
+                continue
+            held = table.add(
+                number,
+                rule.condition,
+                rule.receivers,
+                rule.calls,
+                rule.updates,
+                self._specification,
+                functions,
+                self._optional,
+            )
+            if held:
+                cells[name] = held
+        gone = [name for name, rule in changes.items() if rule is None]
+        return self._apply(list(changes), table, gone, updates, cells)
+
+    def update_table(self, names: Sequence[Hashable], table: TermTable) -> Change:
+        """Add or replace many rules without state; rule i of the table is called ``names[i]``."""
+        updates = dict(self._updates)
+        for name in names if updates else ():
+            updates.pop(name, None)
+        return self._apply(names, table, (), updates, {})
+
+    @property
+    def _diagrams(self) -> Diagrams:
+        return self._tree.diagrams
+
+    def _apply(
+        self,
+        names: Sequence[Hashable],
+        table: TermTable,
+        gone: Sequence[Hashable],
+        updates: dict[Hashable, tuple[Update, ...]],
+        new_cells: Mapping[Hashable, tuple[Cell, ...]],
+    ) -> Change:
+        cells = dict(self._cells)
+        for name in names if cells else ():
+            cells.pop(name, None)
+        cells |= new_cells
+        live = self._live_cells(cells.values(), updates.values())
+        self._widen(table, live)
+        roots, numbered, edit = self._united(names, table, gone)
+        old, previous = self._numbered, self._compiled if self._published else None
+        self._commit(names, roots, edit)
+        self._numbered = numbered.now
+        self._free_states, self._next_state = numbered.free, numbered.next
+        self._updates, self._cells = updates, cells
+        self._published = True
+        self._compiled = self._assembled(numbered.now, live)
+        change = self._change(old, numbered, previous)
+        if self._diagrams.row_count > max(_COMPACT_ROWS, _GARBAGE * self._held):
+            self._compact()
+        return change
+
+    def _live_cells(
+        self, cells: Iterable[tuple[Cell, ...]], updates: Iterable[tuple[Update, ...]]
+    ) -> dict[str, Cell]:
+        """The cells of live rules by name; what a variable's holds is for all rules to say."""
+        functions = resolve_variables(updates)
+        counters = {counter.name: counter for counter in self._specification.counters}
+        return {
+            cell.name: variable_cell(counters[cell.name], functions)
+            if cell.name in counters
+            else cell
+            for held in cells
+            for cell in held
+        }
+
+    def _widen(self, table: TermTable, cells: Mapping[str, Cell]) -> None:
+        """Have levels for all cells, and numbers for all tokens."""
+        known = {cell.name: cell for cell in self._levels.cells}
+        if any(known.get(name) != cell for name, cell in cells.items()):
+            levels = self._make_levels(known | dict(cells))
+            place = np.array([levels.of_name[name] for name in self._levels.names], np.int32)
+            add_levels(self._diagrams, place, levels.maxima, levels.may_lack)
+            self._levels = levels
+        for outcome in table.outcomes:
+            for token in outcome:
+                self._tokens.setdefault(token, len(self._tokens))
+        if len(self._tokens) > self._diagrams.tokens:
+            self._move(add_tokens(self._tree, 2 * len(self._tokens)))
+
+    def _united(
+        self, names: Sequence[Hashable], table: TermTable, gone: Sequence[Hashable]
+    ) -> tuple[dict[Hashable, int], _Renumbered, _Edit]:
+        """The rules' diagrams, and the slices of all with the states they get."""
+        try:
+            return self._try_united(names, table, gone)
+        except FilterError:
+            full = self._diagrams.row_count > 2 * self._held
+            self._compact()
+            if not full:
+                raise too_large(self._max_entries) from None
+        try:
+            return self._try_united(names, table, gone)
+        except FilterError:
+            self._compact()
+            raise too_large(self._max_entries) from None
+
+    def _try_united(
+        self, names: Sequence[Hashable], table: TermTable, gone: Sequence[Hashable]
+    ) -> tuple[dict[Hashable, int], _Renumbered, _Edit]:
+        found, like = self._rule_roots(names, table)
+        roots = dict(zip(names, found.tolist(), strict=True))
+        for name in gone:
+            del roots[name]
+        edit = self._edit(names, roots, like)
+        before = self._tree.slot_roots()
+        self._set(edit.slots)
+        try:
+            return roots, self._number(self._tree.root), edit
+        except FilterError:
+            self._tree.assign(before)
+            raise
+
+    def _rule_roots(
+        self, names: Sequence[Hashable], table: TermTable
+    ) -> tuple[NDArray[np.int32], list[int]]:
+        """int32, the diagram of each rule; the distinct ones, like ones together."""
+        diagrams, number = self._diagrams, self._tokens.__getitem__
+        leaves = [diagrams.leaf(map(number, outcome)) for outcome in table.outcomes]
+        roots, like = table.roots(diagrams, self._levels, np.array(leaves, np.int32))
+        rules = table.rules()
+        found = np.full(len(names), NOBODY, np.int32)
+        found[rules] = roots
+        several = np.flatnonzero(np.bincount(rules, minlength=len(names)) > 1)
+        if len(several):
+            by_rule = np.argsort(rules, kind="stable")
+            begin = np.searchsorted(rules[by_rule], several)
+            end = np.searchsorted(rules[by_rule], several, side="right")
+            for rule, first, last in zip(several, begin, end, strict=True):
+                found[rule] = diagrams.union_all(roots[by_rule[first:last]])
+        return found, list(dict.fromkeys(found[rules[like]].tolist()))
+
+    def _edit(
+        self, names: Sequence[Hashable], roots: Mapping[Hashable, int], like: Sequence[int]
+    ) -> _Edit:
+        """Which slots change if the rules ``names`` have ``roots`` from now on."""
+        change: Counter[int] = Counter(roots.values())
+        if self._root_of:
+            change.subtract(self._root_of[n] for n in names if n in self._root_of)
+        count = {
+            root: self._count.get(root, 0) + more
+            for root, more in change.items()
+            if more and root != NOBODY
+        }
+        freed = [self._slot[root] for root, left in count.items() if not left]
+        free = self._free_slots + freed
+        last = self._slots
+        slots = dict.fromkeys(freed, NOBODY)
+        added = {}
+        for root in like:
+            if root != NOBODY and root not in self._slot:
+                if not free:
+                    free.append(last)
+                    last += 1
+                added[root] = free.pop()
+                slots[added[root]] = root
+        return _Edit(count, added, free, last, slots)
+
+    def _set(self, slots: Mapping[int, int]) -> None:
+        if len(slots) < max(_FEW, self._tree.slots // _MANY):
+            self._tree.set(slots)
+            return
+        roots = self._tree.slot_roots()
+        more = max(slots) + 1 - len(roots)
+        if more > 0:
+            roots = np.concatenate([roots, np.full(more, NOBODY, np.int32)])
+        roots[np.fromiter(slots.keys(), np.int64, len(slots))] = list(slots.values())
+        self._tree.assign(roots)
+
+    def _commit(
+        self, names: Sequence[Hashable], roots: Mapping[Hashable, int], edit: _Edit
+    ) -> None:
+        for name in names if self._root_of else ():
+            self._root_of.pop(name, None)
+        self._root_of |= roots
+        for root, count in edit.count.items():
+            if count:
+                self._count[root] = count
+            else:
+                del self._count[root], self._slot[root]
+        self._slot |= edit.added
+        self._free_slots, self._slots = edit.free, edit.last
+
+    def _number(self, root: int) -> _Renumbered:
+        """States for the diagram ``root``: those of the last one, where something stays."""
+        diagrams, old = self._diagrams, self._numbered
+        slices = slice_diagram(diagrams, root, self._levels)
+        if int(slices.rows.sum()) > self._max_entries:
+            raise too_large(self._max_entries)
+        if not self._published:
+            states = np.arange(len(slices.nodes) + len(slices.leaves), dtype=np.int32)
+            now = _Numbered(root, slices, *np.split(states, [len(slices.nodes)]))
+            is_new = np.ones(len(states), np.bool_)
+            is_gone = np.zeros(len(old.nodes) + len(old.leaves), np.bool_)
+            return _Renumbered(now, _NO_STATES, len(states), is_new, is_gone)
+        size = int(diagrams.pool.counters[NODES] + diagrams.pool.counters[SETS])
+        before, after = self._places(old.slices), self._places(slices)
+        was, is_ = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+        was[before], is_[after] = True, True
+        partner = np.full(size, -1, np.int32)
+        pair(diagrams.pool, old.root, root, was, is_, partner)
+        state = np.full(size, -1, np.int32)
+        state[before] = np.concatenate([old.nodes, old.leaves])
+        is_new = ~was[after]
+        new = after[is_new]
+        replaced = partner[new]
+        state[new] = np.where(replaced < 0, -1, state[replaced])
+        alone = new[replaced < 0]
+        fresh = self._free_states[: len(alone)]
+        more = len(alone) - len(fresh)
+        last = self._next_state + more
+        state[alone] = np.concatenate([fresh, np.arange(self._next_state, last, dtype=np.int32)])
+        is_gone = ~is_[before]
+        taken = np.zeros(size, np.bool_)
+        taken[replaced[replaced >= 0]] = True
+        freed = state[before[is_gone & ~taken[before]]]
+        free = np.sort(np.concatenate([self._free_states[len(fresh) :], freed]))
+        states = state[after]
+        now = _Numbered(root, slices, *np.split(states, [len(slices.nodes)]))
+        return _Renumbered(now, free, last, is_new, is_gone)
+
+    def _places(self, slices: Slices) -> NDArray[np.int64]:
+        """Numbers of nodes, and behind all nodes those of sets."""
+        nodes = int(self._diagrams.pool.counters[NODES])
+        return np.concatenate([slices.nodes, nodes - 1 - slices.leaves]).astype(np.int64)
+
+    def _assembled(self, numbered: _Numbered, cells: Mapping[str, Cell]) -> CompiledFilter:
+        diagrams, slices = self._diagrams, numbered.slices
+        every = np.arange(len(slices.nodes))
+        level = diagrams.pool.node_level[slices.nodes]
+        entries = self._entries(numbered, every[np.lexsort((numbered.nodes, level))])
+        keys, sets = export_sets(diagrams.pool, slices.leaves)
+        by_state = np.argsort(numbered.leaves)
+        if self._ranked[0] != len(self._tokens):
+            ranked = sorted(self._tokens, key=token_order)
+            rank = {token: position for position, token in enumerate(ranked)}
+            self._ranked = (len(ranked), ranked, [rank[token] for token in self._tokens])
+        _, ranked, ranks = self._ranked
+        outcomes = Outcomes(
+            numbered.leaves[by_state], sets[by_state], keys, height_of(diagrams), ranked, ranks
+        )
+        root = numbered.root
+        at = slices.nodes == root if root >= 0 else slices.leaves == root
+        state = int((numbered.nodes if root >= 0 else numbered.leaves)[at][0])
+        return assemble(self._levels, entries, outcomes, state, list(cells.values()))
+
+    def _entries(self, numbered: _Numbered, which: NDArray[np.int64]) -> NDArray[Any]:
+        states = states_of(self._diagrams, numbered.slices, numbered.nodes, numbered.leaves)
+        return numbered.slices.entries(self._diagrams, self._levels, which, *states)
+
+    def _change(self, old: _Numbered, new: _Renumbered, previous: CompiledFilter | None) -> Change:
+        compiled, now = self._compiled, new.now
+        inner, inner_gone = len(now.nodes), len(old.nodes)
+        leaves = now.leaves[new.is_new[inner:]]
+        gone = old.leaves[new.is_gone[inner_gone:]]
+        if previous is None:
+            none = np.empty(0, ENTRY)
+            return Change(
+                compiled, None, compiled.entries, none, none, leaves, _NO_STATES, _NO_STATES
+            )
+        made = self._entries(now, np.flatnonzero(new.is_new[:inner]))
+        lost = self._entries(old, np.flatnonzero(new.is_gone[:inner_gone]))
+        made, lost = self._fields(made, compiled), self._fields(lost, previous)
+        # By name: a field that is new moves those behind it.
+        added, removed, changed = _compared(
+            made, lost, *(_codes(f.fields, self._levels) for f in (compiled, previous))
+        )
+        return Change(
+            compiled,
+            previous,
+            added,
+            removed,
+            changed,
+            np.setdiff1d(leaves, gone),
+            np.setdiff1d(gone, leaves),
+            np.intersect1d(leaves, gone),
+        )
+
+    def _fields(self, entries: NDArray[Any], compiled: CompiledFilter) -> NDArray[Any]:
+        """Levels to the filter's fields."""
+        number = {name: at for at, name in enumerate(compiled.fields)}
+        of_level = np.array([number.get(name, 0) for name in self._levels.names], np.uint16)
+        entries["field"] = of_level[entries["field"]]
+        return entries
+
+    def _make_levels(self, cells: Mapping[str, Cell]) -> Levels:
+        return make_levels(
+            self._specification, self._order, cells.values(), optional=self._optional
+        )
+
+    def _move(self, moved: Moved) -> None:
+        """Follow ids that have changed. States stay, as slices come in an order without ids."""
+
+        def of(ids: Iterable[int]) -> list[int]:
+            found: list[int] = moved.of(np.fromiter(ids, np.int32)).tolist()
+            return found
+
+        self._root_of = dict(zip(self._root_of, of(self._root_of.values()), strict=True))
+        self._count = dict(zip(of(self._count), self._count.values(), strict=True))
+        self._slot = dict(zip(of(self._slot), self._slot.values(), strict=True))
+        (root,) = of((self._numbered.root,))
+        slices = slice_diagram(self._diagrams, root, self._levels)
+        self._numbered = replace(self._numbered, root=root, slices=slices)
+
+    def _compact(self) -> None:
+        self._move(self._tree.compact(np.array([self._numbered.root], np.int32)))
+        self._held = self._diagrams.row_count
+
+
+def _codes(fields: Sequence[str], levels: Levels) -> NDArray[np.uint16]:
+    return np.array([levels.of_name[name] for name in fields], np.uint16)
+
+
+_KEY = np.dtype([(name, ENTRY[name]) for name in ("field", "state", "low", "high", "kind")])
+
+
+def _compared(
+    made: NDArray[Any],
+    lost: NDArray[Any],
+    made_level: NDArray[np.uint16],
+    lost_level: NDArray[np.uint16],
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Rows that are added, removed, and changed in their next state alone."""
+    new, old = _keys(made, made_level), _keys(lost, lost_level)
+    order = np.argsort(old)
+    at = np.searchsorted(old, new, sorter=order)
+    held = np.zeros(len(new), np.bool_)
+    inside = at < len(old)
+    match = order[at[inside]]
+    held[inside] = old[match] == new[inside]
+    match = match[held[inside]]
+    changed = held.copy()
+    changed[held] = lost["next"][match] != made["next"][held]
+    left = np.ones(len(old), np.bool_)
+    left[match] = False
+    return made[~held], lost[left], made[changed]
+
+
+def _keys(entries: NDArray[Any], level: NDArray[np.uint16]) -> NDArray[Any]:
+    keys = np.empty(len(entries), _KEY)
+    for name in _KEY.names or ():
+        keys[name] = entries[name]
+    keys["field"] = level[entries["field"]]
+    # Of one length, so that nothing is lost by the zeros that numpy takes off at the end.
+    return keys.view(f"S{_KEY.itemsize}")
