@@ -1,8 +1,10 @@
-"""One meaning, five ways: syntax tree, columns, normal form, rows, and compiled kernel agree."""
+"""One meaning, six ways: syntax tree, columns, normal form, rows, compiled loops and vectors."""
 
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -14,12 +16,14 @@ from hypothesis import strategies as st
 
 import schemas
 from udfs.errors import SubscriptionError
-from udfs.filters.compile import CheckedRule, CompiledFilter, compile_rules
+from udfs.filters import kernels
+from udfs.filters.compile import CheckedRule, compile_rules
 from udfs.filters.evaluate import fields_of, matches, matches_columns
 from udfs.filters.language import parse_rule
 from udfs.filters.matcher import Matcher
-from udfs.filters.nodes import And, Node, Not, Or, Predicate
+from udfs.filters.nodes import And, Node, Not, Or, Outcome, Predicate
 from udfs.filters.normal_form import normal_form
+from udfs.filters.tables import DEFAULT, ENTRY, KINDS, RANGE, CompiledFilter
 from udfs.messages.moldudp64 import decode
 from udfs.messages.reference import build_packet, read_message
 from udfs.messages.specification import parse_specification
@@ -102,7 +106,7 @@ def events(draw) -> tuple[int, dict[str, int]]:
     return ord(kind), event
 
 
-def walk_rows(compiled: CompiledFilter, message_type: int, event: Mapping[str, int]):
+def walk_rows(compiled: CompiledFilter, message_type: int | None, event: Mapping[str, int]):
     """An interpreter of the tables as people read them: field by field, row by row."""
     state = compiled.root
     rows = list(compiled.entry_rows())
@@ -111,16 +115,20 @@ def walk_rows(compiled: CompiledFilter, message_type: int, event: Mapping[str, i
         mine = [row for row in rows if row["field"] == name and row["state"] == state]
         if not mine:
             continue
-        assert value is not None, "a table read a field of a header that is absent"
+        if value is None:
+            kinds = {row["kind"]: row["next"] for row in mine}
+            state = kinds["absent"] if "absent" in kinds else kinds["default"]
+            continue
         fitting = [
-            row["next"]
+            (high - low, row["next"])
             for row in mine
-            if row["kind"] != "default"
-            and int.from_bytes(row["low"], "big") <= value <= int.from_bytes(row["high"], "big")
+            if row["kind"] not in ("default", "absent")
+            for low, high in [(int.from_bytes(row["low"]), int.from_bytes(row["high"]))]
+            if low <= value <= high
         ]
-        assert len(fitting) <= 1, "rows overlap"
+        assert len(fitting) <= 1 or any(row["kind"] == "lpm" for row in mine), "rows overlap"
         default = [row["next"] for row in mine if row["kind"] == "default"]
-        (state,) = fitting or default
+        state = min(fitting)[1] if fitting else default[0]
     return compiled.leaves[state]
 
 
@@ -154,6 +162,8 @@ def test_everybody_agrees_on_who_gets_an_event(checked, batch):
     types = np.array([kind for kind, _ in batch], np.uint8)
     leaves = matcher.match(types, columns_of(batch, matcher.fields))
     assert leaves.dtype == np.int32
+    by_vectors = Matcher(compiled, kernel="numpy").match(types, columns_of(batch, matcher.fields))
+    assert (by_vectors == leaves).all()
 
     present = {
         h.name: np.array([h.message_type in (None, kind) for kind, _ in batch])
@@ -172,6 +182,174 @@ def test_everybody_agrees_on_who_gets_an_event(checked, batch):
         assert walk_rows(compiled, kind, event) == expected
         assert matcher.receivers[leaves[position]] == expected
         assert (leaves[position] == 0) == (expected == ())
+
+
+# Rows as no compiler need make them: every kind, whole domains of 64 bits, crowds of constants.
+NUMBERS = parse_specification(
+    """
+    header_type wide_t { fields { a: 64; b: 8; c: 64; } }
+    header wide_t wide;
+    @query_field_lpm(wide.a) @query_field(wide.b) @query_field_exact(wide.c)
+    """,
+    "numbers",
+)
+WIDTHS = {1: 64, 2: 8, 3: 64}
+
+
+@st.composite
+def row_sets(draw, field: int) -> list[tuple[int, int, str]]:
+    """Rows (low, high, kind) of one state but its default and absent rows."""
+    bits = WIDTHS[field]
+    top = (1 << bits) - 1
+    edges = [0, 1, 2, 3, top - 1, top, 1 << bits - 1, (1 << bits - 1) - 1]
+    values = st.sampled_from(edges) | st.integers(0, top)
+    if bits == 64:
+        values |= st.integers(0, 100).map(lambda n: 0x4141202020202020 + (n << 40))
+    if field == 1 and draw(st.booleans()):
+        prefixes = set()
+        for value in draw(st.lists(values, max_size=30)):
+            height = draw(st.integers(0, bits))
+            low = value >> height << height
+            prefixes.add((low, low + (1 << height) - 1, "lpm"))
+        return sorted(prefixes)
+    if draw(st.booleans()):
+        return [(v, v, "exact") for v in sorted(set(draw(st.lists(values, max_size=60))))]
+    points = sorted(set(draw(st.lists(values, max_size=40))))
+    pairs = zip(points[::2], points[1::2], strict=False)
+    return [(low, high, "exact" if low == high else "range") for low, high in pairs]
+
+
+@st.composite
+def compiled_forms(draw) -> CompiledFilter:
+    counts = [draw(st.integers(1, 3)) for _ in WIDTHS]
+    leaf = 1 + sum(counts)
+    leaves = {leaf + n: Outcome((f"h{n}",) if n else ()) for n in range(4)}
+    entries = [(0, 0, 65, 65, "exact", 1)]
+    states = [(0, 0)]
+    for field, count in zip(WIDTHS, counts, strict=True):
+        states += [(field, len(states) + n) for n in range(count)]
+    for field, state in states:
+        later = [other for level, other in states if level > field] + list(leaves)
+        following = st.sampled_from(later)
+        top = (1 << WIDTHS.get(field, 8)) - 1
+        if field:
+            for low, high, kind in draw(row_sets(field)):
+                entries.append((field, state, low, high, kind, draw(following)))
+        entries.append((field, state, 0, top, "default", draw(following)))
+        if draw(st.booleans()):
+            entries.append((field, state, 0, 0, "absent", draw(following)))
+    rows = [(*row[:4], KINDS.index(row[4]), row[5]) for row in entries]
+    return CompiledFilter(
+        fields=("message_type", "wide.a", "wide.b", "wide.c"),
+        definitions=tuple(NUMBERS.headers[0].fields),
+        entries=np.array(rows, ENTRY),
+        outcomes=leaves,
+        root=0,
+    )
+
+
+@st.composite
+def partial_events(draw, compiled: CompiledFilter) -> tuple[int | None, dict[str, int]]:
+    """Values at and beside the constants of the rows; fields may be absent."""
+    event = {}
+    for field, bits in WIDTHS.items():
+        ends = compiled.entries[compiled.entries["field"] == field]
+        near = [int(v) for v in (*ends["low"], *ends["high"])]
+        value = draw(st.sampled_from(near)) + draw(st.integers(-1, 1))
+        if draw(st.integers(0, 5)):
+            event[compiled.fields[field]] = min(max(value, 0), (1 << bits) - 1)
+    return draw(st.sampled_from([65, 66, None])), event
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_rows_of_every_kind_are_taken_as_people_read_them(data):
+    compiled = data.draw(compiled_forms())
+    batch = data.draw(st.lists(partial_events(compiled), min_size=1, max_size=30))
+    for kernel in ("numba", "numpy"):
+        matcher = Matcher(compiled, kernel)
+        present = np.array([[n in event for _, event in batch] for n in matcher.fields])
+        values = columns_of(batch, matcher.fields)
+        types = np.array([kind or 0 for kind, _ in batch], np.uint8)
+        untyped = matcher.match(None, values, present)
+        typed = matcher.match(types, values, present)
+        complete = matcher.match(types, values)
+        for at, (kind, event) in enumerate(batch):
+            leaf = untyped[at] if kind is None else typed[at]
+            assert matcher.receivers[leaf] == walk_rows(compiled, kind, event)
+            full = dict(zip(matcher.fields, values[:, at].tolist(), strict=True))
+            expected = walk_rows(compiled, kind or 0, full)
+            assert matcher.receivers[complete[at]] == expected
+
+
+def test_constants_that_crowd_are_found_all_the_same():
+    """One far constant, and thousands where buckets for all of them would be one."""
+    top = (1 << 64) - 1
+    points = [*range(7, 40007, 2), top - 5]
+    rows = [(1, 1, p, p + 1 - p % 2, RANGE, 2 + n % 2) for n, p in enumerate(points)]
+    entries = [(0, 0, 0, 255, DEFAULT, 1), *rows, (1, 1, 0, top, DEFAULT, 4)]
+    compiled = CompiledFilter(
+        ("message_type", "wide.a"),
+        tuple(NUMBERS.headers[0].fields[:1]),
+        np.array(entries, ENTRY),
+        {2: Outcome(("h2",)), 3: Outcome(("h3",)), 4: Outcome()},
+        0,
+    )
+    values = np.array([[0, 6, *range(7, 40010), top - 6, top - 5, top - 4, top]], np.uint64)
+    lows = np.array([row[2] for row in rows], np.uint64)
+    at = np.searchsorted(lows, values[0], side="right").astype(int) - 1
+    held = [
+        n >= 0 and v <= rows[n][3] for n, v in zip(at.tolist(), values[0].tolist(), strict=True)
+    ]
+    expected = [(f"h{2 + n % 2}",) if h else () for n, h in zip(at.tolist(), held, strict=True)]
+    for kernel in ("numba", "numpy"):
+        matcher = Matcher(compiled, kernel)
+        leaves = matcher.match(np.zeros(values.shape[1], np.uint8), values)
+        assert [matcher.receivers[leaf] for leaf in leaves] == expected
+
+
+def test_one_compiled_loop_serves_every_layout_of_the_columns():
+    compiled = compile_rules([CheckedRule("r", price(">", 5), ("h1",))], SPEC)
+    matcher = Matcher(compiled)
+    values = np.arange(12, dtype=np.uint64).reshape(12, 1).T
+    types = np.full(12, ord("A"), np.uint8)
+    expected = matcher.match(types, np.ascontiguousarray(values)).tolist()
+    before = len(kernels.walk.signatures)
+    fixed, wider = values.copy(), np.zeros((2, 24), np.uint64)
+    fixed.flags.writeable = False
+    wider[:1, ::2] = values
+    for columns in (fixed, wider[:1, ::2], np.asfortranarray(values)):
+        assert matcher.match(types, columns).tolist() == expected
+    everywhere = np.ones((1, 12), bool)
+    everywhere.flags.writeable = False
+    assert matcher.match(types, values, everywhere).tolist() == expected
+    assert len(kernels.walk.signatures) == before == 1
+
+
+WITHOUT_NUMBA = """
+import sys
+sys.modules["numba"] = None
+import pickle
+import numpy as np
+from udfs.filters.matcher import Matcher
+compiled, types, values, expected = pickle.load(sys.stdin.buffer)
+assert (Matcher(compiled).match(types, values) == expected).all()
+try:
+    Matcher(compiled, kernel="numba")
+except ValueError:
+    print("agreed")
+"""
+
+
+def test_without_numba_the_same_leaves_are_found():
+    compiled = compile_rules([CheckedRule("r", price(">", 5), ("h1",))], SPEC)
+    types = np.full(12, ord("A"), np.uint8)
+    values = np.arange(12, dtype=np.uint64).reshape(1, 12)
+    given_ = pickle.dumps((compiled, types, values, Matcher(compiled).match(types, values)))
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_NUMBA], input=given_, capture_output=True, check=False
+    )
+    assert ran.stdout.split() == [b"agreed"], ran.stderr.decode()
 
 
 def price(operator: str, value: int) -> Predicate:
@@ -265,6 +443,8 @@ def test_values_of_another_shape_are_refused():
     matcher = Matcher(compile_rules([CheckedRule("r", price(">", 5), ("h1",))], SPEC))
     with pytest.raises(ValueError, match=r"\(1, 2\) is expected"):
         matcher.match(np.zeros(2, np.uint8), np.zeros((2, 2), np.uint64))
+    with pytest.raises(ValueError, match="present has shape"):
+        matcher.match(None, np.zeros((1, 2), np.uint64), np.ones((1, 3), bool))
     assert matcher.match(np.zeros(0, np.uint8), np.zeros((1, 0), np.uint64)).shape == (0,)
 
 

@@ -8,42 +8,216 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_HASH_SHIFT = np.uint64(32)
+_MAXIMUM = np.uint64(0xFFFFFFFFFFFFFFFF)
+_COUNT, _SUM, _AVG, _MIN, _MAX = range(5)
+# Counting references to the arrays, at every call, would take nine tenths of the time; ``_nrt`` is
+# numba's own option for helpers.
+_helper: Any = njit(cache=True, nogil=True, _nrt=False)
+
+
+@_helper
+def follow(
+    node: Any,
+    value: Any,
+    by_hash: Any,
+    base: Any,
+    shift: Any,
+    last: Any,
+    begin: Any,
+    bucket: Any,
+    low: Any,
+    following: Any,
+) -> Any:
+    """The code that follows at ``node`` (see ``udfs.filters.lookup.Lookup``)."""
+    key = value
+    if by_hash[node]:
+        key = (value ^ (value >> _HASH_SHIFT)) * _HASH_FACTOR
+    offset = np.uint64(0)
+    if key > base[node]:
+        offset = min((key - base[node]) >> shift[node], last[node])
+    place = begin[node] + np.int64(offset)
+    at = np.int64(bucket[place])
+    end = np.int64(bucket[place + 1])
+    # Without a branch, which random values would make the core guess wrong; the segments end with
+    # two more that nothing reaches.
+    ahead = np.int64(at < end) & np.int64(low[at + 1] <= key)
+    ahead += np.int64(at + 1 < end) & np.int64(low[at + 2] <= key)
+    at += ahead
+    if ahead == 2:
+        while at < end:
+            middle = (at + end + 1) >> 1
+            if low[middle] <= key:
+                at = middle
+            else:
+                end = middle - 1
+    return following[at]
+
+
+@_helper
+def _walk(
+    result: Any,
+    message_type: Any,
+    values: Any,
+    present: Any,
+    first: Any,
+    start: Any,
+    stop: Any,
+    lane: Any,
+    by_hash: Any,
+    base: Any,
+    shift: Any,
+    last: Any,
+    begin: Any,
+    absent: Any,
+    bucket: Any,
+    low: Any,
+    following: Any,
+) -> None:
+    typed = message_type.shape[0] > 0
+    partial = present.shape[0] > 0
+    for i in range(result.shape[0]):
+        code = np.int32(start)
+        if typed:
+            code = first[message_type[i]]
+        while 0 <= code < stop:
+            field = lane[code]
+            if partial and not present[field, i]:
+                code = absent[code]
+            else:
+                code = follow(
+                    code,
+                    values[field, i],
+                    by_hash,
+                    base,
+                    shift,
+                    last,
+                    begin,
+                    bucket,
+                    low,
+                    following,
+                )
+        result[i] = code
+
 
 @njit(cache=True, nogil=True)
 def walk(
     message_type: NDArray[np.uint8],
     values: NDArray[np.uint64],
-    first_state: NDArray[np.int32],
+    present: NDArray[np.bool_],
+    first: NDArray[np.int32],
+    start: int,
+    stop: int,
     lane: NDArray[np.int32],
-    begin: NDArray[np.int32],
-    default: NDArray[np.int32],
+    by_hash: NDArray[np.bool_],
+    base: NDArray[np.uint64],
+    shift: NDArray[np.uint64],
+    last: NDArray[np.uint64],
+    begin: NDArray[np.int64],
+    absent: NDArray[np.int32],
+    bucket: NDArray[np.int32],
     low: NDArray[np.uint64],
-    high: NDArray[np.uint64],
     following: NDArray[np.int32],
 ) -> Any:
-    """State in which each of m messages ends: int32[m].
+    """The code at which each of m events leaves the nodes below ``stop``: int32[m].
 
-    ``first_state[256]`` is the state after the message type. State s reads lane
-    ``lane[s]`` of ``values`` (-1: a leaf), has the rows ``begin[s]`` to ``begin[s + 1]`` with
-    ascending, disjoint ``low..high``, and goes to ``default[s]`` if none of them fits.
+    An event starts at ``first[its message type]``, or at ``start`` if ``message_type`` is empty. An
+    empty ``present`` says that no field is absent. For the rest see ``udfs.filters.lookup.Lookup``.
     """
-    count = message_type.shape[0]
-    result = np.empty(count, np.int32)
-    for i in range(count):
-        state = first_state[message_type[i]]
-        while lane[state] >= 0:
-            value = values[lane[state], i]
-            left = begin[state]
-            right = begin[state + 1]
-            # Afterwards the only row that can fit is the last one with low <= value.
-            while left < right:
-                middle = (left + right) >> 1
-                if low[middle] <= value:
-                    left = middle + 1
-                else:
-                    right = middle
-            row = left - 1
-            fits = row >= begin[state] and value <= high[row]
-            state = following[row] if fits else default[state]
-        result[i] = state
+    result = np.empty(values.shape[1], np.int32)
+    _walk(
+        result,
+        message_type,
+        values,
+        present,
+        first,
+        start,
+        stop,
+        lane,
+        by_hash,
+        base,
+        shift,
+        last,
+        begin,
+        absent,
+        bucket,
+        low,
+        following,
+    )
     return result
+
+
+@njit(cache=True, nogil=True)
+def run(
+    events: NDArray[np.int64],
+    codes: NDArray[np.int32],
+    values: NDArray[np.uint64],
+    time: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    counts: NDArray[np.uint64],
+    held: NDArray[np.uint64],
+    function: NDArray[np.uint8],
+    window: NDArray[np.int64],
+    cell_of: NDArray[np.int32],
+    update_begin: NDArray[np.int64],
+    update_cell: NDArray[np.int32],
+    update_lane: NDArray[np.int32],
+    by_hash: NDArray[np.bool_],
+    base: NDArray[np.uint64],
+    shift: NDArray[np.uint64],
+    last: NDArray[np.uint64],
+    begin: NDArray[np.int64],
+    absent: NDArray[np.int32],
+    bucket: NDArray[np.int32],
+    low: NDArray[np.uint64],
+    following: NDArray[np.int32],
+) -> None:
+    """Take ``events`` in order from their codes to leaves (in ``codes``), through the cells.
+
+    ``starts``, ``counts`` and ``held`` are the cells, changed in place; ``function`` indexes
+    ``udfs.filters.plain.FUNCTIONS``. ``cell_of``: by node, the cell it reads. Leaf f updates
+    the cells ``update_cell[update_begin[f]:update_begin[f + 1]]``, each with the value in
+    ``update_lane``. For the rest see ``udfs.filters.lookup.Lookup``.
+    """
+    none = np.uint64(0)
+    one = np.uint64(1)
+    for i in events:
+        now = time[i]
+        code = codes[i]
+        while code >= 0:
+            cell = cell_of[code]
+            kind = function[cell]
+            live = counts[cell] > none and now - starts[cell] < window[cell]
+            if not live and kind > _SUM:
+                code = absent[code]
+                continue
+            found = none
+            if live:
+                found = held[cell]
+                if kind == _COUNT:
+                    found = counts[cell]
+                elif kind == _AVG:
+                    found = held[cell] // counts[cell]
+            code = follow(code, found, by_hash, base, shift, last, begin, bucket, low, following)
+        codes[i] = code
+        leaf = ~code
+        for at in range(update_begin[leaf], update_begin[leaf + 1]):
+            cell = update_cell[at]
+            kind = function[cell]
+            value = none
+            if update_lane[at] >= 0:
+                value = values[update_lane[at], i]
+            if not (counts[cell] > none and now - starts[cell] < window[cell]):
+                starts[cell] = now
+                counts[cell] = one
+                held[cell] = value
+                continue
+            counts[cell] += one
+            if kind == _MIN:
+                held[cell] = min(held[cell], value)
+            elif kind == _MAX:
+                held[cell] = max(held[cell], value)
+            else:
+                # The greatest sum stays.
+                held[cell] += min(value, _MAXIMUM - held[cell])
