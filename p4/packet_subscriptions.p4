@@ -105,6 +105,7 @@ struct metadata_t {
     bit<8> message_type;
     state_t state;
     bit<1> delivered;
+    bit<1> unwanted;  // no receiver, no named action
 }
 
 parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,
@@ -523,7 +524,9 @@ control deliver(inout metadata_t meta, inout standard_metadata_t standard_metada
     }
 
     apply {
-        leaf_rows.apply();
+        if (leaf_rows.apply().miss) {
+            meta.unwanted = 1;
+        }
     }
 }
 

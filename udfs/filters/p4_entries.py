@@ -31,7 +31,6 @@ __all__ = ["Match", "ProgramEntries", "TableEntry", "entries"]
 _CELLS = f"{PREFIX}.cells"
 _DELIVERY = f"{PREFIX}.delivery"
 _CALL = f"{PREFIX}.call"
-_NOBODY = Outcome()
 _MAX_EXPANDED = 256
 
 _Row = tuple[int, int, int, str, int]
@@ -354,7 +353,8 @@ class _Entries:
         for state, outcome in self._outcomes():
             if outcome.receivers:
                 sets[state] = tuple(sorted({self._port(name) for name in outcome.receivers}))
-            elif outcome != _NOBODY:
+            elif outcome.calls:
+                # Else the default action would be taken too, which is for what nobody asks for.
                 sets[state] = ()
         several = sorted({ports for ports in sets.values() if len(ports) > 1})
         ids = self._groups

@@ -142,6 +142,7 @@ def _metadata(program: Pipeline) -> str:
         "bit<8> message_type;",
         "state_t state;",
         "bit<1> delivered;",
+        "bit<1> unwanted;  // no receiver, no named action",
     ]
     if program.blocks:
         fields.append("bit<64> now;")
@@ -242,7 +243,9 @@ def _deliver(program: Pipeline) -> str:
             }}
 
             apply {{
-                leaf_rows.apply();
+                if (leaf_rows.apply().miss) {{
+                    meta.unwanted = 1;
+                }}
             }}
         }}
         """)
@@ -275,7 +278,7 @@ def _calls(program: Pipeline) -> str:
     )
     if otherwise:
         applied = (
-            f"        if (meta.delivered == 0) {{\n            {otherwise}\n        }}\n" + applied
+            f"        if (meta.unwanted == 1) {{\n            {otherwise}\n        }}\n" + applied
         )
     return (
         "// Named actions of rules.\n"
