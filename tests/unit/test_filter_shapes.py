@@ -245,6 +245,11 @@ def test_a_rule_that_nothing_satisfies_has_no_term_but_keeps_its_actions():
     assert_same(texts, table, MARKET)
 
 
+def test_a_colon_of_an_address_is_not_taken_for_the_one_before_the_actions():
+    texts = ["stock == 0: fwd(1)"] * 9 + ["stock == 0:5::6", "stock == 1:5::6", "stock == 0:5,6"]
+    assert_same(texts, read_table(texts, MARKET), MARKET)
+
+
 def test_a_text_that_is_too_long_is_refused_even_if_its_shape_is_known():
     texts = ["shares > 5 : fwd(h1)"] * 20
     texts[13] += " " * MAX_LENGTH

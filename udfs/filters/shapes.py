@@ -70,12 +70,16 @@ def read_table(texts: Sequence[str], specification: Specification) -> RuleTable:
 
 @dataclass(frozen=True)
 class _Shape:
-    """What the texts of one shape share. ``pattern`` has a group a predicate, last the action."""
+    """What the texts of one shape share. ``pattern`` has a group a predicate, last the action.
+
+    condition: of the text that was parsed. before: that text up to its action.
+    """
 
     pattern: re.Pattern[str]
     predicates: tuple[Predicate, ...]
     heads: tuple[str, ...]
-    condition: str
+    condition: Node
+    before: str
     has_action: bool
 
 
@@ -238,9 +242,12 @@ class _Reader:
     def _read_actions(self, shape: _Shape, column: Sequence[str]) -> NDArray[np.int32]:
         numbers: dict[str, int] = {}
         for text in dict.fromkeys(column):
-            rule = self._parse(shape.condition + text)
-            wrong = isinstance(rule, SubscriptionError)
-            numbers[text] = -1 if wrong else self._outcome_of(rule.actions)
+            rule = self._parse(shape.before + text)
+            # What follows a colon may make an address of it: ``stock == 0:5::6`` has no action.
+            if isinstance(rule, SubscriptionError) or rule.condition != shape.condition:
+                numbers[text] = -1
+            else:
+                numbers[text] = self._outcome_of(rule.actions)
         return np.fromiter(map(numbers.__getitem__, column), np.int32, len(column))
 
     def _outcome_of(self, actions: tuple[Action, ...]) -> int:
@@ -304,8 +311,8 @@ def _shape(text: str, rule: Rule) -> _Shape | None:
     else:
         pattern += re.escape(text[end:])
     compiled = re.compile(pattern, re.DOTALL)
-    condition = text[:end]
-    return _Shape(compiled, predicates, tuple(heads), condition, action is not None)
+    before = text[:end]
+    return _Shape(compiled, predicates, tuple(heads), rule.condition, before, action is not None)
 
 
 def _conjuncts(node: Node) -> tuple[Predicate, ...]:
