@@ -81,8 +81,10 @@ def test_figure_4_is_reported_row_by_row():
     assert found["tcam_bits"] == ranges["memory_rows"] * (32 + 32)
     assert found["states"] == 7
     assert found["multicast_groups"] == 1
-    # Ways through Fig. 3: two below 60, one between, two above 100.
-    assert savings(found)["shared states instead of one wide table"] == (5, 10)
+    # Ways through Fig. 3: two below 60, one between, two above 100; 96 bits each.
+    ways = 2 * len(split(0, 59, 32)) + 1 + 2 * len(split(101, 2**32 - 1, 32))
+    wide = savings(found)["tables a field instead of one of all"]
+    assert wide == (ways * 96, found["tcam_bits"])
     text = render(found)
     assert "10 entries, 7 states, 1 multicast groups" in text
     assert json.loads(json.dumps(found)) == found

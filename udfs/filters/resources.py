@@ -83,13 +83,14 @@ def report(
     leaves = sum(1 for outcome in compiled.outcomes.values() if outcome.receivers)
     leaf_bits = leaves * (STATE_BITS + 16)
     uses.append(TableUse("leaf", "exact", leaves, "SRAM", leaves, STATE_BITS, 0, leaf_bits))
-    savings = [*_kinds(uses), *_lpm(compiled, rows), *savings, _sharing(compiled, rows)]
+    tcam = sum(use.tcam_bits for use in uses)
+    savings = [*_kinds(uses), *_lpm(compiled, rows), *savings, _sharing(compiled, rows, tcam)]
     sets = {outcome.receivers for outcome in compiled.outcomes.values()}
     states = set(compiled.entries["state"].tolist()) | set(compiled.outcomes)
     return {
         "tables": [asdict(use) for use in uses if use.rows],
         "entries": sum(use.rows for use in uses),
-        "tcam_bits": sum(use.tcam_bits for use in uses),
+        "tcam_bits": tcam,
         "sram_bits": sum(use.sram_bits for use in uses),
         "multicast_groups": sum(1 for receivers in sets if len(receivers) > 1),
         "states": len(states),
@@ -247,15 +248,20 @@ def _disjoint(prefixes: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, i
         yield last[0], last[1]
 
 
-def _sharing(compiled: CompiledFilter, rows: Mapping[str, Sequence[_Row]]) -> Saving:
-    """One table over all fields needs an entry for each way through the diagram."""
+def _sharing(
+    compiled: CompiledFilter, rows: Mapping[str, Sequence[_Row]], tcam_bits: int
+) -> Saving:
+    """One table over all fields needs, for each way through the diagram, the prefixes of its
+    ranges in each combination."""
     ways: dict[int, int] = {}
-    for name in reversed(compiled.fields):
+    key_bits = 0
+    widths = [8, *(field.bits for field in compiled.definitions)]
+    for name, bits in zip(reversed(compiled.fields), reversed(widths), strict=True):
         here: dict[int, int] = {}
-        for state, _, _, _, following in rows[name]:
-            here[state] = here.get(state, 0) + ways.get(following, 1)
+        for state, low, high, kind, following in rows[name]:
+            times = prefix_count(low, high) if kind == "range" else 1
+            here[state] = here.get(state, 0) + times * ways.get(following, 1)
         ways |= here
-    entries = len(compiled.entries) + sum(1 for o in compiled.outcomes.values() if o.receivers)
-    return Saving(
-        "shared states instead of one wide table", ways.get(compiled.root, 1), entries, "entries"
-    )
+        key_bits += bits if here else 0
+    before = ways.get(compiled.root, 0) * key_bits
+    return Saving("tables a field instead of one of all", before, tcam_bits, "TCAM bits")
