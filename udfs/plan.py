@@ -12,9 +12,10 @@ from functools import cached_property
 from typing import Any
 
 from udfs.errors import NetworkError
-from udfs.filters.compile import CompiledFilter, compile_rules
+from udfs.filters.compile import CompiledFilter
+from udfs.filters.live_rules import LiveRules
 from udfs.filters.matcher import Matcher
-from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription, check
+from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription
 from udfs.messages.specification import Field, Specification
 from udfs.stacks.frame import FrameTemplates, header_template
 from udfs.trees.encode import Encoder, Encoding
@@ -117,14 +118,16 @@ class Compilation:
 class Planner:
     """Makes plans; keeps what did not change from one to the next.
 
-    Checked rules are kept by their text, encodings by their receivers, so an edit of a few
-    subscriptions costs the compilation and a few new trees.
+    Rules are checked and compiled where their subscription has changed, encodings are kept by their
+    receivers, so an edit of a few subscriptions costs no more than that and a few new trees. States
+    of the filter stay from plan to plan.
     """
 
     def __init__(self, specification: Specification, addressing: Addressing) -> None:
         self._specification = specification
         self._addressing = addressing
         self._encoder: tuple[Network, tuple[VirtualTree, ...], Encoder] | None = None
+        self._rules = LiveRules(specification, addressing.publisher)
 
     def plan(
         self,
@@ -143,8 +146,7 @@ class Planner:
         address = self._addressing
         publisher = network.host(address.publisher)
         receivers = set(network.subscribers())
-        rules, rejections = check(subscriptions, self._specification, receivers, address.publisher)
-        compiled = compile_rules(rules, self._specification)
+        rules, rejections, compiled = self._rules.update(subscriptions, receivers)
         matcher = Matcher(compiled)
         encoder = self._encoder_for(network, tuple(trees))
         cut_off = _cut_off(encoder, receivers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import time
 from typing import Any
@@ -10,7 +11,17 @@ import numpy as np
 import pytest
 
 from udfs.errors import FilterError
-from udfs.filters.compile import CompiledFilter, Subscription, check, compile_rules
+from udfs.filters.compile import (
+    CheckedRule,
+    CompiledFilter,
+    Subscription,
+    check,
+    compile_rules,
+    compile_texts,
+)
+from udfs.filters.language import parse_rule
+from udfs.filters.live_rules import LiveRules
+from udfs.filters.nodes import Call
 from udfs.messages.specification import Specification, parse_specification
 
 pytestmark = pytest.mark.unit
@@ -265,3 +276,157 @@ def test_a_set_of_rules_that_would_eat_the_memory_is_refused_in_time():
         compiled(ITCH_LIKE, *texts, max_entries=2_000)
     assert caught.value.code == "FILTER.TOO_LARGE"
     assert caught.value.max_entries == 2_000
+
+
+def test_texts_compile_to_what_their_rules_compile_to():
+    texts = [*random_texts(300), "price < 0 : fwd(h1)", *["stock == S1 : fwd(h2, 10, 9)"] * 40]
+    texts += [f"price > {n} : {{fwd(h{n % 3}); mirror({n % 2})}}" for n in range(1, 60)]
+    rules = []
+    for text in texts:
+        rule = parse_rule(text, ITCH_LIKE)
+        calls = tuple(action for action in rule.actions if isinstance(action, Call))
+        rules.append(CheckedRule("", rule.condition, rule.receivers, calls))
+    for order in ("specification", ("add_order.price", "add_order.stock")):
+        first = compile_texts(texts, ITCH_LIKE, order=order)
+        second = compile_rules(rules, ITCH_LIKE, order=order)
+        assert np.array_equal(first.entries, second.entries)
+        assert first.outcomes == second.outcomes
+        assert first.fields == second.fields
+    assert ("9", "10", "h2") in {r for leaf in first.leaves.values() for r in [leaf[:3]]}
+
+
+def test_an_order_chosen_automatically_never_needs_more_rows():
+    texts = [
+        f"price > {n % 90} and stock == S{n % 20} and shares < {n % 9 + 1}00 : fwd(h{n % 7})"
+        for n in range(200)
+    ]
+    plain, chosen = (compile_texts(texts, ITCH_LIKE, order=o) for o in ("specification", "auto"))
+    assert len(chosen.entries) <= len(plain.entries)
+
+
+def test_leaves_with_the_same_receivers_and_other_actions_are_different():
+    read = parse_rule("stock == A", ITCH_LIKE).condition
+    other = parse_rule("stock == B", ITCH_LIKE).condition
+    mirror = Call("mirror", ("1", "2"))
+    rules = [CheckedRule("a", read, ("h1",), (mirror,)), CheckedRule("b", other, ("h1",))]
+    filter_ = compile_rules(rules, ITCH_LIKE)
+    assert sorted((row["receivers"], row["actions"]) for row in filter_.leaf_rows()) == [
+        ([], []),
+        (["h1"], []),
+        (["h1"], ["mirror(1, 2)"]),
+    ]
+
+
+def test_an_attribute_that_may_lack_has_a_row_of_its_own_only_where_it_matters():
+    spec = specification(None, SHARES, PRICE)
+    (needed,) = [
+        row
+        for row in compiled(spec, "price > 5 : fwd(1)", "price <= 5 : fwd(1)").entry_rows()
+        if row["kind"] == "absent"
+    ]
+    assert needed["text"] == "price is absent"
+    kinds = [row["kind"] for row in compiled(spec, "price > 5 : fwd(1)").entry_rows()]
+    assert kinds == ["range", "default"]
+
+
+def test_a_pickled_filter_says_the_same_of_its_leaves():
+    filter_ = compiled(ITCH_LIKE, *random_texts(100))
+    again = pickle.loads(pickle.dumps(filter_))
+    assert again.outcomes == filter_.outcomes
+    assert list(again.outcomes) == sorted(again.outcomes)
+
+
+SPEC_TEXT = """
+    header_type add_order_t { fields {
+        @string message_type: 8; @string stock: 64; @decimals(4) price: 32; } }
+    @message_type("A") header add_order_t add_order;
+    @query_field_exact(add_order.stock)
+    @query_field(add_order.price)
+    """
+MIXED = [
+    "stock == {} and price > {}",
+    "stock == {} and price > {} : fwd(h1, h2)",
+    "(stock == {} or price > {}) : fwd(h3)",
+    "stock == {} and price > {} : fwd(feed1)",
+    "stock == {} and price > {} : fwd(nobody)",
+    "stock == {} and prise > {}",
+    "stock == {} and price > {} : answerDNS(10.0.0.97)",
+    "stock == {} and avg(price) > {}",
+    "stock == {} and price > {} and price < 0",
+]
+
+
+def test_many_rows_are_checked_as_few_are():
+    stateful = parse_specification(SPEC_TEXT + "@query_counter(seen, 100)\n", "text")
+    rows = [
+        Subscription(
+            str(n), ["h1", "h2", "x", "feed1"][n % 4], MIXED[n % 9].format(f"S{n % 50}", n)
+        )
+        for n in range(2500)
+    ]
+    hosts = {"h1", "h2", "h3", "feed1"}
+    rules, rejections = check(rows, stateful, hosts, "feed1")
+    assert not isinstance(rules, list)
+    again = parse_specification(SPEC_TEXT + "@query_counter(seen, 100)\n", "text")
+    parts = [check(rows[at : at + 500], again, hosts, "feed1") for at in range(0, 2500, 500)]
+    one_by_one = [rule for part, _ in parts for rule in part]
+    assert list(rules) == one_by_one
+    assert rejections == [rejection for _, part in parts for rejection in part]
+    codes = {rejection.code.removeprefix("SUBSCRIPTION.") for rejection in rejections}
+    assert codes == {
+        "PUBLISHER_AS_RECEIVER",
+        "UNKNOWN_HOST",
+        "UNKNOWN_FIELD",
+        "ACTION_FOR_SWITCH",
+        "STATEFUL",
+    }
+    first, second = (compile_rules(r, stateful) for r in (rules, one_by_one))
+    assert np.array_equal(first.entries, second.entries)
+    assert first.outcomes == second.outcomes
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "column", "says"),
+    [
+        ("price > 1 : mirror(3)", "ACTION_FOR_SWITCH", 1, "'mirror'"),
+        ("price > 1 and avg(price) > 3", "STATEFUL", 15, "avg"),
+        ("price > 1 and not seen > 3", "STATEFUL", 19, "variables"),
+        ("price > 1 : seen <- count()", "STATEFUL", 1, "updates"),
+    ],
+)
+def test_what_the_stream_cannot_do_is_refused_with_the_place(text, code, column, says):
+    spec = parse_specification(SPEC_TEXT + "@query_counter(seen, 100)\n", "text")
+    _, (rejection,) = check([Subscription("s", "h1", text)], spec, {"h1"}, "feed1")
+    assert (rejection.code, rejection.column) == (f"SUBSCRIPTION.{code}", column)
+    assert says in rejection.message
+
+
+def test_an_edited_table_of_subscriptions_gives_what_it_would_give_anew():
+    rng = random.Random(9)
+    live = LiveRules(ITCH_LIKE, "feed1")
+    hosts = {f"h{n}" for n in range(16)}
+    texts = [*random_texts(60), "stok == A", "price > 1 : fwd(h99)"]
+    rows = {str(n): Subscription(str(n), "h0", text) for n, text in enumerate(texts)}
+    states: dict[str, int] = {}
+    for step in range(12):
+        if step:
+            for text in random_texts(2, seed=step):
+                name = str(rng.randrange(70))
+                rows[name] = Subscription(name, "h1", text)
+            rows.pop(str(rng.randrange(60)), None)
+        if step == 8:
+            hosts = hosts - {"h3"}
+        table = list(rows.values())
+        rules, rejections, filter_ = live.update(table, hosts)
+        expected, refused = check(table, ITCH_LIKE, hosts, "feed1")
+        assert (list(rules), rejections) == (list(expected), refused)
+        anew = compile_rules(expected, ITCH_LIKE)
+        assert len(filter_.entries) == len(anew.entries)
+        assert sorted(filter_.leaves.values()) == sorted(anew.leaves.values())
+        moved = {row["state"]: row for row in filter_.leaf_rows()}
+        if states and step != 8:
+            same = sum(moved.get(state) == row for state, row in states.items())
+            assert same > len(states) // 2
+        states = moved
+    twice = [*table, Subscription("0", "h1", "price > 99")]
+    assert len(live.update(twice, hosts)[0]) == len(rules) + 1

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from udfs.errors import FilterError
+from udfs.filters.change import Change
 from udfs.filters.compile import CheckedRule, CompiledFilter, compile_rules
 from udfs.filters.groups import Groups
-from udfs.filters.incremental import Change, IncrementalCompiler
+from udfs.filters.incremental import IncrementalCompiler
 from udfs.filters.language import parse_rule
 from udfs.filters.nodes import Call, Outcome, Update
 from udfs.messages.specification import Specification, parse_specification

@@ -21,7 +21,7 @@ from udfs.filters.outcomes import Outcomes, receiver_order, token_order
 from udfs.filters.shapes import RuleTable, read_table
 from udfs.filters.slices import height_of, slice_diagram, states_of
 from udfs.filters.state import Cell, add_updates, resolve_variables
-from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription, check
+from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection, Subscription, check
 from udfs.filters.table_kernels import export_sets
 from udfs.filters.tables import ENTRY, KINDS, CompiledFilter
 from udfs.filters.term_table import TermTable
@@ -96,6 +96,8 @@ def table_of_rules(
     rules: Sequence[CheckedRule], specification: Specification, optional: bool | None = None
 ) -> TermTable:
     """The terms of rules, numbered as they stand. Errors: ``SubscriptionError`` as of ``check``."""
+    if isinstance(rules, CheckedRules):
+        return _table_of_many(rules, specification, optional)
     table = TermTable()
     functions = resolve_variables(rule.updates for rule in rules)
     for number, rule in enumerate(rules):
@@ -109,6 +111,28 @@ def table_of_rules(
             functions,
             optional,
         )
+    return table
+
+
+def _table_of_many(
+    rules: CheckedRules, specification: Specification, optional: bool | None
+) -> TermTable:
+    """The same for rules that are no objects yet."""
+    table = TermTable()
+    number = np.full(len(rules.texts), -1, np.int32)
+    number[list(rules.numbers)] = np.arange(len(rules), dtype=np.int32)
+    known = {
+        receivers: table.outcome_number(receivers) for receivers in dict.fromkeys(rules.receivers)
+    }
+    table.outcome = np.array([known[receivers] for receivers in rules.receivers], np.int32)
+    blocks = [_part(block, number[block.rule] >= 0) for block in rules.table.blocks]
+    table.blocks = [replace(block, rule=number[block.rule]) for block in blocks]
+    trees = [number[at] for at in rules.trees if number[at] >= 0]
+    functions = resolve_variables(rules[at].updates for at in trees)
+    for at in trees:
+        rule = rules[at]
+        actions = (rule.receivers, rule.calls, rule.updates)
+        table.add(int(at), rule.condition, *actions, specification, functions, optional)
     return table
 
 

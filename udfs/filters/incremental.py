@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udfs.errors import FilterError
+from udfs.filters.change import Change, compared
 from udfs.filters.compile import (
     MAX_ENTRIES,
     ROWS_PER_ENTRY,
@@ -30,7 +31,7 @@ from udfs.filters.segments import SegmentTree
 from udfs.filters.slices import Slices, height_of, slice_diagram, states_of
 from udfs.filters.state import Cell, resolve_variables, variable_cell
 from udfs.filters.table_kernels import export_sets, pair
-from udfs.filters.tables import ENTRY, CompiledFilter, leaf_row
+from udfs.filters.tables import ENTRY, CompiledFilter
 from udfs.filters.term_table import TermTable
 from udfs.messages.specification import Specification
 
@@ -44,52 +45,6 @@ _MANY = 16
 """Edits that change more than one in so many slots unite all of them anew."""
 
 _NO_STATES = np.empty(0, np.int32)
-
-
-@dataclass(frozen=True)
-class Change:
-    """What an update does to the tables.
-
-    compiled, previous: the filter now and before; None before the first update.
-    added, changed: rows of ``compiled.entries``; a changed row was there with another next state.
-    removed: rows of ``previous.entries``.
-    leaves_added, leaves_changed, leaves_removed: int32, states of leaves; those changed were there
-        with another outcome.
-    """
-
-    compiled: CompiledFilter
-    previous: CompiledFilter | None
-    added: NDArray[Any]
-    removed: NDArray[Any]
-    changed: NDArray[Any]
-    leaves_added: NDArray[np.int32]
-    leaves_removed: NDArray[np.int32]
-    leaves_changed: NDArray[np.int32]
-
-    @property
-    def size(self) -> int:
-        """Rows, of entries and of leaves, that are touched."""
-        entries = len(self.added) + len(self.removed) + len(self.changed)
-        leaves = len(self.leaves_added) + len(self.leaves_removed) + len(self.leaves_changed)
-        return entries + leaves
-
-    def entry_rows(self) -> dict[str, Iterator[dict[str, Any]]]:
-        """Rows of table ``filter_entries`` by ``added``, ``removed`` and ``changed``."""
-        before = self.previous or self.compiled
-        return {
-            "added": self.compiled.rows_of(self.added),
-            "removed": before.rows_of(self.removed),
-            "changed": self.compiled.rows_of(self.changed),
-        }
-
-    def leaf_rows(self) -> dict[str, list[dict[str, Any]]]:
-        """Rows of table ``filter_leaves`` by ``added``, ``removed`` and ``changed``."""
-        now, before = self.compiled.outcomes, (self.previous or self.compiled).outcomes
-        return {
-            "added": [leaf_row(s, now[s]) for s in self.leaves_added.tolist()],
-            "removed": [leaf_row(s, before[s]) for s in self.leaves_removed.tolist()],
-            "changed": [leaf_row(s, now[s]) for s in self.leaves_changed.tolist()],
-        }
 
 
 @dataclass(frozen=True)
@@ -218,12 +173,18 @@ class IncrementalCompiler:
         gone = [name for name, rule in changes.items() if rule is None]
         return self._apply(list(changes), table, gone, updates, cells)
 
-    def update_table(self, names: Sequence[Hashable], table: TermTable) -> Change:
-        """Add or replace many rules without state; rule i of the table is called ``names[i]``."""
+    def update_table(
+        self, names: Sequence[Hashable], table: TermTable, gone: Sequence[Hashable] = ()
+    ) -> Change:
+        """Add or replace rules without state, and remove those ``gone``.
+
+        Rule i of the table is called ``names[i]``. Errors: as ``update``.
+        """
+        names = [*names, *gone]
         updates = dict(self._updates)
         for name in names if updates else ():
             updates.pop(name, None)
-        return self._apply(names, table, (), updates, {})
+        return self._apply(names, table, gone, updates, {})
 
     @property
     def _diagrams(self) -> Diagrams:
@@ -468,8 +429,8 @@ class IncrementalCompiler:
         lost = self._entries(old, np.flatnonzero(new.is_gone[:inner_gone]))
         made, lost = self._fields(made, compiled), self._fields(lost, previous)
         # By name: a field that is new moves those behind it.
-        added, removed, changed = _compared(
-            made, lost, *(_codes(f.fields, self._levels) for f in (compiled, previous))
+        added, removed, changed = compared(
+            made, lost, *(self._codes(f) for f in (compiled, previous))
         )
         return Change(
             compiled,
@@ -488,6 +449,9 @@ class IncrementalCompiler:
         of_level = np.array([number.get(name, 0) for name in self._levels.names], np.uint16)
         entries["field"] = of_level[entries["field"]]
         return entries
+
+    def _codes(self, compiled: CompiledFilter) -> NDArray[np.uint16]:
+        return np.array([self._levels.of_name[name] for name in compiled.fields], np.uint16)
 
     def _make_levels(self, cells: Mapping[str, Cell]) -> Levels:
         return make_levels(
@@ -511,41 +475,3 @@ class IncrementalCompiler:
     def _compact(self) -> None:
         self._move(self._tree.compact(np.array([self._numbered.root], np.int32)))
         self._held = self._diagrams.row_count
-
-
-def _codes(fields: Sequence[str], levels: Levels) -> NDArray[np.uint16]:
-    return np.array([levels.of_name[name] for name in fields], np.uint16)
-
-
-_KEY = np.dtype([(name, ENTRY[name]) for name in ("field", "state", "low", "high", "kind")])
-
-
-def _compared(
-    made: NDArray[Any],
-    lost: NDArray[Any],
-    made_level: NDArray[np.uint16],
-    lost_level: NDArray[np.uint16],
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Rows that are added, removed, and changed in their next state alone."""
-    new, old = _keys(made, made_level), _keys(lost, lost_level)
-    order = np.argsort(old)
-    at = np.searchsorted(old, new, sorter=order)
-    held = np.zeros(len(new), np.bool_)
-    inside = at < len(old)
-    match = order[at[inside]]
-    held[inside] = old[match] == new[inside]
-    match = match[held[inside]]
-    changed = held.copy()
-    changed[held] = lost["next"][match] != made["next"][held]
-    left = np.ones(len(old), np.bool_)
-    left[match] = False
-    return made[~held], lost[left], made[changed]
-
-
-def _keys(entries: NDArray[Any], level: NDArray[np.uint16]) -> NDArray[Any]:
-    keys = np.empty(len(entries), _KEY)
-    for name in _KEY.names or ():
-        keys[name] = entries[name]
-    keys["field"] = level[entries["field"]]
-    # Of one length, so that nothing is lost by the zeros that numpy takes off at the end.
-    return keys.view(f"S{_KEY.itemsize}")

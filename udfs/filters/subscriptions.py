@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from udfs.errors import SubscriptionError
 from udfs.filters.language import nearest, parse_rule, subscription_error
-from udfs.filters.nodes import Call, Node, Rule, Update
-from udfs.filters.normal_form import normal_form
+from udfs.filters.nodes import Call, Node, Not, Predicate, Rule, StatePredicate, Update
+from udfs.filters.normal_form import lane_terms, normal_form
+from udfs.filters.shapes import RuleTable, read_table
 from udfs.messages.specification import Specification
 
 _CACHED_TEXTS = 200_000
 _CACHED_SPECIFICATIONS = 4
+_MANY = 1000
+"""New texts from which on it is quicker to read them as columns."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,53 @@ class CheckedRule:
     updates: tuple[Update, ...] = ()
 
 
+class CheckedRules(Sequence[CheckedRule]):
+    """Many checked rules, most of which are not objects until somebody asks for them.
+
+    ids, receivers, numbers: of each rule; the last is the row's number in ``table``, which is what
+    ``read_table`` said of ``texts``.
+    """
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        receivers: Sequence[tuple[str, ...]],
+        numbers: Sequence[int],
+        texts: Sequence[str],
+        table: RuleTable,
+        specification: Specification,
+    ) -> None:
+        self.receivers = receivers
+        self.numbers = numbers
+        self.texts = texts
+        self.table = table
+        self.ids = ids
+        self._specification = specification
+        self._rules: dict[int, CheckedRule] = {}
+        self.trees = dict(table.rules)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> CheckedRule: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[CheckedRule]: ...
+    def __getitem__(self, index: int | slice) -> CheckedRule | Sequence[CheckedRule]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        at = range(len(self))[index]
+        found = self._rules.get(at)
+        if found is None:
+            number = self.numbers[at]
+            rule = self.trees.get(number) or parse_rule(self.texts[number], self._specification)
+            found = self._rules[at] = _checked(self.ids[at], rule, self.receivers[at])
+        return found
+
+    def __iter__(self) -> Iterator[CheckedRule]:
+        return (self[at] for at in range(len(self)))
+
+
 def select(
     rows: Iterable[Mapping[str, Any]], wanted: str, known: Container[str]
 ) -> tuple[list[Subscription], list[Rejection]]:
@@ -78,29 +128,45 @@ def select(
 
 
 def check(
-    rows: Sequence[Subscription], specification: Specification, hosts: set[str], publisher: str
-) -> tuple[list[CheckedRule], list[Rejection]]:
+    rows: Sequence[Subscription],
+    specification: Specification,
+    hosts: set[str],
+    publisher: str,
+    *,
+    stateful: bool = False,
+) -> tuple[Sequence[CheckedRule], list[Rejection]]:
     """Part the rows into rules that are live and rejections, each in the order of the rows.
 
-    A rule without ``fwd(...)`` forwards to its subscriber. ``hosts`` are the names
-    that may receive, ``publisher`` is the host that sends and therefore may not.
-    Never raises for what a user wrote. Texts are parsed once for a specification object.
+    A rule without ``fwd(...)`` forwards to its subscriber. ``hosts`` are the names that may
+    receive, ``publisher`` is the host that sends and therefore may not. Actions for a switch
+    are refused, and rules that keep state unless ``stateful``. Never raises for what a user wrote.
+    Texts are parsed once for a specification object.
     """
-    texts = _texts_of(specification)
+    judge = _Judge(specification, hosts, publisher, stateful)
+    new = {row.filter for row in rows}.difference(judge.texts)
+    if len(new) >= _MANY and not stateful:
+        return judge.many(rows)
     rules: list[CheckedRule] = []
     rejections: list[Rejection] = []
     for row in rows:
         try:
-            rule = _read(row.filter, specification, texts)
-            receivers = _receivers(row, rule, hosts, publisher)
+            rule = judge.read(row.filter or "")
+            receivers = judge.receivers(row, rule)
         except SubscriptionError as error:
-            fields = error.fields
-            rejections.append(
-                Rejection(row.id, error.code, fields["line"], fields["column"], error.message)
-            )
+            rejections.append(_rejection(row, error))
         else:
-            rules.append(CheckedRule(row.id, rule.condition, receivers))
+            rules.append(_checked(row.id, rule, receivers))
     return rules, rejections
+
+
+def _checked(name: str, rule: Rule, receivers: tuple[str, ...]) -> CheckedRule:
+    updates = tuple(action for action in rule.actions if isinstance(action, Update))
+    return CheckedRule(name, rule.condition, receivers, (), updates)
+
+
+def _rejection(row: Subscription, error: SubscriptionError) -> Rejection:
+    fields = error.fields
+    return Rejection(row.id, error.code, fields["line"], fields["column"], error.message)
 
 
 _Texts = dict[str, Rule | SubscriptionError]
@@ -120,33 +186,132 @@ def _texts_of(specification: Specification) -> _Texts:
     return held[1]
 
 
-def _read(text: str | None, specification: Specification, texts: _Texts) -> Rule:
-    key = text or ""
-    result = texts.get(key)
-    if result is None:
-        try:
-            result = parse_rule(key, specification)
-            normal_form(result.condition, specification)
-        except SubscriptionError as error:
-            result = error
-        texts[key] = result
-    if isinstance(result, SubscriptionError):
-        # Without the traceback of the time before: it would grow with each check.
-        raise result.with_traceback(None)
-    return result
+class _Judge:
+    """Reads texts, and says what is wrong with a rule for one network."""
 
+    def __init__(
+        self, specification: Specification, hosts: set[str], publisher: str, stateful: bool
+    ) -> None:
+        self.texts = _texts_of(specification)
+        self._specification = specification
+        self._hosts = hosts
+        self._publisher = publisher
+        self._stateful = stateful
 
-def _receivers(row: Subscription, rule: Rule, hosts: set[str], publisher: str) -> tuple[str, ...]:
-    for name, place in zip(rule.receivers, rule.places, strict=True):
-        fault = _fault(f"host '{name}'", name, hosts, publisher)
+    def many(self, rows: Sequence[Subscription]) -> tuple[CheckedRules, list[Rejection]]:
+        """``check`` of rows with many new texts."""
+        texts = [row.filter or "" for row in rows]
+        table = read_table(texts, self._specification)
+        wrong = dict(table.errors)
+        trees = dict(table.rules)
+        fine: dict[tuple[int, str], tuple[str, ...]] = {}
+        ids, receivers, numbers, rejections = [], [], [], []
+        for number, (row, outcome) in enumerate(zip(rows, table.outcome.tolist(), strict=True)):
+            # Rules without a tree are plain: where all of their actions are right, all is.
+            key = (outcome, row.subscriber)
+            found = None if number in wrong or number in trees else fine.get(key)
+            if found is None:
+                try:
+                    if number in wrong:
+                        raise wrong[number].with_traceback(None)
+                    rule = trees.get(number)
+                    if rule is None:
+                        rule = parse_rule(texts[number], self._specification)
+                    self._judge(texts[number], rule)
+                    found = self.receivers(row, rule)
+                except SubscriptionError as error:
+                    rejections.append(_rejection(row, error))
+                    continue
+                if number not in trees:
+                    fine[key] = found
+            ids.append(row.id)
+            receivers.append(found)
+            numbers.append(number)
+        rules = CheckedRules(ids, receivers, numbers, texts, table, self._specification)
+        return rules, rejections
+
+    def read(self, text: str) -> Rule:
+        """The rule of a text. Errors: ``SubscriptionError``, the same each time."""
+        result = self.texts.get(text)
+        if result is None:
+            try:
+                result = parse_rule(text, self._specification)
+                if not _stateful(result):
+                    self._expand(result)
+            except SubscriptionError as error:
+                result = error
+            self.texts[text] = result
+        if isinstance(result, SubscriptionError):
+            # Without the traceback of the time before: it would grow with each check.
+            raise result.with_traceback(None)
+        self._refuse(text, result)
+        return result
+
+    def _judge(self, text: str, rule: Rule) -> None:
+        if not _stateful(rule):
+            self._expand(rule)
+        self._refuse(text, rule)
+
+    def _expand(self, rule: Rule) -> None:
+        """Raise what compiling would raise."""
+        for term in normal_form(rule.condition, self._specification):
+            lane_terms(term, self._specification)
+
+    def _refuse(self, text: str, rule: Rule) -> None:
+        """Raise for what a switch could do and the stream does not."""
+        for action in rule.actions:
+            if isinstance(action, Call):
+                raise subscription_error(
+                    "ACTION_FOR_SWITCH",
+                    text,
+                    (1, 1),
+                    f"action '{action.name}' is for a switch to perform, and this rule is for the "
+                    "stream, which forwards; write fwd(...), or no action",
+                )
+        if self._stateful or not _stateful(rule):
+            return
+        read = _first_state(rule.condition)
+        raise subscription_error(
+            "STATEFUL",
+            text,
+            (read.line, read.column) if read else (1, 1),
+            "the rule reads or updates state, which the stream does not keep; leave out macros "
+            "such as avg(...), variables and their updates",
+        )
+
+    def receivers(self, row: Subscription, rule: Rule) -> tuple[str, ...]:
+        """Who receives, sorted. Errors: ``SubscriptionError`` for one who cannot."""
+        hosts, publisher = self._hosts, self._publisher
+        for name, place in zip(rule.receivers, rule.places, strict=True):
+            fault = _fault(f"host '{name}'", name, hosts, publisher)
+            if fault:
+                raise subscription_error(fault[0], row.filter, place, fault[1], fault[2])
+        if rule.receivers:
+            return tuple(sorted(rule.receivers))
+        fault = _fault(f"subscriber '{row.subscriber}'", row.subscriber, hosts, publisher)
         if fault:
-            raise subscription_error(fault[0], row.filter, place, fault[1], fault[2])
-    if rule.receivers:
-        return tuple(sorted(rule.receivers))
-    fault = _fault(f"subscriber '{row.subscriber}'", row.subscriber, hosts, publisher)
-    if fault:
-        raise subscription_error(fault[0], row.filter or "", (1, 1), fault[1], fault[2])
-    return (row.subscriber,)
+            raise subscription_error(fault[0], row.filter or "", (1, 1), fault[1], fault[2])
+        return (row.subscriber,)
+
+
+def _stateful(rule: Rule) -> bool:
+    if any(isinstance(action, Update) for action in rule.actions):
+        return True
+    return _first_state(rule.condition) is not None
+
+
+def _first_state(condition: Node) -> StatePredicate | None:
+    """The first predicate on state, if there is one."""
+    waiting = [condition]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, StatePredicate):
+            return node
+        if isinstance(node, Not):
+            waiting.append(node.child)
+        elif not isinstance(node, Predicate):
+            waiting.extend(reversed(node.children))
+    return None
 
 
 def _fault(
