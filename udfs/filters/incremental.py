@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,16 +20,17 @@ from udfs.filters.compile import (
     named_order,
     too_large,
 )
-from udfs.filters.diagram_pool import NODES, SETS
 from udfs.filters.diagrams import NOBODY, Diagrams, Moved
 from udfs.filters.growth import add_levels, add_tokens
 from udfs.filters.levels import Levels, make_levels
 from udfs.filters.nodes import Update
+from udfs.filters.numbering import Numbered, Renumbered, renumber
 from udfs.filters.outcomes import Outcomes, Token, token_order
 from udfs.filters.segments import SegmentTree
-from udfs.filters.slices import Slices, height_of, slice_diagram, states_of
+from udfs.filters.slices import height_of, slice_diagram, states_of
+from udfs.filters.slots import Edit, RuleSlots
 from udfs.filters.state import Cell, resolve_variables, variable_cell
-from udfs.filters.table_kernels import export_sets, pair
+from udfs.filters.table_kernels import export_sets
 from udfs.filters.tables import ENTRY, CompiledFilter
 from udfs.filters.term_table import TermTable
 from udfs.messages.specification import Specification
@@ -45,46 +45,6 @@ _MANY = 16
 """Edits that change more than one in so many slots unite all of them anew."""
 
 _NO_STATES = np.empty(0, np.int32)
-
-
-@dataclass(frozen=True)
-class _Numbered:
-    """A diagram's slices with their states: int32, of ``slices.nodes`` and of ``slices.leaves``."""
-
-    root: int
-    slices: Slices
-    nodes: NDArray[np.int32]
-    leaves: NDArray[np.int32]
-
-
-@dataclass(frozen=True)
-class _Renumbered:
-    """What ``_number`` finds out.
-
-    free, next: states to give away from the next update on. is_new, is_gone: which of the
-    nodes and leaves, in the order of their slices, were not there before, or are no more.
-    """
-
-    now: _Numbered
-    free: NDArray[np.int32]
-    next: int
-    is_new: NDArray[np.bool_]
-    is_gone: NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class _Edit:
-    """What becomes of the slots.
-
-    count: rules by root, where it changes. added: slots of new roots. free: free slots; last: the
-    first that was never used. slots: the new roots of slots.
-    """
-
-    count: dict[int, int]
-    added: dict[int, int]
-    free: list[int]
-    last: int
-    slots: dict[int, int]
 
 
 class IncrementalCompiler:
@@ -120,11 +80,7 @@ class IncrementalCompiler:
                 ROWS_PER_ENTRY * max_entries,
             )
         )
-        self._root_of: dict[Hashable, int] = {}
-        self._count: dict[int, int] = {}
-        self._slot: dict[int, int] = {}
-        self._free_slots: list[int] = []
-        self._slots = 0
+        self._slots = RuleSlots()
         self._updates: dict[Hashable, tuple[Update, ...]] = {}
         self._cells: dict[Hashable, tuple[Cell, ...]] = {}
         self._free_states = _NO_STATES
@@ -133,7 +89,7 @@ class IncrementalCompiler:
         self._held = 0
         self._ranked: tuple[int, list[Token], list[int]] = (0, [], [])
         slices = slice_diagram(self._diagrams, NOBODY, self._levels)
-        self._numbered = _Numbered(NOBODY, slices, _NO_STATES, np.zeros(1, np.int32))
+        self._numbered = Numbered(NOBODY, slices, _NO_STATES, np.zeros(1, np.int32))
         self._compiled = self._assembled(self._numbered, {})
 
     @property
@@ -206,7 +162,7 @@ class IncrementalCompiler:
         self._widen(table, live)
         roots, numbered, edit = self._united(names, table, gone)
         old, previous = self._numbered, self._compiled if self._published else None
-        self._commit(names, roots, edit)
+        self._slots.commit(names, roots, edit)
         self._numbered = numbered.now
         self._free_states, self._next_state = numbered.free, numbered.next
         self._updates, self._cells = updates, cells
@@ -247,7 +203,7 @@ class IncrementalCompiler:
 
     def _united(
         self, names: Sequence[Hashable], table: TermTable, gone: Sequence[Hashable]
-    ) -> tuple[dict[Hashable, int], _Renumbered, _Edit]:
+    ) -> tuple[dict[Hashable, int], Renumbered, Edit]:
         """The rules' diagrams, and the slices of all with the states they get."""
         try:
             return self._try_united(names, table, gone)
@@ -264,12 +220,12 @@ class IncrementalCompiler:
 
     def _try_united(
         self, names: Sequence[Hashable], table: TermTable, gone: Sequence[Hashable]
-    ) -> tuple[dict[Hashable, int], _Renumbered, _Edit]:
+    ) -> tuple[dict[Hashable, int], Renumbered, Edit]:
         found, like = self._rule_roots(names, table)
         roots = dict(zip(names, found.tolist(), strict=True))
         for name in gone:
             del roots[name]
-        edit = self._edit(names, roots, like)
+        edit = self._slots.edit(names, roots, like)
         before = self._tree.slot_roots()
         self._set(edit.slots)
         try:
@@ -297,32 +253,6 @@ class IncrementalCompiler:
                 found[rule] = diagrams.union_all(roots[by_rule[first:last]])
         return found, list(dict.fromkeys(found[rules[like]].tolist()))
 
-    def _edit(
-        self, names: Sequence[Hashable], roots: Mapping[Hashable, int], like: Sequence[int]
-    ) -> _Edit:
-        """Which slots change if the rules ``names`` have ``roots`` from now on."""
-        change: Counter[int] = Counter(roots.values())
-        if self._root_of:
-            change.subtract(self._root_of[n] for n in names if n in self._root_of)
-        count = {
-            root: self._count.get(root, 0) + more
-            for root, more in change.items()
-            if more and root != NOBODY
-        }
-        freed = [self._slot[root] for root, left in count.items() if not left]
-        free = self._free_slots + freed
-        last = self._slots
-        slots = dict.fromkeys(freed, NOBODY)
-        added = {}
-        for root in like:
-            if root != NOBODY and root not in self._slot:
-                if not free:
-                    free.append(last)
-                    last += 1
-                added[root] = free.pop()
-                slots[added[root]] = root
-        return _Edit(count, added, free, last, slots)
-
     def _set(self, slots: Mapping[int, int]) -> None:
         if len(slots) < max(_FEW, self._tree.slots // _MANY):
             self._tree.set(slots)
@@ -334,21 +264,7 @@ class IncrementalCompiler:
         roots[np.fromiter(slots.keys(), np.int64, len(slots))] = list(slots.values())
         self._tree.assign(roots)
 
-    def _commit(
-        self, names: Sequence[Hashable], roots: Mapping[Hashable, int], edit: _Edit
-    ) -> None:
-        for name in names if self._root_of else ():
-            self._root_of.pop(name, None)
-        self._root_of |= roots
-        for root, count in edit.count.items():
-            if count:
-                self._count[root] = count
-            else:
-                del self._count[root], self._slot[root]
-        self._slot |= edit.added
-        self._free_slots, self._slots = edit.free, edit.last
-
-    def _number(self, root: int) -> _Renumbered:
+    def _number(self, root: int) -> Renumbered:
         """States for the diagram ``root``: those of the last one, where something stays."""
         diagrams, old = self._diagrams, self._numbered
         slices = slice_diagram(diagrams, root, self._levels)
@@ -356,42 +272,13 @@ class IncrementalCompiler:
             raise too_large(self._max_entries)
         if not self._published:
             states = np.arange(len(slices.nodes) + len(slices.leaves), dtype=np.int32)
-            now = _Numbered(root, slices, *np.split(states, [len(slices.nodes)]))
+            now = Numbered(root, slices, *np.split(states, [len(slices.nodes)]))
             is_new = np.ones(len(states), np.bool_)
             is_gone = np.zeros(len(old.nodes) + len(old.leaves), np.bool_)
-            return _Renumbered(now, _NO_STATES, len(states), is_new, is_gone)
-        size = int(diagrams.pool.counters[NODES] + diagrams.pool.counters[SETS])
-        before, after = self._places(old.slices), self._places(slices)
-        was, is_ = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
-        was[before], is_[after] = True, True
-        partner = np.full(size, -1, np.int32)
-        pair(diagrams.pool, old.root, root, was, is_, partner)
-        state = np.full(size, -1, np.int32)
-        state[before] = np.concatenate([old.nodes, old.leaves])
-        is_new = ~was[after]
-        new = after[is_new]
-        replaced = partner[new]
-        state[new] = np.where(replaced < 0, -1, state[replaced])
-        alone = new[replaced < 0]
-        fresh = self._free_states[: len(alone)]
-        more = len(alone) - len(fresh)
-        last = self._next_state + more
-        state[alone] = np.concatenate([fresh, np.arange(self._next_state, last, dtype=np.int32)])
-        is_gone = ~is_[before]
-        taken = np.zeros(size, np.bool_)
-        taken[replaced[replaced >= 0]] = True
-        freed = state[before[is_gone & ~taken[before]]]
-        free = np.sort(np.concatenate([self._free_states[len(fresh) :], freed]))
-        states = state[after]
-        now = _Numbered(root, slices, *np.split(states, [len(slices.nodes)]))
-        return _Renumbered(now, free, last, is_new, is_gone)
+            return Renumbered(now, _NO_STATES, len(states), is_new, is_gone)
+        return renumber(diagrams, old, root, slices, self._free_states, self._next_state)
 
-    def _places(self, slices: Slices) -> NDArray[np.int64]:
-        """Numbers of nodes, and behind all nodes those of sets."""
-        nodes = int(self._diagrams.pool.counters[NODES])
-        return np.concatenate([slices.nodes, nodes - 1 - slices.leaves]).astype(np.int64)
-
-    def _assembled(self, numbered: _Numbered, cells: Mapping[str, Cell]) -> CompiledFilter:
+    def _assembled(self, numbered: Numbered, cells: Mapping[str, Cell]) -> CompiledFilter:
         diagrams, slices = self._diagrams, numbered.slices
         every = np.arange(len(slices.nodes))
         level = diagrams.pool.node_level[slices.nodes]
@@ -411,11 +298,11 @@ class IncrementalCompiler:
         state = int((numbered.nodes if root >= 0 else numbered.leaves)[at][0])
         return assemble(self._levels, entries, outcomes, state, list(cells.values()))
 
-    def _entries(self, numbered: _Numbered, which: NDArray[np.int64]) -> NDArray[Any]:
+    def _entries(self, numbered: Numbered, which: NDArray[np.int64]) -> NDArray[Any]:
         states = states_of(self._diagrams, numbered.slices, numbered.nodes, numbered.leaves)
         return numbered.slices.entries(self._diagrams, self._levels, which, *states)
 
-    def _change(self, old: _Numbered, new: _Renumbered, previous: CompiledFilter | None) -> Change:
+    def _change(self, old: Numbered, new: Renumbered, previous: CompiledFilter | None) -> Change:
         compiled, now = self._compiled, new.now
         inner, inner_gone = len(now.nodes), len(old.nodes)
         leaves = now.leaves[new.is_new[inner:]]
@@ -461,14 +348,8 @@ class IncrementalCompiler:
     def _move(self, moved: Moved) -> None:
         """Follow ids that have changed. States stay, as slices come in an order without ids."""
 
-        def of(ids: Iterable[int]) -> list[int]:
-            found: list[int] = moved.of(np.fromiter(ids, np.int32)).tolist()
-            return found
-
-        self._root_of = dict(zip(self._root_of, of(self._root_of.values()), strict=True))
-        self._count = dict(zip(of(self._count), self._count.values(), strict=True))
-        self._slot = dict(zip(of(self._slot), self._slot.values(), strict=True))
-        (root,) = of((self._numbered.root,))
+        self._slots.move(moved)
+        (root,) = moved.of(np.array([self._numbered.root], np.int32)).tolist()
         slices = slice_diagram(self._diagrams, root, self._levels)
         self._numbered = replace(self._numbered, root=root, slices=slices)
 
