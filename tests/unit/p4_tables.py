@@ -78,7 +78,7 @@ class Switch:
                 continue
             where = _params(load)
             start, count, value = self.registers[where["block"], where["slot"]]
-            if time >= start + self.program.blocks[where["block"]].window:
+            if self._over(where["block"], start, time):
                 count = 0
             function, known = FUNCTIONS[where["function"]], 1
             if not count:
@@ -108,7 +108,7 @@ class Switch:
             key = where["block"], where["slot"]
             start, count, value = self.registers[key]
             function = FUNCTIONS[where["function"]]
-            if not count or time >= start + self.program.blocks[where["block"]].window:
+            if not count or self._over(where["block"], start, time):
                 start, count, value = time, 1, operand
             else:
                 count = min(count + 1, (1 << 32) - 1)
@@ -120,6 +120,13 @@ class Switch:
                     value = max(value, operand)
             assert not start >> self.program.start_bits
             self.registers[key] = start, count, value
+
+    def _over(self, block: int, start: int, time: int) -> bool:
+        """Whether the time is a window or more away, around the clock either way."""
+        mask = (1 << self.program.start_bits) - 1
+        return (
+            min((time - start) & mask, (start - time) & mask) >= self.program.blocks[block].window
+        )
 
     def _hit(self, table: str, state: int, bits: int = 64, **keys: int) -> TableEntry | None:
         """The entry that a table finds: by longest prefix, or largest priority."""

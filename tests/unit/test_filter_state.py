@@ -100,10 +100,10 @@ def test_three_numbers_say_what_the_updates_of_the_open_window_say(function, win
     start, values = None, []
     for time, raw in updates:
         state = updated(function, state, window, time, raw)
-        if start is None or time >= start + window:
+        if start is None or not start - window < time < start + window:
             start, values = time, []
         values.append(raw)
-    if start is not None and at >= start + window:
+    if start is not None and not start - window < at < start + window:
         values = []
     total = min(sum(values), (1 << 64) - 1)
     wanted = {
@@ -160,6 +160,7 @@ def test_the_papers_rule_from_text_to_receivers():
         (100, GOOGL, 80, None, False),
         (90, GOOGL, 40, 80, True),
         (150, GOOGL, 10, 60, True),
+        (0, GOOGL, 70, None, False),
     ]
     for time, stock, price, average, forwarded in timeline:
         assert interpreter.finds(cell.name, time) == average
@@ -175,16 +176,28 @@ def test_a_window_lasts_from_its_first_update_to_just_before_its_length_is_over(
     assert matching(often, (1100, event), (1199, event), (1200, event)) == [False, True, False]
 
 
-def test_an_event_older_than_the_window_counts_in_it():
+def test_an_event_older_than_the_window_by_less_than_one_counts_in_it():
     often = Interpreter([Rule(compare(macro("count"), ">=", 1))], SPEC)
     event = order(GOOGL, 1)
-    assert matching(often, (1000, event), (3, event), (1099, event), (1100, event)) == [
+    assert matching(often, (1000, event), (901, event), (1099, event), (1100, event)) == [
         False,
         True,
         True,
         False,
     ]
-    assert often.finds("count() per 100 us", 0) == 1
+    assert often.finds("count() per 100 us", 1001) == 1
+
+
+def test_a_clock_that_starts_anew_finds_empty_cells():
+    """As that of a feed which counts from midnight, or of a source after its restart."""
+    often = Interpreter([Rule(compare(macro("count"), ">=", 1))], SPEC)
+    event = order(GOOGL, 1)
+    assert matching(often, (1000, event), (900, event), (999, event), (1000, event)) == [
+        False,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_an_event_meets_the_state_before_its_own_update():

@@ -202,7 +202,7 @@ def stateful_rules(draw) -> list[str]:
     stateful_rules(),
     st.lists(
         st.tuples(
-            st.integers(0, 3), st.sampled_from([0, 1, 5, 6, 9, 2**32 - 1]), st.integers(-2, 12)
+            st.integers(0, 3), st.sampled_from([0, 1, 5, 6, 9, 2**32 - 1]), st.integers(-12, 12)
         ),
         min_size=1,
         max_size=25,
@@ -226,7 +226,7 @@ def test_registers_and_state_tables_keep_what_the_interpreter_keeps(texts, steps
     except FilterError as error:
         assert error.what in ("TOO_MANY_VARIABLES", "TOO_MANY_UPDATES")
         return
-    time = 100
+    time = 150
     for stock, price, later in steps:
         time = max(0, time + later)
         event = {"q.stock": stock, "q.price": price}

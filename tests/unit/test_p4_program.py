@@ -103,9 +103,10 @@ def test_equal_specifications_make_equal_programs_with_every_stage_once_and_in_o
 
 def test_itch_is_told_by_its_type_byte_behind_its_framing():
     text = generate(ITCH)
-    assert "parser ethernet > ipv4 > udp > moldudp64 > message_block > add_order" in text
+    assert "parser ethernet > ipv4 > udp > moldudp64 > message_block > system_event" in text
     assert "0x41: reach_add_order;" in text
-    assert "register<" not in text
+    assert "register<start_t>(1024) recent_start;" in text
+    assert "register<" not in generate(IP)
 
 
 def test_fig_2_has_its_three_fields_in_order_and_registers_for_its_counter():

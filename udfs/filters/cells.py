@@ -31,7 +31,10 @@ CELL = np.dtype([("start", "<i8"), ("count", "<u8"), ("value", "<u8")])
 
 @dataclass(frozen=True)
 class Carried:
-    """The state of one source between two of its slices: ``cells`` (CELL) and their names."""
+    """The state of one source between two of its slices.
+
+    ``names`` are the identities of the ``cells`` (CELL).
+    """
 
     names: tuple[str, ...]
     cells: NDArray[Any]
@@ -52,9 +55,9 @@ class StatefulMatcher:
     ) -> None:
         self.matcher = Matcher(compiled, kernel)
         self.cells: tuple[Cell, ...] = tuple(compiled.cells)
-        self._names = tuple(cell.name for cell in self.cells)
+        self._names = tuple(cell.identity for cell in self.cells)
         self._by_numba = kernels is not None and kernel != "numpy"
-        number = {name: at for at, name in enumerate(self._names)}
+        number = {cell.name: at for at, cell in enumerate(self.cells)}
         lanes = {name: at for at, name in enumerate(self.matcher.fields)}
         lookup = self.matcher.lookup
         # By lane of the tables: the cell, or -1 for a field.
@@ -83,7 +86,7 @@ class StatefulMatcher:
         ``codes``: int32[m], what ``matcher.walk`` says of the events, in the order of the source.
         ``values``: uint64[len(matcher.fields), m]; updates read them. ``time``: int64[m].
         ``carried``: the state before the first, None at the beginning of a source; state of
-        another version of the rules is taken over by the cells' names. It is not changed.
+        another version of the rules is taken over by the cells' identities. It is not changed.
         """
         shape = (len(self.matcher.fields), len(codes))
         if values.shape != shape or time.shape != shape[1:]:

@@ -188,7 +188,7 @@ def run(
         while code >= 0:
             cell = cell_of[code]
             kind = function[cell]
-            live = counts[cell] > none and now - starts[cell] < window[cell]
+            live = counts[cell] > none and -window[cell] < now - starts[cell] < window[cell]
             if not live and kind > _SUM:
                 code = absent[code]
                 continue
@@ -208,7 +208,7 @@ def run(
             value = none
             if update_lane[at] >= 0:
                 value = values[update_lane[at], i]
-            if not (counts[cell] > none and now - starts[cell] < window[cell]):
+            if not (counts[cell] > none and -window[cell] < now - starts[cell] < window[cell]):
                 starts[cell] = now
                 counts[cell] = one
                 held[cell] = value

@@ -6,7 +6,7 @@ Source: CAMUS 3.1. The program has no rules in it: ``p4_entries`` gives what its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import dedent, indent
+from textwrap import dedent, indent, wrap
 
 from udfs.filters.p4_parser import UDP, first_state, headers, layers, parser
 from udfs.filters.p4_pipeline import (
@@ -58,6 +58,7 @@ def generate_pipeline(program: Pipeline) -> str:
 
 def _title(program: Pipeline) -> str:
     fields = [f"{stage.name}: {_kinds(stage)}" for stage in program.stages]
+    first, *more = wrap(" > ".join(_parsed(program)), 84)
     lines = [
         f"Packet subscriptions for the message format {program.name!r}.",
         "",
@@ -65,7 +66,8 @@ def _title(program: Pipeline) -> str:
         "",
         "  packet",
         "    |",
-        "  parser " + " > ".join(_parsed(program)),
+        f"  parser {first}",
+        *(f"    |    {names}" for names in more),
         "    |",
         "    |-- no event ----------------------------> route: IPv4, longest prefix",
         "    |-- cut short ---------------------------> drop, counted",

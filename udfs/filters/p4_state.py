@@ -64,6 +64,8 @@ def _reading() -> str:
         dedent("""\
             // The registers of a cell to what a condition sees.
             control reading(in metadata_t meta, inout cell_t cell) {
+                start_t after = 0;
+                start_t before = 0;
                 bit<128> divisor = 0;
                 bit<128> less = 0;
                 bit<128> work = 0;
@@ -79,7 +81,10 @@ def _reading() -> str:
         + "        cell.value = work[63:0];\n    }\n\n    apply {\n"
         + dedent("""\
                     cell.known = 1;
-                    if (meta.now >= ((bit<64>) cell.start |+| cell.window)) {
+                    // Times differ around the clock, either way.
+                    after = (start_t) meta.now - cell.start;
+                    before = cell.start - (start_t) meta.now;
+                    if ((bit<64>) after >= cell.window && (bit<64>) before >= cell.window) {
                         cell.count = 0;
                     }
                     if (cell.count == 0) {
@@ -102,8 +107,15 @@ def _updating() -> str:
     return dedent("""\
         // The registers of a cell after an event with this operand.
         control updating(in metadata_t meta, inout cell_t cell, in value_t operand) {
+            start_t after = 0;
+            start_t before = 0;
             apply {
-                if (cell.count == 0 || meta.now >= ((bit<64>) cell.start |+| cell.window)) {
+                after = (start_t) meta.now - cell.start;
+                before = cell.start - (start_t) meta.now;
+                if ((bit<64>) after >= cell.window && (bit<64>) before >= cell.window) {
+                    cell.count = 0;
+                }
+                if (cell.count == 0) {
                     cell.start = (start_t) meta.now;
                     cell.count = 1;
                     cell.value = operand;

@@ -67,6 +67,15 @@ class Cell:
         """Whether it has no value while its window is empty; count and sum are 0 then."""
         return self.function in ("avg", "min", "max")
 
+    @property
+    def identity(self) -> str:
+        """What its state is known by in other versions of the rules.
+
+        The name, and for a variable the function: under another one it starts empty.
+        """
+        named = self.name.startswith(f"{self.function}(")
+        return self.name if named else f"{self.name} <- {self.function}()"
+
 
 @dataclass(frozen=True, slots=True)
 class Clock:
@@ -93,11 +102,11 @@ def clock_of(specification: Specification) -> Clock:
 def current(state: CellState, window: int, time: int) -> CellState:
     """The cell as an event at ``time`` finds it: empty once the window is over.
 
-    ``window`` and ``time`` are in the clock's units. An event older than the start finds the open
-    window.
+    ``window`` and ``time`` are in the clock's units. An event that is older than the start, by
+    less than a window, finds the open window; one that is older by more has another clock.
     """
     start, count, _ = state
-    return EMPTY if count and time - start >= window else state
+    return EMPTY if count and abs(time - start) >= window else state
 
 
 def updated(function: Function, state: CellState, window: int, time: int, raw: int) -> CellState:
