@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cli import frames, itch, lab
+from cli import filters, frames, itch, lab
 from udfs.errors import StackcastError
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
 app.add_typer(itch.app, name="itch")
 app.add_typer(frames.app, name="frames")
 app.add_typer(lab.app, name="lab")
+app.add_typer(filters.app, name="filters")
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,0 +1,312 @@
+"""``stackcast filters``: what people type, and what they get."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from udfs.filters.evaluate import matches
+from udfs.filters.interpreter import Interpreter
+from udfs.filters.language import parse_rule
+from udfs.messages.specification import parse_specification
+
+pytestmark = pytest.mark.unit
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+CAMUS = ["--format", str(EXAMPLES / "camus.spec"), "--rules", str(EXAMPLES / "camus.rules")]
+
+
+def run(command: str, *arguments: str, stdin: str | bytes = "") -> Result:
+    return CliRunner().invoke(app, ["filters", command, *map(str, arguments)], input=stdin)
+
+
+def lines(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def write(folder: Path, rules: str, specification: str | None = None) -> list[str]:
+    (folder / "x.rules").write_text(rules)
+    given = str(EXAMPLES / "camus.spec")
+    if specification is not None:
+        given = str(folder / "x.spec")
+        Path(given).write_text(specification)
+    return ["--format", given, "--rules", str(folder / "x.rules")]
+
+
+def match(folder: Path, rules: str, events: str, *more: str, spec: str | None = None) -> Result:
+    return run("match", *write(folder, rules, spec), "--events", "-", *more, stdin=events)
+
+
+FAULTY = """# two are wrong
+stock == GOOGL and prise > 50 : fwd(1)
+
+shares > 1 : fwd(2)
+(shares > 2 or
+   price > 99999999999)
+"""
+
+
+def test_check_shows_place_caret_and_suggestion_of_every_fault(tmp_path: Path):
+    result = run("check", *write(tmp_path, FAULTY))
+    assert result.exit_code == 1
+    file = tmp_path / "x.rules"
+    first, text, caret, second, _, other, last = result.stdout.splitlines()
+    assert first.startswith(f"{file}:2:20: SUBSCRIPTION.UNKNOWN_FIELD: ")
+    assert first.endswith("did you mean 'price'?")
+    assert text.index("prise") == caret.index("^")
+    assert second.startswith(f"{file}:6:12: SUBSCRIPTION.BAD_CONSTANT: ")
+    assert other.strip() == "^"
+    assert last == f"{file}: 1 of 3 rules are right"
+
+
+def test_check_as_json_has_one_object_a_fault_and_a_summary(tmp_path: Path):
+    result = run("check", *write(tmp_path, FAULTY), "--json")
+    first, second, summary = lines(result)
+    assert (first["rule"], first["line"], first["column"]) == (0, 2, 20)
+    assert first["suggestion"] == "price" and second["rule"] == 2
+    assert summary == {"rules": 3, "faulty": 2} and result.exit_code == 1
+
+
+def test_rules_that_are_right_pass():
+    result = run("check", *CAMUS)
+    assert result.exit_code == 0 and "3 of 3 rules are right" in result.stdout
+
+
+def test_rules_of_a_shipped_format_are_found_by_its_name(tmp_path: Path):
+    (tmp_path / "x.rules").write_text("stock == GOOGL and price > 50.25 : fwd(1)")
+    rules = str(tmp_path / "x.rules")
+    event = '{"stock": "GOOGL", "price": 502501}\n{"stock": "GOOGL", "price": 502500}'
+    result = run("match", "--format", "itch", "--rules", rules, "--events", "-", stdin=event)
+    assert [row["ports"] for row in lines(result)] == [[1], []]
+    assert run("check", "--format", "nope", "--rules", rules).exit_code == 2
+
+
+def test_compile_gives_the_tables_of_camus_figure_4():
+    result = run("compile", *CAMUS)
+    rows = lines(result)
+    entries, leaves = rows[: 5 + 2], rows[7:]
+    assert [(r["field"], r["state"], r["kind"], r["next"]) for r in entries] == [
+        ("add_order.shares", 0, "range", 1),
+        ("add_order.shares", 0, "range", 2),
+        ("add_order.shares", 0, "default", 6),
+        ("add_order.stock", 1, "exact", 3),
+        ("add_order.stock", 1, "default", 6),
+        ("add_order.stock", 2, "exact", 4),
+        ("add_order.stock", 2, "default", 5),
+    ]
+    assert (entries[0]["low"], entries[0]["high"]) == (0, 59)
+    assert leaves == [
+        {"state": 3, "ports": [3], "actions": []},
+        {"state": 4, "ports": [1, 2], "actions": []},
+        {"state": 5, "ports": [1], "actions": []},
+        {"state": 6, "ports": [], "actions": []},
+    ]
+
+
+def test_what_compile_writes_beside_the_rows_leaves_them_alone(tmp_path: Path):
+    picture, switch = tmp_path / "x.dot", tmp_path / "x.p4"
+    plain = run("compile", *CAMUS)
+    result = run("compile", *CAMUS, "--dot", str(picture), "--report", "--p4", str(switch))
+    assert result.exit_code == 0 and result.stdout == plain.stdout
+    assert "10 entries" in result.stderr
+    assert picture.read_text().startswith("digraph")
+    found = [json.loads(line) for line in switch.read_text().splitlines()]
+    assert found[0] == {"group": 1, "ports": [1, 2]}
+    (row,) = [
+        row for row in found[1:] if row["match"][-1].get("range") == {"low": "00", "high": "3b"}
+    ]
+    assert row["priority"] > 0 and row["table"].endswith(".range")
+
+
+def test_the_order_of_the_tables_can_be_set():
+    first = lines(run("compile", *CAMUS, "--order", "stock,shares"))[0]
+    assert first["field"] == "add_order.stock"
+    automatic = run("compile", *CAMUS, "--order", "auto")
+    assert len(automatic.stdout) <= len(run("compile", *CAMUS).stdout)
+
+
+def test_match_prints_a_line_an_event_and_goes_on_after_bad_ones():
+    result = run("match", *CAMUS, "--events", str(EXAMPLES / "camus.events.jsonl"))
+    *good, bad = lines(result)
+    assert [row["ports"] for row in good] == [[1, 2], [1], [3], [], [1], []]
+    assert bad["line"] == 7 and "negative" in bad["error"] and result.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        ("{", "JSON"),
+        ("[1]", "object"),
+        ('{"prise": 1}', "prise"),
+        ('{"price": 4294967296}', "32 bits"),
+        ('{"price": 1.5}', "1.5"),
+        ('{"price": true}', "true"),
+        ('{"stock": "GOOGLGOOGL"}', "GOOGLGOOGL"),
+        ('{"price": 1, "add_order.price": 1}', "twice"),
+        ('{"time_us": -1}', "microseconds"),
+        ("[" * 100_000, "JSON"),
+        ('{"price": ' + "9" * 5000 + "}", ""),
+        ('{"' + "x" * (1 << 20) + '": 1}', "bytes"),
+    ],
+)
+def test_a_bad_event_is_told_and_costs_no_other(tmp_path: Path, event: str, words: str):
+    good = '{"shares": 200}'
+    result = match(tmp_path, "shares > 100 : fwd(7)", f"{good}\n{event}\n\n{good}\n")
+    before, bad, after = lines(result)
+    assert before == after == {"ports": [7], "actions": []}
+    assert words in bad["error"] and bad["line"] == 2 and result.exit_code == 1
+
+
+def test_bytes_that_are_no_text_are_a_bad_event(tmp_path: Path):
+    arguments = write(tmp_path, "shares > 100 : fwd(7)")
+    result = run("match", *arguments, "--events", "-", stdin=b'\xff\xfe\n{"shares": 101}')
+    bad, good = lines(result)
+    assert bad["line"] == 1 and good["ports"] == [7]
+
+
+TYPED = """header_type a_t { fields { @string kind: 8; x: 8; } }
+header_type b_t { fields { @string kind: 8; y: 8; } }
+@message_type("A") header a_t a;
+@message_type("B") header b_t b;
+"""
+
+
+def test_the_header_that_is_named_says_the_message_type(tmp_path: Path):
+    events = [
+        '{"x": 1}',
+        '{"y": 1}',
+        "{}",
+        '{"x": 1, "y": 1}',
+        '{"a.kind": "B"}',
+        '{"a.kind": "A"}',
+    ]
+    rules = "x >= 0 : fwd(1)\nnot y > 3 : fwd(2)\na.kind == A : fwd(3)"
+    result = match(tmp_path, rules, "\n".join(events), spec=TYPED)
+    found = lines(result)
+    assert [row.get("ports") for row in found] == [[1, 3], [2], [], None, None, [3]]
+    assert "different messages" in found[3]["error"]
+
+
+def test_actions_have_numbers_and_texts_and_updates_are_not_told(tmp_path: Path):
+    rules = (
+        "shares > 1 : {answerDNS(10.0.0.97); log(7, x, 007)}\nshares > 2 : fwd(12, 3, h1)\n"
+        "price > 0 : my_counter <- count()"
+    )
+    result = match(tmp_path, rules, '{"shares": 3, "price": 1}')
+    assert lines(result) == [
+        {
+            "ports": [3, 12, "h1"],
+            "actions": [["answerDNS", "10.0.0.97"], ["log", 7, "x", "007"]],
+        }
+    ]
+
+
+def test_rules_with_state_see_the_events_in_order(tmp_path: Path):
+    times = [0, 10, 20, 30, 40, 99, 100, 90]
+    prices = [60, 20, 999, 90, 70, 80, 80, 40]
+    events = [
+        json.dumps({"stock": "MSFT" if t == 20 else "GOOGL", "price": p, "time_us": t})
+        for t, p in zip(times, prices, strict=True)
+    ]
+    rule = "stock == GOOGL and avg(price) > 50 : fwd(1)"
+    result = match(tmp_path, rule, "\n".join(events), "--with-rules")
+    yes = [1, 4, 5, 7]  # docs/subscriptions.md, "State"
+    assert [i for i, row in enumerate(lines(result)) if row["ports"]] == yes
+    assert [i for i, row in enumerate(lines(result)) if row["rules"]] == yes
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+def test_tables_and_trees_agree_over_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stateful: bool
+):
+    monkeypatch.setattr("cli.filters.BATCH", 7)
+    draw = random.Random(3)
+    rules = [
+        f"shares > {draw.randrange(9)} and stock != S{draw.randrange(3)} : fwd({i})"
+        for i in range(6)
+    ]
+    rules += ["not (price < 4) or shares == 3 : fwd(8)"]
+    if stateful:
+        rules += ["shares > 3 and sum(price) > 20 : fwd(9)", "price > 5 : my_counter <- count()"]
+        rules += ["my_counter > 2 : fwd(10)"]
+    events = [
+        {
+            name: value
+            for name, value in (
+                ("shares", draw.randrange(10)),
+                ("price", draw.randrange(8)),
+                ("stock", f"S{draw.randrange(3)}"),
+                ("time_us", draw.randrange(300)),
+            )
+            if draw.random() < 0.8
+        }
+        for _ in range(60)
+    ]
+    found = lines(
+        match(tmp_path, "\n".join(rules), "\n".join(map(json.dumps, events)), "--with-rules")
+    )
+    spec = parse_specification((EXAMPLES / "camus.spec").read_text(), "camus")
+    parsed = [parse_rule(text, spec) for text in rules]
+    interpreter = Interpreter(parsed, spec)
+    for event, row in zip(events, found, strict=True):
+        raw = {
+            spec.field(name).qualified: spec.field(name).from_raw(value)
+            for name, value in event.items()
+            if name != "time_us"
+        }
+        step = interpreter.step(raw, event.get("time_us", 0))
+        assert row["rules"] == list(step.rules)
+        assert row["ports"] == [int(name) for name in step.receivers]
+        if not stateful:
+            assert step.rules == tuple(
+                i for i, rule in enumerate(parsed) if matches(rule.condition, raw)
+            )
+
+
+def test_nothing_is_done_with_a_faulty_file_unless_told(tmp_path: Path):
+    refused = match(tmp_path, FAULTY, '{"shares": 2}')
+    assert refused.exit_code == 1 and refused.stdout == ""
+    assert ":2:20: SUBSCRIPTION.UNKNOWN_FIELD" in refused.stderr
+    taken = match(tmp_path, FAULTY, '{"shares": 2}', "--skip-faulty", "--with-rules")
+    assert lines(taken) == [{"ports": [2], "actions": [], "rules": [1]}] and taken.exit_code == 0
+
+
+def test_explain_tells_the_way_of_an_event_and_what_decided():
+    event = '{"shares": 200, "stock": "MSFT"}'
+    text = run("explain", *CAMUS, "--event", event).stdout
+    for words in (
+        "shares >= 101 -> 2",
+        "leaf 4: fwd(1, 2)",
+        "value MSFT",
+        "* false    shares < 60",
+    ):
+        assert words in text
+    (found,) = lines(run("explain", *CAMUS, "--event", event, "--json"))
+    assert [rule["matches"] for rule in found["rules"]] == [True, True, False]
+    assert found["ports"] == [1, 2] and found["leaf"] == 4
+    assert [step["next"] for step in found["path"]] == [0, 2, 4]
+
+
+def test_explain_takes_account_of_the_events_before(tmp_path: Path):
+    arguments = write(tmp_path, "stock == A and avg(price) > 5 : fwd(1)")
+    (tmp_path / "before").write_text('{"stock": "A", "price": 9, "time_us": 1}\n')
+    event = '{"stock": "A", "price": 1, "time_us": 2}'
+    for more, ports in (([], []), (["--after", str(tmp_path / "before")], [1])):
+        (found,) = lines(run("explain", *arguments, "--event", event, "--json", *more))
+        assert found["ports"] == ports and found["rules"][0]["matches"] is bool(ports)
+
+
+def test_explain_tells_what_a_rule_compiled_to():
+    text = run("explain", *CAMUS, "--rule", "2").stdout
+    for words in ("stock == AAPL", "state 0: shares <= 59 -> 1", "leaf 3: fwd(3)"):
+        assert words in text
+    (found,) = lines(run("explain", *CAMUS, "--rule", "0", "--json"))
+    assert {leaf["state"] for leaf in found["terms"][0]["leaves"]} == {4, 5}
+    assert run("explain", *CAMUS, "--rule", "3").exit_code == 2
+    assert run("explain", *CAMUS).exit_code == 2
