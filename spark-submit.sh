@@ -138,9 +138,9 @@ pyspark_home() {
 
 runtime_works() { is_done runtime "$1" && pyspark_home >/dev/null; }
 
-# $1: runtime or test
+# $1: runtime, test or bench (which is test, and what benchmarks compare with)
 ensure_environment() {
-  local name python python_stamp test_stamp jar_stamp
+  local name python python_stamp test_stamp bench_stamp jar_stamp
   check_system
   check_java
   make_var
@@ -152,9 +152,11 @@ ensure_environment() {
     sed '/^\[tool\./,$d' "$ROOT/pyproject.toml"
   } | stamp)
   test_stamp=test-$python_stamp
+  bench_stamp=bench-$python_stamp
   jar_stamp=$python_stamp-$(stamp <"$ROOT/conf/ivy.xml")
   if runtime_works "$python_stamp" && is_done jars "$jar_stamp" &&
-    { [ "$1" = runtime ] || is_done test "$test_stamp"; }; then return; fi
+    { [ "$1" = runtime ] || is_done test "$test_stamp"; } &&
+    { [ "$1" != bench ] || is_done bench "$bench_stamp"; }; then return; fi
 
   mkdir -p "$VAR/log" 2>/dev/null && [ -w "$VAR" ] ||
     die "$VAR cannot be written: choose another place with STACKCAST_VAR."
@@ -166,7 +168,7 @@ ensure_environment() {
     check_disk "the environment needs" 3072
     python=$(find_python) || exit 1
     say "[1/3] a virtual environment in $ENV_DIR ($("$python" --version))"
-    for name in runtime jars test; do unmark "$name"; done
+    for name in runtime jars test bench; do unmark "$name"; done
     rm -rf "$ENV_DIR"
     "$python" -m venv "$ENV_DIR" >"$VAR/log/venv.log" 2>&1 ||
       die "$python cannot make a virtual environment; its venv module may be missing (package python3-venv). Log: $VAR/log/venv.log"
@@ -178,10 +180,15 @@ ensure_environment() {
     say "[3/3] jars for Delta, Kafka and the lab's broker (a minute; log: $VAR/log/ivy.log)"
     install_jars "$jar_stamp"
   fi
-  if [ "$1" = test ] && ! is_done test "$test_stamp"; then
+  if [ "$1" != runtime ] && ! is_done test "$test_stamp"; then
     check_disk "the packages for tests need" 500
-    say "[+] packages for tests and benchmarks (log: $VAR/log/pip-test.log)"
+    say "[+] packages for tests (log: $VAR/log/pip-test.log)"
     install_packages test "$test_stamp" -e "${ROOT}[test]"
+  fi
+  if [ "$1" = bench ] && ! is_done bench "$bench_stamp"; then
+    check_disk "the packages for benchmarks need" 500
+    say "[+] packages that benchmarks compare with (log: $VAR/log/pip-bench.log)"
+    install_packages bench "$bench_stamp" -e "${ROOT}[bench]"
   fi
   [ ! -e "$VAR/.setup-lock" ] || exec 9>&-
   say "the environment is ready"
@@ -216,11 +223,13 @@ case "${1:-}" in
     name=${2:-}
     known=
     for file in "$ROOT"/benchmarks/*.py; do
-      if [ -f "$file" ]; then file=${file##*/} known="$known ${file%.py}"; fi
+      # Others are modules that benchmarks share.
+      if [ -f "$file" ] && grep -q '^if __name__' "$file"; then file=${file##*/} known="$known ${file%.py}"; fi
     done
-    [ -f "$ROOT/benchmarks/$name.py" ] || die "there is no benchmark '$name'; there are:${known:- none yet}"
+    case "$known " in *" $name "*) ;; *) name= ;; esac
+    [ -n "$name" ] || die "there is no benchmark '${2:-}'; there are:${known:- none yet}"
     shift 2
-    ensure_environment test
+    ensure_environment bench
     export_environment
     exec python "$ROOT/benchmarks/$name.py" "$@"
     ;;

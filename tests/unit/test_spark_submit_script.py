@@ -54,6 +54,7 @@ case "$1" in
     case "$2 $last" in
       pytest*) echo "pytest in $PWD"; exit ;;
       *"[test]") note test; exit ;;
+      *"[bench]") note bench; exit ;;
     esac
     note runtime
     [ ! -e "$HOME/no-network" ] || {{ echo "NewConnectionError: refused"; exit 1; }}
@@ -331,6 +332,19 @@ def test_the_tests_need_their_packages_only_beside_what_is_there(ready: Machine)
     done = ready.run("test", "-x")
     assert done.returncode == 0 and done.stdout == f"pytest in {ready.clone}\n"
     assert ready.events() == ["test | jars runtime"]
+    assert ready.run("test").stderr == "" and ready.events() == []
+
+
+def test_benchmarks_need_what_they_compare_with_beside_the_tests_packages(ready: Machine):
+    folder = ready.clone / "benchmarks"
+    folder.mkdir()
+    (folder / "speed.py").write_text('print("speed")\nif __name__ == "__main__":\n    pass\n')
+    (folder / "shared.py").write_text("")
+    assert ready.run("bench", "speed", "--fast").returncode == 0
+    assert ready.events()[:2] == ["test | jars runtime", "bench | jars runtime test"]
+    done = ready.run("bench", "shared")
+    assert last_line(done) == "stackcast: there is no benchmark 'shared'; there are: speed"
+    assert done.returncode == 1
     assert ready.run("test").stderr == "" and ready.events() == []
 
 
