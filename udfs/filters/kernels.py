@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _HASH_SHIFT = np.uint64(32)
+_ONE, _TWO = np.uint64(1), np.uint64(2)
 _MAXIMUM = np.uint64(0xFFFFFFFFFFFFFFFF)
+_BLOCK = 512
+"""Events that take a step together: while one waits for memory, the next ones are under way."""
 _COUNT, _SUM, _AVG, _MIN, _MAX = range(5)
 # Counting references to the arrays, at every call, would take nine tenths of the time; ``_nrt`` is
 # numba's own option for helpers.
@@ -31,33 +34,35 @@ def follow(
     following: Any,
 ) -> Any:
     """The code that follows at ``node`` (see ``udfs.filters.lookup.Lookup``)."""
+    # Unsigned, since numba asks of every signed index whether it counts from the end.
+    node = np.uint64(node)
     key = value
     if by_hash[node]:
         key = (value ^ (value >> _HASH_SHIFT)) * _HASH_FACTOR
-    offset = np.uint64(0)
-    if key > base[node]:
-        offset = min((key - base[node]) >> shift[node], last[node])
-    place = begin[node] + np.int64(offset)
-    at = np.int64(bucket[place])
-    end = np.int64(bucket[place + 1])
+    least = base[node]
+    offset = min((max(key, least) - least) >> shift[node], last[node])
+    place = np.uint64(begin[node]) + offset
+    at = np.uint64(bucket[place])
+    end = np.uint64(bucket[place + _ONE])
     # Without a branch, which random values would make the core guess wrong; the segments end with
     # two more that nothing reaches.
-    ahead = np.int64(at < end) & np.int64(low[at + 1] <= key)
-    ahead += np.int64(at + 1 < end) & np.int64(low[at + 2] <= key)
+    ahead = np.uint64((at < end) & (low[at + _ONE] <= key))
+    ahead += np.uint64((at + _ONE < end) & (low[at + _TWO] <= key))
     at += ahead
-    if ahead == 2:
+    if ahead == _TWO:
         while at < end:
-            middle = (at + end + 1) >> 1
+            middle = (at + end + _ONE) >> _ONE
             if low[middle] <= key:
                 at = middle
             else:
-                end = middle - 1
+                end = middle - _ONE
     return following[at]
 
 
 @_helper
 def _walk(
     result: Any,
+    waiting: Any,
     message_type: Any,
     values: Any,
     present: Any,
@@ -77,28 +82,42 @@ def _walk(
 ) -> None:
     typed = message_type.shape[0] > 0
     partial = present.shape[0] > 0
-    for i in range(result.shape[0]):
-        code = np.int32(start)
-        if typed:
-            code = first[message_type[i]]
-        while 0 <= code < stop:
-            field = lane[code]
-            if partial and not present[field, i]:
-                code = absent[code]
-            else:
-                code = follow(
-                    code,
-                    values[field, i],
-                    by_hash,
-                    base,
-                    shift,
-                    last,
-                    begin,
-                    bucket,
-                    low,
-                    following,
-                )
-        result[i] = code
+    count = result.shape[0]
+    for block in range(0, count, _BLOCK):
+        under_way = np.uint64(0)
+        for event in range(block, min(block + _BLOCK, count)):
+            i = np.uint64(event)
+            code = np.int32(start)
+            if typed:
+                code = first[message_type[i]]
+            result[i] = code
+            waiting[under_way] = i
+            under_way += np.uint64(0 <= code < stop)
+        while under_way > 0:
+            left = np.uint64(0)
+            for at in range(under_way):
+                i = waiting[np.uint64(at)]
+                node = np.uint64(result[i])
+                field = np.uint64(lane[node])
+                if partial and not present[field, i]:
+                    code = absent[node]
+                else:
+                    code = follow(
+                        node,
+                        values[field, i],
+                        by_hash,
+                        base,
+                        shift,
+                        last,
+                        begin,
+                        bucket,
+                        low,
+                        following,
+                    )
+                result[i] = code
+                waiting[left] = i
+                left += np.uint64(0 <= code < stop)
+            under_way = left
 
 
 @njit(cache=True, nogil=True)
@@ -128,6 +147,7 @@ def walk(
     result = np.empty(values.shape[1], np.int32)
     _walk(
         result,
+        np.empty(_BLOCK + 1, np.uint64),
         message_type,
         values,
         present,
