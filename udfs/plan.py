@@ -12,9 +12,11 @@ from functools import cached_property
 from typing import Any
 
 from udfs.errors import NetworkError
+from udfs.filters.cells import StatefulMatcher
 from udfs.filters.compile import CompiledFilter
 from udfs.filters.live_rules import LiveRules
 from udfs.filters.matcher import Matcher
+from udfs.filters.state import clock_of
 from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription
 from udfs.messages.specification import Field, Specification
 from udfs.stacks.frame import FrameTemplates, header_template
@@ -41,13 +43,17 @@ class Addressing:
 
 @dataclass(frozen=True)
 class Plan:
-    """The part that ships to the workers: arrays only, a few hundred kilobytes."""
+    """The part that ships to the workers: arrays only, a few hundred kilobytes.
+
+    fields: those whose columns ``matcher`` takes. state: of a filter that keeps some, else None.
+    """
 
     specification: Specification
     fields: tuple[Field, ...]
     matcher: Matcher
     templates: FrameTemplates
     mtu: int
+    state: StatefulMatcher | None = None
 
 
 @dataclass(frozen=True)
@@ -120,14 +126,17 @@ class Planner:
 
     Rules are checked and compiled where their subscription has changed, encodings are kept by their
     receivers, so an edit of a few subscriptions costs no more than that and a few new trees. States
-    of the filter stay from plan to plan.
+    of the filter stay from plan to plan. ``order``: of the fields' tables, as of
+    ``IncrementalCompiler``.
     """
 
-    def __init__(self, specification: Specification, addressing: Addressing) -> None:
+    def __init__(
+        self, specification: Specification, addressing: Addressing, order: str = "specification"
+    ) -> None:
         self._specification = specification
         self._addressing = addressing
         self._encoder: tuple[Network, tuple[VirtualTree, ...], Encoder] | None = None
-        self._rules = LiveRules(specification, addressing.publisher)
+        self._rules = LiveRules(specification, addressing.publisher, order)
 
     def plan(
         self,
@@ -147,7 +156,10 @@ class Planner:
         publisher = network.host(address.publisher)
         receivers = set(network.subscribers())
         rules, rejections, compiled = self._rules.update(subscriptions, receivers)
-        matcher = Matcher(compiled)
+        state = None
+        if compiled.cells:
+            state = StatefulMatcher(compiled, clock_of(self._specification).units)
+        matcher = Matcher(compiled) if state is None else state.matcher
         encoder = self._encoder_for(network, tuple(trees))
         cut_off = _cut_off(encoder, receivers)
         stacks = [encoder.encode(frozenset(r).difference(cut_off)) for r in matcher.receivers]
@@ -168,10 +180,11 @@ class Planner:
         )
         plan = Plan(
             specification=self._specification,
-            fields=tuple(d for d in compiled.definitions if d.header),
+            fields=_fields(matcher, self._specification),
             matcher=matcher,
             templates=templates,
             mtu=address.mtu,
+            state=state,
         )
         rejections = [*rejected, *rejections]
         return Compilation(plan, dict(versions), rules, rejections, compiled, stacks, cut_off)
@@ -182,6 +195,13 @@ class Planner:
             encoder = Encoder(network, address.publisher, trees, address.max_labels)
             self._encoder = (network, trees, encoder)
         return self._encoder[2]
+
+
+def _fields(matcher: Matcher, specification: Specification) -> tuple[Field, ...]:
+    """The fields that tables read, then those that only updates of state read."""
+    read = matcher.definitions
+    updated = matcher.fields[len(read) :]
+    return (*read, *(specification.fields[name] for name in updated))
 
 
 def _cut_off(encoder: Encoder, subscribers: Iterable[str]) -> dict[str, str]:

@@ -71,6 +71,7 @@ class Delivery:
                 mtu=settings.mtu,
                 max_labels=settings.max_labels,
             ),
+            settings.filter_order,
         )
         self._open_sink = partial(open_sink, sink_options(settings))
         self._compilation: Compilation | None = None

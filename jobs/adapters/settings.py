@@ -94,6 +94,12 @@ class Settings:
         "waitSeconds", 60, "How long to wait at start for a broker or switch that does not answer"
     )
     format: str = setting("format", "itch", "Message format: a file of schemas/messages", FORMATS)
+    filter_order: str = setting(
+        "filters.order",
+        "specification",
+        "Order of the fields' tables: as in the specification, or one chosen at the start",
+        ("specification", "auto"),
+    )
     tables: str = setting(
         "tables", "var/tables", "Where the Delta tables are: a path, or catalog.schema"
     )

@@ -149,10 +149,10 @@ edits = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.sampled_from([SPEC, LOOSE]), edits)
-def test_edits_one_after_the_other_give_what_compiling_anew_gives(spec, steps):
-    compiler = IncrementalCompiler(spec)
+@settings(max_examples=120, deadline=None)
+@given(st.sampled_from([SPEC, LOOSE]), st.sampled_from(["specification", "auto"]), edits)
+def test_edits_one_after_the_other_give_what_compiling_anew_gives(spec, order, steps):
+    compiler = IncrementalCompiler(spec, order=order)
     live: dict[str, CheckedRule] = {}
     before = None
     for step in steps:
@@ -165,7 +165,7 @@ def test_edits_one_after_the_other_give_what_compiling_anew_gives(spec, steps):
         for name, new in changes.items():
             if new is None:
                 live.pop(name, None)
-        anew = compile_rules(list(live.values()), spec)
+        anew = compile_rules(list(live.values()), spec, order=compiler.order)
         if before is None:
             assert np.array_equal(change.compiled.entries, anew.entries)
             assert change.compiled.outcomes == anew.outcomes
@@ -202,6 +202,35 @@ def test_a_random_edit_of_five_thousand_rules_changes_at_most_one_row_in_a_hundr
         sizes.append(change.size)
     assert max(sizes) <= 0.02 * total
     assert np.mean(sizes) <= 0.01 * total
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from([SPEC, LOOSE]), st.lists(new_rules, min_size=1, max_size=8))
+def test_an_order_that_is_chosen_needs_no_more_rows_than_that_of_the_specification(spec, texts):
+    rules = [rule(text, *hosts, calls=calls, spec=spec) for text, hosts, calls in texts]
+    anew = compile_rules(rules, spec)
+    chosen = compile_rules(rules, spec, order="auto")
+    assert len(chosen.entries) <= len(anew.entries)
+    compiler = IncrementalCompiler(spec, order="auto")
+    change = compiler.update(dict(enumerate(rules)))
+    assert np.array_equal(change.compiled.entries, chosen.entries)
+
+
+def test_an_order_is_chosen_for_the_first_rules_and_then_kept():
+    compiler = IncrementalCompiler(SPEC, order="auto")
+    assert compiler.update({}).compiled.entries.size == 0
+    assert compiler.order == ()
+    by_stock = {f"s{n}": rule(f"stock == S{n} and shares == 1", f"h{n}") for n in range(20)}
+    by_price = {f"p{n}": rule(f"price > {n} and shares == 2", f"h{n}") for n in range(20)}
+    first = compiler.update(by_stock | by_price)
+    order = compiler.order
+    assert order[0] == "order.shares"
+    anew = compile_rules([*by_stock.values(), *by_price.values()], SPEC)
+    assert len(first.compiled.entries) < len(anew.entries) / 2
+    compiler.update({str(n): rule(f"stock == S{n} and price > {n}", "h1") for n in range(60)})
+    compiler.update(dict.fromkeys(by_stock | by_price))
+    compiler.update({"new": rule("shares > 5 and stock == A", "h1")})
+    assert compiler.order == order
 
 
 def test_an_edit_of_one_stock_leaves_the_rows_of_the_others_as_they_are():

@@ -6,11 +6,14 @@ import itertools
 import json
 import random
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.siena import Workload
+from lab.subscriptions import subscriptions
 from udfs.filters.compile import compile_table, compile_texts, table_of_texts
 from udfs.filters.dot import dot
 from udfs.filters.order import choose_order, field_uses
@@ -24,6 +27,7 @@ from udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 
+ROOT = Path(__file__).parents[2]
 FIG3 = parse_specification(
     """
     header_type t { fields { shares: 32; @string stock: 64; } }
@@ -151,6 +155,30 @@ def test_the_chosen_order_is_never_worse_than_that_of_the_specification(seed):
     assert len(set(asked)) == len(asked) // 2
     rows = {asked_: len(compiled_with(asked_, texts).entries) for asked_ in set(asked)}
     assert rows[order] == min(rows.values())
+
+
+@pytest.mark.parametrize("count", [10, 300])
+@pytest.mark.parametrize(("predicates", "fields"), [(1, 4), (2, 6), (3, 3), (4, 4)])
+def test_an_order_chosen_for_a_made_up_market_is_never_worse(count, predicates, fields):
+    market = Workload(
+        count, predicates, fields, text_fields=fields // 2, values=20, field_exponent=1.5
+    )
+    specification = market.specification()
+    given_, chosen = (
+        len(compile_texts(market.texts(), specification, order=order).entries)
+        for order in ("specification", "auto")
+    )
+    assert chosen <= given_
+
+
+def test_an_order_chosen_for_the_labs_subscriptions_is_never_worse():
+    itch = parse_specification((ROOT / "schemas/messages/itch.spec").read_text(), "itch")
+    texts = [row["filter"] for row in subscriptions(["h1", "h2", "h3"])]
+    table = [f"{text} : fwd(h{number % 16})" for number, text in enumerate(texts)]
+    given_, chosen = (
+        len(compile_texts(table, itch, order=order).entries) for order in ("specification", "auto")
+    )
+    assert chosen <= given_
 
 
 def test_an_order_that_is_no_better_is_left_alone():

@@ -125,7 +125,9 @@ def _table_of_many(
         receivers: table.outcome_number(receivers) for receivers in dict.fromkeys(rules.receivers)
     }
     table.outcome = np.array([known[receivers] for receivers in rules.receivers], np.int32)
-    blocks = [_part(block, number[block.rule] >= 0) for block in rules.table.blocks]
+    plain = number.copy()
+    plain[list(rules.trees)] = -1
+    blocks = [_part(block, plain[block.rule] >= 0) for block in rules.table.blocks]
     table.blocks = [replace(block, rule=number[block.rule]) for block in blocks]
     trees = [number[at] for at in rules.trees if number[at] >= 0]
     functions = resolve_variables(rules[at].updates for at in trees)
@@ -186,7 +188,9 @@ def compile_table(
 ) -> CompiledFilter:
     """Compile terms; as ``compile_rules``."""
     if order == "auto":
-        order = choose_order(table, specification, _counter(table, specification, optional))
+        order = choose_order(
+            table, specification, counter(table, specification, max_entries, optional)
+        )
     levels = make_levels(
         specification, named_order(order), table.cells.values(), table.used(), optional
     )
@@ -218,13 +222,13 @@ def compile_table(
     return assemble(levels, entries, outcomes, state)
 
 
-def _counter(
-    table: TermTable, specification: Specification, optional: bool | None
+def counter(
+    table: TermTable, specification: Specification, max_entries: int, optional: bool | None
 ) -> Callable[[tuple[str, ...], int | None], int | None]:
     """What counts the rows of a table's terms in some order of the fields."""
 
     def rows(order: tuple[str, ...], limit: int | None) -> int | None:
-        most = MAX_ENTRIES if limit is None else limit
+        most = max_entries if limit is None else limit
         try:
             filter_ = compile_table(table, specification, most, order=order, optional=optional)
         except FilterError:

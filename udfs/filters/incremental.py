@@ -17,6 +17,7 @@ from udfs.filters.compile import (
     CheckedRule,
     Order,
     assemble,
+    counter,
     named_order,
     too_large,
 )
@@ -25,6 +26,7 @@ from udfs.filters.growth import add_levels, add_tokens
 from udfs.filters.levels import Levels, make_levels
 from udfs.filters.nodes import Update
 from udfs.filters.numbering import Numbered, Renumbered, renumber
+from udfs.filters.order import choose_order
 from udfs.filters.outcomes import Outcomes, Token, token_order
 from udfs.filters.segments import SegmentTree
 from udfs.filters.slices import height_of, slice_diagram, states_of
@@ -55,7 +57,8 @@ class IncrementalCompiler:
     Numbers that become free are given away from the next update on.
 
     Rules with equal diagrams share a slot of a tree of unions, so an edit costs the unions above
-    its slots. Parameters as of ``compile_rules``; ``order`` holds from the first update on.
+    its slots. Parameters as of ``compile_rules``. An ``order`` that is "auto" is chosen for the
+    rules of the first update that has any, and then kept: another would change every state.
     """
 
     def __init__(
@@ -67,19 +70,12 @@ class IncrementalCompiler:
         optional: bool | None = None,
     ) -> None:
         self._specification = specification
-        self._order = named_order(order)
+        self._choosing = order == "auto"
+        self._order = () if self._choosing else named_order(order)
         self._max_entries = max_entries
         self._optional = optional
-        self._levels = self._make_levels({})
         self._tokens: dict[Token, int] = {}
-        self._tree = SegmentTree(
-            Diagrams(
-                self._levels.maxima,
-                self._levels.may_lack,
-                _SPARE_TOKENS,
-                ROWS_PER_ENTRY * max_entries,
-            )
-        )
+        self._begin()
         self._slots = RuleSlots()
         self._updates: dict[Hashable, tuple[Update, ...]] = {}
         self._cells: dict[Hashable, tuple[Cell, ...]] = {}
@@ -88,9 +84,20 @@ class IncrementalCompiler:
         self._published = False
         self._held = 0
         self._ranked: tuple[int, list[Token], list[int]] = (0, [], [])
-        slices = slice_diagram(self._diagrams, NOBODY, self._levels)
-        self._numbered = Numbered(NOBODY, slices, _NO_STATES, np.zeros(1, np.int32))
         self._compiled = self._assembled(self._numbered, {})
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Fields that come first, as given or as chosen."""
+        return self._order
+
+    def _begin(self) -> None:
+        """A pool for the levels in their order, without rules."""
+        self._levels = levels = self._make_levels({})
+        room = ROWS_PER_ENTRY * self._max_entries
+        self._tree = SegmentTree(Diagrams(levels.maxima, levels.may_lack, _SPARE_TOKENS, room))
+        slices = slice_diagram(self._diagrams, NOBODY, levels)
+        self._numbered = Numbered(NOBODY, slices, _NO_STATES, np.zeros(1, np.int32))
 
     @property
     def compiled(self) -> CompiledFilter:
@@ -110,11 +117,9 @@ class IncrementalCompiler:
                 updates[name] = rule.updates
         functions = resolve_variables(updates.values())
         table = TermTable()
-        cells: dict[Hashable, tuple[Cell, ...]] = {}
-        for number, (name, rule) in enumerate(changes.items()):
-            if rule is None:
-                continue
-            held = table.add(
+        changed = {name: rule for name, rule in changes.items() if rule is not None}
+        for number, rule in enumerate(changed.values()):
+            table.add(
                 number,
                 rule.condition,
                 rule.receivers,
@@ -124,23 +129,23 @@ class IncrementalCompiler:
                 functions,
                 self._optional,
             )
-            if held:
-                cells[name] = held
-        gone = [name for name, rule in changes.items() if rule is None]
-        return self._apply(list(changes), table, gone, updates, cells)
+        gone = [name for name in changes if name not in changed]
+        return self.update_table(list(changed), table, gone)
 
     def update_table(
         self, names: Sequence[Hashable], table: TermTable, gone: Sequence[Hashable] = ()
     ) -> Change:
-        """Add or replace rules without state, and remove those ``gone``.
+        """Add or replace rules, and remove those ``gone``.
 
         Rule i of the table is called ``names[i]``. Errors: as ``update``.
         """
+        updates = {names[at]: made for at, made in table.updates.items()}
+        cells = {names[at]: kept for at, kept in table.kept.items()}
         names = [*names, *gone]
-        updates = dict(self._updates)
-        for name in names if updates else ():
-            updates.pop(name, None)
-        return self._apply(names, table, gone, updates, {})
+        old = dict(self._updates)
+        for name in names if old else ():
+            old.pop(name, None)
+        return self._apply(names, table, gone, old | updates, cells)
 
     @property
     def _diagrams(self) -> Diagrams:
@@ -159,6 +164,10 @@ class IncrementalCompiler:
             cells.pop(name, None)
         cells |= new_cells
         live = self._live_cells(cells.values(), updates.values())
+        if self._choosing and len(table):
+            count = counter(table, self._specification, self._max_entries, self._optional)
+            self._order = choose_order(table, self._specification, count)
+            self._begin()
         self._widen(table, live)
         roots, numbered, edit = self._united(names, table, gone)
         old, previous = self._numbered, self._compiled if self._published else None
@@ -167,6 +176,7 @@ class IncrementalCompiler:
         self._free_states, self._next_state = numbered.free, numbered.next
         self._updates, self._cells = updates, cells
         self._published = True
+        self._choosing &= not len(table)
         self._compiled = self._assembled(numbered.now, live)
         change = self._change(old, numbered, previous)
         if self._diagrams.row_count > max(_COMPACT_ROWS, _GARBAGE * self._held):

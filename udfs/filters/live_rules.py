@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import overload
 
-from udfs.filters.compile import CompiledFilter, compile_rules, table_of_rules
+from udfs.filters.compile import CompiledFilter, Order, compile_rules, table_of_rules
 from udfs.filters.incremental import IncrementalCompiler
 from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection, Subscription, check
 from udfs.messages.specification import Specification
@@ -16,13 +16,17 @@ _Place = tuple[Sequence[CheckedRule], int]
 class LiveRules:
     """Keeps what came of each subscription, and a compiler of those that are live.
 
-    ``publisher``: the host that sends.
+    ``publisher``: the host that sends. ``order``: of the fields' tables, as of
+    ``IncrementalCompiler``.
     """
 
-    def __init__(self, specification: Specification, publisher: str) -> None:
+    def __init__(
+        self, specification: Specification, publisher: str, order: Order = "specification"
+    ) -> None:
         self._specification = specification
         self._publisher = publisher
-        self._compiler = IncrementalCompiler(specification)
+        self._order = order
+        self._compiler = IncrementalCompiler(specification, order=order)
         self._hosts: set[str] = set()
         self._rows: dict[str, Subscription] = {}
         self._live: dict[str, _Place] = {}
@@ -40,7 +44,7 @@ class LiveRules:
         if len(rows) < len(subscriptions):
             # Ids that are there twice cannot say what has changed.
             rules, rejections = check(subscriptions, self._specification, hosts, self._publisher)
-            return rules, rejections, compile_rules(rules, self._specification)
+            return rules, rejections, compile_rules(rules, self._specification, order=self._order)
         same = self._rows if hosts == self._hosts else {}
         changed = [row for name, row in rows.items() if same.get(name) != row]
         rules, rejections = check(changed, self._specification, hosts, self._publisher)
