@@ -16,7 +16,7 @@ import numpy as np
 import typer
 
 import schemas
-from udfs.errors import SubscriptionError
+from udfs.errors import EventError, SubscriptionError
 from udfs.filters.cells import Carried, StatefulMatcher
 from udfs.filters.compile import (
     CheckedRule,
@@ -28,8 +28,8 @@ from udfs.filters.compile import (
 )
 from udfs.filters.dot import dot
 from udfs.filters.evaluate import fields_of, is_stateful, matches_columns
-from udfs.filters.events import Event, EventColumns, EventError, EventReader
-from udfs.filters.explain import Alternative, Explainer, Verdict, verdict
+from udfs.filters.events import Event, EventColumns, EventReader
+from udfs.filters.explain import Alternative, Explainer, Verdict, shown_value, verdict
 from udfs.filters.explain import Path as Way
 from udfs.filters.interpreter import Interpreter
 from udfs.filters.language import in_file, parse_rule
@@ -53,6 +53,7 @@ MAX_LINE = 1 << 20
 _CELLS_OF_MASKS = 1 << 26
 _SHOWN_RULES = 20
 _SHOWN_ROWS = 40
+_SHOWN_PORTS = 16
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 Json = dict[str, Any]
@@ -311,9 +312,8 @@ def _explain_event(file: _RuleFile, text: str, after: str) -> Json:
                 try:
                     before = reader.read_line(line) if isinstance(line, str) else _raise(line)
                 except EventError as error:
-                    raise EventError(
-                        error.what, f"{after}, line {number}: {error.message}"
-                    ) from None
+                    typer.echo(f"{after}, line {number}: {error}", err=True)
+                    raise typer.Exit(2) from None
                 interpreter.step(before.values, before.time_us)
     now = reader.time_of(event)
     cells = {cell.name: interpreter.finds(cell.name, now) for cell in interpreter.cells}
@@ -326,7 +326,7 @@ def _explain_event(file: _RuleFile, text: str, after: str) -> Json:
         shown.append({"rule": index, **_rule_place(file, index), **_verdict(found)})
     return {
         "event": {
-            name: specification.fields[name].render(raw) for name, raw in event.values.items()
+            name: shown_value(name, raw, specification) for name, raw in event.values.items()
         },
         "path": _path(way),
         "leaf": way.leaf,
@@ -444,7 +444,10 @@ def _rule_text(found: Json) -> str:
 
 
 def _does(found: Json) -> str:
-    parts = [f"fwd({', '.join(map(str, found['ports']))})"] if found["ports"] else []
+    ports = list(map(str, found["ports"]))
+    if len(ports) > _SHOWN_PORTS:
+        ports[_SHOWN_PORTS:] = [f"and {len(ports) - _SHOWN_PORTS} more"]
+    parts = [f"fwd({', '.join(ports)})"] if ports else []
     parts += [f"{name}({', '.join(map(str, args))})" for name, *args in found["actions"]]
     return "; ".join(parts) or "nobody"
 

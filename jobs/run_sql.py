@@ -3,6 +3,7 @@
     spark-submit jobs/run_sql.py "UPDATE subscriptions SET enabled = false WHERE id = 's0001'"
 
 Tables are addressed by their plain names. Every argument is one statement; rows are printed.
+``SELECT * FROM who_gets(stock => 'GOOGL', price => '60')`` says who would get an event.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import logging
 import sys
 
-from jobs.adapters import session
+import schemas
+from jobs.adapters import explanation, session
 from jobs.adapters.logs import set_up
 from jobs.adapters.settings import Settings
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line, quiet
 from jobs.adapters.tables import Tables
 from udfs.errors import StackcastError
+from udfs.messages.specification import parse_specification
 
 log = logging.getLogger("stackcast.run_sql")
 
@@ -32,6 +35,9 @@ def main(statements: list[str]) -> int:
         tables.attach()
         quiet(spark)
         spark.sql(f"USE {tables.schema}")
+        if explanation.asks(statements):
+            text = schemas.read_text("messages/itch.spec")
+            explanation.define(spark, tables, parse_specification(text, "itch"))
         for statement in statements:
             rows = spark.sql(statement)
             if rows.columns:

@@ -76,6 +76,12 @@ class SubscriptionError(StackcastError):
     area = "SUBSCRIPTION"
 
 
+class EventError(StackcastError):
+    """An event given as text is not one of its format."""
+
+    area = "EVENT"
+
+
 class FilterError(StackcastError):
     """A set of subscriptions cannot be compiled to tables within the limits."""
 

@@ -7,7 +7,7 @@ left out, or null, is absent. Names may be short where that is unique.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from dataclasses import field as member
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import SpecificationError, StackcastError
+from udfs.errors import EventError, SpecificationError
 from udfs.filters.state import clock_of
 from udfs.messages.specification import Field, Specification
 
@@ -26,12 +26,6 @@ NO_TYPE = 255
 MAX_TEXTS = 100_000
 
 _MAX_TIME = (1 << 63) - 1
-
-
-class EventError(StackcastError):
-    """An event is not one of the format. Field ``line``, if it came from a file."""
-
-    area = "EVENT"
 
 
 class Event(NamedTuple):
@@ -208,7 +202,9 @@ class EventReader:
             # Names of any length come from outside; nothing of them is kept.
             if error.what == "UNKNOWN_FIELD" and len(name) > 64:
                 raise EventError("UNKNOWN_FIELD", f"there is no field '{name[:61]}...'") from None
-            raise EventError(error.what, error.message) from None
+            if error.what == "AMBIGUOUS_FIELD":
+                raise EventError("AMBIGUOUS_FIELD", error.message) from None
+            raise EventError("UNKNOWN_FIELD", error.message) from None
         header = next(h for h in self._specification.headers if h.name == found.header)
         known = _Known(
             found,
@@ -250,8 +246,3 @@ def _column(whole: Field, lane: Field, found: Sequence[int | None]) -> NDArray[n
     shift = whole.bits - (lane.bit_offset - whole.bit_offset) - lane.bits
     mask = (1 << lane.bits) - 1
     return np.array([((raw or 0) >> shift) & mask for raw in found], np.uint64)
-
-
-def full_event(event: Mapping[str, int], message_type: int | None) -> dict[str, int]:
-    """The event with the pseudo field of its message type, as terms name it."""
-    return dict(event) if message_type is None else {**event, "message_type": message_type}

@@ -287,9 +287,13 @@ class Explainer:
             return "absent"
         name = self.compiled.fields[at]
         if name in self._specification.fields:
-            # As in rules: text where a field holds text, annotated or not.
-            return describe(((name, ((value, value),)),), self._specification).split(" == ", 1)[-1]
+            return shown_value(name, value, self._specification)
         return self._fields[at].render(value)
+
+
+def shown_value(name: str, raw: int, specification: Specification) -> str:
+    """A value as rules write it: text where a field holds text, annotated or not."""
+    return describe(((name, ((raw, raw),)),), specification).split(" == ", 1)[-1]
 
 
 def verdict(

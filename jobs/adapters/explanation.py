@@ -1,0 +1,38 @@
+"""SQL's answer to "who would get this?", for a session: a view and a table function."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from pyspark.sql import SparkSession
+
+from jobs.adapters.tables import Tables
+from udfs.filters.sql import FUNCTION, RANGES, ranges_view, who_gets_function
+from udfs.messages.specification import Specification
+
+_NAMED = re.compile(rf"\b({RANGES}|{FUNCTION})\b", re.IGNORECASE)
+
+
+def asks(statements: Iterable[str]) -> bool:
+    """Whether a statement names the view or the function."""
+    return any(_NAMED.search(statement) for statement in statements)
+
+
+def define(spark: SparkSession, tables: Tables, specification: Specification) -> None:
+    """Make the view ``filter_ranges`` and the function ``who_gets`` in this session.
+
+    The tables must be attached. The function knows the fields that ``filter_entries`` has now:
+    define it again when subscriptions ask for other fields than before.
+    """
+    entries, leaves = tables.sql_name("filter_entries"), tables.sql_name("filter_leaves")
+    spark.sql(ranges_view(entries))
+    fields = [row[0] for row in spark.sql(f"SELECT DISTINCT field FROM {entries}").collect()]
+    # The root is the one state that no row leads to; without entries it is the only leaf.
+    states = f"SELECT state FROM {entries} UNION SELECT state FROM {leaves}"
+    following = f"SELECT next AS state FROM {entries}"
+    roots = spark.sql(f"({states}) EXCEPT ({following})").collect()
+    inner = {row[0] for row in spark.sql(f"SELECT DISTINCT state FROM {entries}").collect()}
+    known = {row[0] for row in roots}
+    root = min(known & inner or known, default=0)
+    spark.sql(who_gets_function(sorted(fields), root, specification, leaves))

@@ -1,0 +1,205 @@
+"""SQL over ``filter_entries`` and ``filter_leaves`` that answers "who would get this?".
+
+Statements for Spark as texts; nothing is run here. docs/subscriptions.md says how they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from udfs.errors import SpecificationError
+from udfs.messages.specification import Field, Specification
+
+RANGES = "filter_ranges"
+FUNCTION = "who_gets"
+
+_MESSAGE_TYPE = "message_type"
+
+
+def ranges_view(entries: str) -> str:
+    """The statement that makes the view ``filter_ranges`` over the table named ``entries``.
+
+    One row a field, state and range of raw values, low and high included: every value of a field
+    is in exactly one row of each state that reads it. Default rows are the gaps that they fill, and
+    of nested prefixes only what no longer one takes is left. Events that lack the field take the
+    row whose low and high are NULL. Columns: field, state, low, high (DECIMAL(20,0)), next, text.
+    """
+    whole = "CAST({} AS DECIMAL(20, 0))"
+    return f"""
+CREATE OR REPLACE TEMPORARY VIEW {RANGES} AS
+WITH held AS (
+  SELECT field, state, kind, next, text,
+    {whole.format("conv(hex(low), 16, 10)")} AS low,
+    {whole.format("conv(hex(high), 16, 10)")} AS high
+  FROM {entries}
+), prefixes AS (
+  SELECT *, high - low + 1 AS size FROM held WHERE kind = 'lpm'
+), points AS (
+  SELECT field, state, low AS point FROM prefixes
+  UNION SELECT field, state, {whole.format("high + 1")} FROM prefixes
+), parts AS (
+  SELECT field, state, point AS low,
+    lead(point) OVER (PARTITION BY field, state ORDER BY point) - 1 AS high
+  FROM points
+), parted AS (
+  SELECT p.field, p.state, p.low, p.high,
+    min(struct(x.size, x.next, x.text)) AS longest
+  FROM parts p
+  JOIN (SELECT DISTINCT field, state, size FROM prefixes) s
+    ON s.field = p.field AND s.state = p.state
+  JOIN prefixes x ON x.field = p.field AND x.state = p.state AND x.size = s.size
+    AND x.low = p.low - p.low % s.size
+  WHERE p.high IS NOT NULL
+  GROUP BY p.field, p.state, p.low, p.high
+), rows AS (
+  SELECT field, state, low, high, next, text FROM held WHERE kind IN ('exact', 'range')
+  UNION ALL SELECT field, state, low, high, longest.next, longest.text FROM parted
+), edges AS (
+  SELECT field, state, low, high FROM rows
+  UNION ALL SELECT field, state, -1, -1 FROM held WHERE kind = 'default'
+), gaps AS (
+  SELECT field, state, high + 1 AS low,
+    lead(low) OVER (PARTITION BY field, state ORDER BY low) - 1 AS high
+  FROM edges
+)
+SELECT field, state, {whole.format("low")} AS low, {whole.format("high")} AS high, next, text
+FROM rows
+UNION ALL
+SELECT g.field, g.state, {whole.format("g.low")}, {whole.format("coalesce(g.high, d.high)")},
+  d.next, d.text
+FROM gaps g JOIN held d ON d.field = g.field AND d.state = g.state AND d.kind = 'default'
+WHERE g.low <= coalesce(g.high, d.high)
+UNION ALL
+SELECT d.field, d.state, NULL, NULL, coalesce(a.next, d.next), coalesce(a.text, d.text)
+FROM (SELECT * FROM held WHERE kind = 'default') d
+LEFT JOIN (SELECT * FROM held WHERE kind = 'absent') a
+  ON a.field = d.field AND a.state = d.state
+"""
+
+
+def who_gets_function(
+    fields: Sequence[str], root: int, specification: Specification, leaves: str
+) -> str:
+    """The statement that makes the table function ``who_gets``.
+
+    ``fields``: those of ``filter_entries``, in any order. ``root``: the state to start in.
+    ``leaves``: the table ``filter_leaves``. Its arguments are the fields by name (``argument``) and
+    ``message_type``, as text in people's units, NULL for what the event lacks. It gives one row:
+    receivers, actions, leaf, and steps, an array of (field, state, text, next).
+    """
+    lanes = {
+        lane.qualified: (field, at)
+        for field in specification.fields.values()
+        for at, lane in enumerate(field.lanes())
+    }
+    named = {lanes[name][0].qualified: lanes[name][0] for name in sorted(fields) if name in lanes}
+    arguments = {argument(field, specification): field for field in named.values()}
+    declared = ", ".join(f"`{name}` STRING DEFAULT NULL" for name in (*arguments, _MESSAGE_TYPE))
+    of_field = {field.qualified: name for name, field in arguments.items()}
+    values = [f"{_text(_MESSAGE_TYPE)}, {_type_value(arguments, specification)}"]
+    for name in fields:
+        if name in lanes:
+            field, at = lanes[name]
+            values.append(f"{_text(name)}, {_value(of_field[field.qualified], field, at)}")
+        elif name != _MESSAGE_TYPE:
+            values.append(f"{_text(name)}, {_empty(name, specification)}")
+    steps = [f"s0 AS (SELECT map({', '.join(values)}) AS v, {root} AS state)"]
+    for at in range(len(fields)):
+        # A state that no table reads is a leaf, which the event keeps.
+        before = "" if at == 0 else "s.steps, "
+        kept = f"concat({before}" if at else "("
+        taken = "array_compact(array(if(r.next IS NULL, NULL, named_struct("
+        taken += "'field', r.field, 'state', r.state, 'text', r.text, 'next', r.next))))"
+        steps.append(
+            f"s{at + 1} AS (SELECT s.v, coalesce(r.next, s.state) AS state, {kept}{taken}) AS steps"
+            f" FROM s{at} s LEFT JOIN {RANGES} r ON r.state = s.state AND"
+            " (try_element_at(s.v, r.field) BETWEEN r.low AND r.high"
+            " OR (try_element_at(s.v, r.field) IS NULL AND r.low IS NULL)))"
+        )
+    told = "s.steps" if fields else "CAST(array() AS ARRAY<STRUCT<field STRING, state INT,"
+    told += "" if fields else " text STRING, next INT>>)"
+    return (
+        f"CREATE OR REPLACE TEMPORARY FUNCTION {FUNCTION}({declared})\n"
+        "RETURNS TABLE (receivers ARRAY<STRING>, actions ARRAY<STRING>, leaf INT,"
+        " steps ARRAY<STRUCT<field STRING, state INT, text STRING, next INT>>)\n"
+        "RETURN WITH " + ",\n".join(steps) + "\n"
+        f"SELECT l.receivers, l.actions, s.state, {told}\n"
+        f"FROM s{len(fields)} s JOIN {leaves} l ON l.state = s.state"
+    )
+
+
+def argument(field: Field, specification: Specification) -> str:
+    """Name of a field among the arguments: the short one if rules may use it, else
+    ``header_field``."""
+    try:
+        if specification.field(field.name) == field and field.name != _MESSAGE_TYPE:
+            return field.name
+    except SpecificationError:
+        pass
+    return f"{field.header}_{field.name}"
+
+
+def _type_value(arguments: dict[str, Field], specification: Specification) -> str:
+    """The type as given, or that of the header of which a field is given."""
+    cases = []
+    for header in specification.headers:
+        own = [name for name, field in arguments.items() if field.header == header.name]
+        if header.message_type is not None and own:
+            given = " OR ".join(f"`{name}` IS NOT NULL" for name in own)
+            cases.append(f"WHEN {given} THEN {header.message_type}")
+    derived = f"CASE {' '.join(cases)} END" if cases else "NULL"
+    return f"CAST(coalesce(ascii(`{_MESSAGE_TYPE}`), {derived}) AS DECIMAL(20, 0))"
+
+
+def _value(name: str, field: Field, lane: int) -> str:
+    """The raw value of an argument, or of a lane of it."""
+    given = f"`{name}`"
+    if len(field.lanes()) > 1:
+        digits = (field.bits + 3) // 4
+        whole = f"lpad({_digits(given, field)}, {digits}, '0')"
+        after = sum(one.bits for one in field.lanes()[lane + 1 :]) // 4
+        width = (field.lanes()[lane].bits + 3) // 4
+        part = f"substr({whole}, {digits - after - width + 1}, {width})"
+        return f"CAST(conv({part}, 16, 10) AS DECIMAL(20, 0))"
+    if field.kind == "string":
+        return f"CAST(conv({_digits(given, field)}, 16, 10) AS DECIMAL(20, 0))"
+    scaled = f"CAST({given} AS DECIMAL(38, {field.decimals})) * {10**field.decimals}"
+    if field.decimals:
+        refused = f"'{name} has more than {field.decimals} decimals'"
+        exact = f"CAST({given} AS DECIMAL(38, 18)) = CAST({given} AS DECIMAL(38, {field.decimals}))"
+        scaled = f"if({exact}, {scaled}, raise_error({refused}))"
+        return f"if({given} IS NULL, NULL, CAST({scaled} AS DECIMAL(20, 0)))"
+    cases = f"WHEN {given} LIKE '0x%' THEN conv(substr({given}, 3), 16, 10) "
+    if field.bits == 32:
+        parts = " + ".join(
+            f"CAST(split_part({given}, '.', {at + 1}) AS BIGINT) * {256 ** (3 - at)}"
+            for at in range(4)
+        )
+        cases += f"WHEN {given} LIKE '%.%.%.%' THEN CAST({parts} AS STRING) "
+    if field.bits == 48:
+        cases += f"WHEN {given} LIKE '%:%' THEN conv(replace({given}, ':', ''), 16, 10) "
+    if field.bits % 8 == 0:
+        blank = f"rpad({given}, {field.bits // 8}, ' ')"
+        cases += f"WHEN {given} RLIKE '^[A-Za-z]' THEN conv(hex({blank}), 16, 10) "
+    return f"CAST(CASE {cases}ELSE {given} END AS DECIMAL(20, 0))"
+
+
+def _digits(given: str, field: Field) -> str:
+    """Hexadecimal digits of a text, padded; of a wide number, written in hex, those it has."""
+    if field.kind == "string":
+        zeros = f"rpad(hex({given}), {field.bits // 4}, '{ord(field.padding):02X}')"
+        refused = f"'longer than {field.bits // 8} characters'"
+        fits = f"length({given}) <= {field.bits // 8}"
+        return f"if({fits}, {zeros}, if({given} IS NULL, NULL, raise_error({refused})))"
+    return f"substr({given}, 3)"
+
+
+def _empty(cell: str, specification: Specification) -> str:
+    """What the first event finds in a cell."""
+    empty = specification.counter(cell) is not None or cell.startswith(("count(", "sum("))
+    return "CAST(0 AS DECIMAL(20, 0))" if empty else "CAST(NULL AS DECIMAL(20, 0))"
+
+
+def _text(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
