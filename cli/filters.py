@@ -3,60 +3,50 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated
 
 import numpy as np
 import typer
 
-import schemas
-from udfs.errors import EventError, SubscriptionError
+from cli.filter_views import (
+    Json,
+    event_text,
+    outcome_json,
+    p4_json,
+    path_json,
+    rule_place,
+    rule_text,
+    term_json,
+    verdict_json,
+)
+from cli.rule_files import RuleFile, lines_of, open_source, read_rules, rules_to_use, tell_faults
+from udfs.errors import EventError
 from udfs.filters.cells import Carried, StatefulMatcher
 from udfs.filters.compile import (
-    CheckedRule,
     CompiledFilter,
-    actions_of,
-    compile_rules,
-    compile_table,
-    table_of_texts,
 )
 from udfs.filters.dot import dot
 from udfs.filters.evaluate import fields_of, is_stateful, matches_columns
 from udfs.filters.events import Event, EventColumns, EventReader
-from udfs.filters.explain import Alternative, Explainer, Verdict, shown_value, verdict
-from udfs.filters.explain import Path as Way
+from udfs.filters.explain import Explainer, shown_value, verdict
 from udfs.filters.interpreter import Interpreter
-from udfs.filters.language import in_file, parse_rule
 from udfs.filters.matcher import Matcher
-from udfs.filters.nodes import Outcome, Rule, Update
-from udfs.filters.normal_form import lane_terms
+from udfs.filters.nodes import Rule
 from udfs.filters.p4_entries import entries as p4_entries
 from udfs.filters.p4_pipeline import NamedAction, Options
-from udfs.filters.p4_values import Match, ProgramEntries, TableEntry
 from udfs.filters.resources import render, report
-from udfs.filters.rule_file import split_rules
-from udfs.filters.shapes import RuleTable, read_table
-from udfs.filters.state import add_updates, clock_of, split
+from udfs.filters.state import clock_of
 from udfs.filters.tables import KINDS
-from udfs.messages.specification import Specification, parse_specification
+from udfs.messages.specification import Specification
 
 app = typer.Typer(no_args_is_help=True, help="Check, compile, try and explain subscriptions.")
 
 BATCH = 16_384
-MAX_LINE = 1 << 20
-_CELLS_OF_MASKS = 1 << 26
-_SHOWN_RULES = 20
-_SHOWN_ROWS = 40
-_SHOWN_PORTS = 16
-_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
-Json = dict[str, Any]
 
 FormatOption = Annotated[
     str, typer.Option("--format", help="File of a specification, or a shipped one's name: itch.")
@@ -67,41 +57,6 @@ SkipOption = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class _RuleFile:
-    """Rules of a file. ``faults``: index and error, in the file's lines."""
-
-    name: str
-    specification: Specification
-    framing: bool
-    texts: list[str]
-    lines: list[int]
-    faults: list[tuple[int, SubscriptionError]]
-
-    @property
-    def right(self) -> list[int]:
-        """Indexes of the rules that are not faulty."""
-        faulty = {index for index, _ in self.faults}
-        return [index for index in range(len(self.texts)) if index not in faulty]
-
-    def rule(self, index: int) -> Rule:
-        return parse_rule(self.texts[index], self.specification, framing=self.framing)
-
-    def compile(self, optional: bool | None, order: str | tuple[str, ...]) -> CompiledFilter:
-        """The rules that are right as tables."""
-        right = self.right
-        if not self.framing:
-            texts = [self.texts[index] for index in right]
-            read = read_table(texts, self.specification)
-            table = table_of_texts(texts, read, self.specification, optional)
-            return compile_table(table, self.specification, order=order, optional=optional)
-        rules = []
-        for index in right:
-            rule = self.rule(index)
-            rules.append(CheckedRule(str(index), rule.condition, *actions_of(rule.actions)))
-        return compile_rules(rules, self.specification, order=order, optional=optional)
-
-
 @app.command()
 def check(
     format_: FormatOption,
@@ -109,8 +64,8 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a fault.")] = False,
 ) -> None:
     """Say which rules are faulty, where, and what to write instead. Exit code 1 if any is."""
-    file = _read_rules(format_, rules)
-    _tell_faults(file, as_json)
+    file = read_rules(format_, rules)
+    tell_faults(file, as_json)
     right = len(file.texts) - len(file.faults)
     if as_json:
         typer.echo(json.dumps({"rules": len(file.texts), "faulty": len(file.faults)}))
@@ -152,7 +107,7 @@ def compile_command(
     and --p4 write and --report says is apart from this. Of a typed format an event has all
     fields of its message; of others any field may be absent.
     """
-    file = _rules_to_use(format_, rules, skip_faulty)
+    file = rules_to_use(format_, rules, skip_faulty)
     specification = file.specification
     compiled = file.compile(None, _order(order, specification))
     options = _options(specification, file, compiled)
@@ -160,14 +115,14 @@ def compile_command(
     # All that can fail comes before the first line.
     made = p4_entries(compiled, specification, ports, options=options) if p4 else None
     if p4 and made:
-        _write(p4, (json.dumps(line) + "\n" for line in _p4_lines(made)))
+        _write(p4, (json.dumps(line) + "\n" for line in p4_json(made)))
     if dot_file:
         _write(dot_file, [dot(compiled)])
     for index, state, low, high, kind, following in compiled.entries.tolist():
         line = {"field": compiled.fields[index], "state": state, "low": low, "high": high}
         typer.echo(json.dumps({**line, "kind": KINDS[kind], "next": following}))
     for state in sorted(compiled.outcomes):
-        typer.echo(json.dumps({"state": state, **_outcome(compiled.outcomes[state])}))
+        typer.echo(json.dumps({"state": state, **outcome_json(compiled.outcomes[state])}))
     if report_:
         typer.echo(render(report(compiled, specification)), err=True, nl=False)
 
@@ -195,10 +150,10 @@ def match_command(
     "code", "line"}, has no effect on others, and the exit code is 1 then. Empty lines are passed
     over.
     """
-    file = _rules_to_use(format_, rules, skip_faulty)
+    file = rules_to_use(format_, rules, skip_faulty)
     run = _Run(file, with_rules)
-    with _open(events) as stream:
-        lines = _lines(stream)
+    with open_source(events) as stream:
+        lines = lines_of(stream)
         failed = False
         while batch := list(islice(lines, run.batch)):
             read = run.reader.read([line for _, line in batch])
@@ -234,16 +189,16 @@ def explain_command(
     """
     if bool(event) == (rule >= 0):
         raise typer.BadParameter("give --event or --rule, and not both")
-    file = _rules_to_use(format_, rules, skip_faulty)
+    file = rules_to_use(format_, rules, skip_faulty)
     found = _explain_event(file, event, after) if event else _explain_rule(file, rule)
-    shown = _event_text(found) if event else _rule_text(found)
+    shown = event_text(found) if event else rule_text(found)
     typer.echo(json.dumps(found) if as_json else shown)
 
 
 class _Run:
     """Events through the tables of a file, batch by batch, with the state carried."""
 
-    def __init__(self, file: _RuleFile, with_rules: bool) -> None:
+    def __init__(self, file: RuleFile, with_rules: bool) -> None:
         compiled = file.compile(True, "specification")
         clock = clock_of(file.specification)
         self._stateful = StatefulMatcher(compiled, clock.units)
@@ -278,7 +233,7 @@ class _Run:
         ):
             text = self._texts.get(leaf)
             if text is None:
-                text = json.dumps(_outcome(self._matcher.outcomes[leaf]))
+                text = json.dumps(outcome_json(self._matcher.outcomes[leaf]))
                 self._texts[leaf] = text
             if self._with_rules:
                 text = f'{text[:-1]}, "rules": {json.dumps(matching[at])}}}'
@@ -299,7 +254,7 @@ class _Run:
         return matching
 
 
-def _explain_event(file: _RuleFile, text: str, after: str) -> Json:
+def _explain_event(file: RuleFile, text: str, after: str) -> Json:
     specification = file.specification
     reader = EventReader(specification)
     event = reader.read_line(text)
@@ -307,8 +262,8 @@ def _explain_event(file: _RuleFile, text: str, after: str) -> Json:
     compiled = file.compile(_lacks(file, event, rules), "specification")
     interpreter = Interpreter([rule for _, rule in rules], specification)
     if after:
-        with _open(after) as stream:
-            for number, line in _lines(stream):
+        with open_source(after) as stream:
+            for number, line in lines_of(stream):
                 try:
                     before = reader.read_line(line) if isinstance(line, str) else _raise(line)
                 except EventError as error:
@@ -323,19 +278,19 @@ def _explain_event(file: _RuleFile, text: str, after: str) -> Json:
     shown = []
     for index, rule in rules:
         found = verdict(rule, event.values, specification, state, cells)
-        shown.append({"rule": index, **_rule_place(file, index), **_verdict(found)})
+        shown.append({"rule": index, **rule_place(file, index), **verdict_json(found)})
     return {
         "event": {
             name: shown_value(name, raw, specification) for name, raw in event.values.items()
         },
-        "path": _path(way),
+        "path": path_json(way),
         "leaf": way.leaf,
-        **_outcome(way.outcome),
+        **outcome_json(way.outcome),
         "rules": shown,
     }
 
 
-def _lacks(file: _RuleFile, event: Event, rules: Sequence[tuple[int, Rule]]) -> bool | None:
+def _lacks(file: RuleFile, event: Event, rules: Sequence[tuple[int, Rule]]) -> bool | None:
     """How to compile: as ``compile`` does, unless the event lacks a field of its own message."""
     if event.message_type is None:
         return None
@@ -345,7 +300,7 @@ def _lacks(file: _RuleFile, event: Event, rules: Sequence[tuple[int, Rule]]) -> 
     return True if (names & own) - set(event.values) else None
 
 
-def _explain_rule(file: _RuleFile, index: int) -> Json:
+def _explain_rule(file: RuleFile, index: int) -> Json:
     if index not in set(file.right):
         raise typer.BadParameter(f"there is no rule {index}: {file.name} has {len(file.texts)}")
     compiled = file.compile(None, "specification")
@@ -353,209 +308,9 @@ def _explain_rule(file: _RuleFile, index: int) -> Json:
     terms = explainer.rule(file.rule(index))
     return {
         "rule": index,
-        **_rule_place(file, index),
-        "terms": [_term(term, compiled) for term in terms],
+        **rule_place(file, index),
+        "terms": [term_json(term, compiled) for term in terms],
     }
-
-
-def _term(term: Alternative, compiled: CompiledFilter) -> Json:
-    return {
-        "term": term.text,
-        "acts": term.acts,
-        "updates": list(term.updates),
-        "rows": [asdict(row) for row in term.rows],
-        "leaves": [{"state": state, **_outcome(compiled.outcomes[state])} for state in term.leaves],
-    }
-
-
-def _rule_place(file: _RuleFile, index: int) -> Json:
-    return {"line": file.lines[index], "text": " ".join(file.texts[index].split())}
-
-
-def _verdict(found: Verdict) -> Json:
-    return {
-        "matches": found.matches,
-        "truth": found.truth,
-        "predicates": [asdict(decision) for decision in found.predicates],
-    }
-
-
-def _path(way: Way) -> list[Json]:
-    steps = []
-    for step in way.steps:
-        row = step.row
-        found = {"field": step.field, "state": step.state, "value": step.value, "shown": step.shown}
-        taken = {"row": row.text, "kind": row.kind, "next": row.next} if row else None
-        steps.append({**found, **(taken or {"row": None, "kind": None, "next": step.state})})
-    return steps
-
-
-def _event_text(found: Json) -> str:
-    lines = ["event"]
-    lines += [f"  {name} = {value}" for name, value in found["event"].items()]
-    lines += ["", "way through the tables"]
-    for step in found["path"]:
-        where = f"  {step['field']}: state {step['state']}, value {step['shown']}"
-        if step["row"] is None:
-            lines.append(f"{where}: no row, passes")
-        else:
-            lines.append(f"{where}: {step['row']} -> {step['next']}")
-    lines.append(f"  leaf {found['leaf']}: {_does(found)}")
-    matching = [rule for rule in found["rules"] if rule["matches"]]
-    others = [rule for rule in found["rules"] if not rule["matches"]]
-    lines += ["", f"rules that match: {len(matching)}"]
-    for rule in matching:
-        lines += _rule_lines(rule)
-    lines += ["", f"rules that do not: {len(others)}"]
-    for rule in others[:_SHOWN_RULES]:
-        lines += _rule_lines(rule)
-    if len(others) > _SHOWN_RULES:
-        lines.append(f"  and {len(others) - _SHOWN_RULES:,} more: see --json")
-    return "\n".join(lines)
-
-
-def _rule_lines(rule: Json) -> list[str]:
-    lines = [f"  rule {rule['rule']}, line {rule['line']}: {rule['text']}"]
-    for predicate in rule["predicates"]:
-        star = "*" if predicate["decided"] else " "
-        lines.append(f"    {star} {predicate['truth']:<7}  {predicate['text']}")
-    return lines
-
-
-def _rule_text(found: Json) -> str:
-    lines = [f"rule {found['rule']}, line {found['line']}: {found['text']}"]
-    if not found["terms"]:
-        lines.append("  nothing can satisfy it")
-    for term in found["terms"]:
-        what = "; ".join(
-            [*term["updates"], *(["takes the rule's actions"] if term["acts"] else [])]
-        )
-        lines += ["", f"{term['term']} : {what}"]
-        rows = term["rows"]
-        for row in rows[:_SHOWN_ROWS]:
-            lines.append(f"  {row['field']}: state {row['state']}: {row['text']} -> {row['next']}")
-        if len(rows) > _SHOWN_ROWS:
-            lines.append(f"  and {len(rows) - _SHOWN_ROWS:,} rows more: see --json")
-        for leaf in term["leaves"][:_SHOWN_ROWS]:
-            lines.append(f"  leaf {leaf['state']}: {_does(leaf)}")
-        if len(term["leaves"]) > _SHOWN_ROWS:
-            lines.append(f"  and {len(term['leaves']) - _SHOWN_ROWS:,} leaves more: see --json")
-    return "\n".join(lines)
-
-
-def _does(found: Json) -> str:
-    ports = list(map(str, found["ports"]))
-    if len(ports) > _SHOWN_PORTS:
-        ports[_SHOWN_PORTS:] = [f"and {len(ports) - _SHOWN_PORTS} more"]
-    parts = [f"fwd({', '.join(ports)})"] if ports else []
-    parts += [f"{name}({', '.join(map(str, args))})" for name, *args in found["actions"]]
-    return "; ".join(parts) or "nobody"
-
-
-def _outcome(outcome: Outcome) -> Json:
-    """Ports and actions; updates are state, and no action to be seen."""
-    return {
-        "ports": [_plain(name) for name in outcome.receivers],
-        "actions": [[call.name, *map(_plain, call.args)] for call in outcome.calls],
-    }
-
-
-def _plain(text: str) -> int | str:
-    return int(text) if _NUMBER.fullmatch(text) else text
-
-
-def _read_rules(format_: str, path: Path) -> _RuleFile:
-    specification, is_file = _specification(format_)
-    name, text = (
-        ("<stdin>", sys.stdin.buffer.read()) if str(path) == "-" else (str(path), path.read_bytes())
-    )
-    found = split_rules(text.decode("utf-8-sig", "replace").replace("\r\n", "\n"))
-    texts, lines = [rule for rule, _ in found], [line for _, line in found]
-    typed = {header.message_type is not None for header in specification.headers}
-    # Messages of a shipped format come without their framing; a file may mean any headers.
-    framing = is_file and len(typed) > 1
-    faults = _faults(texts, specification, framing)
-    in_lines = [(index, in_file(error, lines[index])) for index, error in faults]
-    return _RuleFile(name, specification, framing, texts, lines, in_lines)
-
-
-def _faults(
-    texts: Sequence[str], specification: Specification, framing: bool
-) -> list[tuple[int, SubscriptionError]]:
-    faults: dict[int, SubscriptionError] = {}
-    others: list[tuple[int, Rule]] = []
-    if framing:
-        for index, text in enumerate(texts):
-            try:
-                others.append((index, parse_rule(text, specification, framing=True)))
-            except SubscriptionError as error:
-                faults[index] = error
-    else:
-        read: RuleTable = read_table(texts, specification)
-        faults.update(read.errors)
-        others = list(read.rules)
-        updating = {
-            number
-            for number, actions in enumerate(read.outcomes)
-            if any(isinstance(action, Update) for action in actions)
-        }
-        if updating:
-            held = {index for index, _ in others}
-            others += [
-                (index, parse_rule(texts[index], specification))
-                for index, number in enumerate(read.outcome.tolist())
-                if number in updating and index not in held
-            ]
-    functions: dict[str, Any] = {}
-    for index, rule in sorted(others, key=lambda pair: pair[0]):
-        try:
-            updates = actions_of(rule.actions)[2]
-            for term in split(rule.condition, specification, updates, functions, True).terms:
-                lane_terms(term.term, specification)
-            add_updates(functions, updates)
-        except SubscriptionError as error:
-            faults[index] = error
-    return sorted(faults.items())
-
-
-def _rules_to_use(format_: str, path: Path, skip_faulty: bool) -> _RuleFile:
-    file = _read_rules(format_, path)
-    if file.faults:
-        _tell_faults(file, as_json=False, err=True)
-        if not skip_faulty:
-            raise typer.Exit(1)
-    return file
-
-
-def _tell_faults(file: _RuleFile, as_json: bool, err: bool = False) -> None:
-    for index, error in file.faults:
-        place = {"line": error.fields.get("line", 1), "column": error.fields.get("column", 1)}
-        head, *rest = error.message.split("\n")
-        head = re.sub(r"^line \d+, column \d+: ", "", head)
-        if as_json:
-            suggestion = error.fields.get("suggestion")
-            told = {"rule": index, **place, "code": error.code, "message": head}
-            typer.echo(json.dumps({"file": file.name, **told, "suggestion": suggestion}))
-            continue
-        typer.echo(f"{file.name}:{place['line']}:{place['column']}: {error.code}: {head}", err=err)
-        for line in rest:
-            typer.echo(line, err=err)
-
-
-def _specification(format_: str) -> tuple[Specification, bool]:
-    """A specification by path or shipped name, and whether it is of a file."""
-    path = Path(format_)
-    if re.fullmatch(r"[a-z][a-z0-9_]*", format_) and not path.is_file():
-        try:
-            return parse_specification(
-                schemas.read_text(f"messages/{format_}.spec"), format_
-            ), False
-        except FileNotFoundError:
-            raise typer.BadParameter(
-                f"there is no file {format_!r}, and no format of that name ships: itch does"
-            ) from None
-    text = path.read_bytes().decode("utf-8-sig", "replace")
-    return parse_specification(text, path.name.removesuffix(".spec")), True
 
 
 def _order(text: str, specification: Specification) -> str | tuple[str, ...]:
@@ -575,7 +330,7 @@ def _ports(pairs: Iterable[str]) -> dict[str, int]:
 
 
 def _options(
-    specification: Specification, file: _RuleFile, compiled: CompiledFilter
+    specification: Specification, file: RuleFile, compiled: CompiledFilter
 ) -> Options | None:
     """A program with the actions that the rules name, arguments of 32 bits each."""
     calls = {call for outcome in compiled.outcomes.values() for call in outcome.calls}
@@ -585,61 +340,9 @@ def _options(
     return Options(actions=tuple(named)) if named else None
 
 
-def _p4_lines(made: ProgramEntries) -> Iterator[Json]:
-    """Multicast groups first, as entries name them."""
-    for group, ports in made.groups:
-        yield {"group": group, "ports": list(ports)}
-    for entry in made.entries:
-        yield _p4_entry(entry)
-
-
-def _p4_entry(entry: TableEntry) -> Json:
-    return {
-        "table": entry.table,
-        "match": [_p4_match(match) for match in entry.match],
-        "action": entry.action,
-        "params": {name: value.hex() for name, value in entry.params},
-        "priority": entry.priority,
-    }
-
-
-def _p4_match(match: Match) -> Json:
-    value = match.value.hex()
-    kinds: dict[str, Any] = {
-        "exact": {"exact": value},
-        "range": {"range": {"low": value, "high": match.other.hex()}},
-        "ternary": {"ternary": {"value": value, "mask": match.other.hex()}},
-        "lpm": {"lpm": {"value": value, "prefix_len": match.prefix_length}},
-    }
-    return {"field": match.name, **kinds[match.kind]}
-
-
 def _write(path: Path, parts: Iterable[str]) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.writelines(parts)
-
-
-def _open(source: str) -> Any:
-    return nullcontext(sys.stdin.buffer) if source == "-" else Path(source).open("rb")
-
-
-def _lines(stream: BinaryIO) -> Iterator[tuple[int, str | EventError]]:
-    """The lines of a file with their numbers, or the error in their place; blank ones left out."""
-    number = 0
-    while line := stream.readline(MAX_LINE + 1):
-        number += 1
-        if len(line) > MAX_LINE and not line.endswith(b"\n"):
-            while line and not line.endswith(b"\n"):
-                line = stream.readline(MAX_LINE)
-            yield number, EventError("TOO_LONG", f"the line has more than {MAX_LINE:,} bytes")
-            continue
-        line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-        if not line.strip():
-            continue
-        try:
-            yield number, line.decode()
-        except UnicodeDecodeError:
-            yield number, EventError("NOT_JSON", "the line is not UTF-8")
 
 
 def _raise(error: EventError) -> Event:
