@@ -8,7 +8,7 @@ never the frames themselves.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,12 +25,15 @@ from pyspark.sql.types import (
 
 from udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, REASONS, Messages, decode
 from udfs.messages.sequence import session_id
+from udfs.messages.specification import Field
 from udfs.plan import Plan
+from udfs.sources import Sources, clocks, needs_arrival
 from udfs.stacks.frame import Frames, build_frames
 
 #: What a task reports. ``kind`` says which columns a row fills:
 #: ``partition`` (offsets, sequence numbers, counts), ``template`` (frames of one header template),
-#: ``reason`` (how many dead letters) and ``sample`` (one dead letter, cut to its first bytes).
+#: ``reason`` (how many dead letters), ``sample`` (one dead letter, cut to its first bytes) and
+#: ``state`` (what rules with state keep of a partition).
 REPORT = StructType(
     [
         StructField("kind", StringType(), False),
@@ -50,6 +53,7 @@ REPORT = StructType(
         StructField("message_index", IntegerType()),
         StructField("length", IntegerType()),
         StructField("sample", BinaryType()),
+        StructField("cells", BinaryType()),
     ]
 )
 
@@ -80,19 +84,27 @@ class PlanHandle(Protocol):
 
 
 def deliver(
-    plan: PlanHandle, topic: str, open_sink: Callable[[], Sink], samples: int
+    plan: PlanHandle,
+    topic: str,
+    open_sink: Callable[[], Sink],
+    samples: int,
+    carried: Mapping[int, bytes] | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for ``mapInArrow`` over columns partition (int32), offset (int64), value (binary).
 
     Every record of a batch is decoded, matched, framed and sent before the next batch is taken; the
     sink is flushed before the task ends, so that a finished task means frames handed over. At most
     ``samples`` dead letters a task are reported with their bytes; all are counted.
+
+    If rules keep state, a partition must be the work of one task, in the order of its offsets;
+    ``carried`` is the state before, by partition, as the rows of kind ``state`` gave it. Where
+    messages have no clock, a column timestamp (microseconds) must be there too.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sink = open_sink()
         try:
-            report = _Report(plan.value, topic, samples)
+            report = _Report(plan.value, topic, samples, carried or {})
             for batch in batches:
                 frames = report.add(batch)
                 sink.send(frames.data, frames.offsets)
@@ -109,7 +121,7 @@ def deliver(
 class _Report:
     """Adds up what one task did."""
 
-    def __init__(self, plan: Plan, topic: str, samples: int) -> None:
+    def __init__(self, plan: Plan, topic: str, samples: int, carried: Mapping[int, bytes]) -> None:
         self._plan = plan
         self._topic = topic
         self._samples = samples
@@ -119,6 +131,11 @@ class _Report:
         self._reasons: Counter[str] = Counter()
         self._dead: list[dict[str, Any]] = []
         self._sessions: dict[int, NDArray[np.uint8]] = {}
+        self._sources: Sources | None = None
+        self._clocks: tuple[Field, ...] = ()
+        if plan.state is not None:
+            self._sources = Sources(plan.state, plan.specification, carried)
+            self._clocks = clocks(plan.specification)
 
     def add(self, batch: pa.RecordBatch) -> Frames:
         """Decode, match and frame one batch of records; count it."""
@@ -126,9 +143,13 @@ class _Report:
         offset = batch.column("offset").to_numpy()
         starts, data = _buffers(batch.column("value"))
         plan = self._plan
-        messages = decode(plan.specification, starts, data, plan.fields)
-        leaf = plan.matcher.match(messages.message_type, messages.values)
-        leaf[messages.message_reason != 0] = 0
+        messages = decode(plan.specification, starts, data, plan.fields, self._clocks)
+        if self._sources is None:
+            leaf = plan.matcher.match(messages.message_type, messages.values)
+            leaf[messages.message_reason != 0] = 0
+        else:
+            arrived = _arrived(batch) if needs_arrival(plan.specification) else None
+            leaf = self._sources.leaves(partition, messages, arrived)
         frames = build_frames(
             plan.templates,
             leaf,
@@ -157,6 +178,8 @@ class _Report:
                 }
             )
         rows += [{"kind": "reason", "reason": r, "count": n} for r, n in self._reasons.items()]
+        if self._sources is not None:
+            rows += self._sources.rows()
         return rows + self._dead
 
     def _session_of(self, partition: NDArray[np.int32]) -> NDArray[np.uint8]:
@@ -274,6 +297,12 @@ class _Report:
                 "sample": content[:SAMPLE_BYTES].tobytes(),
             }
         )
+
+
+def _arrived(batch: pa.RecordBatch) -> NDArray[np.int64]:
+    """Microseconds since 1970, of each record."""
+    times = batch.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    return np.asarray(times.fill_null(0))
 
 
 def _buffers(values: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import overload
 
 from udfs.filters.compile import CompiledFilter, Order, compile_rules, table_of_rules
@@ -31,6 +31,8 @@ class LiveRules:
         self._rows: dict[str, Subscription] = {}
         self._live: dict[str, _Place] = {}
         self._rejected: dict[str, Rejection] = {}
+        # Those whose rules update variables, or were rejected for how they do.
+        self._updating: set[str] = set()
 
     def update(
         self, subscriptions: Sequence[Subscription], hosts: set[str]
@@ -48,6 +50,14 @@ class LiveRules:
         same = self._rows if hosts == self._hosts else {}
         changed = [row for name, row in rows.items() if same.get(name) != row]
         rules, rejections = check(changed, self._specification, hosts, self._publisher)
+        updating = _updating(rules, rejections)
+        touched = {row.id for row in changed}.union(self._rows.keys() - rows.keys())
+        others = self._updating - touched
+        if others and (updating or self._updating & touched):
+            # Whether they fit together is for all of them to say.
+            changed = [row for row in rows.values() if row.id in touched or row.id in others]
+            rules, rejections = check(changed, self._specification, hosts, self._publisher)
+            updating, others = _updating(rules, rejections), set()
         ids = rules.ids if isinstance(rules, CheckedRules) else [rule.id for rule in rules]
         live = {name: place for name, place in self._live.items() if name in rows}
         for row in changed:
@@ -61,11 +71,21 @@ class LiveRules:
         table = table_of_rules(rules, self._specification)
         change = self._compiler.update_table(ids, table, gone)
         self._hosts, self._rows, self._live, self._rejected = hosts, rows, live, rejected
+        self._updating = others | updating
         return (
             _Rules([live[name] for name in rows if name in live]),
             [rejected[name] for name in rows if name in rejected],
             change.compiled,
         )
+
+
+def _updating(rules: Sequence[CheckedRule], rejections: Sequence[Rejection]) -> set[str]:
+    found: Iterable[CheckedRule] = rules
+    if isinstance(rules, CheckedRules):
+        trees = rules.trees
+        found = (rules[at] for at, number in enumerate(rules.numbers) if number in trees)
+    mixed = {r.id for r in rejections if r.code == "SUBSCRIPTION.MIXED_UPDATES"}
+    return mixed.union(rule.id for rule in found if rule.updates)
 
 
 class _Rules(Sequence[CheckedRule]):

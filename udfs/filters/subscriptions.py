@@ -8,9 +8,10 @@ from typing import Any, overload
 
 from udfs.errors import SubscriptionError
 from udfs.filters.language import nearest, parse_rule, subscription_error
-from udfs.filters.nodes import Call, Node, Not, Predicate, Rule, StatePredicate, Update
-from udfs.filters.normal_form import lane_terms, normal_form
+from udfs.filters.nodes import Call, Function, Node, Rule, Update
+from udfs.filters.normal_form import lane_terms
 from udfs.filters.shapes import RuleTable, read_table
+from udfs.filters.state import add_updates, split
 from udfs.messages.specification import Specification
 
 _CACHED_TEXTS = 200_000
@@ -62,7 +63,8 @@ class CheckedRules(Sequence[CheckedRule]):
     """Many checked rules, most of which are not objects until somebody asks for them.
 
     ids, receivers, numbers: of each rule; the last is the row's number in ``table``, which is what
-    ``read_table`` said of ``texts``.
+    ``read_table`` said of ``texts``. trees: by that number, the rules that are not plain and those
+    that update state; blocks of ``table`` may have the latter too.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class CheckedRules(Sequence[CheckedRule]):
         numbers: Sequence[int],
         texts: Sequence[str],
         table: RuleTable,
+        trees: Mapping[int, Rule],
         specification: Specification,
     ) -> None:
         self.receivers = receivers
@@ -81,7 +84,7 @@ class CheckedRules(Sequence[CheckedRule]):
         self.ids = ids
         self._specification = specification
         self._rules: dict[int, CheckedRule] = {}
-        self.trees = dict(table.rules)
+        self.trees = trees
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -128,23 +131,18 @@ def select(
 
 
 def check(
-    rows: Sequence[Subscription],
-    specification: Specification,
-    hosts: set[str],
-    publisher: str,
-    *,
-    stateful: bool = False,
+    rows: Sequence[Subscription], specification: Specification, hosts: set[str], publisher: str
 ) -> tuple[Sequence[CheckedRule], list[Rejection]]:
     """Part the rows into rules that are live and rejections, each in the order of the rows.
 
     A rule without ``fwd(...)`` forwards to its subscriber. ``hosts`` are the names that may
     receive, ``publisher`` is the host that sends and therefore may not. Actions for a switch
-    are refused, and rules that keep state unless ``stateful``. Never raises for what a user wrote.
-    Texts are parsed once for a specification object.
+    are refused, and a rule that updates a variable by another function than an earlier one. Never
+    raises for what a user wrote. Texts are parsed once for a specification object.
     """
-    judge = _Judge(specification, hosts, publisher, stateful)
+    judge = _Judge(specification, hosts, publisher)
     new = {row.filter for row in rows}.difference(judge.texts)
-    if len(new) >= _MANY and not stateful:
+    if len(new) >= _MANY:
         return judge.many(rows)
     rules: list[CheckedRule] = []
     rejections: list[Rejection] = []
@@ -152,6 +150,7 @@ def check(
         try:
             rule = judge.read(row.filter or "")
             receivers = judge.receivers(row, rule)
+            judge.admit(rule)
         except SubscriptionError as error:
             rejections.append(_rejection(row, error))
         else:
@@ -160,8 +159,11 @@ def check(
 
 
 def _checked(name: str, rule: Rule, receivers: tuple[str, ...]) -> CheckedRule:
-    updates = tuple(action for action in rule.actions if isinstance(action, Update))
-    return CheckedRule(name, rule.condition, receivers, (), updates)
+    return CheckedRule(name, rule.condition, receivers, (), _updates(rule))
+
+
+def _updates(rule: Rule) -> tuple[Update, ...]:
+    return tuple(action for action in rule.actions if isinstance(action, Update))
 
 
 def _rejection(row: Subscription, error: SubscriptionError) -> Rejection:
@@ -189,14 +191,12 @@ def _texts_of(specification: Specification) -> _Texts:
 class _Judge:
     """Reads texts, and says what is wrong with a rule for one network."""
 
-    def __init__(
-        self, specification: Specification, hosts: set[str], publisher: str, stateful: bool
-    ) -> None:
+    def __init__(self, specification: Specification, hosts: set[str], publisher: str) -> None:
         self.texts = _texts_of(specification)
         self._specification = specification
         self._hosts = hosts
         self._publisher = publisher
-        self._stateful = stateful
+        self._functions: dict[str, Function] = {}
 
     def many(self, rows: Sequence[Subscription]) -> tuple[CheckedRules, list[Rejection]]:
         """``check`` of rows with many new texts."""
@@ -204,9 +204,14 @@ class _Judge:
         table = read_table(texts, self._specification)
         wrong = dict(table.errors)
         trees = dict(table.rules)
+        updating = {
+            n for n, a in enumerate(table.outcomes) if any(isinstance(b, Update) for b in a)
+        }
         fine: dict[tuple[int, str], tuple[str, ...]] = {}
         ids, receivers, numbers, rejections = [], [], [], []
         for number, (row, outcome) in enumerate(zip(rows, table.outcome.tolist(), strict=True)):
+            if outcome in updating and number not in trees:
+                trees[number] = parse_rule(texts[number], self._specification)
             # Rules without a tree are plain: where all of their actions are right, all is.
             key = (outcome, row.subscriber)
             found = None if number in wrong or number in trees else fine.get(key)
@@ -219,6 +224,7 @@ class _Judge:
                         rule = parse_rule(texts[number], self._specification)
                     self._judge(texts[number], rule)
                     found = self.receivers(row, rule)
+                    self.admit(rule)
                 except SubscriptionError as error:
                     rejections.append(_rejection(row, error))
                     continue
@@ -227,7 +233,7 @@ class _Judge:
             ids.append(row.id)
             receivers.append(found)
             numbers.append(number)
-        rules = CheckedRules(ids, receivers, numbers, texts, table, self._specification)
+        rules = CheckedRules(ids, receivers, numbers, texts, table, trees, self._specification)
         return rules, rejections
 
     def read(self, text: str) -> Rule:
@@ -236,8 +242,7 @@ class _Judge:
         if result is None:
             try:
                 result = parse_rule(text, self._specification)
-                if not _stateful(result):
-                    self._expand(result)
+                self._expand(result)
             except SubscriptionError as error:
                 result = error
             self.texts[text] = result
@@ -248,13 +253,17 @@ class _Judge:
         return result
 
     def _judge(self, text: str, rule: Rule) -> None:
-        if not _stateful(rule):
-            self._expand(rule)
+        self._expand(rule)
         self._refuse(text, rule)
+
+    def admit(self, rule: Rule) -> None:
+        """Raise if the rule updates state otherwise than rules before; else it is one of them."""
+        if updates := _updates(rule):
+            add_updates(self._functions, updates)
 
     def _expand(self, rule: Rule) -> None:
         """Raise what compiling would raise."""
-        for term in normal_form(rule.condition, self._specification):
+        for term, _, _ in split(rule.condition, self._specification, _updates(rule)).terms:
             lane_terms(term, self._specification)
 
     def _refuse(self, text: str, rule: Rule) -> None:
@@ -268,16 +277,6 @@ class _Judge:
                     f"action '{action.name}' is for a switch to perform, and this rule is for the "
                     "stream, which forwards; write fwd(...), or no action",
                 )
-        if self._stateful or not _stateful(rule):
-            return
-        read = _first_state(rule.condition)
-        raise subscription_error(
-            "STATEFUL",
-            text,
-            (read.line, read.column) if read else (1, 1),
-            "the rule reads or updates state, which the stream does not keep; leave out macros "
-            "such as avg(...), variables and their updates",
-        )
 
     def receivers(self, row: Subscription, rule: Rule) -> tuple[str, ...]:
         """Who receives, sorted. Errors: ``SubscriptionError`` for one who cannot."""
@@ -292,26 +291,6 @@ class _Judge:
         if fault:
             raise subscription_error(fault[0], row.filter or "", (1, 1), fault[1], fault[2])
         return (row.subscriber,)
-
-
-def _stateful(rule: Rule) -> bool:
-    if any(isinstance(action, Update) for action in rule.actions):
-        return True
-    return _first_state(rule.condition) is not None
-
-
-def _first_state(condition: Node) -> StatePredicate | None:
-    """The first predicate on state, if there is one."""
-    waiting = [condition]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, StatePredicate):
-            return node
-        if isinstance(node, Not):
-            waiting.append(node.child)
-        elif not isinstance(node, Predicate):
-            waiting.extend(reversed(node.children))
-    return None
 
 
 def _fault(

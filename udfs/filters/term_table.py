@@ -30,6 +30,7 @@ class TermTable:
     outcome: int32, one a rule of the blocks: which of ``outcomes`` the rule has.
     terms: other terms: (term, rule, which of ``outcomes``). Terms are over lanes.
     outcomes: distinct sets of tokens. cells: all cells that terms name or outcomes update.
+    kept, updates: of rules with state, the cells and the updates of variables, by rule.
     """
 
     blocks: Sequence[TermBlock] = ()
@@ -37,6 +38,8 @@ class TermTable:
     terms: list[tuple[Term, int, int]] = field(default_factory=list)
     outcomes: dict[tuple[Token, ...], int] = field(default_factory=dict)
     cells: dict[str, Cell] = field(default_factory=dict)
+    kept: dict[int, tuple[Cell, ...]] = field(default_factory=dict)
+    updates: dict[int, tuple[Update, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return sum(map(len, self.blocks)) + len(self.terms)
@@ -55,15 +58,18 @@ class TermTable:
         specification: Specification,
         functions: Mapping[str, Function],
         optional: bool | None,
-    ) -> tuple[Cell, ...]:
-        """Add the terms of a rule; returns its cells. Errors: those of ``split``."""
+    ) -> None:
+        """Add the terms of a rule. Errors: those of ``split``."""
         parted = split(condition, specification, updates, functions, optional)
         self.cells |= {cell.name: cell for cell in parted.cells}
+        if parted.cells:
+            self.kept[rule] = parted.cells
+        if updates:
+            self.updates[rule] = tuple(updates)
         for term, updated, acts in parted.terms:
             own: Sequence[Token] = (*receivers, *calls) if acts else ()
             number = self.outcome_number((*own, *updated))
             self.terms += [(lane, rule, number) for lane in lane_terms(term, specification)]
-        return parted.cells
 
     def used(self) -> set[str]:
         """Names that the terms ask for."""

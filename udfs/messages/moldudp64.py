@@ -44,7 +44,7 @@ class Messages:
     packet: int32[m], record a message came in. index: int32[m], its place there.
     start: int64[m], its first byte in the data, after its length. length: int32[m], bytes.
     message_type: uint8[m], its first byte, 0 where the message cannot be read.
-    values: uint64[fields, m], raw values, 0 where the message has not the field.
+    values: uint64[columns, m], raw values, 0 where the message has not the field.
     message_reason: uint8[m], 0 or a code of `REASONS`.
     packet_reason: uint8[n], 0, HEARTBEAT, END_OF_SESSION or a code of `REASONS`; a record with one
     has no messages here.
@@ -65,15 +65,17 @@ def decode(
     offsets: NDArray[Any],
     data: NDArray[np.uint8],
     fields: Sequence[Field],
+    clocks: Sequence[Field] = (),
 ) -> Messages:
     """Decode the records ``data[offsets[i]:offsets[i + 1]]``; columns for ``fields`` only.
 
+    ``clocks``: fields of different headers that share one more column, the last.
     offsets: int32[n + 1] or int64[n + 1], as Arrow has them. Any bytes are read safely: damage ends
     in a reason (see `udfs.messages.reference` for the rule).
     Raises SpecificationError FIELD_TOO_WIDE or FIELD_NOT_ALIGNED for a field that has no column,
     MessageError BAD_OFFSETS where the offsets fall or leave the data.
     """
-    lengths, at, width = _layout(specification, tuple(fields))
+    lengths, at, width = _layout(specification, tuple(fields), tuple(clocks))
     # Arrow may leave out the offsets of an array without records.
     borders = read_only(offsets if len(offsets) else np.zeros(1), np.int64)
     content = read_only(data, np.uint8)
@@ -93,17 +95,18 @@ def decode(
 
 @lru_cache(maxsize=32)
 def _layout(
-    specification: Specification, fields: tuple[Field, ...]
+    specification: Specification, fields: tuple[Field, ...], clocks: tuple[Field, ...]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
     """Tables of the kernel: message lengths, and where each field is, by message type."""
     lengths = np.full(256, -1, np.int32)
-    at = np.zeros((len(fields), 256), np.int32)
-    width = np.zeros((len(fields), 256), np.int32)
+    columns = [*((field,) for field in fields), *([clocks] if clocks else [])]
+    at = np.zeros((len(columns), 256), np.int32)
+    width = np.zeros((len(columns), 256), np.int32)
     for header in specification.headers:
         if header.message_type is None:
             continue
         lengths[header.message_type] = header.length
-        for number, field in enumerate(fields):
+        for number, field in ((n, f) for n, column in enumerate(columns) for f in column):
             if field.header != header.name:
                 continue
             if field.bits > MAX_VALUE_BITS:
