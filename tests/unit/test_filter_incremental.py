@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from udfs.errors import FilterError
 from udfs.filters.change import Change
 from udfs.filters.compile import CheckedRule, CompiledFilter, compile_rules
-from udfs.filters.groups import Groups
+from udfs.filters.groups import GroupChange, Groups
 from udfs.filters.incremental import IncrementalCompiler
 from udfs.filters.language import parse_rule
 from udfs.filters.nodes import Call, Outcome, Update
@@ -152,7 +152,8 @@ edits = st.lists(
 @settings(max_examples=120, deadline=None)
 @given(st.sampled_from([SPEC, LOOSE]), st.sampled_from(["specification", "auto"]), edits)
 def test_edits_one_after_the_other_give_what_compiling_anew_gives(spec, order, steps):
-    compiler = IncrementalCompiler(spec, order=order)
+    compiler = IncrementalCompiler(spec, order=order, ports={"h1": 7, "h2": 8, "h3": 8})
+    groups: dict[int, tuple[int, ...]] = {}
     live: dict[str, CheckedRule] = {}
     before = None
     for step in steps:
@@ -173,6 +174,18 @@ def test_edits_one_after_the_other_give_what_compiling_anew_gives(spec, order, s
             assert change.previous is before
             check_change(change, before)
         assert shape(change.compiled) == shape(anew)
+        assert change.groups is not None
+        assert change.groups.removed.items() <= groups.items()
+        assert not change.groups.added.keys() & groups.keys()
+        groups = {n: p for n, p in groups.items() if n not in change.groups.removed}
+        groups |= change.groups.added
+        # h2 and h3 are behind one port.
+        several = any(
+            "h1" in outcome.receivers and len(outcome.receivers) > 1
+            for outcome in change.compiled.outcomes.values()
+        )
+        assert list(groups.values()) == [(7, 8)] * several
+        assert compiler.groups == {ports: number for number, ports in groups.items()}
         before = change.compiled
 
 
@@ -366,3 +379,27 @@ def test_a_set_of_ports_has_one_group_as_long_as_it_is_needed(steps):
         assert len(set(held.values())) == len(held)
         assert {number: ports for ports, number in groups.numbers.items()} == held
         assert min(held, default=1) >= 1
+
+
+def test_a_group_stays_while_any_leaf_has_its_ports():
+    compiler = IncrementalCompiler(SPEC, ports={})
+    first = compiler.update(
+        {
+            "a": rule("stock == A", "1", "2"),
+            "b": rule("stock == B", "2", "1"),
+            "c": rule("stock == C", "3", "4"),
+            "d": rule("stock == D", "5"),
+        }
+    )
+    assert first.groups is not None
+    assert sorted(first.groups.added.values()) == [(1, 2), (3, 4)]
+    assert len(compiler.groups) == 2
+    number = compiler.groups[1, 2]
+    kept = compiler.update({"a": None, "d": rule("stock == D", "1", "2", "somewhere")})
+    assert kept.groups == GroupChange({}, {})
+    assert compiler.groups[1, 2] == number
+    lost = compiler.update({"b": None, "d": None})
+    assert lost.groups == GroupChange({}, {number: (1, 2)})
+    again = compiler.update({"e": rule("stock == E", "6", "7")})
+    assert again.groups == GroupChange({number: (6, 7)}, {})
+    assert IncrementalCompiler(SPEC).update({}).groups is None

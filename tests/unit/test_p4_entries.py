@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from udfs.errors import FilterError
-from udfs.filters.compile import compile_texts
+from udfs.filters.compile import CheckedRule, compile_texts
 from udfs.filters.evaluate import matches
+from udfs.filters.incremental import IncrementalCompiler
 from udfs.filters.interpreter import Interpreter
 from udfs.filters.language import parse_rule
 from udfs.filters.p4_entries import Match, entries
@@ -310,6 +311,25 @@ def test_receivers_share_the_multicast_group_of_their_ports():
     assert sorted(actions) == ["multicast", "multicast", "unicast"]
     numbered = entries(compile_texts(texts, STATE), STATE, PORTS, {(1, 3): 17})
     assert numbered.groups == ((17, (1, 3)),)
+
+
+def test_groups_keep_their_numbers_from_edit_to_edit():
+    def checked(text: str) -> CheckedRule:
+        read = parse_rule(text, STATE)
+        return CheckedRule("", read.condition, read.receivers)
+
+    compiler = IncrementalCompiler(STATE, ports=PORTS)
+    compiler.update(
+        {"a": checked("stock == 1 : fwd(h1, h2)"), "b": checked("stock == 2 : fwd(h1, 7)")}
+    )
+    before = entries(compiler.compiled, STATE, PORTS, compiler.groups)
+    assert len(before.groups) == 2
+    compiler.update({"a": None, "c": checked("stock == 3 : fwd(h2, h3)")})
+    after = entries(compiler.compiled, STATE, PORTS, compiler.groups)
+    numbers = {ports: number for number, ports in before.groups}
+    stays = (1, 7)
+    assert (numbers[stays], stays) in after.groups and len(after.groups) == 2
+    assert {number for number, _ in before.groups} != {number for number, _ in after.groups}
 
 
 def test_a_smaller_domain_that_the_rules_outgrow_names_the_bits_that_it_takes():

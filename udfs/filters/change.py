@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from udfs.filters.groups import GroupChange
 from udfs.filters.tables import ENTRY, CompiledFilter, leaf_row
 
 
@@ -21,6 +22,7 @@ class Change:
     removed: rows of ``previous.entries``.
     leaves_added, leaves_changed, leaves_removed: int32, states of leaves; those changed were there
         with another outcome.
+    groups: multicast groups to make and to take away, of a compiler that knows ports.
     """
 
     compiled: CompiledFilter
@@ -31,6 +33,7 @@ class Change:
     leaves_added: NDArray[np.int32]
     leaves_removed: NDArray[np.int32]
     leaves_changed: NDArray[np.int32]
+    groups: GroupChange | None = None
 
     @property
     def size(self) -> int:

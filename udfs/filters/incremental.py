@@ -22,6 +22,7 @@ from udfs.filters.compile import (
     too_large,
 )
 from udfs.filters.diagrams import NOBODY, Diagrams, Moved
+from udfs.filters.groups import LeafGroups, Ports
 from udfs.filters.growth import add_levels, add_tokens
 from udfs.filters.levels import Levels, make_levels
 from udfs.filters.nodes import Update
@@ -59,6 +60,7 @@ class IncrementalCompiler:
     Rules with equal diagrams share a slot of a tree of unions, so an edit costs the unions above
     its slots. Parameters as of ``compile_rules``. An ``order`` that is "auto" is chosen for the
     rules of the first update that has any, and then kept: another would change every state.
+    ``ports``: ports of receivers, as of ``LeafGroups``; without it no groups are kept.
     """
 
     def __init__(
@@ -68,8 +70,10 @@ class IncrementalCompiler:
         order: Order = "specification",
         max_entries: int = MAX_ENTRIES,
         optional: bool | None = None,
+        ports: Mapping[str, int] | None = None,
     ) -> None:
         self._specification = specification
+        self._groups = None if ports is None else LeafGroups(ports)
         self._choosing = order == "auto"
         self._order = () if self._choosing else named_order(order)
         self._max_entries = max_entries
@@ -90,6 +94,11 @@ class IncrementalCompiler:
     def order(self) -> tuple[str, ...]:
         """Fields that come first, as given or as chosen."""
         return self._order
+
+    @property
+    def groups(self) -> Mapping[Ports, int]:
+        """Number of the multicast group of each set of two or more ports that leaves have."""
+        return self._groups.numbers if self._groups else {}
 
     def _begin(self) -> None:
         """A pool for the levels in their order, without rules."""
@@ -178,7 +187,7 @@ class IncrementalCompiler:
         self._published = True
         self._choosing &= not len(table)
         self._compiled = self._assembled(numbered.now, live)
-        change = self._change(old, numbered, previous)
+        change = self._with_groups(self._change(old, numbered, previous))
         if self._diagrams.row_count > max(_COMPACT_ROWS, _GARBAGE * self._held):
             self._compact()
         return change
@@ -339,6 +348,14 @@ class IncrementalCompiler:
             np.setdiff1d(gone, leaves),
             np.intersect1d(leaves, gone),
         )
+
+    def _with_groups(self, change: Change) -> Change:
+        if self._groups is None:
+            return change
+        touched = np.concatenate([change.leaves_added, change.leaves_changed]).tolist()
+        outcomes = change.compiled.outcomes
+        now = {state: outcomes[state].receivers for state in touched}
+        return replace(change, groups=self._groups.update(change.leaves_removed.tolist(), now))
 
     def _fields(self, entries: NDArray[Any], compiled: CompiledFilter) -> NDArray[Any]:
         """Levels to the filter's fields."""

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from udfs.errors import FilterError
+from udfs.filters.groups import port_of
 from udfs.filters.nodes import Call, CellUpdate, Outcome
 from udfs.filters.normal_form import MESSAGE_TYPE
 from udfs.filters.p4_pipeline import (
@@ -49,7 +50,8 @@ def entries(
     """Entries of the program that ``p4_program.generate`` makes of the same specification.
 
     ``ports``: host name to port; numeric receivers are ports themselves. ``groups``: ids of sets
-    of two or more ports (ascending), else they are numbered from 1 in the order of the sets.
+    of two or more ports (ascending), such as ``IncrementalCompiler.groups``, which keep theirs from
+    edit to edit; else they are numbered from 1 in the order of the sets.
     ``slots``: where cells are already.
 
     Raises FilterError: NO_TABLE (a field or kind of match that the program has no table for),
@@ -379,9 +381,7 @@ class _Entries:
         return result, groups
 
     def _port(self, receiver: str) -> int:
-        port = self._ports.get(receiver)
-        if port is None and receiver.isdecimal() and len(receiver) < 6:
-            port = int(receiver)
+        port = port_of(receiver, self._ports)
         # The last port number means drop.
         if port is None or not 0 <= port < (1 << PORT_BITS) - 1:
             raise FilterError(
