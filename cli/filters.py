@@ -103,7 +103,7 @@ def compile_command(
 
     First the entries, {"field", "state", "low", "high", "kind", "next"}, low and high as raw
     integers, both included; then the leaves, {"state", "ports", "actions"}. Tables stand in their
-    order; start in the first line's state, or at the only leaf if there is no entry. What --dot
+    order; start in the first line's state. What --dot
     and --p4 write and --report says is apart from this. Of a typed format an event has all
     fields of its message; of others any field may be absent.
     """

@@ -22,11 +22,13 @@ def asks(statements: Iterable[str]) -> bool:
 def define(spark: SparkSession, tables: Tables, specification: Specification) -> None:
     """Make the view ``filter_ranges`` and the function ``who_gets`` in this session.
 
-    The tables must be attached. The function knows the fields that ``filter_entries`` has now:
-    define it again when subscriptions ask for other fields than before.
+    The tables must be attached. Answers are of the tables as they are at the first question: to ask
+    later ones, define again.
     """
     entries, leaves = tables.sql_name("filter_entries"), tables.sql_name("filter_leaves")
     spark.sql(ranges_view(entries))
+    # The walk reads the view once a field, and the view sorts and joins.
+    spark.sql(f"CACHE LAZY TABLE {RANGES}")
     fields = [row[0] for row in spark.sql(f"SELECT DISTINCT field FROM {entries}").collect()]
     # The root is the one state that no row leads to; without entries it is the only leaf.
     states = f"SELECT state FROM {entries} UNION SELECT state FROM {leaves}"
