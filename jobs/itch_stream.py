@@ -22,6 +22,7 @@ from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.settings import Settings
 from jobs.adapters.tables import Tables
 from udfs.messages.specification import parse_specification
+from udfs.sources import needs_arrival
 
 
 def deliver(settings: Settings, lifecycle: Lifecycle) -> int:
@@ -55,7 +56,7 @@ def start(
         delivery.process(records, batch_id)
 
     query = (
-        topics.stream()
+        topics.stream(timestamps=needs_arrival(specification))
         .writeStream.foreachBatch(process)
         .option("checkpointLocation", settings.checkpoint)
         .trigger(processingTime=settings.trigger)

@@ -22,6 +22,7 @@ from jobs.adapters.kafka import Topics
 from jobs.adapters.pins import Pins
 from jobs.adapters.settings import FORMATS, Settings
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
+from jobs.adapters.state import CarriedState
 from jobs.adapters.tables import Tables
 from jobs.adapters.wire import SinkOptions, open_sink
 from jobs.adapters.wire.options import Kind
@@ -62,6 +63,7 @@ class Delivery:
         self._tables = tables
         self._topics = topics
         self._pins = Pins(spark, settings.checkpoint)
+        self._state = CarriedState(spark, settings.checkpoint)
         self._planner = Planner(
             specification,
             Addressing(
@@ -84,18 +86,23 @@ class Delivery:
         self.processed: dict[int, int] = {}
 
     def process(self, records: DataFrame, batch_id: int) -> None:
-        """Deliver one micro-batch: columns partition, offset, value."""
+        """Deliver one micro-batch: columns partition, offset, value, and perhaps timestamp."""
         started = dt.datetime.now(dt.UTC)
         clock = time.monotonic()
         compilation = self._plan_for(batch_id)
+        state = compilation.plan.state
+        carried = {} if state is None else self._state.before(batch_id)
         run = deliver(
             self._broadcast,
             self._settings.topic,
             self._open_sink,
             self._settings.dead_letter_samples,
+            carried,
         )
         rows = records.mapInArrow(run, REPORT).toArrow().to_pylist()
         report = _Report(rows)
+        if state is not None:
+            self._state.after(batch_id, carried, report.states, state.identities)
         seconds = time.monotonic() - clock
         self._bury(batch_id, report)
         self._record(batch_id, compilation, report, started, seconds)
@@ -294,6 +301,7 @@ class _Report:
             by_kind[row["kind"]].append(row)
         self._templates = by_kind["template"]
         self._counts = by_kind["partition"]
+        self.states = by_kind["state"]
         self.partitions = _merge_partitions(self._counts)
         self.reasons: Counter[str] = Counter()
         for row in by_kind["reason"]:

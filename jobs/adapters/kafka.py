@@ -30,8 +30,11 @@ class Topics:
         self._spark = spark
         self._settings = settings
 
-    def stream(self) -> DataFrame:
-        """Raw packets as a stream: partition (int), offset (long), value (binary)."""
+    def stream(self, timestamps: bool = False) -> DataFrame:
+        """Raw packets as a stream: partition (int), offset (long), value (binary).
+
+        With ``timestamps`` also timestamp, the record's. A partition is the work of one task.
+        """
         settings = self._settings
         reader = (
             self._spark.readStream.format("kafka")
@@ -42,7 +45,8 @@ class Topics:
         )
         for key, value in settings.kafka.items():
             reader = reader.option(f"kafka.{key}", value)
-        return reader.load().select("partition", "offset", "value")
+        more = ("timestamp",) if timestamps else ()
+        return reader.load().select("partition", "offset", "value", *more)
 
     def read_all(self) -> list[tuple[int, int, bytes]]:
         """Every record of the raw topic, (partition, offset, value), brought to the driver."""

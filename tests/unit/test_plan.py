@@ -9,19 +9,16 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import random
+import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import schemas
 from udfs.columns import REPORT_ARROW, SAMPLE_BYTES, deliver
 from udfs.errors import MessageError, NetworkError
 from udfs.filters.evaluate import matches
@@ -29,25 +26,30 @@ from udfs.filters.language import parse_rule
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.reference import build_packet, read_message, read_packet
 from udfs.messages.sequence import sequence_number, session_id, split_sequence
-from udfs.messages.specification import parse_specification
 from udfs.plan import Addressing, Compilation, Planner
 from udfs.stacks.dissect import dissect
 from udfs.stacks.entries import network_tables
 from udfs.stacks.forwarding import ForwardingModel
-from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.network import Network
-from udfs.trees.topology import fabric
+
+sys.path.insert(0, str(Path(__file__).parent))
+from delivery_cases import (
+    ADDRESSING,
+    HOSTS,
+    ITCH,
+    MODEL,
+    NETWORK,
+    TOPIC,
+    TREES,
+    VERSIONS,
+    ListSink,
+    Row,
+    batches_of,
+    message,
+    received,
+)
 
 pytestmark = pytest.mark.unit
-
-ITCH = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
-NETWORK = fabric(pods=2, racks=2, hosts=2, planes=1, spines=1)
-TREES = broadcast_trees(NETWORK)
-HOSTS = sorted(NETWORK.subscribers())
-MODEL = ForwardingModel(NETWORK, network_tables(NETWORK, TREES))
-TOPIC = "itch.raw"
-ADDRESSING = Addressing("feed1", group=0xE9360C01, port=26400, mtu=1500, max_labels=64)
-VERSIONS = {"subscriptions": 3, "hosts": 1}
 
 FILTERS = [
     "stock == GOOGL",
@@ -62,37 +64,6 @@ FILTERS = [
     "stock == AAPL : fwd(h1, h2, h7)",
     f"price > 0 : fwd({', '.join(HOSTS)})",
 ]
-
-
-@dataclass
-class ListSink:
-    """Keeps frames, and what was done to it in which order."""
-
-    frames: list[bytes] = field(default_factory=list)
-    calls: list[str] = field(default_factory=list)
-    broken: bool = False
-
-    def send(self, data: np.ndarray, offsets: np.ndarray) -> int:
-        if self.broken:
-            raise OSError("unplugged")
-        self.calls.append("send")
-        whole = data.tobytes()
-        self.frames += [whole[a:b] for a, b in pairwise(offsets.tolist())]
-        return len(offsets) - 1
-
-    def flush(self) -> None:
-        self.calls.append("flush")
-
-    def close(self) -> None:
-        self.calls.append("close")
-
-
-def message(kind: str, **values: int) -> bytes:
-    """A message with these raw values, 0 elsewhere."""
-    header = ITCH.header_of_type(ord(kind))
-    assert header is not None
-    parts = [values.get(f.name, 0).to_bytes(f.bits // 8) for f in header.fields[1:]]
-    return kind.encode() + b"".join(parts)
 
 
 def random_message(seed: random.Random) -> bytes:
@@ -127,22 +98,6 @@ def random_record(seed: random.Random) -> bytes | None:
         case "null":
             return None
     return packet
-
-
-Row = tuple[int, int, bytes | None]
-
-
-def batches_of(rows: Sequence[Row], cuts: Sequence[int], large: bool) -> Iterator[pa.RecordBatch]:
-    """The rows as Arrow batches that are slices of one."""
-    value = pa.large_binary() if large else pa.binary()
-    schema = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("value", value)])
-    columns = zip(*rows, strict=True) if rows else ((), (), ())
-    whole = pa.RecordBatch.from_arrays(
-        [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
-    )
-    borders = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
-    for begin, end in pairwise(borders):
-        yield whole.slice(begin, end - begin)
 
 
 def compilation_of(subscriptions: Sequence[Subscription]) -> Compilation:
@@ -197,26 +152,6 @@ def owed(
             for host in receivers:
                 hosts[host][partition, offset, content] += 1
     return hosts, dead, read, matched
-
-
-def received(frames: Sequence[bytes]) -> dict[str, Counter[tuple[int, int, bytes]]]:
-    """What reaches the hosts when the switches forward these frames."""
-    partitions = {session_id(TOPIC, p): p for p in range(4)}
-    hosts: dict[str, Counter[tuple[int, int, bytes]]] = {host: Counter() for host in HOSTS}
-    numbers: set[tuple[str, bytes, int]] = set()
-    for frame in frames:
-        parts = dissect(frame)
-        assert len(frame) - 14 <= ADDRESSING.mtu
-        delivery = MODEL.deliver("feed1", parts.labels)
-        assert not delivery.loop and set(delivery.hosts.values()) == {1}
-        offset, _ = split_sequence(parts.sequence)
-        for place, content in enumerate(parts.messages):
-            for host in delivery.hosts:
-                hosts[host][partitions[parts.session], offset, content] += 1
-                number = (host, parts.session, parts.sequence + place)
-                assert number not in numbers, "a sequence number was used twice"
-                numbers.add(number)
-    return hosts
 
 
 @st.composite

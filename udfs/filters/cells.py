@@ -46,6 +46,8 @@ class StatefulMatcher:
     matcher: walks events as far as their fields lead, anywhere and in any order.
     cells: the state that is kept.
 
+    identities: of the cells, their names in ``Carried``.
+
     ``run`` then takes the events of one source in order. ``units``: of the times it is given, in
     a microsecond (``udfs.filters.state.Clock``). Picklable, as ``Matcher``.
     """
@@ -55,7 +57,7 @@ class StatefulMatcher:
     ) -> None:
         self.matcher = Matcher(compiled, kernel)
         self.cells: tuple[Cell, ...] = tuple(compiled.cells)
-        self._names = tuple(cell.identity for cell in self.cells)
+        self.identities: tuple[str, ...] = tuple(cell.identity for cell in self.cells)
         self._by_numba = kernels is not None and kernel != "numpy"
         number = {cell.name: at for at, cell in enumerate(self.cells)}
         lanes = {name: at for at, name in enumerate(self.matcher.fields)}
@@ -121,15 +123,15 @@ class StatefulMatcher:
                 plain.run(*[*arguments, lookup])
         cells = np.empty(len(self.cells), CELL)
         cells["start"], cells["count"], cells["value"] = starts, counts, held
-        return np.invert(result, out=result), Carried(self._names, cells)
+        return np.invert(result, out=result), Carried(self.identities, cells)
 
     def _resume(self, carried: Carried | None) -> NDArray[Any]:
         """Cells by name: those unknown before are empty, those unknown now are dropped."""
-        if carried is not None and carried.names == self._names:
+        if carried is not None and carried.names == self.identities:
             return carried.cells
         cells = np.zeros(len(self.cells), CELL)
         if carried is not None:
-            mine, theirs = _common(self._names, carried.names)
+            mine, theirs = _common(self.identities, carried.names)
             cells[mine] = carried.cells[theirs]
         return cells
 

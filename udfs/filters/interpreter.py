@@ -28,7 +28,7 @@ from udfs.filters.state import (
     updated,
     variable_cell,
 )
-from udfs.messages.specification import Specification
+from udfs.messages.specification import Counter, Specification
 
 
 class Step(NamedTuple):
@@ -45,10 +45,17 @@ class Step(NamedTuple):
 class Interpreter:
     """The rules over the events of one source, in their order, with the state they leave.
 
+    ``optional``: as in ``normal_form``; it says how cells are named, and nothing else.
+
     Errors: ``SubscriptionError`` MIXED_UPDATES, TOO_COMPLEX.
     """
 
-    def __init__(self, rules: Sequence[Rule], specification: Specification) -> None:
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        specification: Specification,
+        optional: bool | None = True,
+    ) -> None:
         self._rules = rules
         self._specification = specification
         self._clock = clock_of(specification)
@@ -60,7 +67,7 @@ class Interpreter:
         # By the rule's index, for the rules with macros alone. Each field that a term names is
         # looked for in the event: nothing is taken to be there because its header is.
         self._alternatives: dict[int, tuple[Alternative, ...]] = {
-            index: alternatives(rule.condition, specification, optional=True)
+            index: alternatives(rule.condition, specification, optional)
             for index, rule in enumerate(rules)
             if any(isinstance(subject, Aggregate) for subject in subjects(rule.condition))
         }
@@ -68,6 +75,12 @@ class Interpreter:
         self._cells = {cell.name: cell for cell in self._variables.values()}
         self._cells |= {cell.name: cell for literals in macros for cell, _ in literals}
         self._states: dict[str, CellState] = {}
+        used = {
+            s.name for rule in rules for s in subjects(rule.condition) if isinstance(s, Counter)
+        }
+        used |= {update.variable for updates in self._updates for update in updates}
+        idle = {counter.name for counter in self._variables} - used
+        self._used = [cell for name, cell in self._cells.items() if name not in idle]
 
     def step(self, event: Mapping[str, int], time: int = 0) -> Step:
         """Let one event pass.
@@ -117,6 +130,15 @@ class Interpreter:
     def cells(self) -> tuple[Cell, ...]:
         """All variables and macro cells, by name."""
         return tuple(self._cells[name] for name in sorted(self._cells))
+
+    def carry(self, earlier: Interpreter) -> None:
+        """Begin with the state that an earlier version of the rules has left.
+
+        A cell that both versions name stays; the rules of this one know nothing of the others.
+        """
+        before = {cell.identity: earlier._states.get(cell.name) for cell in earlier._used}
+        found = ((cell.name, before.get(cell.identity)) for cell in self._used)
+        self._states = {name: state for name, state in found if state is not None}
 
     def _read(self, cell: Cell, now: int) -> int | None:
         state = self._states.get(cell.name, EMPTY)
