@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from udfs.errors import FilterError
 from udfs.filters.compile import (
@@ -483,3 +485,26 @@ def test_an_edited_table_of_subscriptions_gives_what_it_would_give_anew(keeping)
         states = moved
     twice = [*table, Subscription("0", "h1", "price > 99")]
     assert len(live.update(twice, hosts)[0]) == len(rules) + 1
+
+
+TEXTS = ["price > 1", "price > 2 : fwd(h2)", "stok == A", "price > 3 : seen <- count()"]
+few_rows = st.lists(
+    st.builds(Subscription, st.sampled_from("abcdefgh"), st.just("h1"), st.sampled_from(TEXTS)),
+    max_size=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(few_rows, min_size=1, max_size=5))
+def test_rows_may_move_come_twice_or_go_from_version_to_version(versions):
+    spec = parse_specification(COUNTING, "text")
+    live = LiveRules(spec, "feed1")
+    for rows in versions:
+        rules, rejections, filter_ = live.update(rows, {"h1", "h2"})
+        expected, refused = check(rows, spec, {"h1", "h2"}, "feed1")
+        assert len(rules) == len(expected)
+        assert (list(rules), list(rules[1:3])) == (list(expected), list(expected[1:3]))
+        assert rejections == refused
+        anew = compile_rules(expected, spec)
+        assert len(filter_.entries) == len(anew.entries)
+        assert sorted(filter_.leaves.values()) == sorted(anew.leaves.values())

@@ -26,7 +26,7 @@ from udfs.filters.groups import LeafGroups, Ports
 from udfs.filters.growth import add_levels, add_tokens
 from udfs.filters.levels import Levels, make_levels
 from udfs.filters.nodes import Update
-from udfs.filters.numbering import Numbered, Renumbered, renumber
+from udfs.filters.numbering import Numbered, Renumbered, load_kernels, renumber
 from udfs.filters.order import choose_order
 from udfs.filters.outcomes import Outcomes, Token, token_order
 from udfs.filters.segments import SegmentTree
@@ -79,6 +79,7 @@ class IncrementalCompiler:
         self._max_entries = max_entries
         self._optional = optional
         self._tokens: dict[Token, int] = {}
+        load_kernels()
         self._begin()
         self._slots = RuleSlots()
         self._updates: dict[Hashable, tuple[Update, ...]] = {}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, compress, count
+from operator import ne
 from typing import overload
 
 from udfs.filters.compile import CompiledFilter, Order, compile_rules, table_of_rules
@@ -28,7 +31,8 @@ class LiveRules:
         self._order = order
         self._compiler = IncrementalCompiler(specification, order=order)
         self._hosts: set[str] = set()
-        self._rows: dict[str, Subscription] = {}
+        self._rows: Sequence[Subscription] = ()
+        self._ids: set[str] = set()
         self._live: dict[str, _Place] = {}
         self._rejected: dict[str, Rejection] = {}
         # Those whose rules update variables, or were rejected for how they do.
@@ -42,41 +46,65 @@ class LiveRules:
         ``hosts``: who may receive. Errors: ``FilterError`` TOO_LARGE; the last version is then
         what the next update starts from.
         """
-        rows = {row.id: row for row in subscriptions}
-        if len(rows) < len(subscriptions):
+        rows = tuple(subscriptions)
+        before, now = differing(self._rows, rows)
+        were, are = ({row.id: row for row in part} for part in (before, now))
+        if len(are) < len(now) or any(name in self._ids and name not in were for name in are):
             # Ids that are there twice cannot say what has changed.
-            rules, rejections = check(subscriptions, self._specification, hosts, self._publisher)
-            return rules, rejections, compile_rules(rules, self._specification, order=self._order)
-        same = self._rows if hosts == self._hosts else {}
-        changed = [row for name, row in rows.items() if same.get(name) != row]
+            rules, rejections = check(rows, self._specification, hosts, self._publisher)
+            order = self._compiler.order or self._order
+            return rules, rejections, compile_rules(rules, self._specification, order=order)
+        lost = were.keys() - are.keys()
+        changed: Sequence[Subscription] = rows
+        if hosts == self._hosts:
+            changed = [row for row in now if were.get(row.id) != row]
         rules, rejections = check(changed, self._specification, hosts, self._publisher)
         updating = _updating(rules, rejections)
-        touched = {row.id for row in changed}.union(self._rows.keys() - rows.keys())
+        touched = {row.id for row in changed} | lost
         others = self._updating - touched
         if others and (updating or self._updating & touched):
             # Whether they fit together is for all of them to say.
-            changed = [row for row in rows.values() if row.id in touched or row.id in others]
+            changed = [row for row in rows if row.id in touched or row.id in others]
             rules, rejections = check(changed, self._specification, hosts, self._publisher)
             updating, others = _updating(rules, rejections), set()
-        ids = rules.ids if isinstance(rules, CheckedRules) else [rule.id for rule in rules]
-        live = {name: place for name, place in self._live.items() if name in rows}
-        for row in changed:
-            live.pop(row.id, None)
-        live |= {name: (rules, at) for at, name in enumerate(ids)}
-        rejected = {name: found for name, found in self._rejected.items() if name in rows}
-        for row in changed:
-            rejected.pop(row.id, None)
+        names = rules.ids if isinstance(rules, CheckedRules) else [rule.id for rule in rules]
+        live, rejected = self._live.copy(), self._rejected.copy()
+        for name in chain(lost, (row.id for row in changed)):
+            live.pop(name, None)
+            rejected.pop(name, None)
+        live |= {name: (rules, at) for at, name in enumerate(names)}
         rejected |= {rejection.id: rejection for rejection in rejections}
-        gone = [name for name in self._live if name not in live]
+        gone = [
+            name
+            for name in chain(lost, (row.id for row in changed))
+            if name in self._live and name not in live
+        ]
         table = table_of_rules(rules, self._specification)
-        change = self._compiler.update_table(ids, table, gone)
+        change = self._compiler.update_table(names, table, gone)
         self._hosts, self._rows, self._live, self._rejected = hosts, rows, live, rejected
+        self._ids.difference_update(lost)
+        self._ids.update(are)
         self._updating = others | updating
-        return (
-            _Rules([live[name] for name in rows if name in live]),
-            [rejected[name] for name in rows if name in rejected],
-            change.compiled,
-        )
+        refused = [rejected[row.id] for row in rows if row.id in rejected] if rejected else []
+        return _Rules(rows, live), refused, change.compiled
+
+
+def differing(
+    old: Sequence[Subscription], new: Sequence[Subscription]
+) -> tuple[list[Subscription], list[Subscription]]:
+    """The rows of both that do not stand at the same place, as seen from one of the ends.
+
+    Compares neighbours in memory, which for many rows is much quicker than looking them up.
+    """
+    shorter = min(len(old), len(new))
+    head = next(compress(count(), map(ne, old, new)), shorter)
+    tail = next(compress(count(), map(ne, reversed(old), reversed(new))), shorter)
+    tail = min(tail, shorter - head)
+    parts = old[head : len(old) - tail], new[head : len(new) - tail]
+    if len(old) != len(new):
+        return list(parts[0]), list(parts[1])
+    unlike = list(map(ne, *parts))
+    return list(compress(parts[0], unlike)), list(compress(parts[1], unlike))
 
 
 def _updating(rules: Sequence[CheckedRule], rejections: Sequence[Rejection]) -> set[str]:
@@ -89,13 +117,18 @@ def _updating(rules: Sequence[CheckedRule], rejections: Sequence[Rejection]) -> 
 
 
 class _Rules(Sequence[CheckedRule]):
-    """Rules by where they are, so that those that nobody asks for stay texts."""
+    """The live rules in the order of their rows; those that nobody asks for stay texts."""
 
-    def __init__(self, places: Sequence[_Place]) -> None:
-        self._places = places
+    def __init__(self, rows: Sequence[Subscription], live: Mapping[str, _Place]) -> None:
+        self._rows = rows
+        self._live = live
+
+    @cached_property
+    def _places(self) -> Sequence[_Place]:
+        return [self._live[row.id] for row in self._rows if row.id in self._live]
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._live)
 
     @overload
     def __getitem__(self, index: int) -> CheckedRule: ...
@@ -103,6 +136,6 @@ class _Rules(Sequence[CheckedRule]):
     def __getitem__(self, index: slice) -> Sequence[CheckedRule]: ...
     def __getitem__(self, index: int | slice) -> CheckedRule | Sequence[CheckedRule]:
         if isinstance(index, slice):
-            return _Rules(self._places[index])
+            return [rules[at] for rules, at in self._places[index]]
         rules, at = self._places[index]
         return rules[at]

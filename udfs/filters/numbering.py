@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from udfs.filters.diagram_pool import NODES, SETS
-from udfs.filters.diagrams import Diagrams
+from udfs.filters.diagrams import NOBODY, Diagrams
 from udfs.filters.slices import Slices
 from udfs.filters.table_kernels import pair
 
@@ -76,6 +77,27 @@ def renumber(
     states = state[after]
     now = Numbered(root, slices, *np.split(states, [len(slices.nodes)]))
     return Renumbered(now, left, last, is_new, is_gone)
+
+
+@cache
+def load_kernels() -> None:
+    """Run the loops that a first build leaves out, so that the first edit need not wait for them
+    to load."""
+    diagrams = Diagrams([1], [False], 1, 64, capacity=16)
+    diagrams.compact(np.array([NOBODY], np.int32))
+    nobody = Numbered(
+        NOBODY,
+        Slices(
+            np.empty(0, np.int32),
+            np.empty(0, np.int32),
+            np.empty(0, np.int64),
+            np.array([NOBODY], np.int32),
+            (),
+        ),
+        np.empty(0, np.int32),
+        np.zeros(1, np.int32),
+    )
+    renumber(diagrams, nobody, NOBODY, nobody.slices, np.empty(0, np.int32), 1)
 
 
 def _places(diagrams: Diagrams, slices: Slices) -> NDArray[np.int64]:
