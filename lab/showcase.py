@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lab.timeline import keeps_state
 from udfs.errors import MessageError
 from udfs.filters.evaluate import matches
 from udfs.filters.subscriptions import CheckedRule
@@ -82,7 +83,9 @@ class Showcase:
             event = read_message(self._specification, message)
         except MessageError:
             return None
-        matching = [rule for rule in rules if matches(rule.condition, event)]
+        # Whether rules with state match depends on all events before: none serves as a sample.
+        stateless = (rule for rule in rules if not keeps_state(rule))
+        matching = [rule for rule in stateless if matches(rule.condition, event)]
         if all(shown[rule.id] >= OF_ONE_SUBSCRIPTION for rule in matching):
             return None
         shown.update(rule.id for rule in matching)

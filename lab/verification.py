@@ -1,8 +1,9 @@
 """Did every host receive exactly what it subscribed to?
 
 The answer does not trust the product: what must arrive is worked out by brute force, from the
-source records, the plain reference decoder and the syntax trees of the rules. Compiled tables,
-decode kernels, matcher, trees and stacks have no part in it. What did arrive is read from the
+source records, the plain reference decoder and the syntax trees of the rules, which the
+interpreter runs where they keep state. Compiled tables, decode kernels, matcher, trees and stacks
+have no part in it. What did arrive is read from the
 files that the hosts wrote.
 
 A delivery is known by *(session, Kafka offset, message bytes)*, the key that the sequence number
@@ -22,6 +23,7 @@ from typing import NamedTuple
 import networkx as nx
 import numpy as np
 
+from lab.timeline import Timeline, keeps_state
 from udfs.errors import LabError, MessageError
 from udfs.filters.evaluate import fields_of, matches_columns
 from udfs.filters.nodes import Node
@@ -143,8 +145,8 @@ def expected(
     """What each host must receive of ``records``, rule by rule, message by message.
 
     records: (partition, Kafka offset, payload), in any order, each once.
-    batches: a record counts under the rules of every batch that took its offset.
-    A host is owed a message once, however many of its rules match it.
+    batches: a record counts under the rules of every batch that took its offset; in the order in
+    which they ran. A host is owed a message once, however many of its rules match it.
     """
     expectation = Expectation()
     partitions: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
@@ -155,22 +157,25 @@ def expected(
     for partition, rows in partitions.items():
         rows.sort()
         offsets[partition] = np.fromiter((offset for offset, _ in rows), "i8", len(rows))
+    timeline = Timeline(specification)
     for batch in batches:
+        timeline.begin([rule for rule in batch.rules if keeps_state(rule)])
         chosen: list[tuple[int, int, bytes]] = []
         for partition in batch.offsets.keys() & partitions.keys():
             first, until = np.searchsorted(offsets[partition], batch.offsets[partition])
             taken[partition][first:until] = True
             chosen += ((partition, *row) for row in partitions[partition][first:until])
-        conditions = [(rule.condition, rule.receivers) for rule in batch.rules]
+        stateless = (rule for rule in batch.rules if not keeps_state(rule))
+        conditions = [(rule.condition, rule.receivers) for rule in stateless]
         names = sorted({name for node, _ in conditions for name in fields_of(node)})
         asked = [specification.field(name) for name in names]
         events: list[tuple[Key, dict[str, int]]] = []
         for event in _events(chosen, specification, topic, expectation):
             events.append(event)
             if len(events) == _EVENTS_A_BLOCK:
-                _owe(events, conditions, asked, expectation)
+                _owe(events, conditions, asked, timeline, expectation)
                 events = []
-        _owe(events, conditions, asked, expectation)
+        _owe(events, conditions, asked, timeline, expectation)
     expectation.unprocessed = sum(int((~mask).sum()) for mask in taken.values())
     return expectation
 
@@ -206,6 +211,7 @@ def _owe(
     events: Sequence[tuple[Key, dict[str, int]]],
     conditions: Sequence[tuple[Node, Sequence[str]]],
     asked: Sequence[Field],
+    timeline: Timeline,
     expectation: Expectation,
 ) -> None:
     """Add to ``expectation`` what the rules owe their hosts of ``events``."""
@@ -222,6 +228,9 @@ def _owe(
         true = matches_columns(condition, columns, present)
         for host in receivers:
             wanted[host] |= true
+    for i, ((session, _, _), event) in enumerate(events):
+        for host in timeline.receivers(session, event):
+            wanted[host][i] = True
     matched = np.zeros(count, dtype=bool)
     for host, mask in wanted.items():
         matched |= mask

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 import schemas
-from jobs.adapters.pins import KEPT, Pins
+from jobs.adapters.batch_files import KEPT
+from jobs.adapters.pins import Pins
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
+from jobs.adapters.state import CarriedState
 from jobs.adapters.tables import NAMES, Tables
-from udfs.errors import TableError
+from udfs.errors import StreamError, TableError
+from udfs.filters.carried import pack, unpack
+from udfs.filters.cells import CELL, Carried
 from udfs.trees.network import Switch
 from udfs.trees.rows import switch_to_row
 
@@ -272,3 +278,48 @@ def test_pins_survive_and_the_old_ones_vanish(spark: SparkSession, tmp_path: Pat
     assert pins.newest() == pins.get(KEPT + 2) == {"subscriptions": KEPT + 2, "hosts": 2}
     files = [path.name for path in Path(checkpoint, "stackcast-pins").iterdir()]
     assert not [name for name in files if "draft" in name]
+
+
+def row(partition: int, **cells: int) -> dict:
+    """What a task reports of a partition: cells by name, as many updates as given."""
+    held = np.array([(0, count, 0) for count in cells.values()], CELL)
+    return {"partition": partition, "cells": pack(Carried(tuple(cells), held))}
+
+
+def counts(state: Mapping[int, bytes]) -> dict[int, dict[str, int]]:
+    cells = {partition: unpack(packed) for partition, packed in state.items()}
+    return {p: dict(zip(c.names, c.cells["count"].tolist(), strict=True)) for p, c in cells.items()}
+
+
+def test_state_goes_from_batch_to_batch_and_from_run_to_run(spark: SparkSession, tmp_path: Path):
+    checkpoint = str(tmp_path / "checkpoint")
+    state = CarriedState(spark, checkpoint)
+    assert state.before(0) == {}
+    state.after(0, {}, [row(0, a=1, b=2), row(1, a=3)], {"a", "b"})
+    # Partition 1 has no records in batch 1 and keeps what it has, but for cells of no rule.
+    state.after(1, state.before(1), [row(0, b=9)], {"b", "c"})
+    assert counts(state.before(2)) == {0: {"b": 9}, 1: {}}
+    # A batch that runs again, here in another run, begins where it began.
+    again = CarriedState(spark, checkpoint)
+    assert counts(again.before(1)) == {0: {"a": 1, "b": 2}, 1: {"a": 3}}
+    again.after(1, again.before(1), [row(0, b=9)], {"b", "c"})
+    assert counts(CarriedState(spark, checkpoint).before(2)) == {0: {"b": 9}, 1: {}}
+    # Batch 2 had rules without state, so batch 3 begins empty.
+    assert again.before(3) == {}
+    for batch in range(3, KEPT + 6):
+        again.after(batch, again.before(batch), [], {"b"})
+    files = {path.name for path in Path(checkpoint, "stackcast-state").glob("[0-9]*.bin")}
+    assert files == {f"{batch}.bin" for batch in range(6, KEPT + 6)}
+
+
+def test_a_partition_of_several_tasks_and_damaged_state_are_errors(
+    spark: SparkSession, tmp_path: Path
+):
+    state = CarriedState(spark, str(tmp_path))
+    with pytest.raises(StreamError, match=r"PARTITION_SPLIT: partition 4 .*minPartitions"):
+        state.after(0, {}, [row(4, a=1), row(3), row(4, a=2)], {"a"})
+    assert state.before(1) == {}
+    (tmp_path / "stackcast-state").mkdir(exist_ok=True)
+    (tmp_path / "stackcast-state" / "6.bin").write_bytes(b"noise")
+    with pytest.raises(StreamError, match="STATE_UNREADABLE"):
+        state.before(7)

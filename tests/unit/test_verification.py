@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import struct
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,7 +82,7 @@ LATE = EARLY | {
 }
 
 
-def rules_of(table: dict, specification: Specification) -> list[CheckedRule]:
+def rules_of(table: dict, specification: Specification) -> Sequence[CheckedRule]:
     rows = [Subscription(f"s-{host}", host, text) for host, (text, _) in table.items()]
     # A second rule of the same host that matches the same events owes it nothing twice.
     rows.append(Subscription("s-again", "h1", "stock == GOOGL and shares > 0"))
@@ -115,6 +116,48 @@ def test_hosts_are_owed_what_their_rules_say(
     assert found.messages_in == sum(map(len, packets))
     assert found.total == sum(counter.total() for counter in owed.values())
     assert found.unprocessed == 0
+
+
+def test_rules_with_state_are_owed_what_the_interpreter_says(specification: Specification) -> None:
+    """More than two of a stock's orders within 10 microseconds, source by source."""
+    text = "stock == GOOGL and count(10) >= 2"
+
+    def checked(*texts: str) -> Sequence[CheckedRule]:
+        rows = [Subscription(text, f"h{n}", text) for n, text in enumerate(texts, 1)]
+        return check(rows, specification, {"h1", "h2", "h3"}, "feed1")[0]
+
+    def at(time: int, stock: str = "GOOGL") -> bytes:
+        plain = Order(stock, 500_000, 100, "B").encode()
+        return plain[:5] + (time * 1000).to_bytes(6) + plain[11:]
+
+    packets = {
+        (0, 0): [at(100), at(101), at(101, "AAPL"), at(102)],
+        (1, 0): [at(100), at(101)],
+        (0, 1): [at(109), at(110)],
+        (1, 1): [at(103), at(103)],
+        (0, 2): [at(111), at(112)],
+        (1, 2): [at(104)],
+    }
+    records = [
+        (partition, offset, build_packet(b"SESSION001", 1, messages))
+        for (partition, offset), messages in packets.items()
+    ]
+    batches = [
+        Batch(0, {0: (0, 1), 1: (0, 1)}, checked(text)),
+        Batch(1, {0: (1, 2)}, checked(text, "price > 99")),
+        Batch(2, {1: (1, 2)}, checked(text, "stock == AAPL")),
+        Batch(3, {0: (2, 3)}, checked("price > 99")),
+        Batch(4, {1: (2, 3)}, checked(text)),
+    ]
+    found = expected(records, batches, specification, TOPIC)
+    assert not any(found.deliveries[host] for host in ("h2", "h3"))
+    first, second = (session_id(TOPIC, partition) for partition in (0, 1))
+    # The cell is kept through batches that a partition is not in, and through edits of other
+    # rules; it is gone after a batch whose rules do not name it.
+    assert found.deliveries["h1"] == Counter(
+        [(first, 0, at(102)), (first, 1, at(109)), (second, 1, at(103)), (second, 1, at(103))]
+    )
+    assert found.messages_matched == 4
 
 
 def test_damage_is_counted_and_harms_no_neighbour(specification: Specification) -> None:

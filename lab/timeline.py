@@ -1,0 +1,54 @@
+"""Rules with state, brute force: the interpreter over each source, batch after batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from udfs.filters.evaluate import is_stateful
+from udfs.filters.interpreter import Interpreter
+from udfs.filters.nodes import Forward, Rule
+from udfs.filters.subscriptions import CheckedRule
+from udfs.messages.specification import Specification
+
+
+def keeps_state(rule: CheckedRule) -> bool:
+    """Whether a rule reads state or updates it."""
+    return bool(rule.updates) or is_stateful(rule.condition)
+
+
+class Timeline:
+    """Who is owed the events of each source, under the rules that keep state.
+
+    All messages of ``specification`` must have clocks. Slow: an event at a time.
+    """
+
+    def __init__(self, specification: Specification) -> None:
+        self._specification = specification
+        self._rules: tuple[Rule, ...] = ()
+        self._sources: dict[bytes, Interpreter] = {}
+
+    def begin(self, rules: Sequence[CheckedRule]) -> None:
+        """The rules with state from the next event on; of any source, also those that rest.
+
+        Cells that they do not name are forgotten.
+        """
+        made = tuple(Rule(r.condition, (Forward(r.receivers), *r.updates)) for r in rules)
+        if made == self._rules:
+            return
+        self._rules = made
+        before, self._sources = self._sources, {}
+        for source, earlier in before.items() if made else ():
+            self._sources[source] = self._interpreter()
+            self._sources[source].carry(earlier)
+
+    def receivers(self, source: bytes, event: Mapping[str, int]) -> tuple[str, ...]:
+        """Who is owed the next event of a source."""
+        if not self._rules:
+            return ()
+        if source not in self._sources:
+            self._sources[source] = self._interpreter()
+        return self._sources[source].step(event).receivers
+
+    def _interpreter(self) -> Interpreter:
+        # Cells must be named as they are in the stream, to be the same in the next version.
+        return Interpreter(self._rules, self._specification, None)
