@@ -136,6 +136,22 @@ def test_wide_fields_are_matched_lane_by_lane_and_words_of_p4_are_no_names():
     assert optional["ip.dst"] and optional["b.odd[63:0]"] and not optional["a.size"]
 
 
+def test_a_resolution_in_the_specification_is_the_one_of_the_options():
+    lines = """
+        header_type t { fields { @string stock: 64; %s price: 32; } }
+        header t add_order;
+        @query_field_exact(add_order.stock)
+        @query_field(add_order.price)
+        """
+    written = parse_specification(lines % "@decimals(4) @resolution(8)", "text")
+    plain = parse_specification(lines % "@decimals(4)", "text")
+    given = Options(resolution={"add_order.price": 8})
+    assert [stage.code_bits for stage in pipeline(written).stages] == [0, 8]
+    assert generate(written) == generate(plain, given) != generate(plain)
+    other = Options(resolution={"add_order.price": 4})
+    assert generate(written, other) == generate(plain, other)
+
+
 def test_windows_are_in_the_units_of_the_events_own_clock():
     program = pipeline(CLOCK)
     assert program.clock_units == 1000

@@ -162,6 +162,21 @@ def test_the_default_action_may_have_arguments(mark: str, written: str, read: st
     assert parse_specification(text, "mine").default_action == read
 
 
+def test_a_resolution_stands_beside_what_a_field_is():
+    specification = parse_specification(
+        "header_type t { fields { @decimals(4) @resolution(8) price: 32; "
+        "@resolution(16) shares: 64; @resolution(3) @clock(1) at: 48; k: 8; } }\n"
+        "header t x; @query_field(x.price)",
+        "text",
+    )
+    price = specification.field("x.price")
+    assert (price.kind, price.decimals, price.resolution, price.match) == ("decimal", 4, 8, "range")
+    assert specification.field("x.shares").resolution == 16
+    at = specification.field("x.at")
+    assert (at.clock, at.resolution) == (1, 3)
+    assert specification.field("x.k").resolution == 0
+
+
 def test_a_header_tells_the_time_in_units_of_its_clock():
     specification = parse_specification(
         "header_type t { fields { @clock(1000) at: 48; k: 16; } } header t x;"
@@ -346,6 +361,24 @@ T = "header_type t { fields { k: 8; } }\n"
             "two clocks",
         ),
         ("header_type t { fields { @string(one) a: 8; } }", "BAD_ANNOTATION", 1, 27, "@string"),
+        ("header_type t { fields { @resolution(17) a: 32; } }", "BAD_ANNOTATION", 1, 27, "1 to 16"),
+        ("header_type t { fields { @resolution(0) a: 32; } }", "BAD_ANNOTATION", 1, 27, "1 to 16"),
+        ("header_type t { fields { @resolution(8) a: 8; } }", "BAD_WIDTH", 1, 41, "9 to 64"),
+        ("header_type t { fields { @resolution(8) a: 72; } }", "BAD_WIDTH", 1, 41, "72 bits"),
+        (
+            "header_type t { fields { @resolution(8) @resolution(8) a: 32; } }",
+            "BAD_ANNOTATION",
+            1,
+            42,
+            "twice",
+        ),
+        (
+            "header_type t { fields { @resolution(4) a: 8; } } header t x; @query_field_exact(x.a)",
+            "BAD_ANNOTATION",
+            1,
+            82,
+            "matched by ranges",
+        ),
     ],
 )
 def test_a_fault_is_named_with_line_and_column(

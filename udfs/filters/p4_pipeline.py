@@ -397,7 +397,7 @@ class _Description:
         if typed:
             name = self._unique(MESSAGE_TYPE)
             stages.append(Stage(name, MESSAGE_TYPE, 8, "meta.message_type", "", ("exact",)))
-        resolution = {f.qualified: _resolution(f) for f in self._fields if _resolution(f)}
+        resolution = {f.qualified: f.resolution for f in self._fields if f.resolution}
         resolution |= dict(self._options.resolution)
         for qualified in resolution:
             if not any(f.qualified == qualified and f.match == "range" for f in self._fields):
@@ -464,10 +464,6 @@ def _fits(header: Header, role: str) -> bool:
     return (
         header.message_type is None and header.length * 8 == bits and places >= set(parts.values())
     )
-
-
-def _resolution(one: Field) -> int:
-    return int(getattr(one, "resolution", 0))
 
 
 def _width(argument: str) -> int:

@@ -38,7 +38,8 @@ class Field:
     """One field. ``bit_offset`` counts from the start of its header; ``query``: @query_field.
 
     ``padding`` is the character that fills a string; ``clock`` is the number of units of the field
-    in a microsecond if it tells the time of its header (@clock), else 0.
+    in a microsecond if it tells the time of its header (@clock), else 0; ``resolution`` is to how
+    many bits a switch maps its values before it matches them (@resolution), 0 for none.
     """
 
     header: str
@@ -51,6 +52,7 @@ class Field:
     query: bool = False
     padding: str = " "
     clock: int = 0
+    resolution: int = 0
 
     @property
     def qualified(self) -> str:
@@ -248,6 +250,7 @@ def _lanes(field: Field) -> tuple[Field, ...]:
             decimals=0,
             padding=" ",
             clock=0,
+            resolution=0,
         )
         lanes.append(lane)
         high = low

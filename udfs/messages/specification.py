@@ -7,6 +7,7 @@ also written ``@pragma query_field(...)``. Ours are, before a field,
 * ``@string``: ASCII, padded with blanks, or ``@string(zero)``, with zero bytes;
 * ``@decimals(n)``: 1 to 18 implied decimals;
 * ``@clock(n)``: the time of its header, in units of which a microsecond has n; once in a header;
+* ``@resolution(n)``, beside one of these too: a switch maps it on n bits, 1 to 16;
 
 and before an instance ``@message_type("A")``: the header is a whole message, told from others by
 its first byte. A query field may repeat its width, ``@query_field(h.f, 32)``; a counter has a
@@ -45,6 +46,7 @@ MAX_SLOTS = 1 << 20
 """Slots of one counter: registers that a switch sets aside."""
 
 _DECIMALS = frozenset(map(str, range(1, 19)))
+_RESOLUTIONS = frozenset(map(str, range(1, 17)))
 _MATCHES: dict[str, Match] = {
     "query_field": "range",
     "query_field_range": "range",
@@ -215,12 +217,16 @@ class _Reader:
             visit[node.data](node)
         self._check_counters()
         headers = tuple(self._with_queries(h) for h in self._headers.values())
-        bits = {f.qualified: f.bits for h in headers for f in h.fields}
-        for path, (_, token, width) in self._queries.items():
-            if path not in bits:
+        fields = {f.qualified: f for h in headers for f in h.fields}
+        for path, (match, token, width) in self._queries.items():
+            if path not in fields:
                 raise self._error("UNKNOWN_FIELD", token, f"there is no field {path}")
-            if width is not None and width.value != str(bits[path]):
-                raise self._error("BAD_WIDTH", width, f"{path} has {bits[path]} bits, not {width}")
+            bits = fields[path].bits
+            if width is not None and width.value != str(bits):
+                raise self._error("BAD_WIDTH", width, f"{path} has {bits} bits, not {width}")
+            if fields[path].resolution and match != "range":
+                why = f"{path} has a resolution, so it is matched by ranges: use @query_field"
+                raise self._error("BAD_ANNOTATION", token, why)
         return Specification(
             self._name,
             headers,
@@ -257,33 +263,50 @@ class _Reader:
 
     def _annotated(self, node: Tree[Token], name: Token, plain: Field) -> Field:
         annotations = list(self._annotations(node))
-        if len(annotations) > 1:
-            raise self._error("BAD_ANNOTATION", annotations[1][0], f"{name} is annotated twice")
+        names = ["resolution" if a == "resolution" else "kind" for a, _ in annotations]
+        for number, (annotation, _) in enumerate(annotations):
+            if names[number] in names[:number]:
+                raise self._error("BAD_ANNOTATION", annotation, f"{name} is annotated twice")
+        made = plain
         for annotation, arguments in annotations:
-            values = [argument.value for argument in arguments]
-            if annotation == "string" and values in ([], ["blank"], ["zero"]):
-                if plain.bits % 8:
-                    raise self._error(
-                        "BAD_WIDTH", name, f"text {name} is not a number of bytes wide"
-                    )
-                return replace(plain, kind="string", padding="\0" if values == ["zero"] else " ")
-            if annotation == "decimals":
-                if len(values) != 1 or values[0] not in _DECIMALS:
-                    raise self._error("BAD_ANNOTATION", annotation, "@decimals takes 1 to 18")
-                return replace(plain, kind="decimal", decimals=int(values[0]))
-            if annotation == "clock":
-                unit = values[0] if len(values) == 1 else ""
-                if not (unit.isdigit() and len(unit) < 10 and int(unit)):
-                    raise self._error(
-                        "BAD_ANNOTATION", annotation, "@clock takes the units in a microsecond"
-                    )
-                if plain.bits > MAX_VALUE_BITS:
-                    raise self._error(
-                        "BAD_WIDTH", name, f"clock {name} is over {MAX_VALUE_BITS} bits wide"
-                    )
-                return replace(plain, clock=int(unit))
-            raise self._error("BAD_ANNOTATION", annotation, f"@{annotation} is not for a field")
-        return plain
+            made = self._annotated_with(annotation, arguments, name, made)
+        return made
+
+    def _annotated_with(
+        self, annotation: Token, arguments: list[Token], name: Token, plain: Field
+    ) -> Field:
+        values = [argument.value for argument in arguments]
+        if annotation == "string" and values in ([], ["blank"], ["zero"]):
+            if plain.bits % 8:
+                raise self._error("BAD_WIDTH", name, f"text {name} is not a number of bytes wide")
+            return replace(plain, kind="string", padding="\0" if values == ["zero"] else " ")
+        if annotation == "decimals":
+            if len(values) != 1 or values[0] not in _DECIMALS:
+                raise self._error("BAD_ANNOTATION", annotation, "@decimals takes 1 to 18")
+            return replace(plain, kind="decimal", decimals=int(values[0]))
+        if annotation == "clock":
+            unit = values[0] if len(values) == 1 else ""
+            if not (unit.isdigit() and len(unit) < 10 and int(unit)):
+                raise self._error(
+                    "BAD_ANNOTATION", annotation, "@clock takes the units in a microsecond"
+                )
+            if plain.bits > MAX_VALUE_BITS:
+                raise self._error(
+                    "BAD_WIDTH", name, f"clock {name} is over {MAX_VALUE_BITS} bits wide"
+                )
+            return replace(plain, clock=int(unit))
+        if annotation == "resolution":
+            if len(values) != 1 or values[0] not in _RESOLUTIONS:
+                raise self._error("BAD_ANNOTATION", annotation, "@resolution takes 1 to 16")
+            if not int(values[0]) < plain.bits <= MAX_VALUE_BITS:
+                raise self._error(
+                    "BAD_WIDTH",
+                    name,
+                    f"{name} has {plain.bits} bits: @resolution({values[0]}) is for "
+                    f"{int(values[0]) + 1} to {MAX_VALUE_BITS}",
+                )
+            return replace(plain, resolution=int(values[0]))
+        raise self._error("BAD_ANNOTATION", annotation, f"@{annotation} is not for a field")
 
     def _header(self, node: Tree[Token]) -> None:
         type_name, name = _tokens(node)
