@@ -19,6 +19,8 @@ from collections.abc import Sequence
 
 MAX_INDENT = 1000
 """Blanks put before a rule that begins within a line."""
+MAX_INDENTS = 10_000_000
+"""Blanks put before all rules of a file; rules behind that have none."""
 
 _HIDDEN = re.compile(r""""[^"\n]*"|'[^'\n]*'|#[^\n]*""")
 _COMMENT = re.compile(r"#[^\n]*")
@@ -40,8 +42,9 @@ def split_rules(text: str) -> list[tuple[str, int]]:
     """The rules of a file: each one's text, without its ``;``, and the line where it begins.
 
     Lines count from 1. A text may have several lines; blanks before it keep its columns those of
-    the file, up to 1,000. Comments are cut off. Any text can be split: whether the parts are
-    rules is for ``parse_rule`` to say, and `in_file` puts its errors into the file's lines.
+    the file, up to 1,000, and ten million in all. Comments are cut off. Any text can be split:
+    whether the parts are rules is for ``parse_rule`` to say, and `in_file` puts its errors into the
+    file's lines.
     """
     lines = text.split("\n")
     bare = _shown(text)
@@ -93,7 +96,7 @@ def _is_open(line: str) -> bool:
 def _split(lines: Sequence[str], shown: Sequence[str]) -> list[tuple[str, int]]:
     rules: list[tuple[str, int]] = []
     pieces: list[str] = []
-    parentheses = braces = first = 0
+    parentheses = braces = first = indents = 0
     before = ""
 
     def end() -> None:
@@ -104,13 +107,15 @@ def _split(lines: Sequence[str], shown: Sequence[str]) -> list[tuple[str, int]]:
         parentheses = braces = 0
 
     def add(number: int, start: int, stop: int) -> None:
-        nonlocal first
+        nonlocal first, indents
         piece = lines[number - 1][start:stop]
         if not pieces:
             if not piece.strip():
                 return
             first = number
-            piece = " " * min(start, MAX_INDENT) + piece
+            indent = min(start, MAX_INDENT, MAX_INDENTS - indents)
+            indents += indent
+            piece = " " * indent + piece
         pieces.append(piece)
 
     for number, bare in enumerate(shown, 1):
