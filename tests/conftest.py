@@ -15,6 +15,19 @@ from jobs.adapters.tables import Tables
 from udfs.messages.specification import Specification, parse_specification
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--p4c", metavar="FILE", help="p4c-bm2-ss: run what is marked p4c, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what needs a P4 compiler, unless one is named."""
+    if config.getoption("--p4c"):
+        return
+    out = [item for item in items if item.get_closest_marker("p4c")]
+    config.hook.pytest_deselected(items=out)
+    items[:] = [item for item in items if item not in set(out)]
+
+
 @pytest.fixture(scope="session")
 def itch() -> Specification:
     """The shipped ITCH specification."""

@@ -1,15 +1,24 @@
-"""The generated program: committed as made, complete, and taken by p4c where that is installed."""
+"""The generated program: committed as made, complete, with its P4Info.
+
+Run as a script with the path of p4c-bm2-ss, this file writes program and P4Info.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import re
-import shutil
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+from google.protobuf import text_format
+from p4.config.v1 import p4info_pb2
 
 from udfs.errors import FilterError
+from udfs.filters.compile import compile_texts
+from udfs.filters.p4_entries import entries
 from udfs.filters.p4_pipeline import NamedAction, Options, pipeline
 from udfs.filters.p4_program import generate
 from udfs.messages.specification import Specification, parse_specification
@@ -17,6 +26,8 @@ from udfs.messages.specification import Specification, parse_specification
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "p4/packet_subscriptions.p4"
+INFO = ROOT / "p4/packet_subscriptions.p4info.txtpb"
 ITCH = parse_specification((ROOT / "schemas/messages/itch.spec").read_text(), "itch")
 FIG2 = parse_specification(
     """
@@ -75,9 +86,8 @@ PROGRAMS = [(ITCH, None), (FIG2, TELL), (WIDE, None), (CLOCK, None), (IP, None)]
 
 
 def test_the_committed_program_is_the_one_that_the_specification_makes():
-    assert (ROOT / "p4/packet_subscriptions.p4").read_text() == generate(ITCH), (
-        "write udfs.filters.p4_program.generate(schemas/messages/itch.spec) to "
-        "p4/packet_subscriptions.p4"
+    assert PROGRAM.read_text() == generate(ITCH), (
+        "python tests/unit/test_p4_program.py P4C, where P4C is p4c-bm2-ss"
     )
 
 
@@ -182,24 +192,62 @@ def test_what_cannot_be_a_program_is_refused(specification, options, code):
     assert caught.value.code == code
 
 
-@pytest.mark.skipif(shutil.which("p4c-bm2-ss") is None, reason="p4c is not installed")
+def test_the_committed_p4info_is_that_of_the_committed_program():
+    digest = hashlib.sha256(PROGRAM.read_bytes()).hexdigest()
+    assert f"# SHA-256 of it: {digest}\n" in INFO.read_text(), (
+        "the program has changed: python tests/unit/test_p4_program.py P4C, where P4C is p4c-bm2-ss"
+    )
+
+
+RULES = [
+    "stock == GOOGL and price > 50 : fwd(1)",
+    "stock == GOOGL and price between 20 and 60 and shares in {100, 200} : fwd(1, 2)",
+    "stock != AAPL and buy_sell == B : { fwd(3, h1); recent <- sum(shares) }",
+    "recent > 1000 and stock == AAPL : fwd(2)",
+    "stock == MSFT and avg(price) > 50 and count() <= 7 : fwd(4)",
+    "stock == IBM and max(shares) > 50 and min(price) < 7 : fwd(4, 5)",
+]
+
+
+def test_the_entries_of_rules_with_state_are_what_the_p4info_names():
+    info = text_format.Parse(INFO.read_text(), p4info_pb2.P4Info())
+    tables = {table.preamble.name: table for table in info.tables}
+    actions = {action.preamble.id: action for action in info.actions}
+    made = entries(compile_texts(RULES, ITCH), ITCH, {"h1": 7})
+    assert len(made.by_table) >= 12 and len(made.groups) > 2
+    assert any(".cells." in entry.table for entry in made.entries)
+    for entry in made.entries:
+        table = tables[entry.table]
+        keys = {field.name: field for field in table.match_fields}
+        types = {field.name: field.match_type for field in table.match_fields}
+        needed = {name for name, kind in types.items() if kind == p4info_pb2.MatchField.EXACT}
+        assert needed <= {match.name for match in entry.match} <= keys.keys()
+        for match in entry.match:
+            assert types[match.name] == getattr(p4info_pb2.MatchField, match.kind.upper())
+            ends = (match.value, match.other)
+            assert all(int.from_bytes(end) >> keys[match.name].bitwidth == 0 for end in ends)
+        allowed = [actions[reference.id] for reference in table.action_refs]
+        (action,) = (found for found in allowed if found.preamble.name == entry.action)
+        widths = {param.name: param.bitwidth for param in action.params}
+        assert widths.keys() == {name for name, _ in entry.params}
+        assert all(int.from_bytes(value) >> widths[name] == 0 for name, value in entry.params)
+
+
+@pytest.fixture
+def p4c(pytestconfig: pytest.Config) -> str:
+    return str(pytestconfig.getoption("--p4c"))
+
+
+@pytest.mark.p4c
 @pytest.mark.parametrize(
     ("specification", "options"), PROGRAMS, ids=lambda x: getattr(x, "name", "")
 )
 def test_p4c_takes_the_program_and_names_its_tables_as_the_entries_do(
-    specification, options, tmp_path
+    p4c, specification, options, tmp_path
 ):
-    source, info = tmp_path / "program.p4", tmp_path / "program.p4info.txtpb"
+    source = tmp_path / "program.p4"
     source.write_text(generate(specification, options))
-    done = subprocess.run(
-        ["p4c-bm2-ss", "--p4runtime-files", info, "-o", tmp_path / "program.json", source],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    names = set(re.findall(r'name: "([\w.]+)"', info.read_text()))
+    names = set(re.findall(r'name: "([\w.]+)"', p4info_of(p4c, source)))
     program = pipeline(specification, options)
     for stage in program.stages:
         wanted = {stage.table(kind) for kind in (*stage.kinds, "otherwise")} | {stage.set_state}
@@ -207,3 +255,29 @@ def test_p4c_takes_the_program_and_names_its_tables_as_the_entries_do(
     if program.blocks:
         assert {f"ingress.subscriptions.cells.load_{n}" for n in range(1, 5)} <= names
         assert {f"ingress.subscriptions.cells.{o.action}" for o in program.operands} <= names
+
+
+@pytest.mark.p4c
+def test_p4c_makes_the_committed_p4info(p4c):
+    committed = text_format.Parse(INFO.read_text(), p4info_pb2.P4Info())
+    assert text_format.Parse(p4info_of(p4c, PROGRAM), p4info_pb2.P4Info()) == committed
+
+
+def p4info_of(p4c: str, source: Path) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        info = Path(folder, "program.p4info.txtpb")
+        subprocess.run(
+            [p4c, "--p4runtime-files", info, "-o", Path(folder, "program.json"), source],
+            check=True,
+            timeout=300,
+        )
+        return info.read_text()
+
+
+if __name__ == "__main__":
+    PROGRAM.write_text(generate(ITCH))
+    made = p4info_of(sys.argv[1], PROGRAM)
+    digest = hashlib.sha256(PROGRAM.read_bytes()).hexdigest()
+    INFO.write_text(
+        f"# Of packet_subscriptions.p4, by p4c-bm2-ss.\n# SHA-256 of it: {digest}\n#\n{made}"
+    )
