@@ -101,7 +101,6 @@ def test_camus_slides_tables_of_price_shares_and_actions():
         "price > 1 : fwd(3)",
         "price == 3 : fwd(1)",
         "shares == 5 ^ (price < 2 or price == 3) : fwd(2)",
-        optional=False,
     )
     price, shares = table(filter_, "add_order.price"), table(filter_, "add_order.shares")
     assert (len(price), len(shares), len(filter_.leaves)) == (3, 4, 5)
@@ -123,7 +122,6 @@ def test_camus_slides_two_rules_over_shares_then_price():
         specification(None, SHARES, PRICE),
         "shares==2 : fwd(1)",
         "price>1 ^ shares==2 : fwd(2)",
-        optional=False,
     )
     assert table(filter_, "add_order.shares") == [(0, "shares == 2", 1), (0, "otherwise", 4)]
     assert len(table(filter_, "add_order.price")) == 2
@@ -191,7 +189,6 @@ def test_exact_fields_get_exact_rows_even_for_neighbouring_values_and_negations(
         specification(None, STOCK, SIDE),
         "buy_sell == B or buy_sell == C : fwd(1)",
         "not (stock == AAPL or stock == MSFT) : fwd(2)",
-        optional=False,
     )
     assert {row["kind"] for row in filter_.entry_rows()} == {"exact", "default"}
 
@@ -323,11 +320,15 @@ def test_an_attribute_that_may_lack_has_a_row_of_its_own_only_where_it_matters()
     spec = specification(None, SHARES, PRICE)
     (needed,) = [
         row
-        for row in compiled(spec, "price > 5 : fwd(1)", "price <= 5 : fwd(1)").entry_rows()
+        for row in compiled(
+            spec, "price > 5 : fwd(1)", "price <= 5 : fwd(1)", optional=True
+        ).entry_rows()
         if row["kind"] == "absent"
     ]
     assert needed["text"] == "price is absent"
-    kinds = [row["kind"] for row in compiled(spec, "price > 5 : fwd(1)").entry_rows()]
+    kinds = [
+        row["kind"] for row in compiled(spec, "price > 5 : fwd(1)", optional=True).entry_rows()
+    ]
     assert kinds == ["range", "default"]
 
 

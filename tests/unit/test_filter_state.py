@@ -363,14 +363,14 @@ def test_a_stateful_rule_is_an_update_and_a_test_of_the_cell():
     condition = And((googl, compare(macro("avg", PRICE), ">", 50)))
     rest = ("add_order.stock", ((GOOGL, GOOGL),))
     name = "avg(add_order.price) per 100 us where add_order.stock == GOOGL"
-    update, act = sorted(stateful_terms(condition, SPEC), key=lambda term: term.acts)
+    update, act = sorted(stateful_terms(condition, SPEC, optional=True), key=lambda term: term.acts)
     # The update takes a price, so it asks that there is one.
     assert update.term == (("add_order.price", ((0, (1 << 32) - 1),)), rest)
     assert [(u.cell, u.function, u.field) for u in update.updates] == [
         (name, "avg", "add_order.price")
     ]
     assert act == ((rest, (name, ((51, (1 << 64) - 1),))), (), True)
-    assert stateful_terms(googl, SPEC) == [((rest,), (), True)]
+    assert stateful_terms(googl, SPEC, optional=True) == [((rest,), (), True)]
 
 
 PREDICATES = [
@@ -433,7 +433,13 @@ def run_terms(rules, timeline, spec=SPEC) -> list[tuple[int, ...]]:
     """The rules as ``split`` parts them: terms over fields and cells, and nothing else."""
     functions = resolve_variables([a for a in r.actions if isinstance(a, Update)] for r in rules)
     parted = [
-        split(rule.condition, spec, [a for a in rule.actions if isinstance(a, Update)], functions)
+        split(
+            rule.condition,
+            spec,
+            [a for a in rule.actions if isinstance(a, Update)],
+            functions,
+            optional=True,
+        )
         for rule in rules
     ]
     cells = {cell.name: cell for one in parted for cell in one.cells}
@@ -537,9 +543,9 @@ def test_a_name_says_all_about_a_cell(nodes):
     known: dict[str, Cell] = {}
     texts: dict[str, object] = {}
     for node in nodes:
-        for cell in split(node, SPEC).cells:
+        for cell in split(node, SPEC, optional=True).cells:
             assert known.setdefault(cell.name, cell) == cell
-        for part in split(node, SPEC).terms:
+        for part in split(node, SPEC, optional=True).terms:
             assert texts.setdefault(describe(part.term, SPEC), part.term) == part.term
 
 

@@ -191,8 +191,15 @@ def test_a_header_tells_the_time_in_units_of_its_clock():
 def test_only_fields_of_headers_without_a_message_type_may_be_absent(itch: Specification):
     assert not itch.is_optional(itch.field("add_order.price"))
     assert itch.is_optional(itch.field("moldudp64.session"))
+    several = parse_specification(
+        "header_type t { fields { a: 8; } } header t first; header t second;", "several"
+    )
+    assert all(several.is_optional(field) for field in several.order())
+
+
+def test_the_only_header_of_a_format_is_in_every_event():
     paper = parse_specification(FIGURE_2_OF_THE_PAPER, "paper")
-    assert all(paper.is_optional(field) for field in paper.order())
+    assert not any(paper.is_optional(field) for field in paper.order())
 
 
 @given(st.integers(1, 2048), st.integers(0, 64))

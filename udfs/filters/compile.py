@@ -63,8 +63,8 @@ def compile_rules(
 
     order: tables stand in the order message type, then the ``specification``'s, or fields as
         named here first. ``auto`` chooses an order that needs few rows.
-    optional: whether events may lack fields of headers that they have; None: those whose
-        header has no message type.
+    optional: whether events may lack fields of headers that they have; None: those that the
+        specification says.
 
     Errors: ``FilterError`` TOO_LARGE beyond ``max_entries`` rows, before memory is eaten.
     """

@@ -74,9 +74,9 @@ def make_levels(
     order: fields that come first, qualified; the others follow as in the specification, the lanes
         of a wide field one after the other. Cells come last, by name. used: names to which the
         levels are limited. optional: whether events may lack fields of headers that they
-        have; None: those whose header has no message type.
+        have; None: those that the specification says.
     """
-    typed = {h.name for h in specification.headers if h.message_type is not None}
+    may_lack = specification.is_optional
     first = [specification.field(name) for name in order]
     chosen = dict.fromkeys((*first, *specification.order()))
     lanes = [lane for field in chosen for lane in field.lanes()]
@@ -87,7 +87,7 @@ def make_levels(
     return Levels(
         (*lanes, *(_cell_field(cell, specification) for cell in held)),
         (
-            *((lane.header not in typed) if optional is None else optional for lane in lanes),
+            *(may_lack(lane) if optional is None else optional for lane in lanes),
             *(True for _ in held),
         ),
         held,

@@ -45,6 +45,8 @@ MAX_FIELD_BITS = 2048
 MAX_SLOTS = 1 << 20
 """Slots of one counter: registers that a switch sets aside."""
 
+_MAX_WHY = 300
+
 _DECIMALS = frozenset(map(str, range(1, 19)))
 _RESOLUTIONS = frozenset(map(str, range(1, 17)))
 _MATCHES: dict[str, Match] = {
@@ -136,9 +138,10 @@ class Specification:
     def is_optional(self, field: Field) -> bool:
         """Whether an event that reaches the field's table may lack it.
 
-        Not so where its header has a message type, as the type is looked at first.
+        Not so where its header has a message type, as the type is looked at first, and not in the
+        only header of a specification, without which there is no event.
         """
-        return field.header not in self._typed
+        return field.header not in self._typed and len(self.headers) > 1
 
     @cached_property
     def _clocks(self) -> dict[str, Field]:
@@ -392,6 +395,8 @@ class _Reader:
 
     def _error(self, what: str, token: Token, why: str) -> SpecificationError:
         line, column = token.line or 1, token.column or 1
+        # A name has no greatest length; what is said of it has.
+        why = why if len(why) <= _MAX_WHY else why[: _MAX_WHY - 3] + "..."
         return SpecificationError(
             what, f"{self._name}, line {line}, column {column}: {why}", line=line, column=column
         )
