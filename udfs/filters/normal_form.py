@@ -66,8 +66,9 @@ def normal_form(
 
     Terms that differ only in the values of one field are one term, so that
     ``stock == A or stock == B`` costs one. ``optional``: whether events may lack a field although
-    they have its header; None: as the specification says. The literal of an optional field stays in a term even where it
-    allows any value, as the field must be there. Literals of state always stay.
+    they have its header; None: as the specification says. The literal of an optional field stays in
+    a term even where it allows any value, as the field must be there. Literals of state always
+    stay.
 
     Errors: ``SubscriptionError`` TOO_COMPLEX if more than 256 terms are left, or it takes too
     long to know.
