@@ -29,12 +29,14 @@ def define(spark: SparkSession, tables: Tables, specification: Specification) ->
     spark.sql(ranges_view(entries))
     # The walk reads the view once a field, and the view sorts and joins.
     spark.sql(f"CACHE LAZY TABLE {RANGES}")
-    fields = [row[0] for row in spark.sql(f"SELECT DISTINCT field FROM {entries}").collect()]
-    # The root is the one state that no row leads to; without entries it is the only leaf.
-    states = f"SELECT state FROM {entries} UNION SELECT state FROM {leaves}"
-    following = f"SELECT next AS state FROM {entries}"
-    roots = spark.sql(f"({states}) EXCEPT ({following})").collect()
-    inner = {row[0] for row in spark.sql(f"SELECT DISTINCT state FROM {entries}").collect()}
-    known = {row[0] for row in roots}
-    root = min(known & inner or known, default=0)
+    # The root is the one state that is read and that no row leads to; without entries the event is
+    # at a leaf from the start.
+    (found,) = spark.sql(
+        "SELECT collect_set(field) AS fields, collect_set(state) AS states,"
+        f" collect_set(next) AS following FROM {entries}"
+    ).collect()
+    roots = set(found.states) - set(found.following)
+    if not roots:
+        roots = {row[0] for row in spark.sql(f"SELECT min(state) FROM {leaves}").collect()}
+    root, fields = min(roots - {None}, default=0), found.fields
     spark.sql(who_gets_function(sorted(fields), root, specification, leaves))

@@ -62,6 +62,7 @@ WITH held AS (
     lead(low) OVER (PARTITION BY field, state ORDER BY low) - 1 AS high
   FROM edges
 )
+SELECT /*+ COALESCE(1) */ * FROM (
 SELECT field, state, {whole.format("low")} AS low, {whole.format("high")} AS high, next, text
 FROM rows
 UNION ALL
@@ -74,7 +75,7 @@ SELECT d.field, d.state, NULL, NULL, coalesce(a.next, d.next), coalesce(a.text, 
 FROM (SELECT * FROM held WHERE kind = 'default') d
 LEFT JOIN (SELECT * FROM held WHERE kind = 'absent') a
   ON a.field = d.field AND a.state = d.state
-"""
+)"""
 
 
 def who_gets_function(
