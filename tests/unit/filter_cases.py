@@ -89,11 +89,16 @@ def cases(
             marks = ["", "", f"@decimals({draw(st.sampled_from([1, 2, 4, 18]))})"]
             if bits % 8 == 0:
                 marks += ["@string", "@string(zero)"]
-            fields.append(f"{draw(st.sampled_from(marks))} f{place}: {bits};")
+            match = draw(st.sampled_from(matches)) if annotated else ""
+            mark = draw(st.sampled_from(marks))
+            if match in ("query_field", "query_field_range") and 1 < bits <= 64:
+                codes = draw(st.sampled_from([0, 0, 0, 1, 4, 5]))
+                mark += f" @resolution({codes})" if 0 < codes < bits else ""
+            fields.append(f"{mark} f{place}: {bits};")
             total += bits
             asked.append(f"{header}.f{place}")
             if annotated:
-                queries.append(f"@{draw(st.sampled_from(matches))}({header}.f{place})")
+                queries.append(f"@{match}({header}.f{place})")
         if total % 8:
             fields.append(f"pad: {8 - total % 8};")
         lines.append(f"header_type {header}_t {{ fields {{ {' '.join(fields)} }} }}")
@@ -262,6 +267,8 @@ def switch_of(
         allowed = {"TOO_MANY_VARIABLES", "TOO_MANY_UPDATES", "TOO_MANY_CALLS"}
         if any(_asks_too_much(rule.condition, specification) for rule in case_rules):
             allowed.add("NO_TABLE")
+        if any(field.resolution for field in specification.fields.values()):
+            allowed.add("TOO_MANY_CODES")
         assert error.what in allowed, error
         return None
     return Switch(pipeline(specification, OPTIONS), held)

@@ -44,7 +44,7 @@ header_type ethernet_t { fields { dst: 48; src: 48; type: 16; } }
 header_type ip_t { fields { ttl: 4; tos: 4; dst: 32; } }
 header_type ip6_t { fields { dst: 128; } }
 header_type order_t { fields {
-    @clock(1000) at: 48; shares: 32; @string stock: 64; @decimals(4) price: 32;
+    @clock(1000) at: 48; @resolution(4) shares: 32; @string stock: 64; @decimals(4) price: 32;
     @string(zero) id: 80;
 } }
 header ethernet_t eth;
@@ -100,7 +100,8 @@ NOISE = [
     "10.0.0.0/8", "10.0.0.0/33", "1/0", "0/99999", "::/0", "::1%eth0", "1:2:3", "nan", "inf",
     "true", "null", "1.5", "1e5", "NaN", "Infinity", "{}", '{"a":', "time_us", "\\u0000", "\\ud800",
     "header", "header_type t {", "fields", "@string", "@decimals(19)", "@clock(1)", "@pragma",
-    "@query_field(", "query_counter", "/*", "*/", "//", "t: 8;", "w: 99999;", "z: 0;", "²: 8;",
+    "@resolution(3)", "@query_field(", "query_counter", "/*", "*/", "//", "t: 8;", "w: 99999;", "z: 0;",
+    "²: 8;",
 ]  # fmt: skip
 noise = st.sampled_from(NOISE) | st.text(max_size=6)
 
