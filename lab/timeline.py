@@ -19,12 +19,12 @@ def keeps_state(rule: CheckedRule) -> bool:
 class Timeline:
     """Who is owed the events of each source, under the rules that keep state.
 
-    All messages of ``specification`` must have clocks. Slow: an event at a time.
+    rules: those that the next event meets. All messages of ``specification`` must have clocks. Slow: an event at a time.
     """
 
     def __init__(self, specification: Specification) -> None:
         self._specification = specification
-        self._rules: tuple[Rule, ...] = ()
+        self.rules: tuple[Rule, ...] = ()
         self._sources: dict[bytes, Interpreter] = {}
 
     def begin(self, rules: Sequence[CheckedRule]) -> None:
@@ -33,9 +33,9 @@ class Timeline:
         Cells that they do not name are forgotten.
         """
         made = tuple(Rule(r.condition, (Forward(r.receivers), *r.updates)) for r in rules)
-        if made == self._rules:
+        if made == self.rules:
             return
-        self._rules = made
+        self.rules = made
         before, self._sources = self._sources, {}
         for source, earlier in before.items() if made else ():
             self._sources[source] = self._interpreter()
@@ -43,7 +43,7 @@ class Timeline:
 
     def receivers(self, source: bytes, event: Mapping[str, int]) -> tuple[str, ...]:
         """Who is owed the next event of a source."""
-        if not self._rules:
+        if not self.rules:
             return ()
         if source not in self._sources:
             self._sources[source] = self._interpreter()
@@ -51,4 +51,4 @@ class Timeline:
 
     def _interpreter(self) -> Interpreter:
         # Cells must be named as they are in the stream, to be the same in the next version.
-        return Interpreter(self._rules, self._specification, None)
+        return Interpreter(self.rules, self._specification, None)

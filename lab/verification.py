@@ -228,7 +228,7 @@ def _owe(
         true = matches_columns(condition, columns, present)
         for host in receivers:
             wanted[host] |= true
-    for i, ((session, _, _), event) in enumerate(events):
+    for i, ((session, _, _), event) in enumerate(events if timeline.rules else ()):
         for host in timeline.receivers(session, event):
             wanted[host][i] = True
     matched = np.zeros(count, dtype=bool)

@@ -8,6 +8,7 @@ import itertools
 import json
 import random
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -31,8 +32,8 @@ from lab.publisher import ensure_topic
 from lab.trading_session import TradingSession
 from udfs.errors import KafkaError, TableError
 from udfs.filters.subscriptions import Subscription, check
-from udfs.messages.reference import build_packet
-from udfs.messages.sequence import session_id
+from udfs.messages.reference import build_packet, read_message
+from udfs.messages.sequence import session_id, split_sequence
 from udfs.stacks.dissect import dissect
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.rows import network_to_rows, tree_to_row
@@ -326,6 +327,64 @@ def test_a_batch_that_runs_again_sends_the_same_bytes_and_counts_once(deployment
     assert [row["batch_id"] for row in deployment.ledger] == [0]
     statistics = deployment.tables.rows("delivery_statistics")
     assert sum(r["notifications"] for r in statistics) == sum(map(len, before.values()))
+
+
+def test_state_goes_on_through_batches_edits_and_a_crash(deployment, itch):
+    events = [read_message(itch, message) for message in MESSAGES]
+    orders = [event for event in events if "add_order.stock" in event]
+    symbol = Counter(event["add_order.stock"] for event in orders).most_common(1)[0][0]
+    prices = [event["add_order.price"] for event in orders if event["add_order.stock"] == symbol]
+    stock = f"stock == {itch.field('stock').render(symbol)}"
+    price = itch.field("price").render(sum(prices) // len(prices))
+    subscribe(
+        deployment.tables,
+        {
+            "average": ("h3", f"{stock} and avg(price, 60000000) > {price}"),
+            "many": ("h2", "count(600000000) > 400 and price > 0"),
+            "update": ("h3", f"{stock} and shares > 500 : recent <- count()"),
+            "read": ("h4", "not recent < 1 and add_order_mpid.shares > 0"),
+        },
+    )
+    half = len(PACKETS) // 2
+    deployment.settings = dataclasses.replace(
+        deployment.settings, max_offsets_per_trigger=half // 2 + 10
+    )
+    deployment.publish(PACKETS[:half])
+
+    def edit() -> None:
+        deployment.sql("UPDATE {} SET filter = 'price > 250' WHERE id = 'high'", "subscriptions")
+        deployment.publish(PACKETS[half:])
+
+    deployment.run(edit)
+    assert deployment.outcome(itch).exact
+    before = deployment.receipts()
+    assert 0 < sum(len(r.messages) for r in before["h3"]) < len(prices)
+    *_, last = deployment.ledger
+    assert last["batch_id"] >= 3
+    # As after a crash before the state of the last batch was written: it begins where it began.
+    for folder, name in (("commits", "{}"), ("stackcast-state", "{}.bin")):
+        path = Path(deployment.settings.checkpoint, folder, name.format(last["batch_id"]))
+        path.unlink()
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    # What comes then meets the cells that it leaves.
+    deployment.publish(PACKETS[:200])
+    deployment.run()
+    offsets = {
+        (session_id(deployment.settings.topic, p["partition"]), offset)
+        for p in last["partitions"]
+        for offset in range(p["from_offset"], p["until_offset"])
+    }
+    repeated = sum(
+        len(receipt.messages)
+        for receipts in before.values()
+        for receipt in receipts
+        if (receipt.session, split_sequence(receipt.sequence)[0]) in offsets
+    )
+    outcome = deployment.outcome(itch)
+    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, repeated)
+    assert repeated and outcome.expected > sum(
+        len(r.messages) for receipts in before.values() for r in receipts
+    )
 
 
 def test_tables_that_cannot_be_used_leave_the_last_good_ones_live(deployment, itch):
