@@ -19,7 +19,8 @@ def keeps_state(rule: CheckedRule) -> bool:
 class Timeline:
     """Who is owed the events of each source, under the rules that keep state.
 
-    rules: those that the next event meets. All messages of ``specification`` must have clocks. Slow: an event at a time.
+    rules: those that the next event meets. All messages of ``specification`` must have clocks.
+    Slow: an event at a time.
     """
 
     def __init__(self, specification: Specification) -> None:
