@@ -5,6 +5,7 @@ Everything is text in the languages of the manual, so that whatever reads it is 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
@@ -68,14 +69,14 @@ def cases(
     ``clock``: the first header tells the time in ``at``, so many units to a microsecond.
     """
     if typed is None:
-        typed = draw(st.booleans())
+        typed = draw(st.sampled_from([False, False, True]))
     if annotated is None:
-        annotated = draw(st.integers(0, 3)) > 0
+        annotated = draw(st.sampled_from([True, True, False]))
     lines, queries, asked = [], [], []
     if typed and draw(st.booleans()):
         lines.append("header_type frame_t { fields { length: 16; } } header frame_t frame;")
     bits_of = st.sampled_from([b for b in _BITS if b <= most_bits]) | st.integers(1, most_bits)
-    for number in range(draw(st.integers(1, 3))):
+    for number in range(draw(st.sampled_from([2, 1, 3]))):
         header, fields, total = f"m{number}", [], 0
         if typed:
             fields, total = ["kind: 8;"], 8
@@ -205,43 +206,60 @@ def actions(draw: st.DrawFn, updates: Sequence[str] = ()) -> str:
 
 
 def rules(case: Case, most: int = 6) -> st.SearchStrategy[list[str]]:
-    """A set of rules; it may be empty."""
+    """A set of rules."""
     rule = st.builds("{} : {}".format, conditions(predicates(case)), actions())
-    return st.lists(rule, max_size=most)
+    return st.sampled_from([1, 2, 3, most]).flatmap(
+        lambda count: st.lists(rule, min_size=count, max_size=count)
+    )
 
 
-@st.composite
-def events(draw: st.DrawFn, case: Case, by_field: bool = False) -> tuple[int, dict[str, int]]:
-    """(message type, raw values): near the constants, at the ends, or anything.
+def batches(
+    case: Case, count: int = 40, by_field: bool = False
+) -> st.SearchStrategy[list[tuple[int, dict[str, int]]]]:
+    """Events, each (message type, raw values): near the constants, at the ends, or anything.
 
-    Where several headers have no type each is there or not; ``by_field``: any field may lack.
+    Where several headers have no type each is there or not; ``by_field``: any field may lack. They
+    are many, so they come from one seed: what is to become small in a failure are the rules.
     """
-    headers = [h for h in case.specification.headers if h.name != "frame"]
-    kind = 0
-    if case.typed:
-        chosen = draw(st.sampled_from([*headers, None]))
-        headers = [] if chosen is None else [chosen]
-        kind = ord("Z") if chosen is None else chosen.message_type or 0
-    elif len(headers) > 1:
-        headers = [header for header in headers if draw(st.integers(0, 3))]
-    event = {}
-    for header in headers:
-        for field in header.fields:
-            if field.name == "kind" and case.typed:
-                event[field.qualified] = kind
-            elif field.name not in ("pad", "at") and not (
-                by_field and draw(st.integers(0, 3)) == 0
-            ):
-                event[field.qualified] = draw(values(field, case.constants[field.qualified]))
-    return kind, event
+    seeds = st.integers(0, (1 << 32) - 1)
+    return seeds.map(lambda seed: _events(case, random.Random(seed), count, by_field))
 
 
-def values(field: Field, constants: Sequence[int]) -> st.SearchStrategy[int]:
-    """Raw values of a field."""
+def _events(
+    case: Case, chance: random.Random, count: int, by_field: bool
+) -> list[tuple[int, dict[str, int]]]:
+    pools = {name: _edges(case.field(name), case.constants[name]) for name in case.names}
+    messages = [header for header in case.specification.headers if header.name != "frame"]
+    # A packet always has the first header, and other events need not.
+    always = messages[:1] if chance.random() < 0.7 else []
+    found = []
+    for _ in range(count):
+        kind, headers = 0, messages
+        if case.typed:
+            chosen = chance.choice([*messages, *messages, None])
+            headers = [] if chosen is None else [chosen]
+            kind = ord("Z") if chosen is None else chosen.message_type or 0
+        elif len(headers) > 1:
+            headers = [h for h in headers if h in always or chance.random() < 0.7]
+        event = {}
+        for header in headers:
+            for field in header.fields:
+                if field.name == "kind" and case.typed:
+                    event[field.qualified] = kind
+                elif field.name in ("pad", "at") or (by_field and chance.random() < 0.25):
+                    continue
+                elif chance.random() < 0.9:
+                    event[field.qualified] = chance.choice(pools[field.qualified])
+                else:
+                    event[field.qualified] = chance.getrandbits(field.bits)
+        found.append((kind, event))
+    return found
+
+
+def _edges(field: Field, constants: Sequence[int]) -> list[int]:
     top = (1 << field.bits) - 1
     near = {v + d for v in (*constants, 0, top) for d in (-1, 0, 1)}
-    edges = sorted(v for v in near if 0 <= v <= top)
-    return st.sampled_from(edges) | st.sampled_from(edges) | st.integers(0, top)
+    return sorted(v for v in near if 0 <= v <= top)
 
 
 def lanes_of(specification: Specification, event: dict[str, int]) -> dict[str, int]:
