@@ -405,6 +405,19 @@ def test_any_sequence_of_edits_gives_what_compiling_anew_gives(data: st.DataObje
         assert shape(compiler.compiled) == shape(anew)
 
 
+def test_an_order_is_chosen_after_a_rule_with_state_that_nothing_satisfies():
+    specification = parse_specification(
+        "header_type t { fields { p: 8; q: 8; } } header t h; @query_counter(seen, 10)", "never"
+    )
+    never = checked("p < 0 : seen <- count()", specification)
+    other = checked("q == 1 and p > 5 : fwd(1)", specification)
+    compiler = IncrementalCompiler(specification, order="auto")
+    compiler.update({"never": never})
+    assert compiler.compiled.fields == ("message_type", "seen")
+    compiler.update({"other": other})
+    assert shape(compiler.compiled) == shape(compile_rules([never, other], specification))
+
+
 # An independent package of decision diagrams, on domains that are small enough for its bits.
 
 

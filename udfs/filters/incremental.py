@@ -80,7 +80,7 @@ class IncrementalCompiler:
         self._optional = optional
         self._tokens: dict[Token, int] = {}
         load_kernels()
-        self._begin()
+        self._begin({})
         self._slots = RuleSlots()
         self._updates: dict[Hashable, tuple[Update, ...]] = {}
         self._cells: dict[Hashable, tuple[Cell, ...]] = {}
@@ -101,9 +101,9 @@ class IncrementalCompiler:
         """Number of the multicast group of each set of two or more ports that leaves have."""
         return self._groups.numbers if self._groups else {}
 
-    def _begin(self) -> None:
+    def _begin(self, cells: Mapping[str, Cell]) -> None:
         """A pool for the levels in their order, without rules."""
-        self._levels = levels = self._make_levels({})
+        self._levels = levels = self._make_levels(cells)
         room = ROWS_PER_ENTRY * self._max_entries
         self._tree = SegmentTree(Diagrams(levels.maxima, levels.may_lack, _SPARE_TOKENS, room))
         slices = slice_diagram(self._diagrams, NOBODY, levels)
@@ -177,7 +177,8 @@ class IncrementalCompiler:
         if self._choosing and len(table):
             count = counter(table, self._specification, self._max_entries, self._optional)
             self._order = choose_order(table, self._specification, count)
-            self._begin()
+            # Rules that nothing satisfies may have cells already.
+            self._begin({cell.name: cell for cell in self._levels.cells})
         self._widen(table, live)
         roots, numbered, edit = self._united(names, table, gone)
         old, previous = self._numbered, self._compiled if self._published else None
