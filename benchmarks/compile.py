@@ -26,6 +26,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 from plot import Panel, svg
 
 import schemas
@@ -38,6 +39,7 @@ from udfs.filters.language import parse_rule
 from udfs.filters.matcher import Matcher
 from udfs.filters.prefixes import split
 from udfs.filters.shapes import read_table
+from udfs.filters.tables import KINDS
 from udfs.messages.specification import Specification, parse_specification
 
 RULES, SYMBOLS, HOSTS = 100_000, 100, 200
@@ -154,6 +156,17 @@ def entries_of(compiled: CompiledFilter) -> int:
     return len(compiled.entries) + len(compiled.outcomes)
 
 
+def free_of_charge(compiled: CompiledFilter) -> int:
+    """Rows that a parser or a table's default action stands for: types, what leads from the first
+    state to nobody, and nobody's leaf."""
+    entries = compiled.entries
+    nobody = [state for state, hosts in compiled.leaves.items() if not hosts]
+    types = entries["field"] == 0
+    first = entries["state"] == entries["next"][types & (entries["low"] == ord("A"))][0]
+    default = entries["kind"] == KINDS.index("default")
+    return int((types | (first & default & np.isin(entries["next"], nobody))).sum()) + len(nobody)
+
+
 def groups_of(compiled: CompiledFilter) -> int:
     """Multicast groups: distinct sets of two or more."""
     return len({hosts for hosts in compiled.leaves.values() if len(hosts) > 1})
@@ -230,6 +243,7 @@ def tied_rules(itch: Specification) -> None:
             rules=len(drawn),
             **seconds,
             entries=entries_of(compiled),
+            in_a_switch=entries_of(compiled) - free_of_charge(compiled),
             minimum=minimum(drawn),
             groups=groups_of(compiled),
             **TEXT,
