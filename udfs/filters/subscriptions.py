@@ -12,6 +12,7 @@ from udfs.filters.nodes import Call, Function, Node, Rule, Update
 from udfs.filters.normal_form import lane_terms
 from udfs.filters.shapes import RuleTable, read_table
 from udfs.filters.state import add_updates, split
+from udfs.filters.syntax_errors import MAX_NAME
 from udfs.messages.specification import Specification
 
 _CACHED_TEXTS = 200_000
@@ -276,28 +277,29 @@ class _Judge:
                     "ACTION_FOR_SWITCH",
                     text,
                     (1, 1),
-                    f"action '{action.name}' is for a switch to perform, and this rule is for the "
-                    "stream, which forwards; write fwd(...), or no action",
+                    f"action '{action.name[:MAX_NAME]}' is for a switch to perform, and this rule is "
+                    "for the stream, which forwards; write fwd(...), or no action",
                 )
 
     def receivers(self, row: Subscription, rule: Rule) -> tuple[str, ...]:
         """Who receives, sorted. Errors: ``SubscriptionError`` for one who cannot."""
         hosts, publisher = self._hosts, self._publisher
         for name, place in zip(rule.receivers, rule.places, strict=True):
-            fault = _fault(f"host '{name}'", name, hosts, publisher)
+            fault = _fault("host", name, hosts, publisher)
             if fault:
                 raise subscription_error(fault[0], row.filter, place, fault[1], fault[2])
         if rule.receivers:
             return tuple(sorted(rule.receivers))
-        fault = _fault(f"subscriber '{row.subscriber}'", row.subscriber, hosts, publisher)
+        fault = _fault("subscriber", row.subscriber, hosts, publisher)
         if fault:
             raise subscription_error(fault[0], row.filter or "", (1, 1), fault[1], fault[2])
         return (row.subscriber,)
 
 
 def _fault(
-    title: str, name: str, hosts: Iterable[str], publisher: str
+    role: str, name: str, hosts: Iterable[str], publisher: str
 ) -> tuple[str, str, str | None] | None:
+    title = f"{role} '{str(name)[:MAX_NAME]}'"
     if name == publisher:
         message = f"{title} is the publisher and cannot receive what it sends"
         return "PUBLISHER_AS_RECEIVER", message, None
