@@ -277,8 +277,8 @@ class _Judge:
                     "ACTION_FOR_SWITCH",
                     text,
                     (1, 1),
-                    f"action '{action.name[:MAX_NAME]}' is for a switch to perform, and this rule is "
-                    "for the stream, which forwards; write fwd(...), or no action",
+                    f"action '{action.name[:MAX_NAME]}' is for a switch to perform, and this rule "
+                    "is for the stream, which forwards; write fwd(...), or no action",
                 )
 
     def receivers(self, row: Subscription, rule: Rule) -> tuple[str, ...]:
