@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -336,22 +335,19 @@ LONG_RULES = {
 }
 
 
-def seconds(run: Callable[[], object]) -> float:
-    """CPU time, whatever comes out of it that is ours."""
-    start = time.process_time()
+def read_or_refused(run: Callable[[], object]) -> None:
+    """Whatever comes out is ours, and short enough to be read."""
     try:
         run()
     except StackcastError as error:
         assert len(str(error)) < 4000
-    return time.process_time() - start
 
 
 @pytest.mark.parametrize("what", LONG_RULES)
-def test_a_rule_of_the_greatest_length_takes_no_time_to_speak_of(what: str):
+def test_a_rule_of_the_greatest_length_is_read_or_refused(what: str):
     text = LONG_RULES[what][:FILL]
-    parse_time = seconds(lambda: parse_rule(text, LOOSE))
-    assert parse_time < 2.0  # below 0.1 s
-    assert seconds(lambda: compile_texts([text], LOOSE, 20_000)) < 5.0  # below 1 s
+    read_or_refused(lambda: parse_rule(text, LOOSE))
+    read_or_refused(lambda: compile_texts([text], LOOSE, 20_000))
 
 
 LONG_FILES = {
@@ -369,11 +365,9 @@ LONG_FILES = {
 
 
 @pytest.mark.parametrize("what", LONG_FILES)
-def test_a_file_is_split_in_time_that_grows_as_it_does(what: str):
+def test_a_long_file_is_split_into_no_more_than_it_holds(what: str):
     text = LONG_FILES[what]
-    start = time.process_time()
     found = split_rules(text)
-    assert time.process_time() - start < 5.0  # below 0.5 s
     assert sum(len(rule) for rule, _ in found) < 100 * len(text)
 
 
@@ -394,5 +388,5 @@ LONG_FORMATS = {
 
 
 @pytest.mark.parametrize("what", LONG_FORMATS)
-def test_a_long_format_is_read_in_time_that_grows_as_it_does(what: str):
-    assert seconds(lambda: parse_specification(LONG_FORMATS[what], "long")) < 8.0  # below 2 s
+def test_a_long_format_is_read_or_refused(what: str):
+    read_or_refused(lambda: parse_specification(LONG_FORMATS[what], "long"))
