@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pyspark.sql import SparkSession
 
 from jobs.adapters.tables import Tables
-from udfs.filters.sql import FUNCTION, RANGES, ranges_view, who_gets_function
+from udfs.filters.sql import FUNCTION, RANGES, STATES, ranges_view, states_query, who_gets_function
 from udfs.messages.specification import Specification
 
 _NAMED = re.compile(rf"\b({RANGES}|{FUNCTION})\b", re.IGNORECASE)
@@ -22,21 +22,23 @@ def asks(statements: Iterable[str]) -> bool:
 def define(spark: SparkSession, tables: Tables, specification: Specification) -> None:
     """Make the view ``filter_ranges`` and the function ``who_gets`` in this session.
 
-    The tables must be attached. Answers are of the tables as they are at the first question: to ask
-    later ones, define again.
+    The tables must be attached. Answers are of the tables as they are now: to ask later ones,
+    define again.
     """
-    entries, leaves = tables.sql_name("filter_entries"), tables.sql_name("filter_leaves")
+    entries, leaves = (
+        f"{tables.sql_name(name)} VERSION AS OF {tables.version(name)}"
+        for name in ("filter_entries", "filter_leaves")
+    )
     spark.sql(ranges_view(entries))
-    # The walk reads the view once a field, and the view sorts and joins.
-    spark.sql(f"CACHE LAZY TABLE {RANGES}")
-    # The root is the one state that is read and that no row leads to; without entries the event is
-    # at a leaf from the start.
+    # Every step of a walk reads the states: held as rows, no step plans or reads Delta's files.
+    states = spark.sql(states_query(entries, leaves)).coalesce(1).localCheckpoint()
+    states.createOrReplaceTempView(STATES)
     (found,) = spark.sql(
         "SELECT collect_set(field) AS fields, collect_set(state) AS states,"
-        f" collect_set(next) AS following FROM {entries}"
+        " collect_set(state) FILTER (WHERE rows IS NULL) AS leaves,"
+        f" array_distinct(flatten(collect_list(rows.next))) AS following FROM {STATES}"
     ).collect()
-    roots = set(found.states) - set(found.following)
-    if not roots:
-        roots = {row[0] for row in spark.sql(f"SELECT min(state) FROM {leaves}").collect()}
-    root, fields = min(roots - {None}, default=0), found.fields
-    spark.sql(who_gets_function(sorted(fields), root, specification, leaves))
+    # The root is the one state that no row leads to; without entries it is a leaf.
+    read = set(found.states) - set(found.leaves)
+    roots = read - set(found.following) or set(found.leaves)
+    spark.sql(who_gets_function(sorted(found.fields), min(roots, default=0), specification))

@@ -11,9 +11,17 @@ from udfs.errors import SpecificationError
 from udfs.messages.specification import Field, Specification
 
 RANGES = "filter_ranges"
+STATES = "filter_states"
 FUNCTION = "who_gets"
 
 _MESSAGE_TYPE = "message_type"
+_WHOLE = "CAST({} AS DECIMAL(20, 0))"
+_STEPS = "ARRAY<STRUCT<field STRING, state INT, text STRING, next INT>>"
+_OF_EVENT = "try_element_at(s.v, t.field)"
+_FITS = (
+    f"r.kind = 'default' OR if({_OF_EVENT} IS NULL, r.kind = 'absent',"
+    f" r.kind != 'absent' AND {_OF_EVENT} BETWEEN r.low AND r.high)"
+)
 
 
 def ranges_view(entries: str) -> str:
@@ -24,7 +32,7 @@ def ranges_view(entries: str) -> str:
     of nested prefixes only what no longer one takes is left. Events that lack the field take the
     row whose low and high are NULL. Columns: field, state, low, high (DECIMAL(20,0)), next, text.
     """
-    whole = "CAST({} AS DECIMAL(20, 0))"
+    whole = _WHOLE
     return f"""
 CREATE OR REPLACE TEMPORARY VIEW {RANGES} AS
 WITH held AS (
@@ -78,15 +86,31 @@ LEFT JOIN (SELECT * FROM held WHERE kind = 'absent') a
 )"""
 
 
-def who_gets_function(
-    fields: Sequence[str], root: int, specification: Specification, leaves: str
-) -> str:
-    """The statement that makes the table function ``who_gets``.
+def states_query(entries: str, leaves: str) -> str:
+    """The rows of the view ``filter_states``: what a walk needs, one row a state.
+
+    ``entries``, ``leaves``: the tables ``filter_entries`` and ``filter_leaves``, or versions of
+    them. Columns: state; field and rows (rank, kind, low, high, next, text), NULL at a leaf;
+    receivers and actions, NULL elsewhere. Of the rows that fit a value the first is taken.
+    """
+    low, high = (_WHOLE.format(f"conv(hex({end}), 16, 10)") for end in ("low", "high"))
+    return f"""
+SELECT state, first(field) AS field, sort_array(collect_list(named_struct(
+    'rank', CASE kind WHEN 'lpm' THEN {high} - {low} WHEN 'default' THEN {1 << 64} ELSE 0 END,
+    'kind', kind, 'low', low, 'high', high, 'next', next, 'text', text))) AS rows,
+  CAST(NULL AS ARRAY<STRING>) AS receivers, CAST(NULL AS ARRAY<STRING>) AS actions
+FROM (SELECT /*+ COALESCE(1) */ * FROM {entries}) GROUP BY state
+UNION ALL
+SELECT state, NULL, NULL, receivers, actions FROM {leaves}"""
+
+
+def who_gets_function(fields: Sequence[str], root: int, specification: Specification) -> str:
+    """The statement that makes the table function ``who_gets`` over ``filter_states``.
 
     ``fields``: those of ``filter_entries``, in any order. ``root``: the state to start in.
-    ``leaves``: the table ``filter_leaves``. Its arguments are the fields by name (``argument``) and
-    ``message_type``, as text in people's units, NULL for what the event lacks. It gives one row:
-    receivers, actions, leaf, and steps, an array of (field, state, text, next).
+    Its arguments are the fields by name (``argument``) and ``message_type``, as text in people's
+    units, NULL for what the event lacks. It gives one row: receivers, actions, leaf, and steps, an
+    array of (field, state, text, next).
     """
     lanes = {
         lane.qualified: (field, at)
@@ -97,35 +121,38 @@ def who_gets_function(
     arguments = {argument(field, specification): field for field in named.values()}
     declared = ", ".join(f"`{name}` STRING DEFAULT NULL" for name in (*arguments, _MESSAGE_TYPE))
     of_field = {field.qualified: name for name, field in arguments.items()}
-    values = [f"{_text(_MESSAGE_TYPE)}, {_type_value(arguments, specification)}"]
+    type_value = _type_value(arguments, specification)
+    values = [f"{_text(_MESSAGE_TYPE)}, {_bytes(type_value, _MESSAGE_TYPE, 8)}"]
     for name in fields:
         if name in lanes:
             field, at = lanes[name]
-            values.append(f"{_text(name)}, {_value(of_field[field.qualified], field, at)}")
+            value = _value(of_field[field.qualified], field, at)
+            values.append(f"{_text(name)}, {_bytes(value, name, field.lanes()[at].bits)}")
         elif name != _MESSAGE_TYPE:
-            values.append(f"{_text(name)}, {_empty(name, specification)}")
-    steps = [f"s0 AS (SELECT map({', '.join(values)}) AS v, {root} AS state)"]
+            values.append(f"{_text(name)}, {_bytes(_empty(name, specification), name, 64)}")
+    steps = [
+        f"s0 AS (SELECT map({', '.join(values)}) AS v, {root} AS state, CAST(array() AS {_STEPS})"
+        " AS steps)"
+    ]
     for at in range(len(fields)):
         # A state that no table reads is a leaf, which the event keeps.
-        before = "" if at == 0 else "s.steps, "
-        kept = f"concat({before}" if at else "("
-        taken = "array_compact(array(if(r.next IS NULL, NULL, named_struct("
-        taken += "'field', r.field, 'state', r.state, 'text', r.text, 'next', r.next))))"
         steps.append(
-            f"s{at + 1} AS (SELECT s.v, coalesce(r.next, s.state) AS state, {kept}{taken}) AS steps"
-            f" FROM s{at} s LEFT JOIN {RANGES} r ON r.state = s.state AND"
-            " (try_element_at(s.v, r.field) BETWEEN r.low AND r.high"
-            " OR (try_element_at(s.v, r.field) IS NULL AND r.low IS NULL)))"
+            f"t{at} AS (SELECT /*+ BROADCAST(t) */ s.v, s.state, s.steps, t.field,"
+            f" get(filter(t.rows, r -> {_FITS}), 0) AS r"
+            f" FROM s{at} s JOIN {STATES} t ON t.state = s.state)"
         )
-    told = "s.steps" if fields else "CAST(array() AS ARRAY<STRUCT<field STRING, state INT,"
-    told += "" if fields else " text STRING, next INT>>)"
+        steps.append(
+            f"s{at + 1} AS (SELECT v, coalesce(r.next, state) AS state,"
+            " if(r IS NULL, steps, concat(steps, array(named_struct('field', field,"
+            f" 'state', state, 'text', r.text, 'next', r.next)))) AS steps FROM t{at})"
+        )
     return (
         f"CREATE OR REPLACE TEMPORARY FUNCTION {FUNCTION}({declared})\n"
         "RETURNS TABLE (receivers ARRAY<STRING>, actions ARRAY<STRING>, leaf INT,"
-        " steps ARRAY<STRUCT<field STRING, state INT, text STRING, next INT>>)\n"
+        f" steps {_STEPS})\n"
         "RETURN WITH " + ",\n".join(steps) + "\n"
-        f"SELECT l.receivers, l.actions, s.state, {told}\n"
-        f"FROM s{len(fields)} s JOIN {leaves} l ON l.state = s.state"
+        "SELECT /*+ BROADCAST(t) */ t.receivers, t.actions, s.state, s.steps\n"
+        f"FROM s{len(fields)} s JOIN {STATES} t ON t.state = s.state"
     )
 
 
@@ -183,6 +210,15 @@ def _value(name: str, field: Field, lane: int) -> str:
         blank = f"rpad({given}, {field.bits // 8}, ' ')"
         cases += f"WHEN {given} RLIKE '^[A-Za-z]' THEN conv(hex({blank}), 16, 10) "
     return f"CAST(CASE {cases}ELSE {given} END AS DECIMAL(20, 0))"
+
+
+def _bytes(value: str, name: str, bits: int) -> str:
+    """A raw value as the tables hold it: big-endian, as wide as the field."""
+    refused = _text(f"{name} has {bits} bits, and the value is not one of them")
+    digits = f"conv(CAST({value} AS STRING), 10, 16)"
+    fits = f"coalesce({value} BETWEEN 0 AND {(1 << bits) - 1}, true)"
+    padded = f"unhex(lpad({digits}, {2 * ((bits + 7) // 8)}, '0'))"
+    return f"if({fits}, {padded}, raise_error({refused}))"
 
 
 def _digits(given: str, field: Field) -> str:
