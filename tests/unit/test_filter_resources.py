@@ -114,6 +114,20 @@ def test_a_smaller_domain_is_worth_what_using_it_gives():
         assert len(held.by_table.get(stage.table(kind), ())) == by_kind.get(("h.port", kind), 0)
 
 
+def test_nothing_is_advised_for_state_which_no_switch_maps_on_codes():
+    specification = parse_specification(
+        """header_type t { fields { stock: 64; price: 32; } } header t h;
+        @query_field_exact(h.stock) @query_field(h.price) @query_counter(seen, 100)""",
+        "stateful",
+    )
+    texts = [f"stock == S{i} and price > {i} and avg(price) > {7 * i} : fwd({i})" for i in range(9)]
+    compiled = compile_texts([*texts, "seen > 6 and seen < 9: fwd(1)"], specification)
+    found = report(compiled, specification)
+    assert found["cells"] == 10
+    about = [saving["what"] for saving in found["savings"] if "resolution" in saving["what"]]
+    assert about and all(what.startswith("low resolution of h.price") for what in about)
+
+
 def test_prefixes_that_nest_are_fewer_than_ranges():
     texts = ["dst == 10.0.0.0/8 : fwd(1)", "dst == 10.1.2.0/24 : fwd(2)"]
     before, after = savings(report(compile_texts(texts, NETS), NETS))[

@@ -549,3 +549,40 @@ def test_a_number_is_exact_or_refused(constant: Decimal | int | str):
         assert exact < 0 or exact >= 1 << 32 or exact.denominator > 1
     else:
         assert raw == exact
+
+
+WORDS = st.from_regex(r"[A-Za-z][A-Za-z0-9.\-]*", fullmatch=True)
+
+
+@given(WORDS, st.integers(4, 10))
+def test_a_number_whose_bytes_are_a_word_is_shown_as_rules_write_it(word: str, length: int):
+    word = word[:length]
+    field = Field("h", "symbol", 8 * length, 0)
+    raw = int.from_bytes(word.encode().ljust(length), "big")
+    assert field.show(raw) == word and field.parse(field.show(raw)) == (raw, raw)
+    # What programs read stays a number.
+    assert field.render(raw) == str(raw)
+
+
+@given(st.integers(0, 2**128 - 1), st.sampled_from([8, 16, 32, 36, 48, 64, 128, 136]))
+def test_what_is_shown_of_a_number_asks_for_that_number(raw: int, bits: int):
+    field = Field("h", "f", bits, 0)
+    raw &= (1 << bits) - 1
+    assert field.parse(field.show(raw)) == (raw, raw)
+    if raw < 1 << (bits - 2):
+        assert field.show(raw) == str(raw), "small numbers are never words"
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        Field("h", "f", 16, 0),
+        Field("h", "net", 32, 0, match="lpm"),
+        Field("h", "time", 64, 0, clock=1000),
+        Field("h", "price", 64, 0, "decimal", 4),
+    ],
+    ids=lambda field: field.name,
+)
+def test_prefixes_times_prices_and_narrow_numbers_are_never_words(field: Field):
+    assert field.show(int.from_bytes(b"A" * (field.bits // 8), "big"))[:1].isdigit()
+    assert Field("h", "mac", 136, 0).show(int.from_bytes(b"AA-BB-CC-DD-EE-FF", "big")).isdigit()

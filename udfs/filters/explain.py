@@ -114,6 +114,7 @@ class Explainer:
         entries = compiled.entries
         self._keys = (entries["field"].astype(np.int64) << 32) | entries["state"]
         self._fields = (MESSAGE_TYPE_FIELD, *compiled.definitions)
+        self._typed = any(h.message_type is not None for h in specification.headers)
         self._whole = {
             lane.qualified: (whole, lane)
             for whole in specification.fields.values()
@@ -127,7 +128,7 @@ class Explainer:
         message_type: int | None,
         cells: Mapping[str, int | None] | None = None,
     ) -> Path:
-        """The way of an event.
+        """The way of an event. Without message types, their table is no part of it.
 
         ``event``: raw values by qualified name. ``cells``: what the event finds in the cells, by
         name; one that is not named is empty: 0 for count and sum, no value for the others.
@@ -136,6 +137,8 @@ class Explainer:
         state = self.compiled.root
         steps = []
         for at, name in enumerate(self.compiled.fields):
+            if at == 0 and not self._typed:
+                continue
             row = self._taken(at, state, values.get(name))
             steps.append(Step(name, state, values.get(name), self._show(at, values.get(name)), row))
             state = state if row is None else row.next
@@ -288,7 +291,7 @@ class Explainer:
         name = self.compiled.fields[at]
         if name in self._specification.fields:
             return shown_value(name, value, self._specification)
-        return self._fields[at].render(value)
+        return self._fields[at].show(value)
 
 
 def shown_value(name: str, raw: int, specification: Specification) -> str:

@@ -71,6 +71,7 @@ def report(
     uses: list[TableUse] = []
     savings: list[Saving] = []
     stages = {stage.field: stage for stage in program.stages}
+    cells = {cell.name for cell in compiled.cells}
     for place, name in enumerate(compiled.fields):
         bits = 8 if place == 0 else compiled.definitions[place - 1].bits
         found = rows[name]
@@ -79,7 +80,8 @@ def report(
         direct = list(_tables(name, bits, found, stage))
         coded = _coded(name, bits, found, stage.code_bits if stage and mapped else 0)
         uses += coded if mapped else direct
-        savings += _resolution(name, direct, coded, mapped)
+        if name not in cells:  # nothing maps state on codes
+            savings += _resolution(name, direct, coded, mapped)
     leaves = sum(1 for outcome in compiled.outcomes.values() if outcome.receivers)
     leaf_bits = leaves * (STATE_BITS + 16)
     uses.append(TableUse("leaf", "exact", leaves, "SRAM", leaves, STATE_BITS, 0, leaf_bits))

@@ -354,12 +354,7 @@ def _shown(raw: int, field: Field | None) -> str:
     if field.kind == "string":
         text = field.render(raw)
         return text if _PLAIN.fullmatch(text) and field.encode(text) == raw else f"#{raw:x}"
-    if field.kind == "integer" and field.bits >= 64 and field.bits % 8 == 0:
-        # A symbol in a field that is not annotated as text.
-        text = raw.to_bytes(field.bits // 8, "big").decode("latin-1").rstrip(" ")
-        if text[:1].isalpha() and _PLAIN.fullmatch(text) and field.parse(text) == (raw, raw):
-            return text
-    return field.render(raw)
+    return field.show(raw)
 
 
 def _macro_cell(macro: Aggregate, where: str) -> Cell:

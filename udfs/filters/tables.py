@@ -103,7 +103,7 @@ class CompiledFilter:
         else:
             field = self.definitions[index - 1]
             name, maximum = field.name, (1 << field.bits) - 1
-            shown = (field.render(low), field.render(high))
+            shown = (field.show(low), field.show(high))
         if kind == ABSENT:
             return f"{name} is absent"
         if low == high:

@@ -30,6 +30,8 @@ _PREFIX = re.compile(r"([^/]+)/([0-9]{1,4})")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2}){4}")
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _IPV6 = re.compile(r"[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9.\-]*")
+_WORD_BITS = 32
 _ADDRESS_BITS = {"an IPv4 address": 32, "an IPv6 address": 128, "a MAC address": 48}
 
 
@@ -163,6 +165,20 @@ class Field:
             whole, part = divmod(raw, 10**self.decimals)
             return f"{whole}.{part:0{self.decimals}d}"
         return str(raw)
+
+    def show(self, raw: int) -> str:
+        """A raw value as a rule would ask for it: as ``render``, or as the word that its bytes are.
+
+        A word begins with a letter, has letters, digits, dots and signs of minus, and is padded
+        with blanks. Numbers that happen to be words are rare from 32 bits on, and are words only in
+        fields that are not annotated and hold neither prefixes nor times.
+        """
+        plain = self.kind == "integer" and self.match != "lpm" and not self.clock
+        if plain and self.bits >= _WORD_BITS and self.bits % 8 == 0:
+            text = raw.to_bytes(self.bits // 8, "big").decode("latin-1").rstrip(" ")
+            if _WORD.fullmatch(text) and not _MAC.fullmatch(text):
+                return text
+        return self.render(raw)
 
     def _number(self, text: str) -> int | None:
         if _HEXADECIMAL.fullmatch(text):
