@@ -18,7 +18,6 @@ from udfs.filters.p4_values import Match, ProgramEntries, TableEntry
 
 Json = dict[str, Any]
 
-_SHOWN_RULES = 20
 _SHOWN_ROWS = 40
 _SHOWN_PORTS = 16
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -76,14 +75,15 @@ def event_text(found: Json) -> str:
     lines.append(f"  leaf {found['leaf']}: {_does(found)}")
     matching = [rule for rule in found["rules"] if rule["matches"]]
     others = [rule for rule in found["rules"] if not rule["matches"]]
-    lines += ["", f"rules that match: {len(matching)}"]
+    lines += ["", f"rules that match: {len(matching):,}"]
     for rule in matching:
         lines += _rule_lines(rule)
-    lines += ["", f"rules that do not: {len(others)}"]
-    for rule in others[:_SHOWN_RULES]:
+    left = found["rules_left_out"]
+    lines += ["", f"rules that do not: {len(others) + left:,}"]
+    for rule in others:
         lines += _rule_lines(rule)
-    if len(others) > _SHOWN_RULES:
-        lines.append(f"  and {len(others) - _SHOWN_RULES:,} more: see --json")
+    if left:
+        lines.append(f"  and {left:,} more: see --all")
     return "\n".join(lines)
 
 

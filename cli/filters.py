@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -12,27 +12,25 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from cli.event_explanations import SHOWN_RULES, explain_event
 from cli.filter_views import (
     Json,
     event_text,
     outcome_json,
     p4_json,
-    path_json,
     rule_place,
     rule_text,
     term_json,
-    verdict_json,
 )
 from cli.rule_files import RuleFile, lines_of, open_source, read_rules, rules_to_use, tell_faults
-from udfs.errors import EventError
 from udfs.filters.cells import Carried, StatefulMatcher
 from udfs.filters.compile import (
     CompiledFilter,
 )
 from udfs.filters.dot import dot
 from udfs.filters.evaluate import fields_of, is_stateful, matches_columns
-from udfs.filters.events import Event, EventColumns, EventReader
-from udfs.filters.explain import Explainer, shown_value, verdict
+from udfs.filters.events import EventColumns, EventReader
+from udfs.filters.explain import Explainer
 from udfs.filters.interpreter import Interpreter
 from udfs.filters.matcher import Matcher
 from udfs.filters.nodes import Rule
@@ -178,20 +176,28 @@ def explain_command(
         str, typer.Option("--after", help="File of events before it, for rules with state.")
     ] = "",
     rule: Annotated[int, typer.Option("--rule", help="Index of a rule in the file, from 0.")] = -1,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Tell of every rule that does not match, not of 20.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     skip_faulty: SkipOption = False,
 ) -> None:
     """Say why an event goes where it goes, or what a rule compiled to.
 
     For an event: table by table the state, the value, the row that decided and the next state; then
-    the rules, and which predicates of each were true, false or unknown. A star marks those that
-    decided. For a rule: its normal form, and for each term the rows that its events can take.
+    the rules that match and the first 20 of the others, and which predicates of each were true,
+    false or unknown. A star marks those that decided. For a rule: its normal form, and for each
+    term the rows that its events can take.
     """
     if bool(event) == (rule >= 0):
         raise typer.BadParameter("give --event or --rule, and not both")
     file = rules_to_use(format_, rules, skip_faulty)
-    found = _explain_event(file, event, after) if event else _explain_rule(file, rule)
-    shown = event_text(found) if event else rule_text(found)
+    if event:
+        found = explain_event(file, event, after, None if all_ else SHOWN_RULES)
+        shown = event_text(found)
+    else:
+        found = _explain_rule(file, rule)
+        shown = rule_text(found)
     typer.echo(json.dumps(found) if as_json else shown)
 
 
@@ -254,52 +260,6 @@ class _Run:
         return matching
 
 
-def _explain_event(file: RuleFile, text: str, after: str) -> Json:
-    specification = file.specification
-    reader = EventReader(specification)
-    event = reader.read_line(text)
-    rules = [(index, file.rule(index)) for index in file.right]
-    compiled = file.compile(_lacks(file, event, rules), "specification")
-    interpreter = Interpreter([rule for _, rule in rules], specification)
-    if after:
-        with open_source(after) as stream:
-            for number, line in lines_of(stream):
-                try:
-                    before = reader.read_line(line) if isinstance(line, str) else _raise(line)
-                except EventError as error:
-                    typer.echo(f"{after}, line {number}: {error}", err=True)
-                    raise typer.Exit(2) from None
-                interpreter.step(before.values, before.time_us)
-    now = reader.time_of(event)
-    cells = {cell.name: interpreter.finds(cell.name, now) for cell in interpreter.cells}
-    state = {counter: cells[counter.name] for counter in specification.counters}
-    explainer = Explainer(compiled, specification)
-    way = explainer.path(event.values, event.message_type, cells)
-    shown = []
-    for index, rule in rules:
-        found = verdict(rule, event.values, specification, state, cells)
-        shown.append({"rule": index, **rule_place(file, index), **verdict_json(found)})
-    return {
-        "event": {
-            name: shown_value(name, raw, specification) for name, raw in event.values.items()
-        },
-        "path": path_json(way),
-        "leaf": way.leaf,
-        **outcome_json(way.outcome),
-        "rules": shown,
-    }
-
-
-def _lacks(file: RuleFile, event: Event, rules: Sequence[tuple[int, Rule]]) -> bool | None:
-    """How to compile: as ``compile`` does, unless the event lacks a field of its own message."""
-    if event.message_type is None:
-        return None
-    header = file.specification.header_of_type(event.message_type)
-    names = {name for _, rule in rules for name in fields_of(rule.condition)}
-    own = {field.qualified for field in header.fields} if header else set()
-    return True if (names & own) - set(event.values) else None
-
-
 def _explain_rule(file: RuleFile, index: int) -> Json:
     if index not in set(file.right):
         raise typer.BadParameter(f"there is no rule {index}: {file.name} has {len(file.texts)}")
@@ -343,7 +303,3 @@ def _options(
 def _write(path: Path, parts: Iterable[str]) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.writelines(parts)
-
-
-def _raise(error: EventError) -> Event:
-    raise error

@@ -290,7 +290,51 @@ def test_explain_tells_the_way_of_an_event_and_what_decided():
     (found,) = lines(run("explain", *CAMUS, "--event", event, "--json"))
     assert [rule["matches"] for rule in found["rules"]] == [True, True, False]
     assert found["ports"] == [1, 2] and found["leaf"] == 4
-    assert [step["next"] for step in found["path"]] == [0, 2, 4]
+    assert [step["next"] for step in found["path"]] == [2, 4]
+    assert "message_type" not in text
+
+
+def test_a_symbol_is_told_as_text_and_a_number_stays_one(tmp_path: Path):
+    specification = """header_type t { fields { stock: 64; price: 32; } } header t h;
+    @query_field_exact(h.stock) @query_field(h.price)"""
+    arguments = write(tmp_path, "stock == GOOGL and price > 0x50 : fwd(1)", specification)
+    event = '{"stock": "GOOGL", "price": 100}'
+    text = run("explain", *arguments, "--event", event).stdout
+    assert "stock == GOOGL -> " in text and "price >= 81 -> " in text
+    rows = lines(run("compile", *arguments))
+    assert {row["low"] for row in rows if row.get("kind") == "exact"} == {5138412867491471392}
+
+
+def test_of_many_rules_explain_tells_those_that_match_and_a_few_others(tmp_path: Path):
+    draw = random.Random(7)
+    texts = [
+        f"stock == S{draw.randrange(5)} and price > {draw.randrange(90)} : fwd({draw.randrange(9)})"
+        for _ in range(120)
+    ]
+    texts += ["stock == S1 or price < 9 : fwd(1)", "not price > 50 : fwd(2)", "price < 0 : fwd(3)"]
+    arguments = write(tmp_path, "\n".join(texts))
+    specification = parse_specification((EXAMPLES / "camus.spec").read_text(), "camus")
+    stock = specification.field("stock").from_raw("S1")
+    for values in ({"stock": "S1", "price": 40}, {"price": 8}, {"stock": "S1"}, {}):
+        raw = {specification.field(n).qualified: v for n, v in values.items() if n != "stock"}
+        if "stock" in values:
+            raw["add_order.stock"] = stock
+        want = [
+            index
+            for index, text in enumerate(texts)
+            if matches(parse_rule(text, specification).condition, raw)
+        ]
+        event = json.dumps(values)
+        (found,) = lines(run("explain", *arguments, "--event", event, "--json"))
+        assert [rule["rule"] for rule in found["rules"] if rule["matches"]] == want
+        assert len(found["rules"]) == len(want) + 20
+        assert found["rules_left_out"] == len(texts) - len(want) - 20
+        (whole,) = lines(run("explain", *arguments, "--event", event, "--json", "--all"))
+        assert [rule["rule"] for rule in whole["rules"]] == list(range(len(texts)))
+        assert [rule["rule"] for rule in whole["rules"] if rule["matches"]] == want
+    text = run("explain", *arguments, "--event", "{}").stdout
+    assert f"rules that do not: {len(texts)}" in text
+    assert "and 103 more: see --all" in text
 
 
 def test_explain_takes_account_of_the_events_before(tmp_path: Path):
