@@ -29,6 +29,13 @@ def define(spark: SparkSession, tables: Tables, specification: Specification) ->
         f"{tables.sql_name(name)} VERSION AS OF {tables.version(name)}"
         for name in ("filter_entries", "filter_leaves")
     )
+    define_over(spark, entries, leaves, specification)
+
+
+def define_over(
+    spark: SparkSession, entries: str, leaves: str, specification: Specification
+) -> None:
+    """The same over any two relations with the columns of the tables, by their names in SQL."""
     spark.sql(ranges_view(entries))
     # Every step of a walk reads the states: held as rows, no step plans or reads Delta's files.
     states = spark.sql(states_query(entries, leaves)).coalesce(1).localCheckpoint()
