@@ -32,14 +32,14 @@ from plot import Panel, svg
 import schemas
 from lab.siena import Workload
 from lab.symbols import symbols
-from udfs.filters import compile as compiler
-from udfs.filters.compile import CheckedRule, CompiledFilter, compile_table, table_of_texts
-from udfs.filters.incremental import IncrementalCompiler
-from udfs.filters.language import parse_rule
-from udfs.filters.matcher import Matcher
+from udfs.filters.compiler import compile as compiler
+from udfs.filters.compiler.compile import CheckedRule, CompiledFilter, compile_table, table_of_texts
+from udfs.filters.compiler.incremental import IncrementalCompiler
+from udfs.filters.compiler.tables import KINDS
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.language.shapes import read_table
+from udfs.filters.matching.matcher import Matcher
 from udfs.filters.prefixes import split
-from udfs.filters.shapes import read_table
-from udfs.filters.tables import KINDS
 from udfs.messages.specification import Specification, parse_specification
 
 RULES, SYMBOLS, HOSTS = 100_000, 100, 200

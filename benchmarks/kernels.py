@@ -16,8 +16,8 @@ from measuring import Reporter, Session, one_core
 
 import schemas
 from lab.subscriptions import subscriptions
-from udfs.filters.compile import compile_rules
-from udfs.filters.matcher import Matcher
+from udfs.filters.compiler.compile import compile_rules
+from udfs.filters.matching.matcher import Matcher
 from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.moldudp64 import decode
 from udfs.messages.sequence import session_id

@@ -33,8 +33,8 @@ from pyspark.sql import SparkSession
 
 import schemas
 from lab.symbols import symbols
-from udfs.filters.compile import compile_texts
-from udfs.filters.matcher import Matcher
+from udfs.filters.compiler.compile import compile_texts
+from udfs.filters.matching.matcher import Matcher
 from udfs.messages.moldudp64 import decode
 from udfs.messages.specification import Specification, parse_specification
 

@@ -14,14 +14,14 @@ import typer
 from cli.filter_views import Json, outcome_json, path_json, rule_place, verdict_json
 from cli.rule_files import RuleFile, lines_of, open_source
 from udfs.errors import EventError
-from udfs.filters.evaluate import Subject, fields_of
-from udfs.filters.events import Event, EventReader
-from udfs.filters.explain import Explainer, shown_value, verdict
-from udfs.filters.interpreter import Interpreter
+from udfs.filters.explanation.events import Event, EventReader
+from udfs.filters.explanation.explain import Explainer, shown_value, verdict
+from udfs.filters.language.shapes import read_table
+from udfs.filters.meaning.evaluate import Subject, fields_of
+from udfs.filters.meaning.interpreter import Interpreter
+from udfs.filters.meaning.normal_form import MESSAGE_TYPE
+from udfs.filters.meaning.terms import TermBlock
 from udfs.filters.nodes import Rule, Update
-from udfs.filters.normal_form import MESSAGE_TYPE
-from udfs.filters.shapes import read_table
-from udfs.filters.terms import TermBlock
 
 SHOWN_RULES = 20
 

@@ -8,13 +8,13 @@ from dataclasses import asdict
 from typing import Any
 
 from cli.rule_files import RuleFile
-from udfs.filters.compile import (
+from udfs.filters.compiler.compile import (
     CompiledFilter,
 )
-from udfs.filters.explain import Alternative, Verdict
-from udfs.filters.explain import Path as Way
+from udfs.filters.explanation.explain import Alternative, Verdict
+from udfs.filters.explanation.explain import Path as Way
 from udfs.filters.nodes import Outcome
-from udfs.filters.p4_values import Match, ProgramEntries, TableEntry
+from udfs.filters.switch.values import Match, ProgramEntries, TableEntry
 
 Json = dict[str, Any]
 

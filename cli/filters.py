@@ -23,22 +23,22 @@ from cli.filter_views import (
     term_json,
 )
 from cli.rule_files import RuleFile, lines_of, open_source, read_rules, rules_to_use, tell_faults
-from udfs.filters.cells import Carried, StatefulMatcher
-from udfs.filters.compile import (
+from udfs.filters.compiler.compile import (
     CompiledFilter,
 )
-from udfs.filters.dot import dot
-from udfs.filters.evaluate import fields_of, is_stateful, matches_columns
-from udfs.filters.events import EventColumns, EventReader
-from udfs.filters.explain import Explainer
-from udfs.filters.interpreter import Interpreter
-from udfs.filters.matcher import Matcher
+from udfs.filters.compiler.tables import KINDS
+from udfs.filters.explanation.dot import dot
+from udfs.filters.explanation.events import EventColumns, EventReader
+from udfs.filters.explanation.explain import Explainer
+from udfs.filters.matching.cells import Carried, StatefulMatcher
+from udfs.filters.matching.matcher import Matcher
+from udfs.filters.meaning.evaluate import fields_of, is_stateful, matches_columns
+from udfs.filters.meaning.interpreter import Interpreter
+from udfs.filters.meaning.state import clock_of
 from udfs.filters.nodes import Rule
-from udfs.filters.p4_entries import entries as p4_entries
-from udfs.filters.p4_pipeline import NamedAction, Options
-from udfs.filters.resources import render, report
-from udfs.filters.state import clock_of
-from udfs.filters.tables import KINDS
+from udfs.filters.switch.entries import entries as p4_entries
+from udfs.filters.switch.pipeline import NamedAction, Options
+from udfs.filters.switch.resources import render, report
 from udfs.messages.specification import Specification
 
 app = typer.Typer(no_args_is_help=True, help="Check, compile, try and explain subscriptions.")

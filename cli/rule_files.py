@@ -15,7 +15,7 @@ import typer
 
 import schemas
 from udfs.errors import EventError, SubscriptionError
-from udfs.filters.compile import (
+from udfs.filters.compiler.compile import (
     CheckedRule,
     CompiledFilter,
     actions_of,
@@ -23,12 +23,12 @@ from udfs.filters.compile import (
     compile_table,
     table_of_texts,
 )
-from udfs.filters.language import in_file, parse_rule
+from udfs.filters.language.rule import in_file, parse_rule
+from udfs.filters.language.rule_file import split_rules
+from udfs.filters.language.shapes import RuleTable, read_table
+from udfs.filters.meaning.normal_form import lane_terms
+from udfs.filters.meaning.state import add_updates, split
 from udfs.filters.nodes import Rule, Update
-from udfs.filters.normal_form import lane_terms
-from udfs.filters.rule_file import split_rules
-from udfs.filters.shapes import RuleTable, read_table
-from udfs.filters.state import add_updates, split
 from udfs.messages.specification import Specification, parse_specification
 
 MAX_LINE = 1 << 20

@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.timeline import keeps_state
 from udfs.errors import MessageError
-from udfs.filters.evaluate import matches
+from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import CheckedRule
 from udfs.messages.reference import read_message, read_packet
 from udfs.messages.specification import Specification

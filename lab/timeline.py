@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from udfs.filters.evaluate import is_stateful
-from udfs.filters.interpreter import Interpreter
+from udfs.filters.meaning.evaluate import is_stateful
+from udfs.filters.meaning.interpreter import Interpreter
 from udfs.filters.nodes import Forward, Rule
 from udfs.filters.subscriptions import CheckedRule
 from udfs.messages.specification import Specification

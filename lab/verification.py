@@ -25,7 +25,7 @@ import numpy as np
 
 from lab.timeline import Timeline, keeps_state
 from udfs.errors import LabError, MessageError
-from udfs.filters.evaluate import fields_of, matches_columns
+from udfs.filters.meaning.evaluate import fields_of, matches_columns
 from udfs.filters.nodes import Node
 from udfs.filters.subscriptions import CheckedRule
 from udfs.messages.reference import read_message, read_packet

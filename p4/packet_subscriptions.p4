@@ -1,6 +1,6 @@
 // Packet subscriptions for the message format 'itch'.
 //
-// Made by the static step of the compiler (udfs/filters/p4_program.py): do not edit.
+// Made by the static step of the compiler (udfs/filters/switch/program.py): do not edit.
 //
 //   packet
 //     |

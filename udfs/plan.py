@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import Any
 
 from udfs.errors import NetworkError
-from udfs.filters.cells import StatefulMatcher
-from udfs.filters.compile import CompiledFilter
+from udfs.filters.compiler.compile import CompiledFilter
 from udfs.filters.live_rules import LiveRules
-from udfs.filters.matcher import Matcher
-from udfs.filters.state import clock_of
+from udfs.filters.matching.cells import StatefulMatcher
+from udfs.filters.matching.matcher import Matcher
+from udfs.filters.meaning.state import clock_of
 from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription
 from udfs.messages.specification import Field, Specification
 from udfs.stacks.frame import FrameTemplates, header_template

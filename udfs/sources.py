@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.carried import pack, unpack
-from udfs.filters.cells import Carried, StatefulMatcher
-from udfs.filters.state import clock_of
+from udfs.filters.matching.carried import pack, unpack
+from udfs.filters.matching.cells import Carried, StatefulMatcher
+from udfs.filters.meaning.state import clock_of
 from udfs.messages.moldudp64 import Messages
 from udfs.messages.specification import Field, Specification
 

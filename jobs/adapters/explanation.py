@@ -8,7 +8,14 @@ from collections.abc import Iterable
 from pyspark.sql import SparkSession
 
 from jobs.adapters.tables import Tables
-from udfs.filters.sql import FUNCTION, RANGES, STATES, ranges_view, states_query, who_gets_function
+from udfs.filters.explanation.sql import (
+    FUNCTION,
+    RANGES,
+    STATES,
+    ranges_view,
+    states_query,
+    who_gets_function,
+)
 from udfs.messages.specification import Specification
 
 _NAMED = re.compile(rf"\b({RANGES}|{FUNCTION})\b", re.IGNORECASE)

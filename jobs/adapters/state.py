@@ -15,11 +15,12 @@ from pyspark.sql import SparkSession
 from jobs.adapters.batch_files import BatchFiles
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from udfs.errors import StreamError
-from udfs.filters.carried import pack_sources, retain, unpack_sources
+from udfs.filters.matching.carried import pack_sources, retain, unpack_sources
 
 
 class CarriedState:
-    """Packed cells by partition (``udfs.filters.carried``), in ``<checkpoint>/stackcast-state``."""
+    """Packed cells by partition (``udfs.filters.matching.carried``), in the checkpoint's folder
+    ``stackcast-state``."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
         self._files = BatchFiles(spark, checkpoint, "stackcast-state", ".bin")

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters import explanation
 from jobs.adapters.tables import Tables
-from udfs.filters.compile import compile_texts
-from udfs.filters.evaluate import matches
-from udfs.filters.language import parse_rule
+from udfs.filters.compiler.compile import compile_texts
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.meaning.evaluate import matches
 from udfs.filters.nodes import Rule
 from udfs.messages.specification import Specification, parse_specification
 

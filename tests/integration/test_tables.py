@@ -18,8 +18,8 @@ from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.state import CarriedState
 from jobs.adapters.tables import NAMES, Tables
 from udfs.errors import StreamError, TableError
-from udfs.filters.carried import pack, unpack
-from udfs.filters.cells import CELL, Carried
+from udfs.filters.matching.carried import pack, unpack
+from udfs.filters.matching.cells import CELL, Carried
 from udfs.trees.network import Switch
 from udfs.trees.rows import switch_to_row
 

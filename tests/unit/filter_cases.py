@@ -14,10 +14,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from udfs.errors import FilterError
+from udfs.filters.compiler.tables import CompiledFilter
 from udfs.filters.nodes import Node, Not, Predicate, Rule, StatePredicate
-from udfs.filters.p4_entries import entries
-from udfs.filters.p4_pipeline import NamedAction, Options, pipeline
-from udfs.filters.tables import CompiledFilter
+from udfs.filters.switch.entries import entries
+from udfs.filters.switch.pipeline import NamedAction, Options, pipeline
 from udfs.messages.specification import Field, Specification, parse_specification
 
 PORTS = {"h1": 1, "h2": 2, "h3": 3, "twin": 3}

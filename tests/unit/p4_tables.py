@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from udfs.filters.p4_pipeline import FUNCTIONS, PREFIX, Pipeline, Stage
-from udfs.filters.p4_values import Match, ProgramEntries, TableEntry
+from udfs.filters.switch.pipeline import FUNCTIONS, PREFIX, Pipeline, Stage
+from udfs.filters.switch.values import Match, ProgramEntries, TableEntry
 
 
 class Switch:

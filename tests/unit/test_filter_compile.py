@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from udfs.errors import FilterError
-from udfs.filters.compile import (
+from udfs.filters.compiler.compile import (
     CheckedRule,
     CompiledFilter,
     Subscription,
@@ -21,7 +21,7 @@ from udfs.filters.compile import (
     compile_rules,
     compile_texts,
 )
-from udfs.filters.language import parse_rule
+from udfs.filters.language.rule import parse_rule
 from udfs.filters.live_rules import LiveRules
 from udfs.filters.nodes import Call
 from udfs.messages.specification import Specification, parse_specification

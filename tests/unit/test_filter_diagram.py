@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 import udfs.filters
 from udfs.errors import FilterError
-from udfs.filters import diagrams as compiled
-from udfs.filters.diagrams import DROPPED, NOBODY, Diagrams
-from udfs.filters.segments import SegmentTree
+from udfs.filters.diagrams import diagrams as compiled
+from udfs.filters.diagrams.diagrams import DROPPED, NOBODY, Diagrams
+from udfs.filters.diagrams.segments import SegmentTree
 
 pytestmark = pytest.mark.unit
 
@@ -474,8 +474,8 @@ def test_without_numba_the_same_diagrams_come_out(monkeypatch: pytest.MonkeyPatc
     for name in names:
         monkeypatch.delitem(sys.modules, f"udfs.filters.{name}")
         monkeypatch.delattr(udfs.filters, name)
-    plain = importlib.import_module("udfs.filters.diagrams")
-    trees = importlib.import_module("udfs.filters.segments")
+    plain = importlib.import_module("udfs.filters.diagrams.diagrams")
+    trees = importlib.import_module("udfs.filters.diagrams.segments")
     assert plain.diagram_kernels is not compiled.diagram_kernels
     chance = random.Random(5)
     terms: list[Term] = [

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from udfs.errors import SubscriptionError
-from udfs.filters.compile import compile_texts
-from udfs.filters.evaluate import matches
-from udfs.filters.events import EventReader
-from udfs.filters.explain import Explainer, verdict
-from udfs.filters.interpreter import Interpreter
-from udfs.filters.language import parse_rule
-from udfs.filters.matcher import Matcher
+from udfs.filters.compiler.compile import compile_texts
+from udfs.filters.explanation.events import EventReader
+from udfs.filters.explanation.explain import Explainer, verdict
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.matching.matcher import Matcher
+from udfs.filters.meaning.evaluate import matches
+from udfs.filters.meaning.interpreter import Interpreter
 from udfs.messages.specification import Specification, parse_specification
 
 pytestmark = pytest.mark.unit

@@ -14,17 +14,17 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from udfs.errors import FilterError, SpecificationError, StackcastError, SubscriptionError
-from udfs.filters.carried import unpack, unpack_sources
-from udfs.filters.compile import compile_texts
-from udfs.filters.events import EventError, EventReader
-from udfs.filters.language import MAX_LENGTH, in_file, parse_rule
-from udfs.filters.matcher import Matcher
-from udfs.filters.p4_entries import entries
-from udfs.filters.p4_pipeline import pipeline
-from udfs.filters.p4_program import generate
-from udfs.filters.rule_file import split_rules
-from udfs.filters.shapes import read_table
+from udfs.filters.compiler.compile import compile_texts
+from udfs.filters.explanation.events import EventError, EventReader
+from udfs.filters.language.rule import MAX_LENGTH, in_file, parse_rule
+from udfs.filters.language.rule_file import split_rules
+from udfs.filters.language.shapes import read_table
+from udfs.filters.matching.carried import unpack, unpack_sources
+from udfs.filters.matching.matcher import Matcher
 from udfs.filters.subscriptions import Subscription, check
+from udfs.filters.switch.entries import entries
+from udfs.filters.switch.pipeline import pipeline
+from udfs.filters.switch.program import generate
 from udfs.messages.specification import Specification, parse_specification
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from udfs.errors import FilterError
-from udfs.filters.change import Change
-from udfs.filters.compile import CheckedRule, CompiledFilter, compile_rules
-from udfs.filters.groups import GroupChange, Groups
-from udfs.filters.incremental import IncrementalCompiler
-from udfs.filters.language import parse_rule
+from udfs.filters.compiler.change import Change
+from udfs.filters.compiler.compile import CheckedRule, CompiledFilter, compile_rules
+from udfs.filters.compiler.groups import GroupChange, Groups
+from udfs.filters.compiler.incremental import IncrementalCompiler
+from udfs.filters.language.rule import parse_rule
 from udfs.filters.nodes import Call, Outcome, Update
 from udfs.messages.specification import Specification, parse_specification
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from udfs import filters
 from udfs.errors import SubscriptionError
-from udfs.filters.language import MAX_CONSTANTS, MAX_LENGTH, parse_rule
+from udfs.filters.language.rule import MAX_CONSTANTS, MAX_LENGTH, parse_rule
 from udfs.filters.nodes import (
     Aggregate,
     And,

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import SubscriptionError
-from udfs.filters.evaluate import fields_of, matches, matches_columns
 from udfs.filters.intervals import Intervals
+from udfs.filters.meaning.evaluate import fields_of, matches, matches_columns
+from udfs.filters.meaning.normal_form import Term, lane_terms, normal_form, subject_name
 from udfs.filters.nodes import (
     Aggregate,
     And,
@@ -23,7 +24,6 @@ from udfs.filters.nodes import (
     Predicate,
     StatePredicate,
 )
-from udfs.filters.normal_form import Term, lane_terms, normal_form, subject_name
 from udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit

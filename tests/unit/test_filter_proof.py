@@ -14,20 +14,20 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from udfs.errors import FilterError, SubscriptionError
-from udfs.filters.cells import StatefulMatcher
-from udfs.filters.compile import CheckedRule, compile_rules, compile_texts, table_of_texts
-from udfs.filters.diagrams import Diagrams
-from udfs.filters.evaluate import matches
-from udfs.filters.incremental import IncrementalCompiler
-from udfs.filters.interpreter import Interpreter
-from udfs.filters.language import parse_rule
-from udfs.filters.levels import make_levels
-from udfs.filters.matcher import Matcher
+from udfs.filters.compiler.compile import CheckedRule, compile_rules, compile_texts, table_of_texts
+from udfs.filters.compiler.incremental import IncrementalCompiler
+from udfs.filters.compiler.levels import make_levels
+from udfs.filters.compiler.outcomes import token_order
+from udfs.filters.compiler.tables import KINDS, CompiledFilter
+from udfs.filters.diagrams.diagrams import Diagrams
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.language.shapes import read_table
+from udfs.filters.matching.cells import StatefulMatcher
+from udfs.filters.matching.matcher import Matcher
+from udfs.filters.meaning.evaluate import matches
+from udfs.filters.meaning.interpreter import Interpreter
+from udfs.filters.meaning.state import clock_of
 from udfs.filters.nodes import And, Call, Node, Not, Predicate, Rule, Update
-from udfs.filters.outcomes import token_order
-from udfs.filters.shapes import read_table
-from udfs.filters.state import clock_of
-from udfs.filters.tables import KINDS, CompiledFilter
 from udfs.messages.specification import Specification, parse_specification
 
 sys.path.insert(0, str(Path(__file__).parent))

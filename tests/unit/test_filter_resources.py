@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from lab.siena import Workload
 from lab.subscriptions import subscriptions
-from udfs.filters.compile import compile_table, compile_texts, table_of_texts
-from udfs.filters.dot import dot
-from udfs.filters.order import choose_order, field_uses
-from udfs.filters.p4_entries import entries
-from udfs.filters.p4_pipeline import Options, pipeline
+from udfs.filters.compiler.compile import compile_table, compile_texts, table_of_texts
+from udfs.filters.compiler.order import choose_order, field_uses
+from udfs.filters.compiler.tables import CompiledFilter
+from udfs.filters.explanation.dot import dot
+from udfs.filters.language.shapes import read_table
 from udfs.filters.prefixes import split
-from udfs.filters.resources import prefix_count, render, report
-from udfs.filters.shapes import read_table
-from udfs.filters.tables import CompiledFilter
+from udfs.filters.switch.entries import entries
+from udfs.filters.switch.pipeline import Options, pipeline
+from udfs.filters.switch.resources import prefix_count, render, report
 from udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit

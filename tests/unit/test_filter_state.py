@@ -7,8 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from udfs.errors import SubscriptionError
-from udfs.filters.interpreter import Interpreter, Step
-from udfs.filters.language import parse_rule
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.meaning.interpreter import Interpreter, Step
+from udfs.filters.meaning.state import (
+    EMPTY,
+    Cell,
+    add_updates,
+    clock_of,
+    describe,
+    reading,
+    resolve_variables,
+    split,
+    stateful_terms,
+    updated,
+)
 from udfs.filters.nodes import (
     Aggregate,
     And,
@@ -20,18 +32,6 @@ from udfs.filters.nodes import (
     Rule,
     StatePredicate,
     Update,
-)
-from udfs.filters.state import (
-    EMPTY,
-    Cell,
-    add_updates,
-    clock_of,
-    describe,
-    reading,
-    resolve_variables,
-    split,
-    stateful_terms,
-    updated,
 )
 from udfs.messages.specification import parse_specification
 

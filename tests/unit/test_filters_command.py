@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from udfs.filters.evaluate import matches
-from udfs.filters.interpreter import Interpreter
-from udfs.filters.language import parse_rule
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.meaning.evaluate import matches
+from udfs.filters.meaning.interpreter import Interpreter
 from udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit

@@ -10,8 +10,8 @@ import pytest
 from lab.itch_writer import itch_specification
 from lab.subscriptions import subscriptions
 from lab.trading_session import TradingSession
-from udfs.filters.evaluate import matches
-from udfs.filters.language import And, Node, Not, Or, Predicate, parse_rule
+from udfs.filters.language.rule import And, Node, Not, Or, Predicate, parse_rule
+from udfs.filters.meaning.evaluate import matches
 from udfs.messages.reference import read_message
 
 pytestmark = pytest.mark.unit

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 import schemas
 from udfs.errors import SubscriptionError
-from udfs.filters import kernels
-from udfs.filters.compile import CheckedRule, compile_rules
-from udfs.filters.evaluate import fields_of, matches, matches_columns
-from udfs.filters.language import parse_rule
-from udfs.filters.matcher import Matcher
+from udfs.filters.compiler.compile import CheckedRule, compile_rules
+from udfs.filters.compiler.tables import DEFAULT, ENTRY, KINDS, RANGE, CompiledFilter
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.matching import kernels
+from udfs.filters.matching.matcher import Matcher
+from udfs.filters.meaning.evaluate import fields_of, matches, matches_columns
+from udfs.filters.meaning.normal_form import normal_form
 from udfs.filters.nodes import And, Node, Not, Or, Outcome, Predicate
-from udfs.filters.normal_form import normal_form
-from udfs.filters.tables import DEFAULT, ENTRY, KINDS, RANGE, CompiledFilter
 from udfs.messages.moldudp64 import decode
 from udfs.messages.reference import build_packet, read_message
 from udfs.messages.specification import parse_specification
@@ -331,7 +331,7 @@ import sys
 sys.modules["numba"] = None
 import pickle
 import numpy as np
-from udfs.filters.matcher import Matcher
+from udfs.filters.matching.matcher import Matcher
 compiled, types, values, expected = pickle.load(sys.stdin.buffer)
 assert (Matcher(compiled).match(types, values) == expected).all()
 try:

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from udfs.errors import SubscriptionError
-from udfs.filters.cells import Carried, StatefulMatcher
-from udfs.filters.compile import CheckedRule, compile_rules
-from udfs.filters.interpreter import Interpreter, Step
-from udfs.filters.language import parse_rule
-from udfs.filters.matcher import Matcher
+from udfs.filters.compiler.compile import CheckedRule, compile_rules
+from udfs.filters.compiler.tables import CompiledFilter
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.matching.cells import Carried, StatefulMatcher
+from udfs.filters.matching.matcher import Matcher
+from udfs.filters.meaning.interpreter import Interpreter, Step
+from udfs.filters.meaning.state import Cell
 from udfs.filters.nodes import Call, Rule, Update
-from udfs.filters.state import Cell
-from udfs.filters.tables import CompiledFilter
 from udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit

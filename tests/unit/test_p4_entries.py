@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from udfs.errors import FilterError
-from udfs.filters.compile import CheckedRule, compile_texts
-from udfs.filters.evaluate import matches
-from udfs.filters.incremental import IncrementalCompiler
-from udfs.filters.interpreter import Interpreter
-from udfs.filters.language import parse_rule
-from udfs.filters.p4_entries import Match, entries
-from udfs.filters.p4_pipeline import NamedAction, Options, pipeline
+from udfs.filters.compiler.compile import CheckedRule, compile_texts
+from udfs.filters.compiler.incremental import IncrementalCompiler
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.meaning.evaluate import matches
+from udfs.filters.meaning.interpreter import Interpreter
+from udfs.filters.switch.entries import Match, entries
+from udfs.filters.switch.pipeline import NamedAction, Options, pipeline
 from udfs.messages.specification import Specification, parse_specification
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -248,7 +248,7 @@ def test_the_division_of_an_average_is_exact(value, count):
     st.integers(0, 128),
 )
 def test_a_match_is_one_value_in_a_table_and_the_same_match_again(kind, value, other, length):
-    from udfs.filters.p4_values import canonical  # noqa: PLC0415
+    from udfs.filters.switch.values import canonical  # noqa: PLC0415
 
     own, more = (canonical(int.from_bytes(b, "big")) for b in (value, other))
     match = {

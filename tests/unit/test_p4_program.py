@@ -17,10 +17,10 @@ from google.protobuf import text_format
 from p4.config.v1 import p4info_pb2
 
 from udfs.errors import FilterError
-from udfs.filters.compile import compile_texts
-from udfs.filters.p4_entries import entries
-from udfs.filters.p4_pipeline import NamedAction, Options, pipeline
-from udfs.filters.p4_program import generate
+from udfs.filters.compiler.compile import compile_texts
+from udfs.filters.switch.entries import entries
+from udfs.filters.switch.pipeline import NamedAction, Options, pipeline
+from udfs.filters.switch.program import generate
 from udfs.messages.specification import Specification, parse_specification
 
 pytestmark = pytest.mark.unit

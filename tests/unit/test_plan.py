@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from udfs.columns import REPORT_ARROW, SAMPLE_BYTES, deliver
 from udfs.errors import MessageError, NetworkError
-from udfs.filters.evaluate import matches
-from udfs.filters.language import parse_rule
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.reference import build_packet, read_message, read_packet
 from udfs.messages.sequence import sequence_number, session_id, split_sequence

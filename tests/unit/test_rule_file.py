@@ -7,9 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from udfs.errors import SubscriptionError
-from udfs.filters import rule_file
-from udfs.filters.language import in_file, parse_rule
-from udfs.filters.rule_file import split_rules
+from udfs.filters.language import rule_file
+from udfs.filters.language.rule import in_file, parse_rule
+from udfs.filters.language.rule_file import split_rules
 from udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit

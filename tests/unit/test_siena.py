@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 import pytest
 
 from lab.siena import NUMBER_OPERATORS, Workload
-from udfs.filters.evaluate import fields_of
-from udfs.filters.language import parse_rule
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.meaning.evaluate import fields_of
 
 pytestmark = pytest.mark.unit
 

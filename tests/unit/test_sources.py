@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from udfs.columns import deliver
 from udfs.errors import MessageError, StreamError
-from udfs.filters.carried import pack, pack_sources, retain, unpack, unpack_sources
-from udfs.filters.cells import CELL, Carried
-from udfs.filters.interpreter import Interpreter
+from udfs.filters.matching.carried import pack, pack_sources, retain, unpack, unpack_sources
+from udfs.filters.matching.cells import CELL, Carried
+from udfs.filters.meaning.interpreter import Interpreter
 from udfs.filters.nodes import Forward, Rule
 from udfs.filters.subscriptions import CheckedRule, Subscription, check
 from udfs.messages.reference import build_packet, read_message, read_packet

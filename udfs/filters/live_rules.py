@@ -8,8 +8,8 @@ from itertools import chain, compress, count
 from operator import ne
 from typing import overload
 
-from udfs.filters.compile import CompiledFilter, Order, compile_rules, table_of_rules
-from udfs.filters.incremental import IncrementalCompiler
+from udfs.filters.compiler.compile import CompiledFilter, Order, compile_rules, table_of_rules
+from udfs.filters.compiler.incremental import IncrementalCompiler
 from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection, Subscription, check
 from udfs.messages.specification import Specification
 

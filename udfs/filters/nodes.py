@@ -140,7 +140,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class CellUpdate:
-    """What an event does to a cell of state (see ``udfs.filters.state``)."""
+    """What an event does to a cell of state (see ``udfs.filters.meaning.state``)."""
 
     cell: str
     function: Function

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
 from udfs.errors import SubscriptionError
-from udfs.filters.language import nearest, parse_rule, subscription_error
+from udfs.filters.language.rule import nearest, parse_rule, subscription_error
+from udfs.filters.language.shapes import RuleTable, read_table
+from udfs.filters.language.syntax_errors import MAX_NAME
+from udfs.filters.meaning.normal_form import lane_terms
+from udfs.filters.meaning.state import add_updates, split
 from udfs.filters.nodes import Call, Function, Node, Rule, Update
-from udfs.filters.normal_form import lane_terms
-from udfs.filters.shapes import RuleTable, read_table
-from udfs.filters.state import add_updates, split
-from udfs.filters.syntax_errors import MAX_NAME
 from udfs.messages.specification import Specification
 
 _CACHED_TEXTS = 200_000

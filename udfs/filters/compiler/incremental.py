@@ -1,0 +1,387 @@
+"""Edits of a rule set: what changed is compiled, and whatever stays keeps its number."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udfs.errors import FilterError
+from udfs.filters.compiler.change import Change, compared
+from udfs.filters.compiler.compile import (
+    MAX_ENTRIES,
+    ROWS_PER_ENTRY,
+    CheckedRule,
+    Order,
+    assemble,
+    counter,
+    named_order,
+    too_large,
+)
+from udfs.filters.compiler.groups import LeafGroups, Ports
+from udfs.filters.compiler.growth import add_levels, add_tokens
+from udfs.filters.compiler.levels import Levels, make_levels
+from udfs.filters.compiler.numbering import Numbered, Renumbered, load_kernels, renumber
+from udfs.filters.compiler.order import choose_order
+from udfs.filters.compiler.outcomes import Outcomes, Token, token_order
+from udfs.filters.compiler.slices import height_of, slice_diagram, states_of
+from udfs.filters.compiler.slots import Edit, RuleSlots
+from udfs.filters.compiler.table_kernels import export_sets
+from udfs.filters.compiler.tables import ENTRY, CompiledFilter
+from udfs.filters.compiler.term_table import TermTable
+from udfs.filters.diagrams.diagrams import NOBODY, Diagrams, Moved
+from udfs.filters.diagrams.segments import SegmentTree
+from udfs.filters.meaning.state import Cell, resolve_variables, variable_cell
+from udfs.filters.nodes import Update
+from udfs.messages.specification import Specification
+
+_SPARE_TOKENS = 1024
+_COMPACT_ROWS = 1 << 20
+"""Rows below which a pool is left as it is."""
+_GARBAGE = 4
+"""A pool of so many times the rows that it had after it was compacted is compacted again."""
+_FEW = 64
+_MANY = 16
+"""Edits that change more than one in so many slots unite all of them anew."""
+
+_NO_STATES = np.empty(0, np.int32)
+
+
+class IncrementalCompiler:
+    """Compiles a rule set, then edits of it.
+
+    Its filter is that of ``compile_rules`` for the live rules, but for the numbers of states: a
+    state that stays keeps its number, and a new one takes that of the one whose place it takes.
+    Numbers that become free are given away from the next update on.
+
+    Rules with equal diagrams share a slot of a tree of unions, so an edit costs the unions above
+    its slots. Parameters as of ``compile_rules``. An ``order`` that is "auto" is chosen for the
+    rules of the first update that has any, and then kept: another would change every state.
+    ``ports``: ports of receivers, as of ``LeafGroups``; without it no groups are kept.
+    """
+
+    def __init__(
+        self,
+        specification: Specification,
+        *,
+        order: Order = "specification",
+        max_entries: int = MAX_ENTRIES,
+        optional: bool | None = None,
+        ports: Mapping[str, int] | None = None,
+    ) -> None:
+        self._specification = specification
+        self._groups = None if ports is None else LeafGroups(ports)
+        self._choosing = order == "auto"
+        self._order = () if self._choosing else named_order(order)
+        self._max_entries = max_entries
+        self._optional = optional
+        self._tokens: dict[Token, int] = {}
+        load_kernels()
+        self._begin({})
+        self._slots = RuleSlots()
+        self._updates: dict[Hashable, tuple[Update, ...]] = {}
+        self._cells: dict[Hashable, tuple[Cell, ...]] = {}
+        self._free_states = _NO_STATES
+        self._next_state = 1
+        self._published = False
+        self._held = 0
+        self._ranked: tuple[int, list[Token], list[int]] = (0, [], [])
+        self._compiled = self._assembled(self._numbered, {})
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Fields that come first, as given or as chosen."""
+        return self._order
+
+    @property
+    def groups(self) -> Mapping[Ports, int]:
+        """Number of the multicast group of each set of two or more ports that leaves have."""
+        return self._groups.numbers if self._groups else {}
+
+    def _begin(self, cells: Mapping[str, Cell]) -> None:
+        """A pool for the levels in their order, without rules."""
+        self._levels = levels = self._make_levels(cells)
+        room = ROWS_PER_ENTRY * self._max_entries
+        self._tree = SegmentTree(Diagrams(levels.maxima, levels.may_lack, _SPARE_TOKENS, room))
+        slices = slice_diagram(self._diagrams, NOBODY, levels)
+        self._numbered = Numbered(NOBODY, slices, _NO_STATES, np.zeros(1, np.int32))
+
+    @property
+    def compiled(self) -> CompiledFilter:
+        """The filter of the last update that succeeded."""
+        return self._compiled
+
+    def update(self, changes: Mapping[Hashable, CheckedRule | None]) -> Change:
+        """Add or replace rules (by whatever names them), or remove them (None).
+
+        Errors: ``FilterError`` TOO_LARGE, ``SubscriptionError`` as of ``check``; the compiler is
+        then as it was before.
+        """
+        updates = dict(self._updates)
+        for name, rule in changes.items():
+            updates.pop(name, None)
+            if rule is not None and rule.updates:
+                updates[name] = rule.updates
+        functions = resolve_variables(updates.values())
+        table = TermTable()
+        changed = {name: rule for name, rule in changes.items() if rule is not None}
+        for number, rule in enumerate(changed.values()):
+            table.add(
+                number,
+                rule.condition,
+                rule.receivers,
+                rule.calls,
+                rule.updates,
+                self._specification,
+                functions,
+                self._optional,
+            )
+        gone = [name for name in changes if name not in changed]
+        return self.update_table(list(changed), table, gone)
+
+    def update_table(
+        self, names: Sequence[Hashable], table: TermTable, gone: Sequence[Hashable] = ()
+    ) -> Change:
+        """Add or replace rules, and remove those ``gone``.
+
+        Rule i of the table is called ``names[i]``. Errors: as ``update``.
+        """
+        updates = {names[at]: made for at, made in table.updates.items()}
+        cells = {names[at]: kept for at, kept in table.kept.items()}
+        names = [*names, *gone]
+        old = dict(self._updates)
+        for name in names if old else ():
+            old.pop(name, None)
+        return self._apply(names, table, gone, old | updates, cells)
+
+    @property
+    def _diagrams(self) -> Diagrams:
+        return self._tree.diagrams
+
+    def _apply(
+        self,
+        names: Sequence[Hashable],
+        table: TermTable,
+        gone: Sequence[Hashable],
+        updates: dict[Hashable, tuple[Update, ...]],
+        new_cells: Mapping[Hashable, tuple[Cell, ...]],
+    ) -> Change:
+        cells = dict(self._cells)
+        for name in names if cells else ():
+            cells.pop(name, None)
+        cells |= new_cells
+        live = self._live_cells(cells.values(), updates.values())
+        if self._choosing and len(table):
+            count = counter(table, self._specification, self._max_entries, self._optional)
+            self._order = choose_order(table, self._specification, count)
+            # Rules that nothing satisfies may have cells already.
+            self._begin({cell.name: cell for cell in self._levels.cells})
+        self._widen(table, live)
+        roots, numbered, edit = self._united(names, table, gone)
+        old, previous = self._numbered, self._compiled if self._published else None
+        self._slots.commit(names, roots, edit)
+        self._numbered = numbered.now
+        self._free_states, self._next_state = numbered.free, numbered.next
+        self._updates, self._cells = updates, cells
+        self._published = True
+        self._choosing &= not len(table)
+        self._compiled = self._assembled(numbered.now, live)
+        change = self._with_groups(self._change(old, numbered, previous))
+        if self._diagrams.row_count > max(_COMPACT_ROWS, _GARBAGE * self._held):
+            self._compact()
+        return change
+
+    def _live_cells(
+        self, cells: Iterable[tuple[Cell, ...]], updates: Iterable[tuple[Update, ...]]
+    ) -> dict[str, Cell]:
+        """The cells of live rules by name; what a variable's holds is for all rules to say."""
+        functions = resolve_variables(updates)
+        counters = {counter.name: counter for counter in self._specification.counters}
+        return {
+            cell.name: variable_cell(counters[cell.name], functions)
+            if cell.name in counters
+            else cell
+            for held in cells
+            for cell in held
+        }
+
+    def _widen(self, table: TermTable, cells: Mapping[str, Cell]) -> None:
+        """Have levels for all cells, and numbers for all tokens."""
+        known = {cell.name: cell for cell in self._levels.cells}
+        if any(known.get(name) != cell for name, cell in cells.items()):
+            levels = self._make_levels(known | dict(cells))
+            place = np.array([levels.of_name[name] for name in self._levels.names], np.int32)
+            add_levels(self._diagrams, place, levels.maxima, levels.may_lack)
+            self._levels = levels
+        for outcome in table.outcomes:
+            for token in outcome:
+                self._tokens.setdefault(token, len(self._tokens))
+        if len(self._tokens) > self._diagrams.tokens:
+            self._move(add_tokens(self._tree, 2 * len(self._tokens)))
+
+    def _united(
+        self, names: Sequence[Hashable], table: TermTable, gone: Sequence[Hashable]
+    ) -> tuple[dict[Hashable, int], Renumbered, Edit]:
+        """The rules' diagrams, and the slices of all with the states they get."""
+        try:
+            return self._try_united(names, table, gone)
+        except FilterError:
+            full = self._diagrams.row_count > 2 * self._held
+            self._compact()
+            if not full:
+                raise too_large(self._max_entries) from None
+        try:
+            return self._try_united(names, table, gone)
+        except FilterError:
+            self._compact()
+            raise too_large(self._max_entries) from None
+
+    def _try_united(
+        self, names: Sequence[Hashable], table: TermTable, gone: Sequence[Hashable]
+    ) -> tuple[dict[Hashable, int], Renumbered, Edit]:
+        found, like = self._rule_roots(names, table)
+        roots = dict(zip(names, found.tolist(), strict=True))
+        for name in gone:
+            del roots[name]
+        edit = self._slots.edit(names, roots, like)
+        before = self._tree.slot_roots()
+        self._set(edit.slots)
+        try:
+            return roots, self._number(self._tree.root), edit
+        except FilterError:
+            self._tree.assign(before)
+            raise
+
+    def _rule_roots(
+        self, names: Sequence[Hashable], table: TermTable
+    ) -> tuple[NDArray[np.int32], list[int]]:
+        """int32, the diagram of each rule; the distinct ones, like ones together."""
+        diagrams, number = self._diagrams, self._tokens.__getitem__
+        leaves = [diagrams.leaf(map(number, outcome)) for outcome in table.outcomes]
+        roots, like = table.roots(diagrams, self._levels, np.array(leaves, np.int32))
+        rules = table.rules()
+        found = np.full(len(names), NOBODY, np.int32)
+        found[rules] = roots
+        several = np.flatnonzero(np.bincount(rules, minlength=len(names)) > 1)
+        if len(several):
+            by_rule = np.argsort(rules, kind="stable")
+            begin = np.searchsorted(rules[by_rule], several)
+            end = np.searchsorted(rules[by_rule], several, side="right")
+            for rule, first, last in zip(several, begin, end, strict=True):
+                found[rule] = diagrams.union_all(roots[by_rule[first:last]])
+        return found, list(dict.fromkeys(found[rules[like]].tolist()))
+
+    def _set(self, slots: Mapping[int, int]) -> None:
+        if len(slots) < max(_FEW, self._tree.slots // _MANY):
+            self._tree.set(slots)
+            return
+        roots = self._tree.slot_roots()
+        more = max(slots) + 1 - len(roots)
+        if more > 0:
+            roots = np.concatenate([roots, np.full(more, NOBODY, np.int32)])
+        roots[np.fromiter(slots.keys(), np.int64, len(slots))] = list(slots.values())
+        self._tree.assign(roots)
+
+    def _number(self, root: int) -> Renumbered:
+        """States for the diagram ``root``: those of the last one, where something stays."""
+        diagrams, old = self._diagrams, self._numbered
+        slices = slice_diagram(diagrams, root, self._levels)
+        if int(slices.rows.sum()) > self._max_entries:
+            raise too_large(self._max_entries)
+        if not self._published:
+            states = np.arange(len(slices.nodes) + len(slices.leaves), dtype=np.int32)
+            now = Numbered(root, slices, *np.split(states, [len(slices.nodes)]))
+            is_new = np.ones(len(states), np.bool_)
+            is_gone = np.zeros(len(old.nodes) + len(old.leaves), np.bool_)
+            return Renumbered(now, _NO_STATES, len(states), is_new, is_gone)
+        return renumber(diagrams, old, root, slices, self._free_states, self._next_state)
+
+    def _assembled(self, numbered: Numbered, cells: Mapping[str, Cell]) -> CompiledFilter:
+        diagrams, slices = self._diagrams, numbered.slices
+        every = np.arange(len(slices.nodes))
+        level = diagrams.pool.node_level[slices.nodes]
+        entries = self._entries(numbered, every[np.lexsort((numbered.nodes, level))])
+        keys, sets = export_sets(diagrams.pool, slices.leaves)
+        by_state = np.argsort(numbered.leaves)
+        if self._ranked[0] != len(self._tokens):
+            ranked = sorted(self._tokens, key=token_order)
+            rank = {token: position for position, token in enumerate(ranked)}
+            self._ranked = (len(ranked), ranked, [rank[token] for token in self._tokens])
+        _, ranked, ranks = self._ranked
+        outcomes = Outcomes(
+            numbered.leaves[by_state], sets[by_state], keys, height_of(diagrams), ranked, ranks
+        )
+        root = numbered.root
+        at = slices.nodes == root if root >= 0 else slices.leaves == root
+        state = int((numbered.nodes if root >= 0 else numbered.leaves)[at][0])
+        return assemble(self._levels, entries, outcomes, state, list(cells.values()))
+
+    def _entries(self, numbered: Numbered, which: NDArray[np.int64]) -> NDArray[Any]:
+        states = states_of(self._diagrams, numbered.slices, numbered.nodes, numbered.leaves)
+        return numbered.slices.entries(self._diagrams, self._levels, which, *states)
+
+    def _change(self, old: Numbered, new: Renumbered, previous: CompiledFilter | None) -> Change:
+        compiled, now = self._compiled, new.now
+        inner, inner_gone = len(now.nodes), len(old.nodes)
+        leaves = now.leaves[new.is_new[inner:]]
+        gone = old.leaves[new.is_gone[inner_gone:]]
+        if previous is None:
+            none = np.empty(0, ENTRY)
+            return Change(
+                compiled, None, compiled.entries, none, none, leaves, _NO_STATES, _NO_STATES
+            )
+        made = self._entries(now, np.flatnonzero(new.is_new[:inner]))
+        lost = self._entries(old, np.flatnonzero(new.is_gone[:inner_gone]))
+        made, lost = self._fields(made, compiled), self._fields(lost, previous)
+        # By name: a field that is new moves those behind it.
+        added, removed, changed = compared(
+            made, lost, *(self._codes(f) for f in (compiled, previous))
+        )
+        return Change(
+            compiled,
+            previous,
+            added,
+            removed,
+            changed,
+            np.setdiff1d(leaves, gone),
+            np.setdiff1d(gone, leaves),
+            np.intersect1d(leaves, gone),
+        )
+
+    def _with_groups(self, change: Change) -> Change:
+        if self._groups is None:
+            return change
+        touched = np.concatenate([change.leaves_added, change.leaves_changed]).tolist()
+        outcomes = change.compiled.outcomes
+        now = {state: outcomes[state].receivers for state in touched}
+        return replace(change, groups=self._groups.update(change.leaves_removed.tolist(), now))
+
+    def _fields(self, entries: NDArray[Any], compiled: CompiledFilter) -> NDArray[Any]:
+        """Levels to the filter's fields."""
+        number = {name: at for at, name in enumerate(compiled.fields)}
+        of_level = np.array([number.get(name, 0) for name in self._levels.names], np.uint16)
+        entries["field"] = of_level[entries["field"]]
+        return entries
+
+    def _codes(self, compiled: CompiledFilter) -> NDArray[np.uint16]:
+        return np.array([self._levels.of_name[name] for name in compiled.fields], np.uint16)
+
+    def _make_levels(self, cells: Mapping[str, Cell]) -> Levels:
+        return make_levels(
+            self._specification, self._order, cells.values(), optional=self._optional
+        )
+
+    def _move(self, moved: Moved) -> None:
+        """Follow ids that have changed. States stay, as slices come in an order without ids."""
+
+        self._slots.move(moved)
+        (root,) = moved.of(np.array([self._numbered.root], np.int32)).tolist()
+        slices = slice_diagram(self._diagrams, root, self._levels)
+        self._numbered = replace(self._numbered, root=root, slices=slices)
+
+    def _compact(self) -> None:
+        self._move(self._tree.compact(np.array([self._numbered.root], np.int32)))
+        self._held = self._diagrams.row_count

@@ -1,0 +1,102 @@
+"""The levels of a diagram: which field, lane or cell is tested where, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udfs.filters.compiler.tables import MESSAGE_TYPE_MAXIMUM
+from udfs.filters.meaning.normal_form import MESSAGE_TYPE, STATE_MAXIMUM
+from udfs.filters.meaning.state import Cell
+from udfs.messages.specification import Field, Specification
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Level 0 is the message type; ``fields[i]`` is tested at level i + 1, the cells last.
+
+    optional: of ``fields``: whether an event may lack it. cells: those among ``fields``, in order.
+    """
+
+    fields: tuple[Field, ...]
+    optional: tuple[bool, ...]
+    cells: tuple[Cell, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.fields) + 1
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """As in terms: a cell goes by its own name."""
+        return (MESSAGE_TYPE, *(level_name(field) for field in self.fields))
+
+    @cached_property
+    def of_name(self) -> dict[str, int]:
+        return {name: level for level, name in enumerate(self.names)}
+
+    @cached_property
+    def maxima(self) -> list[int]:
+        return [MESSAGE_TYPE_MAXIMUM, *((1 << field.bits) - 1 for field in self.fields)]
+
+    @cached_property
+    def may_lack(self) -> list[bool]:
+        return [False, *self.optional]
+
+    @cached_property
+    def exact(self) -> NDArray[np.bool_]:
+        """Whether the level's table is annotated exact."""
+        return np.array([True, *(field.match == "exact" for field in self.fields)])
+
+    @cached_property
+    def prefixes(self) -> tuple[int, ...]:
+        """Levels whose tables match the longest prefix."""
+        return tuple(i for i, field in enumerate(self.fields, 1) if field.match == "lpm")
+
+
+def level_name(field: Field) -> str:
+    """The name of a field, lane or cell in terms."""
+    return field.qualified if field.header else field.name
+
+
+def make_levels(
+    specification: Specification,
+    order: Sequence[str] = (),
+    cells: Iterable[Cell] = (),
+    used: Iterable[str] | None = None,
+    optional: bool | None = None,
+) -> Levels:
+    """Levels for the specification's fields and some cells.
+
+    order: fields that come first, qualified; the others follow as in the specification, the lanes
+        of a wide field one after the other. Cells come last, by name. used: names to which the
+        levels are limited. optional: whether events may lack fields of headers that they
+        have; None: those that the specification says.
+    """
+    may_lack = specification.is_optional
+    first = [specification.field(name) for name in order]
+    chosen = dict.fromkeys((*first, *specification.order()))
+    lanes = [lane for field in chosen for lane in field.lanes()]
+    if used is not None:
+        wanted = frozenset(used)
+        lanes = [lane for lane in lanes if lane.qualified in wanted]
+    held = tuple(sorted(cells, key=lambda cell: cell.name))
+    return Levels(
+        (*lanes, *(_cell_field(cell, specification) for cell in held)),
+        (
+            *(may_lack(lane) if optional is None else optional for lane in lanes),
+            *(True for _ in held),
+        ),
+        held,
+    )
+
+
+def _cell_field(cell: Cell, specification: Specification) -> Field:
+    """A cell as a field of 64 bits; what it averages says how its values are shown."""
+    of = specification.fields[cell.field] if cell.field and cell.function != "count" else None
+    if of is None or of.kind == "string":
+        return Field("", cell.name, STATE_MAXIMUM.bit_length(), 0)
+    return Field("", cell.name, STATE_MAXIMUM.bit_length(), 0, of.kind, of.decimals)

@@ -1,0 +1,1 @@
+"""Hash-consed decision diagrams in arrays, and the tree of unions above slots."""

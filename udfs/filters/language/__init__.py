@@ -1,0 +1,1 @@
+"""Text to syntax trees: one rule, a file of rules, or many rules at once."""

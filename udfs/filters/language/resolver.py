@@ -1,0 +1,275 @@
+"""Words to meaning: fields, variables and functions looked up, constants read as raw values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import cast, get_args
+
+from lark import Token
+
+from udfs.errors import SpecificationError, SubscriptionError
+from udfs.filters.language.syntax import Act, Macro, Test, Tree, place
+from udfs.filters.language.syntax_errors import MAX_NAME, nearest, subscription_error
+from udfs.filters.nodes import (
+    Action,
+    Aggregate,
+    And,
+    Call,
+    Comparison,
+    Forward,
+    Function,
+    Node,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    Span,
+    StatePredicate,
+    Update,
+)
+from udfs.messages.fields import MAX_VALUE_BITS, Field
+from udfs.messages.specification import Counter, Specification
+
+MAX_PORT = (1 << 32) - 1
+"""The largest port number that a switch can be told."""
+MAX_WINDOW_DIGITS = 15
+
+_SPELLINGS = {"=": "==", "≠": "!=", "≤": "<=", "≥": ">="}
+_FUNCTIONS: tuple[str, ...] = get_args(Function)
+_LIKE_FORWARD = ("fwd", "fw", "forward", "forwards", "send")
+
+
+class Resolver:
+    """Looks names up and reads constants, left to right, so that the first fault is reported."""
+
+    def __init__(self, text: str, specification: Specification, framing: bool) -> None:
+        self._text = text
+        self._specification = specification
+        # Beside headers with a message type, one without is framing, which messages lack.
+        untyped = {header.name for header in specification.headers if header.message_type is None}
+        apart = not framing and len(untyped) < len(specification.headers)
+        self._framing = untyped if apart else set()
+
+    def node(self, tree: Tree) -> Node:
+        """The condition. Raises SubscriptionError with all codes but those of the syntax."""
+        if tree.test is not None:
+            return self._test(tree.test)
+        children = tuple(self.node(child) for child in tree.children)
+        if tree.kind == "not":
+            return Not(children[0])
+        if len(children) == 1:
+            return children[0]
+        return And(children) if tree.kind == "and" else Or(children)
+
+    def action(self, act: Act) -> Action:
+        """One action."""
+        if act.name is None:
+            return Forward(tuple(self._target(token) for token in act.arguments))
+        if act.macro is not None:
+            return self._update(act.name, act.macro)
+        if act.name.lower() in _LIKE_FORWARD:
+            message = f"expected 'fwd(...)', found '{act.name}'"
+            raise self._error("SYNTAX", act.name, message, "fwd")
+        return Call(str(act.name), tuple(_unquoted(token)[0] for token in act.arguments))
+
+    def places(self, acts: Iterable[Act]) -> tuple[tuple[int, int], ...]:
+        """Where each receiver is named first."""
+        found: dict[str, tuple[int, int]] = {}
+        for act in acts:
+            for token in act.arguments if act.name is None else ():
+                found.setdefault(self._target(token), place(token))
+        return tuple(found.values())
+
+    def _test(self, test: Test) -> Node:
+        subject = self._subject(test.subject)
+        if not isinstance(subject, Field):
+            return self._state_test(test, subject)
+        spans = [self._span(subject, token) for token in test.constants]
+        if test.operator == "between":
+            spans = [self._between(test, spans)]
+        operator = _SPELLINGS.get(test.operator, test.operator)
+        if operator in ("in", "between"):
+            operator = "not in" if test.negated else "in"
+        elif spans[0][0] != spans[0][1]:
+            if operator not in ("==", "!="):
+                raise self._prefix_order(test.constants[0])
+            operator = "in" if operator == "==" else "not in"
+        line, column = place(test.start)
+        return Predicate(
+            subject, cast(Operator, operator), tuple(spans), self._text_of(test), line, column
+        )
+
+    def _state_test(self, test: Test, subject: Aggregate | Counter) -> Node:
+        unit = _unit(subject)
+        spans = [self._span(unit, token) for token in test.constants]
+        line, column = place(test.start)
+        shown = self._text_of(test)
+
+        def compare(operator: str, value: int) -> StatePredicate:
+            return StatePredicate(subject, cast(Comparison, operator), value, shown, line, column)
+
+        if test.operator == "between":
+            low, high = self._between(test, spans)
+            if test.negated:
+                return Or((compare("<", low), compare(">", high)))
+            return And((compare(">=", low), compare("<=", high)))
+        if test.operator == "in":
+            equal = "!=" if test.negated else "=="
+            members = tuple(compare(equal, low) for low, _ in spans)
+            if len(members) == 1:
+                return members[0]
+            return And(members) if test.negated else Or(members)
+        return compare(_SPELLINGS.get(test.operator, test.operator), spans[0][0])
+
+    def _subject(self, subject: Token | Macro) -> Field | Counter | Aggregate:
+        if not isinstance(subject, Macro):
+            return self._specification.counter(str(subject)) or self._field(subject)
+        function, field = self._function(subject)
+        if subject.window is not None:
+            window = int(subject.window) if len(subject.window) <= MAX_WINDOW_DIGITS else 0
+            if not window:
+                message = f"a window is 1 to {'9' * MAX_WINDOW_DIGITS} microseconds"
+                raise self._error("BAD_AGGREGATE", subject.window, message)
+        elif self._specification.counters:
+            window = self._specification.counters[0].window
+        else:
+            example = f"{function}({field.name + ', ' if field else ''}100)"
+            raise self._error(
+                "NO_WINDOW",
+                subject.function,
+                f"over which time? {self._specification.name} has no @query_counter, "
+                f"so write a window in microseconds, as in {example}",
+            )
+        return Aggregate(function, field, window)
+
+    def _function(self, macro: Macro) -> tuple[Function, Field | None]:
+        name = macro.function
+        if name not in _FUNCTIONS:
+            raise self._error(
+                "BAD_AGGREGATE",
+                name,
+                f"there is no function '{name[:MAX_NAME]}'; there are {', '.join(_FUNCTIONS)}",
+                nearest(name, _FUNCTIONS),
+            )
+        function = cast(Function, str(name))
+        if function == "count":
+            if macro.field is not None:
+                raise self._error(
+                    "BAD_AGGREGATE", macro.field, "count() counts events and takes no field"
+                )
+            return function, None
+        if macro.field is None:
+            raise self._error("BAD_AGGREGATE", name, f"{name} takes a field, as in {name}(price)")
+        field = self._field(macro.field)
+        if field.kind == "string" or field.bits > MAX_VALUE_BITS:
+            what = "holds text" if field.kind == "string" else f"has over {MAX_VALUE_BITS} bits"
+            message = f"{name} takes a number, and '{field.qualified}' {what}"
+            raise self._error("BAD_AGGREGATE", macro.field, message)
+        return function, field
+
+    def _update(self, name: Token, macro: Macro) -> Update:
+        if self._specification.counter(str(name)) is None:
+            names = [counter.name for counter in self._specification.counters]
+            raise self._error(
+                "UNKNOWN_VARIABLE",
+                name,
+                f"{self._specification.name} has no variable '{name[:MAX_NAME]}'; "
+                f"one is declared by @query_counter(name, window)",
+                nearest(name, names),
+            )
+        function, field = self._function(macro)
+        if macro.window is not None:
+            message = f"the window of '{name}' is set in the specification; leave it out"
+            raise self._error("BAD_AGGREGATE", macro.window, message)
+        return Update(str(name), function, field)
+
+    def _target(self, token: Token) -> str:
+        if not token.isdigit():
+            return str(token)
+        if len(token) > 12 or int(token) > MAX_PORT:
+            raise self._error("BAD_PORT", token, f"a port number is at most {MAX_PORT}")
+        return str(int(token))
+
+    def _field(self, name: Token) -> Field:
+        try:
+            field = self._specification.field(str(name))
+        except SpecificationError as error:
+            shown = str(name)[:MAX_NAME]
+            if error.what == "AMBIGUOUS_FIELD":
+                choices = self._qualified(str(name))
+                message = f"field '{shown}' is in several headers; write one of {choices}"
+                raise self._error("AMBIGUOUS_FIELD", name, message) from None
+            raise self._error(
+                "UNKNOWN_FIELD",
+                name,
+                f"{self._specification.name} has no field '{shown}'",
+                nearest(str(name), self._names("." in name)),
+            ) from None
+        if field.header in self._framing:
+            raise self._error(
+                "NOT_IN_MESSAGES",
+                name,
+                f"field '{field.qualified}' belongs to the framing of packets, not to a message",
+            )
+        return field
+
+    def _span(self, field: Field, token: Token) -> Span:
+        text, quoted = _unquoted(token)
+        try:
+            return field.parse(text, quoted)
+        except SpecificationError as error:
+            raise self._error("BAD_CONSTANT", token, error.message) from None
+
+    def _between(self, test: Test, spans: list[Span]) -> Span:
+        for token, (low, high) in zip(test.constants, spans, strict=True):
+            if low != high:
+                raise self._prefix_order(token)
+        first, last = spans[0][0], spans[1][0]
+        if first > last:
+            smaller, larger = test.constants
+            message = f"nothing is between {smaller[:MAX_NAME]} and {larger[:MAX_NAME]}"
+            raise self._error("BAD_CONSTANT", larger, message + ": the smaller stands first")
+        return first, last
+
+    def _prefix_order(self, token: Token) -> SubscriptionError:
+        message = f"'{token}' is a prefix, which stands after ==, != or in a set"
+        return self._error("PREFIX_ORDER", token, message)
+
+    def _text_of(self, test: Test) -> str:
+        return self._text[test.start.start_pos : test.end]
+
+    def _error(
+        self, what: str, token: Token, message: str, suggestion: str | None = None
+    ) -> SubscriptionError:
+        return subscription_error(what, self._text, place(token), message, suggestion)
+
+    def _names(self, qualified: bool) -> Iterable[str]:
+        for header in self._specification.headers:
+            for field in header.fields:
+                yield field.qualified if qualified else field.name
+        if not qualified:
+            yield from (counter.name for counter in self._specification.counters)
+
+    def _qualified(self, name: str) -> str:
+        found = [
+            field.qualified
+            for header in self._specification.headers
+            for field in header.fields
+            if field.name == name
+        ]
+        more = f" or {len(found) - 4} more" if len(found) > 4 else ""
+        return ", ".join(found[:4]) + more
+
+
+def _unquoted(token: Token) -> tuple[str, bool]:
+    return (token[1:-1], True) if token.type == "QUOTED" else (str(token), False)
+
+
+def _unit(subject: Aggregate | Counter) -> Field:
+    """A field that reads constants as the subject has them: numbers, scaled as its field is."""
+    if isinstance(subject, Counter) or subject.field is None:
+        name = subject.name if isinstance(subject, Counter) else "count"
+        return Field("state", name, MAX_VALUE_BITS, 0, "decimal")
+    bits = MAX_VALUE_BITS if subject.function == "sum" else subject.field.bits
+    return replace(subject.field, bits=bits, kind="decimal")

@@ -1,0 +1,367 @@
+"""State: the cells behind macros and variables, and the terms that read and update them.
+
+docs/subscriptions.md, section "State", says what is meant. A cell holds (start, count, value) of
+one tumbling window: a switch can keep that in three registers, and decide with one comparison.
+Source: CAMUS 2 ("tumbling window") and 3.1 (registers and update functions).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import lcm
+from typing import NamedTuple
+
+from udfs.errors import SubscriptionError
+from udfs.filters.intervals import Intervals
+from udfs.filters.meaning.normal_form import (
+    MESSAGE_TYPE,
+    STATE_MAXIMUM,
+    Term,
+    conjunction,
+    normal_form,
+    presence,
+    subject_name,
+)
+from udfs.filters.nodes import (
+    Aggregate,
+    CellUpdate,
+    Function,
+    Node,
+    Not,
+    Predicate,
+    StatePredicate,
+    Update,
+)
+from udfs.messages.specification import Counter, Field, Specification
+
+CellState = tuple[int, int, int]
+"""Start of the window (time of its first update), number of updates, and value: the sum for sum
+and avg, the extreme for min and max, 0 for count. Without updates it is ``EMPTY``."""
+
+EMPTY: CellState = (0, 0, 0)
+
+_MAX_NAME = 200
+_PLAIN = re.compile(r"[A-Za-z0-9_.\-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One piece of state, of one source of events.
+
+    ``name``: the variable, or what a macro reads with the condition under which it is updated:
+    ``avg(add_order.price) per 100 us where add_order.stock == GOOGL``. Equal conditions give equal
+    names, different ones different names. ``field``: what a macro aggregates, a qualified name.
+    ``window``: microseconds.
+    """
+
+    name: str
+    function: Function
+    field: str | None
+    window: int
+
+    @property
+    def optional(self) -> bool:
+        """Whether it has no value while its window is empty; count and sum are 0 then."""
+        return self.function in ("avg", "min", "max")
+
+    @property
+    def identity(self) -> str:
+        """What its state is known by in other versions of the rules.
+
+        The name, and for a variable the function: under another one it starts empty.
+        """
+        named = self.name.startswith(f"{self.function}(")
+        return self.name if named else f"{self.name} <- {self.function}()"
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Where an event's time comes from, and its unit: ``units`` are a microsecond."""
+
+    fields: tuple[Field, ...]
+    units: int
+
+    def time(self, event: Mapping[str, int], given: int) -> int:
+        """Time of an event in units: its first @clock field, else ``given`` (microseconds)."""
+        for field in self.fields:
+            raw = event.get(field.qualified)
+            if raw is not None:
+                return raw * (self.units // field.clock)
+        return given * self.units
+
+
+def clock_of(specification: Specification) -> Clock:
+    """The clock of a specification: its @clock fields as declared, in their common unit."""
+    fields = tuple(field for field in specification.fields.values() if field.clock)
+    return Clock(fields, lcm(*(field.clock for field in fields)))
+
+
+def current(state: CellState, window: int, time: int) -> CellState:
+    """The cell as an event at ``time`` finds it: empty once the window is over.
+
+    ``window`` and ``time`` are in the clock's units. An event that is older than the start, by
+    less than a window, finds the open window; one that is older by more has another clock.
+    """
+    start, count, _ = state
+    return EMPTY if count and abs(time - start) >= window else state
+
+
+def updated(function: Function, state: CellState, window: int, time: int, raw: int) -> CellState:
+    """The cell after an update at ``time`` with a raw value (not looked at by count)."""
+    start, count, value = current(state, window, time)
+    if not count:
+        return time, 1, 0 if function == "count" else raw
+    if function in ("sum", "avg"):
+        value = min(value + raw, STATE_MAXIMUM)
+    elif function == "min":
+        value = min(value, raw)
+    elif function == "max":
+        value = max(value, raw)
+    return start, count + 1, value
+
+
+def reading(function: Function, state: CellState, window: int, time: int) -> int | None:
+    """The value that an event at ``time`` finds in the cell; None if it has none."""
+    _, count, value = current(state, window, time)
+    if function == "count":
+        return count
+    if function == "sum":
+        return value
+    if not count:
+        return None
+    return value // count if function == "avg" else value
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A term of a condition with its macros apart.
+
+    ``rest`` is the term without macros; an event on which it is true updates the cell of each
+    macro. The alternative is true if the rest is, and each cell has an allowed value.
+    """
+
+    rest: Term
+    macros: tuple[tuple[Cell, Intervals], ...]
+
+
+class StatefulTerm(NamedTuple):
+    """A term to compile: what it updates, and whether the actions of its rule are taken."""
+
+    term: Term
+    updates: tuple[CellUpdate, ...]
+    acts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A rule as terms over fields and cells, and all cells that they read or update, by name."""
+
+    terms: tuple[StatefulTerm, ...]
+    cells: tuple[Cell, ...]
+
+
+def alternatives(
+    condition: Node, specification: Specification, optional: bool | None = None
+) -> tuple[Alternative, ...]:
+    """The terms of the normal form, each with its macros apart. Errors: as ``normal_form``."""
+    macros = {subject_name(s): s for s in subjects(condition) if isinstance(s, Aggregate)}
+    parted = []
+    for term in normal_form(condition, specification, optional):
+        rest = tuple(literal for literal in term if literal[0] not in macros)
+        where = describe(rest, specification) if len(rest) < len(term) else ""
+        parted.append(
+            Alternative(
+                rest,
+                tuple(
+                    (_macro_cell(macros[name], where), allowed)
+                    for name, allowed in term
+                    if name in macros
+                ),
+            )
+        )
+    return tuple(parted)
+
+
+def split(
+    condition: Node,
+    specification: Specification,
+    updates: Sequence[Update] = (),
+    functions: Mapping[str, Function] | None = None,
+    optional: bool | None = None,
+) -> Split:
+    """A rule as terms that need no macros: ``rest : update`` and ``rest and cell op c : actions``.
+
+    ``updates``: those among the rule's actions. Their terms demand the field whose value they take,
+    so that an update never lacks it. ``functions``: what updates each variable
+    (``resolve_variables``). ``optional``: as in ``normal_form``. Terms are over whole fields: see
+    ``normal_form.lane_terms``. Without state there is just the normal form, and no cells.
+    """
+    read = subjects(condition)
+    if not read and not updates:
+        terms = normal_form(condition, specification, optional)
+        return Split(tuple(StatefulTerm(term, (), True) for term in terms), ())
+    counters = {counter.name: counter for counter in specification.counters}
+    used = {s.name for s in read if isinstance(s, Counter)} | {u.variable for u in updates}
+    cells = {name: variable_cell(counters[name], functions or {}) for name in used}
+    gathered: dict[Term, tuple[dict[CellUpdate, None], bool]] = {}
+    own = [(cell_update(update), update.field) for update in updates]
+    for alternative in alternatives(condition, specification, optional):
+        cells |= {cell.name: cell for cell, _ in alternative.macros}
+        literals = tuple((cell.name, allowed) for cell, allowed in alternative.macros)
+        acting = tuple(sorted((*alternative.rest, *literals)))
+        gathered[acting] = (gathered.get(acting, ({}, True))[0], True)
+        wanted = [(acting, update, field) for update, field in own]
+        for cell, _ in alternative.macros:
+            field = specification.fields[cell.field] if cell.field is not None else None
+            wanted.append((alternative.rest, macro_update(cell), field))
+        for base, update, field in wanted:
+            demanded = presence(field, specification, optional) if field is not None else ()
+            term = conjunction(base, demanded)
+            if term is not None:
+                gathered.setdefault(term, ({}, False))[0][update] = None
+    return Split(
+        tuple(
+            StatefulTerm(term, tuple(sorted(found, key=update_order)), acts)
+            for term, (found, acts) in gathered.items()
+        ),
+        tuple(cells[name] for name in sorted(cells)),
+    )
+
+
+def stateful_terms(
+    condition: Node,
+    specification: Specification,
+    updates: Sequence[Update] = (),
+    optional: bool | None = None,
+) -> list[StatefulTerm]:
+    """The terms of ``split``: (term, updates, whether the rule's actions are taken)."""
+    return list(split(condition, specification, updates, None, optional).terms)
+
+
+def resolve_variables(rules: Iterable[Iterable[Update]]) -> dict[str, Function]:
+    """The function of each variable that a rule set updates. ``rules``: the updates of each rule.
+
+    Errors: ``SubscriptionError`` MIXED_UPDATES for the first rule that differs from an earlier one.
+    """
+    functions: dict[str, Function] = {}
+    for updates in rules:
+        add_updates(functions, updates)
+    return functions
+
+
+def add_updates(functions: dict[str, Function], updates: Iterable[Update]) -> None:
+    """Add the updates of one more rule to ``functions``, or raise and change nothing.
+
+    Errors: ``SubscriptionError`` MIXED_UPDATES if a variable is updated by another function.
+    """
+    added = dict(functions)
+    for update in updates:
+        before = added.setdefault(update.variable, update.function)
+        if before != update.function:
+            raise SubscriptionError(
+                "MIXED_UPDATES",
+                f"line 1, column 1: '{update.variable}' is updated by {before}() elsewhere and "
+                f"cannot be by {update.function}() too; use another variable",
+                line=1,
+                column=1,
+                suggestion=None,
+            )
+    functions.update(added)
+
+
+def variable_cell(counter: Counter, functions: Mapping[str, Function]) -> Cell:
+    """The cell of a variable. One that nobody updates counts nothing, so it reads as 0."""
+    return Cell(counter.name, functions.get(counter.name, "count"), None, counter.window)
+
+
+def cell_update(update: Update) -> CellUpdate:
+    """A rule's update as what it does to the variable's cell."""
+    field = update.field.qualified if update.field is not None else None
+    return CellUpdate(update.variable, update.function, field)
+
+
+def macro_update(cell: Cell) -> CellUpdate:
+    """What an event does to a macro's cell."""
+    return CellUpdate(cell.name, cell.function, cell.field)
+
+
+def update_order(update: CellUpdate) -> tuple[str, str, str]:
+    """Key to sort updates by. Their order does not matter: all functions are commutative."""
+    return update.cell, update.function, update.field or ""
+
+
+def subjects(condition: Node) -> list[Aggregate | Counter]:
+    """Each variable and macro that the condition reads, once, in order of first mention."""
+    found: dict[Aggregate | Counter, None] = {}
+    pending = [condition]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, StatePredicate):
+            found[node.subject] = None
+        elif isinstance(node, Not):
+            pending.append(node.child)
+        elif not isinstance(node, Predicate):
+            pending.extend(reversed(node.children))
+    return list(found)
+
+
+def describe(term: Term, specification: Specification) -> str:
+    """A term as people write it, ``add_order.price >= 50.2500 and add_order.stock == GOOGL``.
+
+    Different terms of one specification give different texts; the term that is always true
+    gives ``""``. The message type is left out where a field of its header is there to say it.
+    """
+    return " and ".join(_literals(term, specification))
+
+
+def _literals(term: Term, specification: Specification) -> Iterator[str]:
+    fields = [specification.fields.get(name) for name, _ in term]
+    typed = {header.name for header in specification.headers if header.message_type is not None}
+    said = any(field is not None and field.header in typed for field in fields)
+    for (name, allowed), field in zip(term, fields, strict=True):
+        if name == MESSAGE_TYPE and field is None:
+            if not said:
+                yield f"{name} == {_byte(allowed[0][0])}"
+            continue
+        maximum = STATE_MAXIMUM if field is None else (1 << field.bits) - 1
+        shown = [tuple(_shown(raw, field) for raw in interval) for interval in allowed]
+        if allowed == ((0, maximum),):
+            yield f"{name} present"
+        elif len(allowed) > 1:
+            members = (low if low == high else f"{low} to {high}" for low, high in shown)
+            yield f"{name} in {{{', '.join(members)}}}"
+        elif shown[0][0] == shown[0][1]:
+            yield f"{name} == {shown[0][0]}"
+        elif allowed[0][0] == 0:
+            yield f"{name} <= {shown[0][1]}"
+        elif allowed[0][1] == maximum:
+            yield f"{name} >= {shown[0][0]}"
+        else:
+            yield f"{name} in {{{shown[0][0]} to {shown[0][1]}}}"
+
+
+def _byte(raw: int) -> str:
+    return chr(raw) if _PLAIN.fullmatch(chr(raw)) else f"#{raw:x}"
+
+
+def _shown(raw: int, field: Field | None) -> str:
+    """A raw value: as text only where no other value of the field is written so."""
+    if field is None:
+        return str(raw)
+    if field.kind == "string":
+        text = field.render(raw)
+        return text if _PLAIN.fullmatch(text) and field.encode(text) == raw else f"#{raw:x}"
+    return field.show(raw)
+
+
+def _macro_cell(macro: Aggregate, where: str) -> Cell:
+    name = subject_name(macro) + (f" where {where}" if where else "")
+    if len(name) > _MAX_NAME:
+        # Names stand in tables, row by row; what is cut off is told apart by its digest.
+        digest = blake2b(name.encode(), digest_size=16).hexdigest()
+        name = f"{name[: _MAX_NAME - 40]}... #{digest}"
+    field = macro.field.qualified if macro.field is not None else None
+    return Cell(name, macro.function, field, macro.window)

@@ -1,0 +1,149 @@
+"""The generated program's headers and parser.
+
+A datagram may end after any framing header: what it does not reach is absent. A message is an
+event if its type is one of the specification and the datagram reaches its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import dedent, indent
+
+from udfs.filters.switch.pipeline import Layer, Pipeline, p4_name
+
+UDP = 17
+_UDP_BYTES = 8
+
+
+def headers(program: Pipeline) -> str:
+    """Types of all headers, and the struct of their instances."""
+    text = ""
+    for layer in layers(program):
+        fields = "".join(f"    bit<{f.bits}> {p4_name(f.name)};\n" for f in layer.header.fields)
+        text += f"header {layer.name}_h {{\n{fields}}}\n\n"
+    members = "".join(f"    {layer.name}_h {layer.name};\n" for layer in layers(program))
+    return text + f"struct headers_t {{\n{members}}}\n"
+
+
+def layers(program: Pipeline) -> tuple[Layer, ...]:
+    """All headers in the order in which they are parsed and emitted."""
+    return (*program.stack, *program.framing, *program.messages)
+
+
+def parser(program: Pipeline) -> str:
+    """The parser."""
+    states = [*_stack_states(program), *_framing_states(program)]
+    return (
+        "parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,\n"
+        "                    inout standard_metadata_t standard_metadata) {\n"
+        + indent("\n".join(states), "    ")
+        + "}\n"
+    )
+
+
+def _stack_states(program: Pipeline) -> Iterator[str]:
+    ethernet, ipv4, udp = (program.layer(role) for role in ("ethernet", "ipv4", "udp"))
+    v6 = next((layer for layer in program.stack if layer.parts["role"] == "ipv6"), None)
+    own = first_state(program)
+    event = "" if own else "    meta.feed = FEED;\n"
+    versions = "        IPV4: options;\n" + ("        IPV6: parse_ipv6;\n" if v6 else "")
+    yield _state(
+        "start",
+        f"packet.extract(hdr.{ethernet.name});",
+        f"transition select(hdr.{ethernet.name}.{ethernet.parts['type']}) {{\n"
+        f"{versions}        default: accept;\n    }}",
+    )
+    # The first bytes of IPv4: version and length, then, in the last two, the fragment.
+    yield dedent("""\
+        // What has options is left alone: it is no event, and is not routed. A fragment is routed.
+        state options {
+            transition select(packet.lookahead<bit<64>>()) {
+                64w0x4500000000000000 &&& 64w0xff00000000003fff: parse_ipv4;
+                64w0x4500000000000000 &&& 64w0xff00000000000000: parse_fragment;
+                default: accept;
+            }
+        }
+        """)
+    yield _state("parse_fragment", f"packet.extract(hdr.{ipv4.name});", "transition accept;")
+    for layer in (ipv4, v6):
+        if layer is not None:
+            protocol = "protocol" if layer is ipv4 else "next"
+            yield _state(
+                f"parse_{layer.parts['role']}",
+                f"packet.extract(hdr.{layer.name});\n{event}",
+                f"transition select(hdr.{layer.name}.{layer.parts[protocol]}) {{\n"
+                "        UDP: parse_udp;\n        default: accept;\n    }",
+            )
+    if own:
+        then = (
+            f"transition select(hdr.{udp.name}.{udp.parts['dst']}) {{\n"
+            f"        EVENT_PORT: {own};\n        default: accept;\n    }}"
+        )
+    else:
+        then = "transition accept;"
+    yield _state("parse_udp", f"packet.extract(hdr.{udp.name});", then)
+
+
+def first_state(program: Pipeline) -> str:
+    """The parser's first state after UDP; empty if the specification ends there."""
+    if program.framing:
+        return f"reach_{program.framing[0].name}"
+    return "reach_message" if program.typed else ""
+
+
+def _framing_states(program: Pipeline) -> Iterator[str]:
+    """Each header if the datagram reaches as far, then one message by its type.
+
+    A message that is the first of several in its datagram is followed by another of the framing
+    headers that repeat: that is where a loop over them would go back to.
+    """
+    udp = program.layer("udp")
+    length = f"hdr.{udp.name}.{udp.parts['length']}"
+    reached = _UDP_BYTES
+    for position, layer in enumerate(program.framing):
+        reached += layer.header.length
+        if position + 1 < len(program.framing):
+            then = f"transition reach_{program.framing[position + 1].name};"
+        else:
+            then = "transition reach_message;" if program.typed else "transition accept;"
+        first = "meta.feed = FEED;\n" if position == 0 and not program.typed else ""
+        yield _reach(layer.name, length, reached, f"parse_{layer.name}")
+        yield _state(f"parse_{layer.name}", f"packet.extract(hdr.{layer.name});\n{first}", then)
+    if not program.typed:
+        return
+    yield _reach("message", length, reached + 1, "parse_type")
+    cases = [(layer.header.message_type or 0, f"reach_{layer.name}") for layer in program.messages]
+    cases += [(number, "parse_other_message") for number in program.other_types]
+    yield (
+        "// Several messages in a packet: the seam is here. After a message the parser may return\n"
+        "// to the last framing headers, and ingress may apply `subscriptions` to each in turn.\n"
+    ) + _state(
+        "parse_type",
+        "meta.message_type = packet.lookahead<bit<8>>();",
+        "transition select(meta.message_type) {\n"
+        + "".join(f"        {number:#04x}: {then};\n" for number, then in sorted(cases))
+        + "        default: accept;\n    }",
+    )
+    if program.other_types:
+        yield _state("parse_other_message", "meta.feed = FEED;", "transition accept;")
+    for layer in program.messages:
+        yield _reach(layer.name, length, reached + layer.header.length, f"parse_{layer.name}")
+        yield _state(
+            f"parse_{layer.name}",
+            f"packet.extract(hdr.{layer.name});\nmeta.feed = FEED;",
+            "transition accept;",
+        )
+
+
+def _reach(name: str, length: str, octets: int, then: str) -> str:
+    return _state(
+        f"reach_{name}",
+        "",
+        f"transition select({length}) {{\n        {octets} .. 65535: {then};\n"
+        "        default: accept;\n    }",
+    )
+
+
+def _state(name: str, body: str, then: str) -> str:
+    lines = [line.strip() for line in body.splitlines() if line.strip()]
+    return f"state {name} {{\n" + "".join(f"    {line}\n" for line in lines) + f"    {then}\n}}\n"
