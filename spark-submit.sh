@@ -194,13 +194,29 @@ ensure_environment() {
   say "the environment is ready"
 }
 
+# Numba looks at the age of the file that a kernel is in, and not at those whose functions and
+# constants were compiled into it: other sources get another folder.
+choose_kernel_cache() {
+  local folder digest
+  digest=$(cd "$ROOT" && find udfs -name '*.py' -type f -exec cksum {} + | LC_ALL=C sort | stamp)
+  NUMBA_CACHE_DIR=$VAR/numba/$digest
+  if [ -d "$NUMBA_CACHE_DIR" ]; then return; fi
+  mkdir -p -- "$NUMBA_CACHE_DIR" 2>/dev/null || true
+  # A job that started before the sources changed may still write to its own: that of a day stays.
+  for folder in "$VAR"/numba/*; do
+    [ "$folder" = "$NUMBA_CACHE_DIR" ] || [ -n "$(find "$folder" -prune -mtime -1)" ] ||
+      rm -rf -- "$folder"
+  done
+}
+
 export_environment() {
   export STACKCAST_HOME=$ROOT STACKCAST_VAR=$VAR
   export SPARK_HOME
   SPARK_HOME=$(pyspark_home)
   export SPARK_CONF_DIR=${SPARK_CONF_DIR:-$ROOT/conf}
   export PYSPARK_PYTHON=$ENV_DIR/bin/python
-  export NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$VAR/numba}
+  [ -n "${NUMBA_CACHE_DIR:-}" ] || choose_kernel_cache
+  export NUMBA_CACHE_DIR
   export PATH=$ENV_DIR/bin:$PATH
 }
 

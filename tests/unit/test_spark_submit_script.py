@@ -23,7 +23,10 @@ import pytest
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
-TOOLS = "awk bash cat chmod cksum cp dirname env flock grep head ls mkdir rm sed sleep tee tr uname"
+TOOLS = (
+    "awk bash cat chmod cksum cp dirname env find flock grep head ls mkdir rm sed sleep sort tee "
+    "tr uname"
+)
 
 SHELL = shutil.which("sh")
 JAVA_17 = """echo 'openjdk version "17.0.9" 2023-10-17' >&2"""
@@ -250,6 +253,9 @@ def able(tmp_path: Path) -> Iterator[Machine]:
     made = Machine(folder)
     made.clone = folder / "my clone"
     (made.clone / "conf").mkdir(parents=True)
+    (made.clone / "udfs" / "one").mkdir(parents=True)
+    (made.clone / "udfs" / "one" / "kernels.py").write_text("LAYOUT = 1\n")
+    (made.clone / "udfs" / "pool.py").write_text("LAYOUT = 1\n")
     for name in ("spark-submit.sh", "constraints.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, made.clone)
     (made.clone / "conf" / "ivy.xml").write_text("delta-1.jar\nkafka-1.jar\n")
@@ -317,6 +323,36 @@ def test_a_second_start_does_nothing_again(ready: Machine):
         f"{env}/pyspark",
         f"{env}/bin:{ready.bin}",
     ]
+
+
+def kernel_cache(machine: Machine, **environment: str) -> Path:
+    done = machine.run("env", **environment)
+    assert done.returncode == 0 and done.stderr == ""
+    shell = f"{done.stdout}\nprintf '%s' \"$NUMBA_CACHE_DIR\""
+    told = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True)
+    return Path(told.stdout)
+
+
+def test_kernels_of_other_sources_are_kept_apart_and_old_ones_removed(ready: Machine):
+    first = kernel_cache(ready)
+    assert first.parent == ready.var / "numba" and first.is_dir()
+    (first / "kernel.nbc").write_text("machine code")
+    assert kernel_cache(ready) == first
+    # What is no source changes nothing; the module that a kernel takes a constant of does.
+    (ready.clone / "udfs" / "__pycache__").mkdir()
+    (ready.clone / "udfs" / "__pycache__" / "pool.cpython-312.pyc").write_text("LAYOUT = 1")
+    assert kernel_cache(ready) == first
+    (ready.clone / "udfs" / "pool.py").write_text("LAYOUT = 2\n")
+    second = kernel_cache(ready)
+    assert second.parent == first.parent and second != first and second.is_dir()
+    # Jobs that still run may write to that of a moment ago.
+    assert (first / "kernel.nbc").exists()
+    days_ago = time.time() - 3 * 86_400
+    os.utime(first, (days_ago, days_ago))
+    (ready.clone / "udfs" / "pool.py").rename(ready.clone / "udfs" / "pools.py")
+    third = kernel_cache(ready)
+    assert {path.name for path in first.parent.iterdir()} == {second.name, third.name}
+    assert kernel_cache(ready, NUMBA_CACHE_DIR="/my/cache") == Path("/my/cache")
 
 
 def test_a_folder_may_be_given_relative_or_by_a_link(ready: Machine, tmp_path: Path):
