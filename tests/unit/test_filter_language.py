@@ -321,6 +321,18 @@ def test_every_fault_of_the_wider_language_too(
     assert part in error.message
 
 
+def test_a_window_is_at_most_what_the_clocks_unit_leaves_room_for():
+    clock = parse_specification(
+        "header_type t { fields { @clock(1000000) at: 40; k: 8; } } header t h;", "clock"
+    )
+    rule = parse_rule("avg(k, 9223372036854) > 5 : fwd(1)", clock)
+    assert rule.condition.subject.window == 9223372036854
+    with pytest.raises(SubscriptionError) as caught:
+        parse_rule("avg(k, 9223372036855) > 5 : fwd(1)", clock)
+    assert (caught.value.code, caught.value.column) == ("SUBSCRIPTION.BAD_AGGREGATE", 8)
+    assert "1 to 9223372036854 microseconds" in caught.value.message
+
+
 def test_a_macro_needs_a_window_where_the_specification_has_none():
     error = fault("avg(price) > 5")
     assert (error.code, error.column) == ("SUBSCRIPTION.NO_WINDOW", 1)

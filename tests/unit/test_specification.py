@@ -177,6 +177,22 @@ def test_a_resolution_stands_beside_what_a_field_is():
     assert specification.field("x.k").resolution == 0
 
 
+def test_times_and_windows_reach_to_the_last_that_an_int64_holds():
+    specification = parse_specification(
+        "header_type t { fields { @clock(2) a: 56; } } header t x;\n"
+        "header_type u { fields { @clock(256) a: 56; } } header u y;\n"
+        "header_type v { fields { @clock(999999937) unused: 56; } }\n"
+        f"@query_counter(c, {(1 << 49) - 1})",
+        "wide",
+    )
+    assert specification.clock_units == 256
+    specification = parse_specification(
+        "header_type t { fields { @clock(1) a: 63; k: 1; } } header t x;", "wide"
+    )
+    assert specification.clock_units == 1
+    assert parse_specification("header_type t { fields { k: 8; } } header t x;", "").clock_units
+
+
 def test_a_header_tells_the_time_in_units_of_its_clock():
     specification = parse_specification(
         "header_type t { fields { @clock(1000) at: 48; k: 16; } } header t x;"
@@ -360,6 +376,23 @@ T = "header_type t { fields { k: 8; } }\n"
         ("@query_default_action(a)\n@query_default_action(b)", "DUPLICATE", 2, 2, "two default"),
         ("header_type t { fields { @clock(0) a: 8; } }", "BAD_ANNOTATION", 1, 27, "microsecond"),
         ("header_type t { fields { @clock(1) a: 72; } }", "BAD_WIDTH", 1, 36, "clock a"),
+        ("header_type t { fields { @clock(1) a: 64; } }", "BAD_WIDTH", 1, 36, "over 63 bits"),
+        (
+            "header_type t { fields { @clock(2) a: 56; } }\nheader t x;\n"
+            "header_type u { fields { @clock(1001) a: 40; } }\nheader u y;",
+            "BAD_WIDTH",
+            1,
+            36,
+            "multiplied by 1001",
+        ),
+        (
+            "header_type t { fields { @clock(1000000) a: 40; } }\nheader t x;\n"
+            "@query_counter(c, 9223372036855)",
+            "BAD_ANNOTATION",
+            3,
+            16,
+            "longer than 9223372036854 microseconds",
+        ),
         (
             "header_type t { fields { @clock(1) a: 8; @clock(1) b: 8; } }",
             "DUPLICATE",

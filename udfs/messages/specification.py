@@ -6,7 +6,8 @@ also written ``@pragma query_field(...)``. Ours are, before a field,
 
 * ``@string``: ASCII, padded with blanks, or ``@string(zero)``, with zero bytes;
 * ``@decimals(n)``: 1 to 18 implied decimals;
-* ``@clock(n)``: the time of its header, in units of which a microsecond has n; once in a header;
+* ``@clock(n)``: the time of its header, in units of which a microsecond has n; once in a header.
+  Times and windows, in the least unit that all clocks share, stay below 2^63;
 * ``@resolution(n)``, beside one of these too: a switch maps it on n bits, 1 to 16;
 
 and before an instance ``@message_type("A")``: the header is a whole message, told from others by
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
+from math import lcm
 
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedInput
@@ -44,6 +46,9 @@ MAX_FIELD_BITS = 2048
 """Bits of the widest field."""
 MAX_SLOTS = 1 << 20
 """Slots of one counter: registers that a switch sets aside."""
+
+MAX_TIME = (1 << 63) - 1
+"""Greatest time and window, in the unit that all clocks share: what int64 holds."""
 
 _MAX_WHY = 300
 
@@ -135,6 +140,11 @@ class Specification:
         """The field of a header that tells the time (@clock)."""
         return self._clocks.get(header)
 
+    @cached_property
+    def clock_units(self) -> int:
+        """Parts of a microsecond in which all times are whole: 1 without a clock."""
+        return lcm(*(f.clock for f in self._clocks.values()))
+
     def is_optional(self, field: Field) -> bool:
         """Whether an event that reaches the field's table may lack it.
 
@@ -207,6 +217,7 @@ class _Reader:
         self._headers: dict[str, Header] = {}
         self._queries: dict[str, tuple[Match, Token, Token | None]] = {}
         self._counters: dict[str, tuple[Counter, Token]] = {}
+        self._clocks: dict[tuple[str, str], Token] = {}
         self._default: str | None = None
 
     def read(self, tree: Tree[Token]) -> Specification:
@@ -230,13 +241,15 @@ class _Reader:
             if fields[path].resolution and match != "range":
                 why = f"{path} has a resolution, so it is matched by ranges: use @query_field"
                 raise self._error("BAD_ANNOTATION", token, why)
-        return Specification(
+        made = Specification(
             self._name,
             headers,
             tuple(self._queries),
             tuple(counter for counter, _ in self._counters.values()),
             self._default,
         )
+        self._check_times(made)
+        return made
 
     def _header_type(self, node: Tree[Token]) -> None:
         token = _tokens(node)[0]
@@ -258,6 +271,8 @@ class _Reader:
             made = self._annotated(item, name, Field("", name.value, bits, at))
             if made.clock and any(f.clock for f in fields):
                 raise self._error("DUPLICATE", name, f"{token} has two clocks")
+            if made.clock:
+                self._clocks[token.value, name.value] = name
             fields.append(made)
             at += bits
         if at % 8:
@@ -293,9 +308,9 @@ class _Reader:
                 raise self._error(
                     "BAD_ANNOTATION", annotation, "@clock takes the units in a microsecond"
                 )
-            if plain.bits > MAX_VALUE_BITS:
+            if plain.bits > MAX_TIME.bit_length():
                 raise self._error(
-                    "BAD_WIDTH", name, f"clock {name} is over {MAX_VALUE_BITS} bits wide"
+                    "BAD_WIDTH", name, f"clock {name} is over {MAX_TIME.bit_length()} bits wide"
                 )
             return replace(plain, clock=int(unit))
         if annotation == "resolution":
@@ -376,6 +391,29 @@ class _Reader:
         for counter, token in self._counters.values():
             if counter.name in names:
                 raise self._error("DUPLICATE", token, f"{token} is the name of a field, too")
+
+    def _check_times(self, made: Specification) -> None:
+        units = made.clock_units
+        for header in made.headers:
+            clock = made.clock(header.name)
+            if clock is None:
+                continue
+            factor = units // clock.clock
+            if ((1 << clock.bits) - 1) * factor > MAX_TIME:
+                raise self._error(
+                    "BAD_WIDTH",
+                    self._clocks[header.type_name, clock.name],
+                    f"clock {clock.name} has {clock.bits} bits and is multiplied by {factor}, so "
+                    f"that all clocks share a unit: that is over {MAX_TIME.bit_length()} bits",
+                )
+        for counter, token in self._counters.values():
+            if counter.window * units > MAX_TIME:
+                raise self._error(
+                    "BAD_ANNOTATION",
+                    token,
+                    f"the window of {token} is longer than {MAX_TIME // units} microseconds, "
+                    f"which is all that {units} units each leave room for",
+                )
 
     def _with_queries(self, header: Header) -> Header:
         return replace(

@@ -29,7 +29,7 @@ from udfs.filters.nodes import (
     Update,
 )
 from udfs.messages.fields import MAX_VALUE_BITS, Field
-from udfs.messages.specification import Counter, Specification
+from udfs.messages.specification import MAX_TIME, Counter, Specification
 
 MAX_PORT = (1 << 32) - 1
 """The largest port number that a switch can be told."""
@@ -128,8 +128,9 @@ class Resolver:
         function, field = self._function(subject)
         if subject.window is not None:
             window = int(subject.window) if len(subject.window) <= MAX_WINDOW_DIGITS else 0
-            if not window:
-                message = f"a window is 1 to {'9' * MAX_WINDOW_DIGITS} microseconds"
+            most = min(10**MAX_WINDOW_DIGITS - 1, MAX_TIME // self._specification.clock_units)
+            if not 0 < window <= most:
+                message = f"a window is 1 to {most} microseconds"
                 raise self._error("BAD_AGGREGATE", subject.window, message)
         elif self._specification.counters:
             window = self._specification.counters[0].window

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from math import lcm
 from typing import NamedTuple
 
 from udfs.errors import SubscriptionError
@@ -96,7 +95,7 @@ class Clock:
 def clock_of(specification: Specification) -> Clock:
     """The clock of a specification: its @clock fields as declared, in their common unit."""
     fields = tuple(field for field in specification.fields.values() if field.clock)
-    return Clock(fields, lcm(*(field.clock for field in fields)))
+    return Clock(fields, specification.clock_units)
 
 
 def current(state: CellState, window: int, time: int) -> CellState:
