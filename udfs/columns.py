@@ -150,16 +150,17 @@ class _Report:
         else:
             arrived = _arrived(batch) if needs_arrival(plan.specification) else None
             leaf = self._sources.leaves(partition, messages, arrived)
+        delivery = plan.deliveries(leaf)
         frames = build_frames(
             plan.templates,
-            leaf,
+            delivery,
             messages,
             data,
             sequence_base=offset,
             sessions=self._session_of(partition),
             mtu=plan.mtu,
         )
-        self._count(partition, offset, messages, leaf, frames)
+        self._count(partition, offset, messages, delivery, frames)
         self._bury(partition, offset, starts, data, messages)
         return frames
 
@@ -197,7 +198,7 @@ class _Report:
         partition: NDArray[np.int32],
         offset: NDArray[np.int64],
         messages: Messages,
-        leaf: NDArray[np.int32],
+        delivery: NDArray[np.int32],
         frames: Frames,
     ) -> None:
         size = np.diff(frames.offsets)
@@ -229,7 +230,7 @@ class _Report:
             total["until_offset"] = max(total["until_offset"], int(mine.max()) + 1)
             total["packets"] += len(mine)
             total["messages"] += int(of_messages.sum())
-            total["matched"] += int((of_messages & (leaf > 0)).sum())
+            total["matched"] += int((of_messages & (delivery > 0)).sum())
             total["frames"] += int(of_frames.sum())
             total["bytes"] += int(size[of_frames].sum())
             sequences = frames.sequence[of_frames]

@@ -1,7 +1,9 @@
 """The delivery plan: all that a worker needs to turn packets into frames, for one set of versions.
 
-Work per leaf, not per event: receiver set, delivery tree, header stack and frame header are
-computed here, once for each leaf of the compiled filter, and used by reference for every event.
+Work per receiver set, not per event: delivery tree, header stack and frame header are computed
+here, once for each set of receivers that the compiled filter knows (a *delivery*), and used by
+reference for every event. Leaves that differ only in what they do to state share a delivery: rules
+that send nothing must not change the frames of those that do.
 """
 
 from __future__ import annotations
@@ -10,6 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from udfs.errors import NetworkError
 from udfs.filters.compiler.compile import CompiledFilter
@@ -45,7 +50,9 @@ class Addressing:
 class Plan:
     """The part that ships to the workers: arrays only, a few hundred kilobytes.
 
-    fields: those whose columns ``matcher`` takes. state: of a filter that keeps some, else None.
+    fields: those whose columns ``matcher`` takes. templates: by delivery; 0 is nobody's.
+    delivery: int32, by leaf number, the leaf's delivery; None where both have the same number,
+    as in every filter without state. state: of a filter that keeps some, else None.
     """
 
     specification: Specification
@@ -54,12 +61,18 @@ class Plan:
     templates: FrameTemplates
     mtu: int
     state: StatefulMatcher | None = None
+    delivery: NDArray[np.int32] | None = None
+
+    def deliveries(self, leaf: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Delivery of each event, int32[m], by its leaf."""
+        return leaf if self.delivery is None else self.delivery[leaf]
 
 
 @dataclass(frozen=True)
 class Compilation:
     """A plan with all that the driver records about it.
 
+    receiver_sets: by delivery, all different; the first is nobody. stacks: by delivery.
     cut_off: subscribers that no stack can lead to, and why; they get nothing until one can.
     """
 
@@ -68,6 +81,7 @@ class Compilation:
     rules: Sequence[CheckedRule]
     rejections: Sequence[Rejection]
     compiled: CompiledFilter
+    receiver_sets: Sequence[tuple[str, ...]] = field(repr=False)
     stacks: Sequence[Sequence[Encoding]] = field(repr=False)
     cut_off: Mapping[str, str] = field(default_factory=dict)
 
@@ -106,7 +120,7 @@ class Compilation:
         ]
 
     def stack_rows(self, publisher: str) -> list[dict[str, Any]]:
-        """Rows of `header_stacks`."""
+        """Rows of `header_stacks`: one for each receiver set and part."""
         return [
             {
                 "publisher": publisher,
@@ -116,7 +130,7 @@ class Compilation:
                 "labels": list(encoding.labels),
                 "versions": dict(self.versions),
             }
-            for receivers, encodings in zip(self.receivers, self.stacks, strict=True)
+            for receivers, encodings in zip(self.receiver_sets, self.stacks, strict=True)
             for part, encoding in enumerate(encodings)
         ]
 
@@ -162,7 +176,8 @@ class Planner:
         matcher = Matcher(compiled) if state is None else state.matcher
         encoder = self._encoder_for(network, tuple(trees))
         cut_off = _cut_off(encoder, receivers)
-        stacks = [encoder.encode(frozenset(r).difference(cut_off)) for r in matcher.receivers]
+        sets, delivery = _receiver_sets(matcher.receivers)
+        stacks = [encoder.encode(frozenset(r).difference(cut_off)) for r in sets]
         templates = FrameTemplates.build(
             [
                 [
@@ -185,9 +200,10 @@ class Planner:
             templates=templates,
             mtu=address.mtu,
             state=state,
+            delivery=delivery,
         )
         rejections = [*rejected, *rejections]
-        return Compilation(plan, dict(versions), rules, rejections, compiled, stacks, cut_off)
+        return Compilation(plan, dict(versions), rules, rejections, compiled, sets, stacks, cut_off)
 
     def _encoder_for(self, network: Network, trees: tuple[VirtualTree, ...]) -> Encoder:
         if self._encoder is None or self._encoder[0] is not network or self._encoder[1] != trees:
@@ -195,6 +211,20 @@ class Planner:
             encoder = Encoder(network, address.publisher, trees, address.max_labels)
             self._encoder = (network, trees, encoder)
         return self._encoder[2]
+
+
+def _receiver_sets(
+    leaves: Sequence[tuple[str, ...]],
+) -> tuple[list[tuple[str, ...]], NDArray[np.int32] | None]:
+    """The different ones, by delivery in order of their first leaves; and each leaf's delivery.
+
+    ``leaves``: sorted receivers by leaf number, the first nobody. The second result is int32 by
+    leaf number, or None where deliveries are numbered as leaves.
+    """
+    number: dict[tuple[str, ...], int] = {}
+    delivery = [number.setdefault(receivers, len(number)) for receivers in leaves]
+    same = len(number) == len(delivery)
+    return list(number), None if same else np.array(delivery, np.int32)
 
 
 def _fields(matcher: Matcher, specification: Specification) -> tuple[Field, ...]:

@@ -105,6 +105,7 @@ class Sources:
         scale = self._scale[messages.message_type]
         time = np.zeros(len(scale), np.int64)
         if self._clocked:
+            # A specification has no clock that needs more than 63 bits in the common unit.
             time = (messages.values[-1] * scale).view(np.int64)
         if self._timed:
             if arrived is None:

@@ -86,7 +86,14 @@ class Delivery:
         self.processed: dict[int, int] = {}
 
     def process(self, records: DataFrame, batch_id: int) -> None:
-        """Deliver one micro-batch: columns partition, offset, value, and perhaps timestamp."""
+        """Deliver one micro-batch: columns partition, offset, value, and perhaps timestamp.
+
+        Where rules keep state and Spark has cut a partition in two, this is found (StreamError
+        PARTITION_SPLIT) when the tasks report, after their frames have left, and each further try
+        sends again. It cannot be told before: no task knows of another, offsets of a partition may
+        have gaps, and the number of tasks says nothing where some partitions are idle. No setting
+        leads there: only options of the source do, and `Topics.stream` sets none of these.
+        """
         started = dt.datetime.now(dt.UTC)
         clock = time.monotonic()
         compilation = self._plan_for(batch_id)

@@ -329,6 +329,8 @@ def test_the_rows_that_explain_a_plan_agree_with_it():
     for row in stacks:
         assert set(MODEL.deliver("feed1", tuple(row["labels"])).hosts) == set(row["part_receivers"])
         assert row["versions"] == VERSIONS and row["publisher"] == "feed1"
+    keys = [(tuple(row["receivers"]), row["part"]) for row in stacks]
+    assert len(set(keys)) == len(keys)
     parts = Counter((tuple(row["receivers"]), h) for row in stacks for h in row["part_receivers"])
     assert parts == Counter((r, h) for r in compilation.receivers for h in r)
 

@@ -193,6 +193,86 @@ def test_rules_without_state_carry_nothing():
     assert (sent, states) == ([], {})
 
 
+SILENT = [
+    "stock == GOOGL and avg(price) > 100000",
+    "stock == MSFT and price > 50 and count() > 1000000 : fwd(h1, h2)",
+    "shares > 100 and max(price, 3) > 100000 : fwd(h3)",
+    "trade.price > 10 and sum(trade.price, 10000000) > 100000000",
+    "recent > 1000000",
+]
+SENDING = [
+    "price >= 0",
+    "price > 60 : fwd(h1, h2)",
+    "stock == GOOGL",
+    "shares > 100 : fwd(h5, h6)",
+    "trade.price > 10",
+    "order_delete.order_reference_number == 1",
+]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(SENDING), st.sampled_from(HOSTS)), unique=True, max_size=5),
+    st.sets(st.sampled_from(SILENT), min_size=1),
+    st.integers(0, 1 << 30),
+)
+def test_rules_that_send_nothing_change_no_frame_of_the_others(sending, silent, number):
+    """Not even how messages share frames: what is kept about them is no business of receivers."""
+    plain = [Subscription(f"p{n}", host, text) for n, (text, host) in enumerate(sending)]
+    plain.append(Subscription("u", "h7", "price > 10"))
+    keeping = [Subscription(f"s{n}", "h4", text) for n, text in enumerate(sorted(silent))]
+    keeping += [*plain[:-1], Subscription("u", "h7", "price > 10 : recent <- count()")]
+    seed = random.Random(number)
+    offsets, times = dict.fromkeys(range(3), 9), dict.fromkeys(range(3), 0)
+    rows = [row for _ in range(4) for row in records(seed, offsets, times)]
+    alone, both = (
+        Planner(ITCH, ADDRESSING).plan(subscriptions, NETWORK, TREES, VERSIONS)
+        for subscriptions in (plain, keeping)
+    )
+    assert not both.rejections
+    assert alone.plan.delivery is None, "without state a leaf is a receiver set"
+    assert reported(both, rows) == reported(alone, rows)
+
+
+def reported(
+    compilation: Compilation, rows: Sequence[Row]
+) -> tuple[list[bytes], list[tuple[Any, ...]], Counter[tuple[Any, ...]]]:
+    """Frames; what is counted by partition; and by header, with the hosts it reaches."""
+    sink = ListSink()
+    task = deliver(SimpleNamespace(value=compilation.plan), TOPIC, lambda: sink, 10)
+    report = [r for b in task(batches_of(rows, (), False)) for r in b.to_pylist()]
+    sums = ("partition", "messages", "matched", "frames", "bytes", "first_sequence")
+    partitions = [tuple(r[n] for n in sums) for r in report if r["kind"] == "partition"]
+    templates = Counter(
+        (compilation.reached[r["template"]], r["frames"], r["messages"], r["bytes"])
+        for r in report
+        if r["kind"] == "template"
+    )
+    return sink.frames, partitions, templates
+
+
+def test_a_receiver_set_has_one_header_however_much_is_kept_about_its_messages():
+    plain = Subscription("all", "h3", "price >= 0")
+    stateful = [
+        Subscription(f"s{n}", "h3", f"stock == S{n} and avg(price) > 50") for n in range(20)
+    ]
+    planner = Planner(ITCH, ADDRESSING)
+    compilation = planner.plan([plain, *stateful], NETWORK, TREES, VERSIONS)
+    assert len(compilation.receivers) > 20
+    (row,) = compilation.stack_rows("feed1")
+    assert (row["receivers"], row["part"]) == (["h3"], 0)
+    messages = [
+        message("A", stock=int.from_bytes(b"S%-7d" % n, "big"), price=700_000) for n in range(20)
+    ]
+    (frame,), _ = work(compilation, [(0, 7, build_packet(b"S         ", 1, messages))], {})
+    assert dissect(frame).messages == tuple(messages)
+    # The rows of the filter still tell these leaves apart.
+    _, leaves = compilation.filter_rows()
+    assert sorted(row["leaf"] for row in leaves) == list(range(len(compilation.receivers)))
+    for row in leaves:
+        assert compilation.receivers[row["leaf"]] == tuple(row["receivers"])
+
+
 def test_the_papers_rule_from_packets_to_frames():
     subscription = Subscription("s", "h3", "stock == GOOGL and avg(price) > 50")
     compilation = Planner(ITCH, ADDRESSING).plan([subscription], NETWORK, TREES, VERSIONS)
