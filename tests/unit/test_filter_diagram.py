@@ -18,7 +18,7 @@ from dd.autoref import BDD
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import udfs.filters
+import udfs.filters.diagrams
 from udfs.errors import FilterError
 from udfs.filters.diagrams import diagrams as compiled
 from udfs.filters.diagrams.diagrams import DROPPED, NOBODY, Diagrams
@@ -348,6 +348,8 @@ def test_leaves_are_sets_of_thousands_of_tokens(sets: list[set[int]]):
     for i, members in enumerate(sets):
         assert diagrams.members(leaves[i]) == tuple(sorted(members))
         assert tokens[start[i] : start[i + 1]].tolist() == sorted(members)
+    some = leaves[::2]
+    assert diagrams.tokens_in(np.array(some, np.int32)).tolist() == sorted(set().union(*sets[::2]))
     union = diagrams.union_all(np.array(leaves, np.int32))
     assert diagrams.members(union) == tuple(sorted(set().union(*sets)))
     assert union == diagrams.leaf(set().union(*sets))
@@ -456,24 +458,31 @@ def test_nothing_at_all_reaches_nobody():
     assert diagrams.reachable(NOBODY).leaves.tolist() == [NOBODY]
 
 
+@patient
+@given(rules())
+def test_a_pool_that_keeps_nothing_is_as_good_as_a_new_one(rules: Rules):
+    diagrams = rules.diagrams()
+    diagrams.union_all(roots_of(diagrams, rules.terms))
+    moved = diagrams.compact(np.empty(0, np.int32))
+    assert (moved.nodes == DROPPED).all()
+    assert (diagrams.node_count, diagrams.row_count) == (0, 0)
+    root = diagrams.union_all(roots_of(diagrams, rules.terms))
+    for point in rules.points():
+        assert reached(diagrams, root, point) == expected(rules.terms, point)
+    assert diagrams.union_all(roots_of(diagrams, rules.terms)) == root
+
+
 def test_a_slot_below_the_first_is_refused():
     with pytest.raises(ValueError, match="negative"):
         SegmentTree(Diagrams([1], [False], 1, 1000)).set({-1: NOBODY})
 
 
 def test_without_numba_the_same_diagrams_come_out(monkeypatch: pytest.MonkeyPatch):
-    names = [
-        "diagram_pool",
-        "token_sets",
-        "diagram_kernels",
-        "diagram_walks",
-        "diagrams",
-        "segments",
-    ]
+    names = ["pool", "token_sets", "kernels", "walks", "diagrams", "segments"]
     monkeypatch.setitem(sys.modules, "numba", None)
     for name in names:
-        monkeypatch.delitem(sys.modules, f"udfs.filters.{name}")
-        monkeypatch.delattr(udfs.filters, name)
+        monkeypatch.delitem(sys.modules, f"udfs.filters.diagrams.{name}")
+        monkeypatch.delattr(udfs.filters.diagrams, name)
     plain = importlib.import_module("udfs.filters.diagrams.diagrams")
     trees = importlib.import_module("udfs.filters.diagrams.segments")
     assert plain.diagram_kernels is not compiled.diagram_kernels

@@ -192,6 +192,11 @@ class Diagrams:
             tokens.append(np.nonzero(bits)[1].astype(np.int32))
         return np.cumsum(np.concatenate(counts)), np.concatenate(tokens)
 
+    def tokens_in(self, leaves: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The tokens that are in any of many leaves, ascending."""
+        found: NDArray[np.int64] = walks.tokens_in(self._pool, leaves)
+        return found
+
     def rows(self, node: int) -> tuple[int, list[int], list[int], int | None]:
         """Level, first value of each row, child of each row, and the child for an absent
         field (None where the level is not optional) of an inner node."""
@@ -346,11 +351,13 @@ class Diagrams:
         else:
             self._resize(sets=2 * len(pool.set_key))
 
-    def _resize(self, nodes: int = 0, rows: int = 0, sets: int = 0) -> None:
-        """Room for so many (0: as before), with the tables and the cache to suit."""
+    def _resize(
+        self, nodes: int | None = None, rows: int | None = None, sets: int | None = None
+    ) -> None:
+        """Room for so many (None: as before), with the tables and the cache to suit."""
         pool = self._pool
         made, made_rows, made_sets = (int(x) for x in pool.counters[: diagram_pool.SETS + 1])
-        if nodes:
+        if nodes is not None:
             size = 1 << (max(nodes, 16) - 1).bit_length()
             table = np.zeros(2 * size, np.int32)
             node_hash = _resized(pool.node_hash, made, size)
@@ -366,13 +373,13 @@ class Diagrams:
                 node_table=table,
                 cache=cache,
             )
-        if rows:
+        if rows is not None:
             size = max(rows, 16)
             pool = pool._replace(
                 row_low=_resized(pool.row_low, made_rows, size),
                 row_child=_resized(pool.row_child, made_rows, size),
             )
-        if sets:
+        if sets is not None:
             size = 1 << (max(sets, 16) - 1).bit_length()
             table = np.zeros(2 * size, np.int32)
             set_key = _resized(pool.set_key, made_sets, size)

@@ -36,6 +36,14 @@ class SegmentTree:
         """A copy of what the slots hold."""
         return self._tree[self.slots :].copy()
 
+    def copy(self) -> NDArray[np.int32]:
+        """All slots and the unions above them, for ``restore``."""
+        return self._tree.copy()
+
+    def restore(self, before: NDArray[np.int32]) -> None:
+        """Go back to a ``copy``, which no ``compact`` has come after."""
+        self._tree = before
+
     def assign(self, slot_roots: NDArray[np.int32]) -> None:
         """Replace all slots by these. Errors: as ``Diagrams``, and then all is as before."""
         width = 1 << max(len(slot_roots) - 1, 0).bit_length()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from udfs.filters.diagrams.kernels import hash_node, remember
-from udfs.filters.diagrams.pool import NODES, ROWS, SETS, njit
+from udfs.filters.diagrams.pool import HEIGHT, NODES, ROWS, SETS, njit
 from udfs.filters.diagrams.token_sets import set_hash
 
 
@@ -255,3 +255,20 @@ def sets_words(pool: Any, leaves: Any, height: Any, words: Any) -> None:
     """Write the words of each leaf's set into a row of ``words`` (empty before)."""
     for k in range(leaves.shape[0]):
         set_words(pool, -1 - np.int64(leaves[k]), height, words[k])
+
+
+def tokens_in(pool: Any, leaves: Any) -> Any:
+    """int64, ascending: the tokens that are in any of these leaves (int32)."""
+    # Distinct pairs of where a set's words begin and which set it is, from the top down.
+    sets = np.unique(-1 - leaves.astype(np.int64))
+    place = np.zeros(len(sets), np.int64)
+    for _ in range(int(pool.counters[HEIGHT])):
+        key = pool.set_key[sets]
+        below = np.concatenate([key >> np.uint64(32), key & np.uint64(0xFFFFFFFF)])
+        places = np.concatenate([2 * place, 2 * place + 1]).astype(np.uint64) << np.uint64(32)
+        pairs = np.unique((places | below)[below > 0])
+        place = (pairs >> np.uint64(32)).astype(np.int64)
+        sets = (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    words = np.zeros(int(place.max(initial=0)) + 1, "<u8")
+    np.bitwise_or.at(words, place[sets > 0], pool.set_key[sets[sets > 0]])
+    return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
