@@ -335,8 +335,101 @@ def test_edits_that_need_too_many_rows_leave_the_last_good_tables():
     assert shape(change.compiled) == shape(compile_rules(live, SPEC))
 
 
+@pytest.mark.parametrize("empty_first", [False, True])
+def test_a_first_set_that_is_too_large_does_not_harm_the_next(empty_first: bool):
+    spec = parse_specification(
+        "header_type a_t { fields { p: 8; q: 8; } } header a_t a;", "two fields"
+    )
+    large = {n: rule(f"p == {n} and q == {n}", f"h{n}", spec=spec) for n in range(200)}
+    for order in ("specification", "auto"):
+        compiler = IncrementalCompiler(spec, max_entries=8, order=order)
+        if empty_first:
+            compiler.update({})
+        for _ in range(3):
+            with pytest.raises(FilterError, match="more than 8"):
+                compiler.update(large)
+            assert not len(compiler.compiled.entries)
+            assert compiler.order == ()
+        small = {1: large[1], 2: rule("p == 9", "h1", spec=spec)}
+        found = compiler.update(small).compiled
+        assert shape(found) == shape(
+            compile_rules([*small.values()], spec, order=compiler.order or "specification")
+        )
+
+
+def test_an_update_that_fails_at_its_very_end_leaves_all_as_it_was(monkeypatch):
+    compiler = IncrementalCompiler(SPEC, order="auto", ports={})
+    rules = {"a": rule("stock == A and avg(price) > 2", "1", "2"), "b": rule("price > 3", "3")}
+
+    def fail(*_: Any) -> Any:
+        raise MemoryError
+
+    for step in ({}, rules, {"c": rule("shares == 5 and sum(price) > 1", "4", "5"), "a": None}):
+        before = compiler.compiled, compiler.order, dict(compiler.groups)
+        with monkeypatch.context() as patched, pytest.raises(MemoryError):
+            patched.setattr("udfs.filters.compiler.incremental.change_of", fail)
+            compiler.update({"d": rule("shares == 6 and sum(price) > 7", "6", "7")} | step)
+        assert (compiler.compiled, compiler.order, dict(compiler.groups)) == before
+        change = compiler.update(step)
+        if step and len(before[0].entries):
+            check_change(change, before[0])
+    live = [rules["b"], rule("shares == 5 and sum(price) > 1", "4", "5")]
+    assert shape(compiler.compiled) == shape(compile_rules(live, SPEC, order=compiler.order))
+
+
+def test_edits_of_one_rule_with_state_leave_nothing_behind_and_the_others_alone():
+    compiler = IncrementalCompiler(SPEC)
+    others = {
+        name: rule(f"stock == {name} and price > {n} and count() > 2", f"h{n}")
+        for n, name in enumerate("ABC", 1)
+    }
+    compiler.update(others)
+    kept = table(compiler.compiled)
+    leaves = dict(compiler.compiled.outcomes)
+    for step in range(500):
+        before = compiler.compiled
+        edited = rule(f"stock == X and price > {step} and sum(price) > 9", f"x{step}")
+        change = compiler.update({"x": edited})
+        check_change(change, before)
+        now = table(change.compiled)
+        assert kept.items() <= now.items()
+        assert leaves.items() <= change.compiled.outcomes.items()
+        assert change.size < 20
+        assert len(compiler._levels.cells) < 150
+        assert compiler._tokens.room < 300
+        if step % 50 == 0:
+            assert shape(change.compiled) == shape(compile_rules([*others.values(), edited], SPEC))
+    assert shape(compiler.compiled) == shape(compile_rules([*others.values(), edited], SPEC))
+
+
+def test_more_cells_than_a_row_can_name_are_refused(monkeypatch):
+    monkeypatch.setattr("udfs.filters.compiler.levels.MOST_LEVELS", 20)
+    monkeypatch.setattr("udfs.filters.compiler.incremental.MOST_LEVELS", 20)
+    rules = {n: rule(f"shares == {n} and sum(price) > 9", "1") for n in range(30)}
+    compiler = IncrementalCompiler(SPEC)
+    first = {n: rules[n] for n in range(6)}
+    compiler.update(first)
+    for attempt in (
+        lambda: compiler.update(rules),
+        lambda: compile_rules([*rules.values()], SPEC),
+        lambda: IncrementalCompiler(SPEC).update(rules),
+    ):
+        with pytest.raises(FilterError) as caught:
+            attempt()
+        assert caught.value.code == "FILTER.TOO_MANY_FIELDS"
+    assert compiler.update({}).size == 0
+    # Cells that were live before do not count.
+    second = {n: rules[n] for n in range(6, 12)}
+    before = compiler.compiled
+    change = compiler.update(dict.fromkeys(first) | second)
+    check_change(change, before)
+    third = compiler.update(dict.fromkeys(second) | first)
+    check_change(third, change.compiled)
+    assert shape(third.compiled) == shape(compile_rules([*first.values()], SPEC))
+
+
 def test_a_compiler_that_is_edited_for_long_forgets_what_it_no_longer_needs(monkeypatch):
-    monkeypatch.setattr("udfs.filters.incremental._COMPACT_ROWS", 200)
+    monkeypatch.setattr("udfs.filters.compiler.incremental._COMPACT_ROWS", 200)
     rng = random.Random(8)
     compiler = IncrementalCompiler(SPEC)
     live = many(100, rng)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udfs.filters.compiler.groups import GroupChange
+from udfs.filters.compiler.levels import Levels
 from udfs.filters.compiler.tables import ENTRY, CompiledFilter, leaf_row
 
 
@@ -59,6 +60,44 @@ class Change:
             "removed": [leaf_row(s, before[s]) for s in self.leaves_removed.tolist()],
             "changed": [leaf_row(s, now[s]) for s in self.leaves_changed.tolist()],
         }
+
+
+def change_of(
+    compiled: CompiledFilter,
+    previous: CompiledFilter | None,
+    levels: Levels,
+    made: NDArray[Any],
+    lost: NDArray[Any],
+    leaves: NDArray[np.int32],
+    gone: NDArray[np.int32],
+) -> Change:
+    """What has changed, from the rows (``field`` is the level) and the leaves of states that are
+    new, and from those of states that are gone."""
+    if previous is None:
+        none, no_states = np.empty(0, ENTRY), np.empty(0, np.int32)
+        return Change(compiled, None, compiled.entries, none, none, leaves, no_states, no_states)
+    both = [_with_fields(made, levels, compiled), _with_fields(lost, levels, previous)]
+    # By name: a field that is new moves those behind it.
+    codes = [
+        np.array([levels.of_name[name] for name in filter_.fields], np.uint16)
+        for filter_ in (compiled, previous)
+    ]
+    return Change(
+        compiled,
+        previous,
+        *compared(both[0], both[1], codes[0], codes[1]),
+        np.setdiff1d(leaves, gone),
+        np.setdiff1d(gone, leaves),
+        np.intersect1d(leaves, gone),
+    )
+
+
+def _with_fields(entries: NDArray[Any], levels: Levels, compiled: CompiledFilter) -> NDArray[Any]:
+    """Levels to the filter's fields."""
+    number = {name: at for at, name in enumerate(compiled.fields)}
+    of_level = np.array([number.get(name, 0) for name in levels.names], np.uint16)
+    entries["field"] = of_level[entries["field"]]
+    return entries
 
 
 _KEY = np.dtype([(name, ENTRY[name]) for name in ("field", "state", "low", "high", "kind")])

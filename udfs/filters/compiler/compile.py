@@ -66,7 +66,8 @@ def compile_rules(
     optional: whether events may lack fields of headers that they have; None: those that the
         specification says.
 
-    Errors: ``FilterError`` TOO_LARGE beyond ``max_entries`` rows, before memory is eaten.
+    Errors: ``FilterError`` TOO_LARGE beyond ``max_entries`` rows, before memory is eaten, and
+    TOO_MANY_FIELDS.
     """
     table = table_of_rules(rules, specification, optional)
     return compile_table(table, specification, max_entries, order=order, optional=optional)

@@ -1,4 +1,4 @@
-"""More levels, or more tokens, for a pool that has diagrams already. Ids of inner nodes stay."""
+"""Other levels, or more tokens, for a pool that has diagrams already. Ids of inner nodes stay."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from udfs.filters.diagrams.pool import HEIGHT, NODES, ROWS, SETS
 from udfs.filters.diagrams.segments import SegmentTree
 
 
-def add_levels(
+def change_levels(
     diagrams: Diagrams, place: NDArray[np.int32], maxima: Sequence[int], optional: Sequence[bool]
 ) -> None:
     """Go over to the levels ``maxima`` and ``optional``, of which old level i is ``place[i]``.
 
-    ``place`` ascends, and what was optional stays so.
+    ``place`` ascends, but for -1 where no node of the pool tests the old level, which is dropped.
+    What was optional stays so.
     """
     pool = diagrams.pool
     count = int(pool.counters[NODES])

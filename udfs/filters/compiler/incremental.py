@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from udfs.errors import FilterError
-from udfs.filters.compiler.change import Change, compared
+from udfs.filters.compiler.change import Change, change_of
 from udfs.filters.compiler.compile import (
     MAX_ENTRIES,
     ROWS_PER_ENTRY,
@@ -22,19 +22,20 @@ from udfs.filters.compiler.compile import (
     too_large,
 )
 from udfs.filters.compiler.groups import LeafGroups, Ports
-from udfs.filters.compiler.growth import add_levels, add_tokens
-from udfs.filters.compiler.levels import Levels, make_levels
+from udfs.filters.compiler.growth import add_tokens, change_levels
+from udfs.filters.compiler.levels import MOST_LEVELS, Levels, live_cells, make_levels
 from udfs.filters.compiler.numbering import Numbered, Renumbered, load_kernels, renumber
 from udfs.filters.compiler.order import choose_order
-from udfs.filters.compiler.outcomes import Outcomes, Token, token_order
+from udfs.filters.compiler.outcomes import Outcomes
 from udfs.filters.compiler.slices import height_of, slice_diagram, states_of
 from udfs.filters.compiler.slots import Edit, RuleSlots
 from udfs.filters.compiler.table_kernels import export_sets
-from udfs.filters.compiler.tables import ENTRY, CompiledFilter
+from udfs.filters.compiler.tables import CompiledFilter
 from udfs.filters.compiler.term_table import TermTable
+from udfs.filters.compiler.token_numbers import TokenNumbers
 from udfs.filters.diagrams.diagrams import NOBODY, Diagrams, Moved
 from udfs.filters.diagrams.segments import SegmentTree
-from udfs.filters.meaning.state import Cell, resolve_variables, variable_cell
+from udfs.filters.meaning.state import Cell, resolve_variables
 from udfs.filters.nodes import Update
 from udfs.messages.specification import Specification
 
@@ -47,7 +48,20 @@ _FEW = 64
 _MANY = 16
 """Edits that change more than one in so many slots unite all of them anew."""
 
+_FEW_DEAD = 64
+"""So many cells or tokens that no rule has any more are no trouble, nor as many as rules have."""
+
 _NO_STATES = np.empty(0, np.int32)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What an update comes to: rules' diagrams, their slots, all states, and what is new."""
+
+    roots: dict[Hashable, int]
+    edit: Edit
+    numbered: Renumbered
+    change: Change
 
 
 class IncrementalCompiler:
@@ -78,7 +92,8 @@ class IncrementalCompiler:
         self._order = () if self._choosing else named_order(order)
         self._max_entries = max_entries
         self._optional = optional
-        self._tokens: dict[Token, int] = {}
+        self._tokens = TokenNumbers()
+        self._many_tokens = 2 * _FEW_DEAD
         load_kernels()
         self._begin({})
         self._slots = RuleSlots()
@@ -88,7 +103,7 @@ class IncrementalCompiler:
         self._next_state = 1
         self._published = False
         self._held = 0
-        self._ranked: tuple[int, list[Token], list[int]] = (0, [], [])
+        self._live: dict[str, Cell] = {}
         self._compiled = self._assembled(self._numbered, {})
 
     @property
@@ -117,8 +132,9 @@ class IncrementalCompiler:
     def update(self, changes: Mapping[Hashable, CheckedRule | None]) -> Change:
         """Add or replace rules (by whatever names them), or remove them (None).
 
-        Errors: ``FilterError`` TOO_LARGE, ``SubscriptionError`` as of ``check``; the compiler is
-        then as it was before.
+        Errors: ``FilterError`` TOO_LARGE or TOO_MANY_FIELDS, ``SubscriptionError`` as of ``check``;
+        the compiler is then as it was before. Cells of the rules before and after an edit count
+        together.
         """
         updates = dict(self._updates)
         for name, rule in changes.items():
@@ -169,97 +185,120 @@ class IncrementalCompiler:
         updates: dict[Hashable, tuple[Update, ...]],
         new_cells: Mapping[Hashable, tuple[Cell, ...]],
     ) -> Change:
+        self._forget()
         cells = dict(self._cells)
         for name in names if cells else ():
             cells.pop(name, None)
         cells |= new_cells
-        live = self._live_cells(cells.values(), updates.values())
-        if self._choosing and len(table):
-            count = counter(table, self._specification, self._max_entries, self._optional)
-            self._order = choose_order(table, self._specification, count)
-            # Rules that nothing satisfies may have cells already.
-            self._begin({cell.name: cell for cell in self._levels.cells})
-        self._widen(table, live)
-        roots, numbered, edit = self._united(names, table, gone)
-        old, previous = self._numbered, self._compiled if self._published else None
-        self._slots.commit(names, roots, edit)
-        self._numbered = numbered.now
-        self._free_states, self._next_state = numbered.free, numbered.next
-        self._updates, self._cells = updates, cells
+        live = live_cells(self._specification, cells.values(), updates.values())
+        before = self._order, self._levels, self._tree, self._numbered
+        try:
+            if self._choosing and len(table):
+                count = counter(table, self._specification, self._max_entries, self._optional)
+                self._order = choose_order(table, self._specification, count)
+                # Rules that nothing satisfies may have cells already.
+                self._begin(self._live)
+            self._widen(table, live)
+            made = self._united(names, table, gone, live)
+        except BaseException:
+            if self._tree is not before[2]:
+                self._order, self._levels, self._tree, self._numbered = before
+            raise
+        self._slots.commit(names, made.roots, made.edit)
+        self._numbered = made.numbered.now
+        self._free_states, self._next_state = made.numbered.free, made.numbered.next
+        self._updates, self._cells, self._live = updates, cells, live
         self._published = True
         self._choosing &= not len(table)
-        self._compiled = self._assembled(numbered.now, live)
-        change = self._with_groups(self._change(old, numbered, previous))
+        self._compiled = made.change.compiled
         if self._diagrams.row_count > max(_COMPACT_ROWS, _GARBAGE * self._held):
             self._compact()
-        return change
+        return made.change
 
-    def _live_cells(
-        self, cells: Iterable[tuple[Cell, ...]], updates: Iterable[tuple[Update, ...]]
-    ) -> dict[str, Cell]:
-        """The cells of live rules by name; what a variable's holds is for all rules to say."""
-        functions = resolve_variables(updates)
-        counters = {counter.name: counter for counter in self._specification.counters}
-        return {
-            cell.name: variable_cell(counters[cell.name], functions)
-            if cell.name in counters
-            else cell
-            for held in cells
-            for cell in held
-        }
+    def _forget(self) -> None:
+        """Drop cells and tokens that no live rule has, once they outnumber those that one has."""
+        live = len(self._live)
+        if len(self._levels.cells) - live > max(_FEW_DEAD, live):
+            self._drop_cells()
+        if len(self._tokens) > self._many_tokens:
+            used = self._diagrams.tokens_in(self._numbered.slices.leaves)
+            if len(self._tokens) - len(used) > max(_FEW_DEAD, len(used)):
+                self._tokens.keep(used)
+            self._many_tokens = len(used) + max(_FEW_DEAD, len(used))
+
+    def _drop_cells(self) -> None:
+        # Then nothing is left that tests a dead cell, and its level can go.
+        self._compact()
+        self._change_levels(self._live)
+
+    def _change_levels(self, cells: Mapping[str, Cell]) -> None:
+        levels = self._make_levels(cells)
+        place = np.array([levels.of_name.get(name, -1) for name in self._levels.names], np.int32)
+        change_levels(self._diagrams, place, levels.maxima, levels.may_lack)
+        self._levels = levels
 
     def _widen(self, table: TermTable, cells: Mapping[str, Cell]) -> None:
         """Have levels for all cells, and numbers for all tokens."""
         known = {cell.name: cell for cell in self._levels.cells}
         if any(known.get(name) != cell for name, cell in cells.items()):
-            levels = self._make_levels(known | dict(cells))
-            place = np.array([levels.of_name[name] for name in self._levels.names], np.int32)
-            add_levels(self._diagrams, place, levels.maxima, levels.may_lack)
-            self._levels = levels
+            all_cells = known | dict(cells)
+            if len(self._levels) + len(all_cells) - len(known) > MOST_LEVELS:
+                self._drop_cells()
+                all_cells = self._live | dict(cells)
+            self._change_levels(all_cells)
         for outcome in table.outcomes:
-            for token in outcome:
-                self._tokens.setdefault(token, len(self._tokens))
-        if len(self._tokens) > self._diagrams.tokens:
-            self._move(add_tokens(self._tree, 2 * len(self._tokens)))
+            self._tokens.add(outcome)
+        if self._tokens.room > self._diagrams.tokens:
+            self._move(add_tokens(self._tree, 2 * self._tokens.room))
 
     def _united(
-        self, names: Sequence[Hashable], table: TermTable, gone: Sequence[Hashable]
-    ) -> tuple[dict[Hashable, int], Renumbered, Edit]:
-        """The rules' diagrams, and the slices of all with the states they get."""
+        self,
+        names: Sequence[Hashable],
+        table: TermTable,
+        gone: Sequence[Hashable],
+        cells: Mapping[str, Cell],
+    ) -> _Made:
+        """All that an update makes, with the tree as it is then."""
         try:
-            return self._try_united(names, table, gone)
+            return self._try_united(names, table, gone, cells)
         except FilterError:
             full = self._diagrams.row_count > 2 * self._held
             self._compact()
             if not full:
                 raise too_large(self._max_entries) from None
         try:
-            return self._try_united(names, table, gone)
+            return self._try_united(names, table, gone, cells)
         except FilterError:
             self._compact()
             raise too_large(self._max_entries) from None
 
     def _try_united(
-        self, names: Sequence[Hashable], table: TermTable, gone: Sequence[Hashable]
-    ) -> tuple[dict[Hashable, int], Renumbered, Edit]:
+        self,
+        names: Sequence[Hashable],
+        table: TermTable,
+        gone: Sequence[Hashable],
+        cells: Mapping[str, Cell],
+    ) -> _Made:
         found, like = self._rule_roots(names, table)
         roots = dict(zip(names, found.tolist(), strict=True))
         for name in gone:
             del roots[name]
         edit = self._slots.edit(names, roots, like)
-        before = self._tree.slot_roots()
-        self._set(edit.slots)
+        before = self._tree.copy()
         try:
-            return roots, self._number(self._tree.root), edit
-        except FilterError:
-            self._tree.assign(before)
+            self._set(edit.slots)
+            numbered = self._number(self._tree.root)
+            compiled = self._assembled(numbered.now, cells)
+            return _Made(roots, edit, numbered, self._with_groups(self._change(numbered, compiled)))
+        except BaseException:
+            self._tree.restore(before)
             raise
 
     def _rule_roots(
         self, names: Sequence[Hashable], table: TermTable
     ) -> tuple[NDArray[np.int32], list[int]]:
         """int32, the diagram of each rule; the distinct ones, like ones together."""
-        diagrams, number = self._diagrams, self._tokens.__getitem__
+        diagrams, number = self._diagrams, self._tokens.number
         leaves = [diagrams.leaf(map(number, outcome)) for outcome in table.outcomes]
         roots, like = table.roots(diagrams, self._levels, np.array(leaves, np.int32))
         rules = table.rules()
@@ -306,13 +345,12 @@ class IncrementalCompiler:
         entries = self._entries(numbered, every[np.lexsort((numbered.nodes, level))])
         keys, sets = export_sets(diagrams.pool, slices.leaves)
         by_state = np.argsort(numbered.leaves)
-        if self._ranked[0] != len(self._tokens):
-            ranked = sorted(self._tokens, key=token_order)
-            rank = {token: position for position, token in enumerate(ranked)}
-            self._ranked = (len(ranked), ranked, [rank[token] for token in self._tokens])
-        _, ranked, ranks = self._ranked
         outcomes = Outcomes(
-            numbered.leaves[by_state], sets[by_state], keys, height_of(diagrams), ranked, ranks
+            numbered.leaves[by_state],
+            sets[by_state],
+            keys,
+            height_of(diagrams),
+            *self._tokens.ranked(),
         )
         root = numbered.root
         at = slices.nodes == root if root >= 0 else slices.leaves == root
@@ -323,33 +361,16 @@ class IncrementalCompiler:
         states = states_of(self._diagrams, numbered.slices, numbered.nodes, numbered.leaves)
         return numbered.slices.entries(self._diagrams, self._levels, which, *states)
 
-    def _change(self, old: Numbered, new: Renumbered, previous: CompiledFilter | None) -> Change:
-        compiled, now = self._compiled, new.now
+    def _change(self, new: Renumbered, compiled: CompiledFilter) -> Change:
+        """From the last filter to this one."""
+        previous = self._compiled if self._published else None
+        old, now = self._numbered, new.now
         inner, inner_gone = len(now.nodes), len(old.nodes)
         leaves = now.leaves[new.is_new[inner:]]
         gone = old.leaves[new.is_gone[inner_gone:]]
-        if previous is None:
-            none = np.empty(0, ENTRY)
-            return Change(
-                compiled, None, compiled.entries, none, none, leaves, _NO_STATES, _NO_STATES
-            )
         made = self._entries(now, np.flatnonzero(new.is_new[:inner]))
         lost = self._entries(old, np.flatnonzero(new.is_gone[:inner_gone]))
-        made, lost = self._fields(made, compiled), self._fields(lost, previous)
-        # By name: a field that is new moves those behind it.
-        added, removed, changed = compared(
-            made, lost, *(self._codes(f) for f in (compiled, previous))
-        )
-        return Change(
-            compiled,
-            previous,
-            added,
-            removed,
-            changed,
-            np.setdiff1d(leaves, gone),
-            np.setdiff1d(gone, leaves),
-            np.intersect1d(leaves, gone),
-        )
+        return change_of(compiled, previous, self._levels, made, lost, leaves, gone)
 
     def _with_groups(self, change: Change) -> Change:
         if self._groups is None:
@@ -359,16 +380,6 @@ class IncrementalCompiler:
         now = {state: outcomes[state].receivers for state in touched}
         return replace(change, groups=self._groups.update(change.leaves_removed.tolist(), now))
 
-    def _fields(self, entries: NDArray[Any], compiled: CompiledFilter) -> NDArray[Any]:
-        """Levels to the filter's fields."""
-        number = {name: at for at, name in enumerate(compiled.fields)}
-        of_level = np.array([number.get(name, 0) for name in self._levels.names], np.uint16)
-        entries["field"] = of_level[entries["field"]]
-        return entries
-
-    def _codes(self, compiled: CompiledFilter) -> NDArray[np.uint16]:
-        return np.array([self._levels.of_name[name] for name in compiled.fields], np.uint16)
-
     def _make_levels(self, cells: Mapping[str, Cell]) -> Levels:
         return make_levels(
             self._specification, self._order, cells.values(), optional=self._optional
@@ -376,7 +387,6 @@ class IncrementalCompiler:
 
     def _move(self, moved: Moved) -> None:
         """Follow ids that have changed. States stay, as slices come in an order without ids."""
-
         self._slots.move(moved)
         (root,) = moved.of(np.array([self._numbered.root], np.int32)).tolist()
         slices = slice_diagram(self._diagrams, root, self._levels)

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.tables import MESSAGE_TYPE_MAXIMUM
+from udfs.errors import FilterError
+from udfs.filters.compiler.tables import ENTRY, MESSAGE_TYPE_MAXIMUM
 from udfs.filters.meaning.normal_form import MESSAGE_TYPE, STATE_MAXIMUM
-from udfs.filters.meaning.state import Cell
+from udfs.filters.meaning.state import Cell, resolve_variables, variable_cell
+from udfs.filters.nodes import Update
 from udfs.messages.specification import Field, Specification
+
+MOST_LEVELS: Final = int(np.iinfo(ENTRY["field"]).max)
+"""So many can be told apart in a row of the tables."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,8 @@ def make_levels(
         of a wide field one after the other. Cells come last, by name. used: names to which the
         levels are limited. optional: whether events may lack fields of headers that they
         have; None: those that the specification says.
+
+    Errors: ``FilterError`` TOO_MANY_FIELDS.
     """
     may_lack = specification.is_optional
     first = [specification.field(name) for name in order]
@@ -84,6 +92,14 @@ def make_levels(
         wanted = frozenset(used)
         lanes = [lane for lane in lanes if lane.qualified in wanted]
     held = tuple(sorted(cells, key=lambda cell: cell.name))
+    count = 1 + len(lanes) + len(held)
+    if count > MOST_LEVELS:
+        raise FilterError(
+            "TOO_MANY_FIELDS",
+            f"the subscriptions ask for {count} fields and cells of state together; there may be "
+            f"{MOST_LEVELS}. Every macro has a cell for each condition that it stands beside",
+            count=count,
+        )
     return Levels(
         (*lanes, *(_cell_field(cell, specification) for cell in held)),
         (
@@ -92,6 +108,21 @@ def make_levels(
         ),
         held,
     )
+
+
+def live_cells(
+    specification: Specification,
+    cells: Iterable[tuple[Cell, ...]],
+    updates: Iterable[tuple[Update, ...]],
+) -> dict[str, Cell]:
+    """The cells of live rules by name; what a variable's holds is for all rules to say."""
+    functions = resolve_variables(updates)
+    counters = {counter.name: counter for counter in specification.counters}
+    return {
+        cell.name: variable_cell(counters[cell.name], functions) if cell.name in counters else cell
+        for held in cells
+        for cell in held
+    }
 
 
 def _cell_field(cell: Cell, specification: Specification) -> Field:
