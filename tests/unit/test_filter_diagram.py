@@ -478,7 +478,7 @@ def test_a_slot_below_the_first_is_refused():
 
 
 def test_without_numba_the_same_diagrams_come_out(monkeypatch: pytest.MonkeyPatch):
-    names = ["pool", "token_sets", "kernels", "walks", "diagrams", "segments"]
+    names = ["pool", "token_sets", "views", "kernels", "walks", "diagrams", "segments"]
     monkeypatch.setitem(sys.modules, "numba", None)
     for name in names:
         monkeypatch.delitem(sys.modules, f"udfs.filters.diagrams.{name}")

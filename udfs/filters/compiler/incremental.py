@@ -22,7 +22,6 @@ from udfs.filters.compiler.compile import (
     too_large,
 )
 from udfs.filters.compiler.groups import LeafGroups, Ports
-from udfs.filters.compiler.growth import add_tokens, change_levels
 from udfs.filters.compiler.levels import MOST_LEVELS, Levels, live_cells, make_levels
 from udfs.filters.compiler.numbering import Numbered, Renumbered, load_kernels, renumber
 from udfs.filters.compiler.order import choose_order
@@ -234,7 +233,7 @@ class IncrementalCompiler:
     def _change_levels(self, cells: Mapping[str, Cell]) -> None:
         levels = self._make_levels(cells)
         place = np.array([levels.of_name.get(name, -1) for name in self._levels.names], np.int32)
-        change_levels(self._diagrams, place, levels.maxima, levels.may_lack)
+        self._diagrams.change_levels(place, levels.maxima, levels.may_lack)
         self._levels = levels
 
     def _widen(self, table: TermTable, cells: Mapping[str, Cell]) -> None:
@@ -249,7 +248,7 @@ class IncrementalCompiler:
         for outcome in table.outcomes:
             self._tokens.add(outcome)
         if self._tokens.room > self._diagrams.tokens:
-            self._move(add_tokens(self._tree, 2 * self._tokens.room))
+            self._move(self._tree.add_tokens(2 * self._tokens.room))
 
     def _united(
         self,

@@ -14,8 +14,7 @@ The diagram of many terms is the union of theirs, two by two.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,57 +24,15 @@ from udfs.filters.diagrams import kernels as diagram_kernels
 from udfs.filters.diagrams import pool as diagram_pool
 from udfs.filters.diagrams import token_sets, walks
 from udfs.filters.diagrams.pool import NOBODY, Pool
+from udfs.filters.diagrams.views import DROPPED, Moved, Reachable
 
 __all__ = ["DROPPED", "NOBODY", "Diagrams", "Moved", "Reachable"]
-
-DROPPED: Final = -(2**31)
-"""The new number of what ``compact`` has dropped."""
 
 _WORK_PER_ROW = 64
 """Mean rows read for each row that the limit allows."""
 _MAX_CACHE = 1 << 22
 _LARGEST_ID = 2**31 - 2
 _MEMBERS_AT_ONCE = 1 << 21
-
-
-@dataclass(frozen=True)
-class Reachable:
-    """What a root reaches, by level, then by first use (rows ascending, absent last).
-
-    nodes: int32[n], ids of inner nodes. level: int32[n].
-    absent: int32[n], id of the child for an absent field (NOBODY at levels not optional).
-    row_start: int64[n + 1] into low, high (uint64[r], both included) and child (int32[r], ids).
-    leaves: int32[l], ids in order of first use; NOBODY only if it is reached.
-    position: int32, one a node of the pool: place in ``nodes``, -1 if not reached.
-    leaf_position: int32: for leaf id x, ``leaf_position[-1 - x]`` is its place in ``leaves``.
-    """
-
-    nodes: NDArray[np.int32]
-    level: NDArray[np.int32]
-    absent: NDArray[np.int32]
-    row_start: NDArray[np.int64]
-    low: NDArray[np.uint64]
-    high: NDArray[np.uint64]
-    child: NDArray[np.int32]
-    leaves: NDArray[np.int32]
-    position: NDArray[np.int32]
-    leaf_position: NDArray[np.int32]
-
-    def positions(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Of ids of nodes or leaves: nodes 0..n-1, leaves n..n+l-1."""
-        return _looked_up(ids, self.position, self.leaf_position + np.int32(len(self.nodes)))
-
-
-@dataclass(frozen=True)
-class Moved:
-    """New ids after compaction. ``nodes[old]``; ``leaves[-1 - old]``; DROPPED where none."""
-
-    nodes: NDArray[np.int32]
-    leaves: NDArray[np.int32]
-
-    def of(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The new ids of old ones, nodes and leaves."""
-        return _looked_up(ids, self.nodes, self.leaves)
 
 
 class Diagrams:
@@ -306,6 +263,48 @@ class Diagrams:
         moved_nodes = np.where(new_node < 0, DROPPED, new_node).astype(np.int32)
         return Moved(moved_nodes, moved_leaves)
 
+    def change_levels(
+        self, place: NDArray[np.int32], maxima: Sequence[int], optional: Sequence[bool]
+    ) -> None:
+        """Go over to the levels ``maxima`` and ``optional``, of which old level i is ``place[i]``.
+
+        ``place`` ascends, but for -1 where no node of the pool tests the old level, which is
+        dropped. What was optional stays so. All ids stay.
+        """
+        level = self._pool.node_level[: self.node_count]
+        level[:] = place[level]
+        self._pool = self._pool._replace(
+            maxima=np.array(maxima, np.uint64), optional=np.array(optional, np.uint8)
+        )
+        self._enter_again()
+
+    def add_tokens(self, tokens: int) -> Moved:
+        """Have room for at least ``tokens`` tokens. All leaves but nobody's change their ids."""
+        counters = self._pool.counters
+        height = int(counters[diagram_pool.HEIGHT])
+        moved = np.arange(int(counters[diagram_pool.SETS]), dtype=np.int64)
+        while tokens > 64 << height:
+            self._resize(sets=2 * int(counters[diagram_pool.SETS]))
+            walks.double_leaves(self._pool, moved)
+            height += 1
+        self.tokens = max(tokens, self.tokens)
+        self._width = 1 << height
+        self._members.clear()
+        result = Moved(np.arange(self.node_count, dtype=np.int32), (-1 - moved).astype(np.int32))
+        pool = self._pool = self._pool._replace(set_stack=np.empty(4 * (height + 1), np.int64))
+        for children in (pool.row_child[: self.row_count], pool.node_absent[: self.node_count]):
+            children[:] = result.of(children)
+        pool.cache[:] = 0
+        self._resize(sets=len(pool.set_key))
+        self._enter_again()
+        return result
+
+    def _enter_again(self) -> None:
+        """Find nodes by what they are now."""
+        with np.errstate(over="ignore"):
+            walks.rehash_nodes(self._pool)
+        self._resize(nodes=len(self._pool.node_level))
+
     def _resumed(self, run: Callable[[int], int], end: int) -> None:
         """Run a kernel that returns the place it stopped at, until it is at the end."""
         self._pool.counters[diagram_pool.WORK] = 0
@@ -388,17 +387,6 @@ class Diagrams:
                 walks.enter_sets(set_key, set_height, made_sets, table)
             pool = pool._replace(set_key=set_key, set_height=set_height, set_table=table)
         self._pool = pool
-
-
-def _looked_up(
-    ids: NDArray[np.int32], of_node: NDArray[np.int32], of_leaf: NDArray[np.int32]
-) -> NDArray[np.int32]:
-    """Look nodes up in one array and leaves in the other."""
-    found = np.empty(ids.shape, np.int32)
-    inner = ids >= 0
-    found[inner] = of_node[ids[inner]]
-    found[~inner] = of_leaf[-1 - ids[~inner]]
-    return found
 
 
 def _resized(array: NDArray[Any], count: int, size: int) -> NDArray[Any]:

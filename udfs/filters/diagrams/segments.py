@@ -83,6 +83,12 @@ class SegmentTree:
         self._tree = moved.of(self._tree)
         return moved
 
+    def add_tokens(self, tokens: int) -> Moved:
+        """Have room in the pool for ``tokens`` tokens; see ``Diagrams.add_tokens``."""
+        moved = self.diagrams.add_tokens(tokens)
+        self._tree = moved.of(self._tree)
+        return moved
+
     def _double(self) -> None:
         """Twice the slots: what there is becomes the left half."""
         old = self._tree

@@ -257,6 +257,22 @@ def sets_words(pool: Any, leaves: Any, height: Any, words: Any) -> None:
         set_words(pool, -1 - np.int64(leaves[k]), height, words[k])
 
 
+def double_leaves(pool: Any, moved: Any) -> None:
+    """Make each leaf the left half of a set twice as wide, which there is room for.
+
+    ``moved``: int64, what old sets have become; follows the leaves.
+    """
+    height, made = int(pool.counters[HEIGHT]), int(pool.counters[SETS])
+    # Without the empty set, which is 0 at every height.
+    whole = np.flatnonzero(pool.set_height[moved] == height)
+    whole = whole[whole > 0]
+    end = made + len(whole)
+    pool.set_key[made:end] = moved[whole].astype(np.uint64) << np.uint64(32)
+    pool.set_height[made:end] = height + 1
+    moved[whole] = np.arange(made, end)
+    pool.counters[SETS], pool.counters[HEIGHT] = end, height + 1
+
+
 def tokens_in(pool: Any, leaves: Any) -> Any:
     """int64, ascending: the tokens that are in any of these leaves (int32)."""
     # Distinct pairs of where a set's words begin and which set it is, from the top down.
