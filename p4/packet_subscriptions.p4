@@ -43,7 +43,7 @@ typedef bit<64> value_t;  // of a cell
 typedef bit<48> start_t;  // of a cell's window
 
 const bit<16> EVENT_PORT = 26400;
-const int ROWS = 65536;  // of a table
+const int ROWS = 65536;  // of a table, at most
 const int ROUTES = 4096;
 const bit<16> IPV4 = 0x0800;
 const bit<8> UDP = 17;
@@ -813,7 +813,7 @@ control message_type_stage(in headers_t hdr, inout metadata_t meta) {
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 512;
     }
 
     @name("otherwise")
@@ -826,7 +826,7 @@ control message_type_stage(in headers_t hdr, inout metadata_t meta) {
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 2;
     }
 
     apply {
@@ -858,7 +858,7 @@ control add_order_stock_stage(in headers_t hdr, inout metadata_t meta) {
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 65536;
     }
 
     @name("otherwise")
@@ -871,7 +871,7 @@ control add_order_stock_stage(in headers_t hdr, inout metadata_t meta) {
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 516;
     }
 
     apply {
@@ -905,7 +905,7 @@ control add_order_price_stage(in headers_t hdr, inout metadata_t meta) {
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 65536;
     }
 
     @name("range")
@@ -919,7 +919,7 @@ control add_order_price_stage(in headers_t hdr, inout metadata_t meta) {
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 65536;
     }
 
     @name("otherwise")
@@ -932,7 +932,7 @@ control add_order_price_stage(in headers_t hdr, inout metadata_t meta) {
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 65536;
     }
 
     apply {
@@ -968,7 +968,7 @@ control add_order_shares_stage(in headers_t hdr, inout metadata_t meta) {
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 65536;
     }
 
     @name("range")
@@ -982,7 +982,7 @@ control add_order_shares_stage(in headers_t hdr, inout metadata_t meta) {
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 65536;
     }
 
     @name("otherwise")
@@ -995,7 +995,7 @@ control add_order_shares_stage(in headers_t hdr, inout metadata_t meta) {
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 65536;
     }
 
     apply {
@@ -1031,7 +1031,7 @@ control add_order_buy_sell_stage(in headers_t hdr, inout metadata_t meta) {
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 65536;
     }
 
     @name("otherwise")
@@ -1044,7 +1044,7 @@ control add_order_buy_sell_stage(in headers_t hdr, inout metadata_t meta) {
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 65536;
     }
 
     apply {
@@ -1524,7 +1524,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 8192;
     }
 
     @name("exact_1")
@@ -1538,7 +1538,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 8192;
     }
 
     @name("range_1")
@@ -1552,7 +1552,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 8192;
     }
 
     @name("otherwise_1")
@@ -1566,7 +1566,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 16384;
     }
 
     @name("load_2")
@@ -1579,7 +1579,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 8192;
     }
 
     @name("exact_2")
@@ -1593,7 +1593,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 8192;
     }
 
     @name("range_2")
@@ -1607,7 +1607,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 8192;
     }
 
     @name("otherwise_2")
@@ -1621,7 +1621,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 16384;
     }
 
     @name("load_3")
@@ -1634,7 +1634,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 8192;
     }
 
     @name("exact_3")
@@ -1648,7 +1648,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 8192;
     }
 
     @name("range_3")
@@ -1662,7 +1662,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 8192;
     }
 
     @name("otherwise_3")
@@ -1676,7 +1676,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 16384;
     }
 
     @name("load_4")
@@ -1689,7 +1689,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 8192;
     }
 
     @name("exact_4")
@@ -1703,7 +1703,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 8192;
     }
 
     @name("range_4")
@@ -1717,7 +1717,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 8192;
     }
 
     @name("otherwise_4")
@@ -1731,7 +1731,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 16384;
     }
 
     @name("update_1")
@@ -1748,7 +1748,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 65536;
     }
 
     @name("update_2")
@@ -1765,7 +1765,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 65536;
     }
 
     @name("update_3")
@@ -1782,7 +1782,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 65536;
     }
 
     @name("update_4")
@@ -1799,7 +1799,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = ROWS;
+        size = 65536;
     }
 
     apply {

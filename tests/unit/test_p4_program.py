@@ -21,6 +21,7 @@ from udfs.filters.compiler.compile import compile_texts
 from udfs.filters.switch.entries import entries
 from udfs.filters.switch.pipeline import NamedAction, Options, pipeline
 from udfs.filters.switch.program import generate
+from udfs.filters.switch.sizes import stage_sizes
 from udfs.messages.specification import Specification, parse_specification
 
 pytestmark = pytest.mark.unit
@@ -129,6 +130,46 @@ def test_fig_2_has_its_three_fields_in_order_and_registers_for_its_counter():
     text = generate(FIG2)
     assert "register<start_t>(1024) my_counter_start;" in text
     assert "cell.window = 100;" in text
+
+
+def test_a_table_has_room_for_what_it_can_hold_and_no_more():
+    text = generate(ITCH)
+
+    def size(control: str, table: str) -> str:
+        body = text[text.index(f"control {control}(") :].split("\n}\n")[0]
+        found = re.search(rf'@name\("{table}"\).*?size = (\w+);', body, re.DOTALL)
+        assert found is not None
+        return found[1]
+
+    # One state asks for the type, in each of two sets of states.
+    assert size("message_type_stage", "exact") == "512"
+    assert size("message_type_stage", "otherwise") == "2"
+    assert size("add_order_stock_stage", "exact") == "65536"
+    assert size("add_order_stock_stage", "otherwise") == "516"
+    assert size("add_order_price_stage", "otherwise") == "65536"
+    assert size("state_stage", "load_1") == size("state_stage", "range_4") == "8192"
+    assert size("state_stage", "otherwise_2") == "16384"
+    assert size("state_stage", "update_1") == "65536" and size("deliver", "leaf") == "ROWS"
+    sizes = stage_sizes(pipeline(FIG2, TELL))
+    assert sizes["add_order_shares", "otherwise"] == 2
+    assert sizes["add_order_price", "map"] == 2 * 256
+    few = generate(ITCH, Options(rows=100))
+    assert max(int(n) for n in re.findall(r"size = (\d+);", few)) == 100
+
+
+@pytest.mark.parametrize(("specification", "options"), PROGRAMS[:2], ids=["itch", "fig2"])
+def test_the_entries_of_rules_fit_the_sizes_of_the_first_tables(specification, options):
+    rules = [f"shares == {n} or shares < {n % 7} : fwd({n % 9})" for n in range(1, 600)]
+    options = options or Options()
+    made = entries(compile_texts(rules, specification), specification, {}, options=options)
+    sizes = {
+        stage.table(kind): stage_sizes(pipeline(specification, options))[stage.name, kind]
+        for stage in pipeline(specification, options).stages
+        for kind in (*stage.kinds, "otherwise")
+    }
+    for table, found in made.by_table.items():
+        # Room for two sets.
+        assert 2 * len(found) <= sizes.get(table, 65_536), table
 
 
 def test_wide_fields_are_matched_lane_by_lane_and_words_of_p4_are_no_names():

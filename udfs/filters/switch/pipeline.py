@@ -122,7 +122,8 @@ class Options:
     updates: cells that one event may update. calls: named actions that one event may cause.
     actions: named actions beside that of ``@query_default_action``.
     resolution: qualified name to bits of the smaller domain that its values are mapped on.
-    rows: size of each table of entries. groups: multicast groups. routes: IPv4 prefixes.
+    rows: most rows of a table of entries; ``sizes`` has those that can hold fewer only.
+    cell_rows: rows of a table that reads cells of state. routes: IPv4 prefixes.
     """
 
     port: int = 26_400
@@ -132,6 +133,7 @@ class Options:
     actions: tuple[NamedAction, ...] = ()
     resolution: Mapping[str, int] = member(default_factory=lambda: MappingProxyType({}))
     rows: int = 65_536
+    cell_rows: int = 8_192
     routes: int = 4_096
 
 

@@ -5,7 +5,7 @@ Source: CAMUS 3.1. The program has no rules in it: ``p4_entries`` gives what its
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import dedent, indent, wrap
 
 from udfs.filters.switch.parser import UDP, first_state, headers, layers, parser
@@ -22,6 +22,7 @@ from udfs.filters.switch.pipeline import (
     pipeline,
 )
 from udfs.filters.switch.registers import state_controls
+from udfs.filters.switch.sizes import stage_sizes
 from udfs.filters.switch.values import argument_value
 from udfs.messages.specification import Specification
 
@@ -38,13 +39,14 @@ def generate(specification: Specification, options: Options | None = None) -> st
 
 def generate_pipeline(program: Pipeline) -> str:
     """The source of a program that has been described already."""
+    sizes = stage_sizes(program)
     parts = [
         _title(program),
         _constants(program),
         headers(program),
         _metadata(program),
         parser(program),
-        *(_stage(stage) for stage in program.stages),
+        *(_stage(stage, sizes) for stage in program.stages),
         *state_controls(program),
         _deliver(program),
         _calls(program),
@@ -123,7 +125,7 @@ def _constants(program: Pipeline) -> str:
         (f"typedef bit<{program.start_bits}> start_t;  // of a cell's window", state),
         ("", True),
         (f"const bit<16> EVENT_PORT = {options.port};", feed),
-        (f"const int ROWS = {options.rows};  // of a table", True),
+        (f"const int ROWS = {options.rows};  // of a table, at most", True),
         (f"const int ROUTES = {options.routes};", True),
         ("const bit<16> IPV4 = 0x0800;", True),
         ("const bit<16> IPV6 = 0x86dd;", v6),
@@ -154,22 +156,25 @@ def _metadata(program: Pipeline) -> str:
 # ---------------------------------------------------------------------------------------- stages
 
 
-def _stage(stage: Stage) -> str:
+def _stage(stage: Stage, sizes: Mapping[tuple[str, str], int]) -> str:
+    size = {kind: number for (name, kind), number in sizes.items() if name == stage.name}
     value, body, locals_ = stage.value, "", ""
     if stage.code_bits:
         locals_ += f"    bit<{stage.code_bits}> code = 0;\n"
-        body += _table("map", "map_rows", [f'{value} : range @name("value")'], "set_code")
+        body += _table(
+            "map", "map_rows", [f'{value} : range @name("value")'], size["map"], "set_code"
+        )
         value = "code"
     if stage.optional:
         locals_ += "    bit<1> present = 0;\n"
     locals_ += "    bool found = false;\n"
     for kind in stage.kinds:
         keys = ['meta.state : exact @name("state")', f'{value} : {kind} @name("value")']
-        body += _table(kind, f"{kind}_rows", keys, "set_state")
+        body += _table(kind, f"{kind}_rows", keys, size[kind], "set_state")
     keys = ['meta.state : exact @name("state")']
     if stage.optional:
         keys.append('present : exact @name("present")')
-    body += _table("otherwise", "otherwise_rows", keys, "set_state")
+    body += _table("otherwise", "otherwise_rows", keys, size["otherwise"], "set_state")
     set_code = (
         f"    action set_code(bit<{stage.code_bits}> next) {{\n        code = next;\n    }}\n"
         if stage.code_bits
@@ -197,13 +202,13 @@ def _asked(stage: Stage) -> str:
     return indent(text, " " * 8) + "\n"
 
 
-def _table(name: str, variable: str, keys: Sequence[str], *actions: str) -> str:
+def _table(name: str, variable: str, keys: Sequence[str], size: int | str, *actions: str) -> str:
     key = "".join(f"            {one};\n" for one in keys)
     listed = "".join(f"            {one};\n" for one in actions)
     return (
         f'    @name("{name}")\n    table {variable} {{\n        key = {{\n{key}        }}\n'
         f"        actions = {{\n{listed}            @defaultonly NoAction;\n        }}\n"
-        "        const default_action = NoAction();\n        size = ROWS;\n    }\n\n"
+        f"        const default_action = NoAction();\n        size = {size};\n    }}\n\n"
     )
 
 
@@ -272,7 +277,11 @@ def _calls(program: Pipeline) -> str:
     names = [action.name for action in program.actions]
     for number in range(1, program.options.calls + 1):
         table = _table(
-            f"call_{number}", f"call_{number}_rows", ['meta.state : exact @name("state")'], *names
+            f"call_{number}",
+            f"call_{number}_rows",
+            ['meta.state : exact @name("state")'],
+            "ROWS",
+            *names,
         )
         body += "\n" + table.rstrip("\n") + "\n"
     applied = "".join(
@@ -302,7 +311,7 @@ def _subscriptions(program: Pipeline) -> str:
     if program.actions:
         instances += "    calls() call;\n"
         applied += "            call.apply(hdr, meta, standard_metadata);\n"
-    table = _table("start", "start_rows", ['meta.feed : exact @name("feed")'], "set_state")
+    table = _table("start", "start_rows", ['meta.feed : exact @name("feed")'], 1, "set_state")
     return (
         "// One event: from the first state to its leaf, and what the leaf asks for.\n"
         "control one_event(inout headers_t hdr, inout metadata_t meta,\n"
@@ -310,7 +319,7 @@ def _subscriptions(program: Pipeline) -> str:
         f"{instances}\n"
         "    action set_state(state_t next) {\n        meta.state = next;\n    }\n\n"
         "    // Its one row moves all events to another set of states at once.\n"
-        f"{table.replace('size = ROWS', 'size = 1')}    apply {{\n"
+        f"{table}    apply {{\n"
         "        if (start_rows.apply().hit) {\n"
         f"{applied}        }} else {{\n            mark_to_drop(standard_metadata);\n        }}\n"
         "    }\n}\n"

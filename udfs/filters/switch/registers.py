@@ -9,6 +9,7 @@ from __future__ import annotations
 from textwrap import dedent, indent
 
 from udfs.filters.switch.pipeline import FUNCTIONS, SLOT_BITS, VALUE_BITS, Pipeline
+from udfs.filters.switch.sizes import cell_sizes
 
 _COUNT, _SUM, _AVG, _MIN, _MAX = range(len(FUNCTIONS))
 
@@ -140,6 +141,7 @@ def _updating() -> str:
 
 def _stage(program: Pipeline) -> str:
     options = program.options
+    sizes = cell_sizes(options)
     body = "".join(
         f"    register<{kind}>({block.slots}) {block.name}_{what};\n"
         for block in program.blocks
@@ -159,16 +161,15 @@ def _stage(program: Pipeline) -> str:
         body += f"    updating() updating_{number};\n"
     body += indent(_actions(program), "    ")
     for number in range(1, options.variables + 1):
-        body += _table(f"load_{number}", ["meta.state : exact"], ["load"])
+        body += _table(f"load_{number}", ["meta.state : exact"], ["load"], sizes["load"])
         for kind in ("exact", "range"):
             keys = ["meta.state : exact", f"cell.value : {kind}"]
-            body += _table(f"{kind}_{number}", keys, ["set_state"])
-        body += _table(
-            f"otherwise_{number}", ["meta.state : exact", "cell.known : exact"], ["set_state"]
-        )
+            body += _table(f"{kind}_{number}", keys, ["set_state"], sizes[kind])
+        keys = ["meta.state : exact", "cell.known : exact"]
+        body += _table(f"otherwise_{number}", keys, ["set_state"], sizes["otherwise"])
     updates = ["update", *(operand.action for operand in program.operands)]
     for number in range(1, options.updates + 1):
-        body += _table(f"update_{number}", ["meta.state : exact"], updates)
+        body += _table(f"update_{number}", ["meta.state : exact"], updates, sizes["update"])
     apply = "clock_.apply(hdr, meta, standard_metadata);\n\n"
     apply += "// All conditions look at cells as the event finds them.\n"
     apply += "".join(_read(program, n) for n in range(1, options.variables + 1))
@@ -261,12 +262,12 @@ def _registers(program: Pipeline, what: str) -> str:
     return text.replace("}\nif", "} else if")
 
 
-def _table(name: str, keys: list[str], actions: list[str]) -> str:
+def _table(name: str, keys: list[str], actions: list[str], size: int) -> str:
     named = [f'{key} @name("{key.split(" ")[0].split(".")[1]}")' for key in keys]
     key = "".join(f"            {one};\n" for one in named)
     listed = "".join(f"            {one};\n" for one in actions)
     return (
         f'    @name("{name}")\n    table {name}_rows {{\n        key = {{\n{key}        }}\n'
         f"        actions = {{\n{listed}            @defaultonly NoAction;\n        }}\n"
-        "        const default_action = NoAction();\n        size = ROWS;\n    }\n\n"
+        f"        const default_action = NoAction();\n        size = {size};\n    }}\n\n"
     )
