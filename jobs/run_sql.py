@@ -36,8 +36,8 @@ def main(statements: list[str]) -> int:
         quiet(spark)
         spark.sql(f"USE {tables.schema}")
         if explanation.asks(statements):
-            text = schemas.read_text("messages/itch.spec")
-            explanation.define(spark, tables, parse_specification(text, "itch"))
+            text = schemas.read_text(f"messages/{settings.format}.spec")
+            explanation.define(spark, tables, parse_specification(text, settings.format))
         for statement in statements:
             rows = spark.sql(statement)
             if rows.columns:
