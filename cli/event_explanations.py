@@ -1,27 +1,20 @@
 """Why an event goes where it goes: its way through the tables, and what the rules say of it.
 
-A file may have 100,000 rules, and parsing each takes a minute. So rules that are plain conjunctions
-are tried as columns, and only those that are told of are parsed.
+The tables are those that ``match`` runs: of events that may lack any field.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
 import typer
 
 from cli.filter_views import Json, outcome_json, path_json, rule_place, verdict_json
+from cli.matching_rules import MatchingRules
 from cli.rule_files import RuleFile, lines_of, open_source
 from udfs.errors import EventError
-from udfs.filters.explanation.events import Event, EventReader
+from udfs.filters.explanation.events import EventReader
 from udfs.filters.explanation.explain import Explainer, shown_value, verdict
-from udfs.filters.language.shapes import read_table
-from udfs.filters.meaning.evaluate import Subject, fields_of
+from udfs.filters.meaning.evaluate import Subject
 from udfs.filters.meaning.interpreter import Interpreter
-from udfs.filters.meaning.normal_form import MESSAGE_TYPE
-from udfs.filters.meaning.terms import TermBlock
-from udfs.filters.nodes import Rule, Update
 
 SHOWN_RULES = 20
 
@@ -37,8 +30,8 @@ def explain_event(file: RuleFile, text: str, after: str, others: int | None) -> 
     specification = file.specification
     reader = EventReader(specification)
     event = reader.read_line(text)
-    rules = _Rules(file)
-    compiled = file.compile(rules.lacking(event), "specification")
+    rules = MatchingRules(file)
+    compiled = file.compile(True, "specification")
     interpreter = Interpreter([rule for _, rule in sorted(rules.parsed.items())], specification)
     if after:
         _step(interpreter, reader, after)
@@ -72,63 +65,6 @@ def explain_event(file: RuleFile, text: str, after: str, others: int | None) -> 
         "rules": shown,
         "rules_left_out": left,
     }
-
-
-class _Rules:
-    """The right rules of a file, as few of them parsed as will do.
-
-    parsed: by index, rules that are no plain conjunctions or have to do with state.
-    """
-
-    def __init__(self, file: RuleFile) -> None:
-        self._file = file
-        self._right = np.array(file.right, np.int64)
-        self._blocks: Sequence[TermBlock] = ()
-        if file.framing:
-            self.parsed = {index: file.rule(index) for index in file.right}
-            return
-        read = read_table([file.texts[index] for index in file.right], file.specification)
-        self._blocks = read.blocks
-        self.parsed = {file.right[at]: rule for at, rule in read.rules}
-        updating = [
-            number
-            for number, actions in enumerate(read.outcomes)
-            if any(isinstance(action, Update) for action in actions)
-        ]
-        for index in self._right[np.isin(read.outcome, updating)].tolist():
-            self.parsed.setdefault(index, file.rule(index))
-
-    def rule(self, index: int) -> Rule:
-        """The syntax tree of a rule."""
-        found = self.parsed.get(index)
-        return self._file.rule(index) if found is None else found
-
-    def plain_matches(self, event: Event) -> set[int]:
-        """Indexes of the plain conjunctions that are true on the event."""
-        values = dict(event.values)
-        if event.message_type is not None:
-            values[MESSAGE_TYPE] = event.message_type
-        found: set[int] = set()
-        for block in self._blocks:
-            if not all(name in values for name in block.names):
-                continue
-            true = np.ones(len(block), np.bool_)
-            for name, low, high in zip(block.names, block.lows, block.highs, strict=True):
-                value = np.uint64(values[name])
-                true &= (low <= value) & (value <= high)
-            found.update(self._right[block.rule[true]].tolist())
-        return found
-
-    def lacking(self, event: Event) -> bool | None:
-        """How to compile: as ``compile`` does, unless the event lacks a field of its own message
-        that rules ask for."""
-        if event.message_type is None:
-            return None
-        header = self._file.specification.header_of_type(event.message_type)
-        own = {field.qualified for field in header.fields} if header else set()
-        names = {name for rule in self.parsed.values() for name in fields_of(rule.condition)}
-        names.update(name for block in self._blocks for name in block.names)
-        return True if (names & own) - set(event.values) else None
 
 
 def _step(interpreter: Interpreter, reader: EventReader, source: str) -> None:

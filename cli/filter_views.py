@@ -13,6 +13,7 @@ from udfs.filters.compiler.compile import (
 )
 from udfs.filters.explanation.explain import Alternative, Verdict
 from udfs.filters.explanation.explain import Path as Way
+from udfs.filters.meaning.state import Cell
 from udfs.filters.nodes import Outcome
 from udfs.filters.switch.values import Match, ProgramEntries, TableEntry
 
@@ -131,6 +132,24 @@ def outcome_json(outcome: Outcome) -> Json:
     return {
         "ports": [_plain(name) for name in outcome.receivers],
         "actions": [[call.name, *map(_plain, call.args)] for call in outcome.calls],
+    }
+
+
+def leaf_json(state: int, outcome: Outcome) -> Json:
+    """A leaf and all that happens there; ``updates`` only if there are any."""
+    found: Json = {"state": state, **outcome_json(outcome)}
+    if outcome.updates:
+        found["updates"] = [[u.cell, u.function, u.field] for u in outcome.updates]
+    return found
+
+
+def cell_json(cell: Cell) -> Json:
+    """A cell that the tables read or the leaves update; the window in microseconds."""
+    return {
+        "cell": cell.name,
+        "function": cell.function,
+        "field": cell.field,
+        "window_us": cell.window,
     }
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
+from time import monotonic
 from typing import Annotated
 
 import numpy as np
@@ -15,14 +18,18 @@ import typer
 from cli.event_explanations import SHOWN_RULES, explain_event
 from cli.filter_views import (
     Json,
+    cell_json,
     event_text,
+    leaf_json,
     outcome_json,
     p4_json,
     rule_place,
     rule_text,
     term_json,
 )
+from cli.matching_rules import MatchingRules
 from cli.rule_files import RuleFile, lines_of, open_source, read_rules, rules_to_use, tell_faults
+from udfs.errors import EventError
 from udfs.filters.compiler.compile import (
     CompiledFilter,
 )
@@ -44,7 +51,12 @@ from udfs.messages.specification import Specification
 app = typer.Typer(no_args_is_help=True, help="Check, compile, try and explain subscriptions.")
 
 BATCH = 16_384
+BATCH_WITH_RULES = 256
+"""Fewer, as each rule is tried on each event."""
+MOMENT = 0.2
+"""Seconds that a batch waits for more events, once it has one."""
 
+Lines = Iterator[tuple[int, str | EventError]]
 
 FormatOption = Annotated[
     str, typer.Option("--format", help="File of a specification, or a shipped one's name: itch.")
@@ -67,6 +79,8 @@ def check(
     right = len(file.texts) - len(file.faults)
     if as_json:
         typer.echo(json.dumps({"rules": len(file.texts), "faulty": len(file.faults)}))
+    elif not file.texts:
+        typer.echo(f"no rules in {file.name}")
     else:
         typer.echo(f"{file.name}: {right:,} of {len(file.texts):,} rules are right")
     if file.faults:
@@ -95,19 +109,30 @@ def compile_command(
     port: Annotated[
         list[str] | None, typer.Option("--port", help="HOST=NUMBER: port to a host, for --p4.")
     ] = None,
+    partial: Annotated[
+        bool,
+        typer.Option(
+            "--partial",
+            help="Rows also for events that lack fields, as match and explain --event use them.",
+        ),
+    ] = False,
     skip_faulty: SkipOption = False,
 ) -> None:
     """Print the compiled tables as JSON lines.
 
     First the entries, {"field", "state", "low", "high", "kind", "next"}, low and high as raw
-    integers, both included; then the leaves, {"state", "ports", "actions"}. Tables stand in their
-    order; start in the first line's state. What --dot
-    and --p4 write and --report says is apart from this. Of a typed format an event has all
-    fields of its message; of others any field may be absent.
+    integers, both included; then the leaves, {"state", "ports", "actions"}, and "updates", each
+    [cell, function, field], if there are any; then the cells of state, {"cell", "function",
+    "field", "window_us"}. Tables stand in their order; start in the first line's state. What
+    --dot and --p4 write and --report says is apart from this.
+
+    Without --partial the rows are those of a switch and of the stream, where the only header of a
+    format, or a message of a type, is always whole. An event that lacks some of its fields may
+    not be walked over them.
     """
     file = rules_to_use(format_, rules, skip_faulty)
     specification = file.specification
-    compiled = file.compile(None, _order(order, specification))
+    compiled = file.compile(partial or None, _order(order, specification))
     options = _options(specification, file, compiled)
     ports = _ports(port or [])
     # All that can fail comes before the first line.
@@ -120,7 +145,9 @@ def compile_command(
         line = {"field": compiled.fields[index], "state": state, "low": low, "high": high}
         typer.echo(json.dumps({**line, "kind": KINDS[kind], "next": following}))
     for state in sorted(compiled.outcomes):
-        typer.echo(json.dumps({"state": state, **outcome_json(compiled.outcomes[state])}))
+        typer.echo(json.dumps(leaf_json(state, compiled.outcomes[state])))
+    for cell in compiled.cells:
+        typer.echo(json.dumps(cell_json(cell)))
     if report_:
         typer.echo(render(report(compiled, specification)), err=True, nl=False)
 
@@ -153,7 +180,7 @@ def match_command(
     with open_source(events) as stream:
         lines = lines_of(stream)
         failed = False
-        while batch := list(islice(lines, run.batch)):
+        while batch := _batch(lines, run.batch):
             read = run.reader.read([line for _, line in batch])
             out = run.step(read)
             for at, error in read.faults:
@@ -161,7 +188,7 @@ def match_command(
                 told = {"error": error.message, "code": error.code, "line": batch[at][0]}
                 out[at] = json.dumps(told)
             sys.stdout.write("".join(f"{out[at]}\n" for at in range(len(batch))))
-        sys.stdout.flush()
+            sys.stdout.flush()
     if failed:
         raise typer.Exit(1)
 
@@ -175,7 +202,9 @@ def explain_command(
     after: Annotated[
         str, typer.Option("--after", help="File of events before it, for rules with state.")
     ] = "",
-    rule: Annotated[int, typer.Option("--rule", help="Index of a rule in the file, from 0.")] = -1,
+    rule: Annotated[
+        int | None, typer.Option("--rule", help="Index of a rule in the file, from 0.")
+    ] = None,
     all_: Annotated[
         bool, typer.Option("--all", help="Tell of every rule that does not match, not of 20.")
     ] = False,
@@ -186,19 +215,33 @@ def explain_command(
 
     For an event: table by table the state, the value, the row that decided and the next state; then
     the rules that match and the first 20 of the others, and which predicates of each were true,
-    false or unknown. A star marks those that decided. For a rule: its normal form, and for each
-    term the rows that its events can take.
+    false or unknown. A star marks those that decided. The rows are those that match runs, and that
+    compile --partial prints. For a rule: its normal form, and for each term the rows of compile
+    that its events can take.
     """
-    if bool(event) == (rule >= 0):
+    if bool(event) == (rule is not None):
         raise typer.BadParameter("give --event or --rule, and not both")
     file = rules_to_use(format_, rules, skip_faulty)
-    if event:
+    if rule is None:
         found = explain_event(file, event, after, None if all_ else SHOWN_RULES)
         shown = event_text(found)
     else:
         found = _explain_rule(file, rule)
         shown = rule_text(found)
     typer.echo(json.dumps(found) if as_json else shown)
+
+
+def _batch(lines: Lines, most: int) -> list[tuple[int, str | EventError]]:
+    """The next lines: ``most``, or those of a moment, so that slow events are told of soon."""
+    batch: list[tuple[int, str | EventError]] = []
+    until = math.inf
+    for line in islice(lines, most):
+        if not batch:
+            until = monotonic() + MOMENT
+        batch.append(line)
+        if monotonic() > until:
+            break
+    return batch
 
 
 class _Run:
@@ -211,17 +254,18 @@ class _Run:
         self._matcher: Matcher = self._stateful.matcher
         self._carried: Carried | None = None
         self._texts: dict[int, str] = {}
-        self._rules: list[tuple[int, Rule]] = []
+        self._rules = MatchingRules(file) if with_rules else None
+        self._parsed: list[tuple[int, Rule]] = []
         self._interpreter: Interpreter | None = None
-        self._with_rules = with_rules
-        wanted = set(self._matcher.fields)
         self.batch = BATCH
-        if with_rules:
-            self._rules = [(index, file.rule(index)) for index in file.right]
-            if any(is_stateful(rule.condition) for _, rule in self._rules):
-                self._interpreter = Interpreter([r for _, r in self._rules], file.specification)
+        wanted = set(self._matcher.fields)
+        if self._rules is not None:
+            self.batch = min(BATCH, BATCH_WITH_RULES)
+            self._parsed = sorted(self._rules.parsed.items(), key=itemgetter(0))
+            if any(is_stateful(rule.condition) for _, rule in self._parsed):
+                self._interpreter = Interpreter([r for _, r in self._parsed], file.specification)
             else:
-                wanted |= {name for _, rule in self._rules for name in fields_of(rule.condition)}
+                wanted |= {name for _, rule in self._parsed for name in fields_of(rule.condition)}
         self.reader = EventReader(file.specification, wanted)
 
     def step(self, read: EventColumns) -> dict[int, str]:
@@ -233,7 +277,7 @@ class _Run:
         else:
             leaves = ~codes
         out: dict[int, str] = {}
-        matching = self._matching(read) if self._with_rules else []
+        matching = self._matching(read, self._rules) if self._rules is not None else None
         for at, (position, leaf) in enumerate(
             zip(read.positions.tolist(), leaves.tolist(), strict=True)
         ):
@@ -241,28 +285,31 @@ class _Run:
             if text is None:
                 text = json.dumps(outcome_json(self._matcher.outcomes[leaf]))
                 self._texts[leaf] = text
-            if self._with_rules:
-                text = f'{text[:-1]}, "rules": {json.dumps(matching[at])}}}'
+            if matching is not None:
+                text = f'{text[:-1]}, "rules": {json.dumps(sorted(matching[at]))}}}'
             out[position] = text
         return out
 
-    def _matching(self, read: EventColumns) -> list[list[int]]:
+    def _matching(self, read: EventColumns, rules: MatchingRules) -> list[set[int]]:
+        matching = [rules.plain_matches(event) for event in read.events]
         if self._interpreter is not None:
-            return [
-                [self._rules[at][0] for at in self._interpreter.step(e.values, e.time_us).rules]
-                for e in read.events
-            ]
-        matching: list[list[int]] = [[] for _ in read.events]
-        for index, rule in self._rules:
+            for found, event in zip(matching, read.events, strict=True):
+                step = self._interpreter.step(event.values, event.time_us)
+                found.update(self._parsed[at][0] for at in step.rules)
+            return matching
+        for index, rule in self._parsed:
             mask = matches_columns(rule.condition, read.columns, read.present)
             for at in np.flatnonzero(mask).tolist():
-                matching[at].append(index)
+                matching[at].add(index)
         return matching
 
 
 def _explain_rule(file: RuleFile, index: int) -> Json:
+    if not 0 <= index < len(file.texts):
+        range_ = f"rules 0 to {len(file.texts) - 1}" if file.texts else "no rules"
+        raise typer.BadParameter(f"there is no rule {index}: {file.name} has {range_}")
     if index not in set(file.right):
-        raise typer.BadParameter(f"there is no rule {index}: {file.name} has {len(file.texts)}")
+        raise typer.BadParameter(f"rule {index} is faulty")
     compiled = file.compile(None, "specification")
     explainer = Explainer(compiled, file.specification)
     terms = explainer.rule(file.rule(index))
@@ -276,7 +323,11 @@ def _explain_rule(file: RuleFile, index: int) -> Json:
 def _order(text: str, specification: Specification) -> str | tuple[str, ...]:
     if text in ("specification", "auto"):
         return text
-    return tuple(specification.field(name.strip()).qualified for name in text.split(","))
+    names = tuple(specification.field(name.strip()).qualified for name in text.split(","))
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise typer.BadParameter(f"--order names {name} twice")
+    return names
 
 
 def _ports(pairs: Iterable[str]) -> dict[str, int]:

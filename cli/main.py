@@ -39,11 +39,15 @@ def stackcast(
 
 
 def main() -> None:
-    """Run the command line; an error of ours or of files is one line, and exit code 2."""
+    """Run the command line; an error of ours or of files ends it with exit code 2.
+
+    An error is one line, or three if it shows the place in a text.
+    """
     try:
         app()
     except StackcastError as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
+        shows_place = "line" in error.fields
+        print(str(error) if shows_place else " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)
     except OSError as error:
         print(f"stackcast: {' '.join(str(error).split())}", file=sys.stderr)

@@ -165,7 +165,7 @@ def _specification(format_: str) -> tuple[Specification, bool]:
                 f"there is no file {format_!r}, and no format of that name ships: itch does"
             ) from None
     text = path.read_bytes().decode("utf-8-sig", "replace")
-    return parse_specification(text, path.name.removesuffix(".spec")), True
+    return parse_specification(text, path.name.removesuffix(".spec"), format_), True
 
 
 def open_source(source: str) -> Any:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any
 
 import pytest
@@ -78,6 +80,11 @@ def test_rules_that_are_right_pass():
     assert result.exit_code == 0 and "3 of 3 rules are right" in result.stdout
 
 
+def test_a_file_without_rules_says_so(tmp_path: Path):
+    result = run("check", *write(tmp_path, "# none yet\n"))
+    assert result.exit_code == 0 and result.stdout.startswith("no rules in ")
+
+
 def test_rules_of_a_shipped_format_are_found_by_its_name(tmp_path: Path):
     (tmp_path / "x.rules").write_text("stock == GOOGL and price > 50.25 : fwd(1)")
     rules = str(tmp_path / "x.rules")
@@ -131,6 +138,119 @@ def test_the_order_of_the_tables_can_be_set():
     assert len(automatic.stdout) <= len(run("compile", *CAMUS).stdout)
 
 
+def test_a_field_is_named_once_in_an_order():
+    result = run("compile", *CAMUS, "--order", "stock,add_order.stock")
+    assert result.exit_code == 2 and "add_order.stock twice" in result.stderr
+
+
+def test_leaves_tell_their_updates_and_the_cells_follow(tmp_path: Path):
+    rules = "stock == GOOGL and avg(price) > 50 : fwd(1)\nshares > 3 : my_counter <- count()"
+    rows = lines(run("compile", *write(tmp_path, rules)))
+    leaves = [row for row in rows if "ports" in row]
+    cells = [row for row in rows if "cell" in row]
+    name = "avg(add_order.price) per 100 us where add_order.stock == GOOGL"
+    assert cells == [
+        {"cell": name, "function": "avg", "field": "add_order.price", "window_us": 100},
+        {"cell": "my_counter", "function": "count", "field": None, "window_us": 100},
+    ]
+    assert rows == [*rows[: -len(leaves) - 2], *leaves, *cells]
+    mean, count = [name, "avg", "add_order.price"], ["my_counter", "count", None]
+    told = [(row["ports"], row.get("updates")) for row in leaves]
+    assert sorted(told, key=str) == sorted(
+        [
+            ([], None),
+            ([], [count]),
+            ([], [mean]),
+            ([1], [mean]),
+            ([], [mean, count]),
+            ([1], [mean, count]),
+        ],
+        key=str,
+    )
+
+
+WIDE = """header_type t { fields { a: 8; b: 8; net: 32; dst: 128; } }
+header t h;
+@query_field(h.a) @query_field(h.b) @query_field_lpm(h.net) @query_field(h.dst)
+"""
+
+
+def walk(rows: list[dict[str, Any]], event: dict[str, int]) -> list[Any]:
+    """Where an event ends that is walked over the rows as they are documented."""
+    state = rows[0]["state"]
+    while here := [row for row in rows if row["state"] == state and "next" in row]:
+        name, _, half = here[0]["field"].removeprefix("h.").partition("[")
+        value = event.get(name)
+        if half and value is not None:
+            high, low = map(int, half.rstrip("]").split(":"))
+            value = value >> low & (1 << high - low + 1) - 1
+        by = {row["kind"]: row["next"] for row in here}
+        fits = [
+            row
+            for row in here
+            if value is not None
+            and row["low"] <= value <= row["high"]
+            and row["kind"] not in ("default", "absent")
+        ]
+        state = by.get("absent", by.get("default")) if value is None else by.get("default")
+        if fits:
+            state = min(fits, key=lambda row: row["high"] - row["low"])["next"]
+    (leaf,) = [row for row in rows if row["state"] == state]
+    return list(leaf["ports"])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_partial_rows_walk_an_event_to_where_match_sends_it(tmp_path: Path, seed: int):
+    draw = random.Random(seed)
+    constants = {
+        "a": ["0", "5", "200", "255"],
+        "b": ["0", "1", "255"],
+        "net": ["10.0.0.0", "10.1.2.3", "10.1.0.0"],
+        "dst": ["::", "::1", "1::", "2001:db8::1", "::1:0:0:0:0"],
+    }
+
+    def test_() -> str:
+        name = draw.choice(list(constants))
+        if name == "net" and draw.random() < 0.5:
+            return f"net {draw.choice(['==', '!='])} 10.{draw.choice(['0.0.0/8', '1.0.0/16'])}"
+        operators = ["==", "!="] if name == "net" else ["==", "!=", "<=", ">"]
+        return f"{name} {draw.choice(operators)} {draw.choice(constants[name])}"
+
+    rules = []
+    for port in range(5):
+        rules.append(f"{test_()} {draw.choice(['and', 'or'])} not {test_()} : fwd({port})")
+    specification = parse_specification(WIDE, "wide")
+    events = [
+        {name: draw.choice(texts) for name, texts in constants.items() if draw.random() < 0.7}
+        for _ in range(60)
+    ]
+    raw = [
+        {
+            name: int(v) if name in "ab" else specification.field(name).from_raw(v)
+            for name, v in event.items()
+        }
+        for event in events
+    ]
+    text = "\n".join(rules)
+    rows = lines(run("compile", *write(tmp_path, text, WIDE), "--partial"))
+    found = lines(match(tmp_path, text, "\n".join(map(json.dumps, raw)), "--with-rules", spec=WIDE))
+    for event, told in zip(raw, found, strict=True):
+        assert walk(rows, event) == told["ports"] == told["rules"]
+
+
+def test_rows_of_a_switch_take_the_only_header_as_whole(tmp_path: Path):
+    arguments = write(tmp_path, "price != 5 : fwd(1)")
+    whole, partial = (
+        lines(run("compile", *arguments)),
+        lines(run("compile", *arguments, "--partial")),
+    )
+    assert [row["kind"] for row in whole[:-2]] == ["exact", "default"]
+    assert [row["kind"] for row in partial[:-2]] == ["range", "range", "default"]
+    assert lines(match(tmp_path, "price != 5 : fwd(1)", '{"shares": 5}'))[0]["ports"] == []
+    (told,) = lines(run("explain", *arguments, "--event", '{"shares": 5}', "--json"))
+    assert told["ports"] == [] and [rule["matches"] for rule in told["rules"]] == [False]
+
+
 def test_match_prints_a_line_an_event_and_goes_on_after_bad_ones():
     result = run("match", *CAMUS, "--events", str(EXAMPLES / "camus.events.jsonl"))
     *good, bad = lines(result)
@@ -149,6 +269,9 @@ def test_match_prints_a_line_an_event_and_goes_on_after_bad_ones():
         ('{"price": true}', "true"),
         ('{"stock": "GOOGLGOOGL"}', "GOOGLGOOGL"),
         ('{"price": 1, "add_order.price": 1}', "twice"),
+        ('{"shares": 5, "shares": 500}', "shares is there twice"),
+        ('{"shares": null, "shares": 500}', "twice"),
+        ('{"stock": "GÖÖG"}', "not ASCII"),
         ('{"time_us": -1}', "microseconds"),
         ("[" * 100_000, "JSON"),
         ('{"price": ' + "9" * 5000 + "}", ""),
@@ -269,6 +392,20 @@ def test_tables_and_trees_agree_over_batches(
             )
 
 
+def test_lines_are_printed_before_all_events_are_there(tmp_path: Path):
+    arguments = write(tmp_path, "shares > 100 : fwd(7)")
+    command = [sys.executable, "-m", "cli.main", "filters", "match", *arguments, "--events", "-"]
+    root = EXAMPLES.parents[1]
+    with Popen([*command, "--with-rules"], stdin=PIPE, stdout=PIPE, cwd=root) as running:
+        assert running.stdin is not None and running.stdout is not None
+        running.stdin.write(b'{"shares": 101}\n' * 256)
+        running.stdin.flush()
+        assert json.loads(running.stdout.readline())["rules"] == [0]
+        running.stdin.close()
+        assert len(running.stdout.readlines()) == 255
+    assert running.returncode == 0
+
+
 def test_nothing_is_done_with_a_faulty_file_unless_told(tmp_path: Path):
     refused = match(tmp_path, FAULTY, '{"shares": 2}')
     assert refused.exit_code == 1 and refused.stdout == ""
@@ -352,5 +489,7 @@ def test_explain_tells_what_a_rule_compiled_to():
         assert words in text
     (found,) = lines(run("explain", *CAMUS, "--rule", "0", "--json"))
     assert {leaf["state"] for leaf in found["terms"][0]["leaves"]} == {4, 5}
-    assert run("explain", *CAMUS, "--rule", "3").exit_code == 2
+    for number in ("3", "-5"):
+        refused = run("explain", *CAMUS, "--rule", number)
+        assert refused.exit_code == 2 and "rules 0 to 2" in refused.stderr
     assert run("explain", *CAMUS).exit_code == 2

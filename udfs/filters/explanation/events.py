@@ -138,9 +138,12 @@ class EventReader:
         return Event(values, message_type, time)
 
     def read_line(self, line: str) -> Event:
-        """One event of a file; EventError NOT_JSON, or as ``read_object``."""
+        """One event of a file; EventError NOT_JSON, or as ``read_object``.
+
+        REPEATED_FIELD, too, if an object has a name twice.
+        """
         try:
-            found = json.loads(line)
+            found = _JSON.decode(line)
         except (ValueError, RecursionError) as error:
             what = (
                 str(error).splitlines()[0] if isinstance(error, ValueError) else "nested too deep"
@@ -216,6 +219,19 @@ class EventReader:
         return known
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        shown = twice if len(twice) <= 64 else f"{twice[:61]}..."
+        raise EventError("REPEATED_FIELD", f"{shown} is there twice")
+    return found
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_object)
+
+
 def _raw(known: _Known, value: Any) -> int:
     if isinstance(value, str) and value in known.texts:
         return known.texts[value]
@@ -223,6 +239,9 @@ def _raw(known: _Known, value: Any) -> int:
         shown = json.dumps(value)[:40]
         name = known.field.qualified
         raise EventError("BAD_VALUE", f"{shown} is no raw value: write an integer or text ({name})")
+    if isinstance(value, str) and not value.isascii():
+        shown = json.dumps(value[:40], ensure_ascii=False)
+        raise EventError("BAD_VALUE", f"{shown} is not ASCII ({known.field.qualified})")
     try:
         raw = known.field.from_raw(value)
     except SpecificationError as error:
