@@ -36,6 +36,8 @@ AREAS = {
 MAKERS = {
     ("udfs/messages/fields.py", "_refuse"): "SPECIFICATION.CONSTANT_",
     ("udfs/messages/specification.py", "_error"): "SPECIFICATION.",
+    ("udfs/messages/specification.py", "specification_error"): "SPECIFICATION.",
+    ("udfs/messages/specification_errors.py", "specification_error"): "SPECIFICATION.",
     ("udfs/filters/language/rule.py", "subscription_error"): "SUBSCRIPTION.",
     ("udfs/filters/language/syntax_errors.py", "subscription_error"): "SUBSCRIPTION.",
     ("udfs/filters/language/resolver.py", "_error"): "SUBSCRIPTION.",
@@ -58,6 +60,7 @@ HANDED_ON = {
     "udfs/filters/language/syntax_errors.py",
     "udfs/messages/fields.py",
     "udfs/messages/specification.py",
+    "udfs/messages/specification_errors.py",
     "udfs/stacks/dissect.py",
 }
 

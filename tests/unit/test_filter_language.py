@@ -242,6 +242,22 @@ def test_actions(text: str, actions: tuple | None):
     assert len(rule.places) == len(rule.receivers)
 
 
+@pytest.mark.parametrize("host", ["10ge-3", "1a", "10.0.0.1", "0", "x1.5", "3com.lab"])
+def test_names_that_begin_with_digits_are_hosts_unless_they_are_numbers(host: str):
+    assert net(f"shares > 1 : fwd({host})").receivers == (host,)
+
+
+@pytest.mark.parametrize("name", ["flood", "drop", "set", "log", "fwd_cpu", "fwd2", "answerDNS"])
+def test_actions_that_are_no_slips_keep_their_names(name: str):
+    assert net(f"shares > 1 : {name}(1)").actions == (Call(name, ("1",)),)
+
+
+def test_a_rule_that_is_too_long_is_shown_from_its_beginning():
+    with pytest.raises(SubscriptionError) as caught:
+        net("shares == 5 or " * MAX_LENGTH)
+    assert caught.value.message.split("\n")[1:] == ["  " + ("shares == 5 or " * 9)[:72], "  ^"]
+
+
 def test_all_targets_of_a_rule_are_its_receivers_once_each():
     rule = net("shares > 1 : { fwd(h2, 1); fwd(3, h2) }")
     assert rule.receivers == ("h2", "1", "3")
@@ -298,6 +314,22 @@ NET_FAULTS = [
     ("shares > 1 : forward(h1)", "SYNTAX", 1, 14, "did you mean 'fwd'?"),
     ("shares > 1 : { fwd(1)", "SYNTAX", 1, 22, "'}'"),
     ("shares > 1 : fwd(1); fwd(2)", "SYNTAX", 1, 22, "end of the rule"),
+    ("shares > 1 : fwd(1, 1.5)", "BAD_PORT", 1, 21, "whole number"),
+    ("shares > 1 : fwd(0x10)", "BAD_PORT", 1, 18, "whole number"),
+    ("shares > 1 : fdw(1)", "SYNTAX", 1, 14, "did you mean 'fwd'?"),
+    ("shares > 1 : foward(1)", "SYNTAX", 1, 14, "did you mean 'fwd'?"),
+    ("shares > 1 : FWDD(1)", "SYNTAX", 1, 14, "did you mean 'fwd'?"),
+    ("shares > 1 : set('a\tb')", "BAD_CONSTANT", 1, 18, "does not print"),
+    ("stock == 'A\tB'", "BAD_CONSTANT", 1, 10, "does not print"),
+    ("stock == A\0", "BAD_CONSTANT", 1, 10, "does not print"),
+    ("avg(price > 5", "SYNTAX", 1, 11, "a macro ends with ')'"),
+    ("avg(price, 5 > 5", "SYNTAX", 1, 14, "a macro ends with ')'"),
+    ("avg(price 5) > 5", "SYNTAX", 1, 11, "a window stands behind a comma"),
+    ("shares > 1 : answerDNS(1 2)", "SYNTAX", 1, 26, "arguments are parted by commas"),
+    ("shares > 1 : fwd(h1 h2)", "SYNTAX", 1, 21, "hosts are parted by commas"),
+    ("shares !== 5", "SYNTAX", 1, 10, "write '!='"),
+    ("shares === 5", "SYNTAX", 1, 10, "write '=='"),
+    ("shares > 1 : my_counter < count()", "SYNTAX", 1, 25, "write '<-'"),
     ("shares > 1 : fwd(4294967296)", "BAD_PORT", 1, 18, "4294967295"),
     ("shares > 1 : fwd(" + "9" * 5000 + ")", "BAD_PORT", 1, 18, "4294967295"),
     (

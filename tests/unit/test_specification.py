@@ -158,7 +158,7 @@ def test_figure_2_of_the_paper_is_read_and_its_symbols_and_prices_compared():
 )
 @pytest.mark.parametrize("mark", ["@", "@pragma ", "#pragma "])
 def test_the_default_action_may_have_arguments(mark: str, written: str, read: str):
-    text = f"{mark}query_default_action({written})"
+    text = f"{T}header t h;\n{mark}query_default_action({written})"
     assert parse_specification(text, "mine").default_action == read
 
 
@@ -369,7 +369,13 @@ T = "header_type t { fields { k: 8; } }\n"
         (T + "header t x;\n@query_field(x.k, 16)", "BAD_WIDTH", 3, 19, "8 bits, not 16"),
         (T + "header t x; @query_field(x.k)\n@query_field(x.k)", "DUPLICATE", 3, 14, "twice"),
         (T + "@query_counter(c)", "BAD_ANNOTATION", 2, 2, "query_counter"),
-        (T + "@query_counter(c, 0)", "BAD_ANNOTATION", 2, 2, "window"),
+        (T + "@query_counter(c, 0)", "BAD_ANNOTATION", 2, 19, "window must be at least 1"),
+        (T + "@query_counter(c, 1, 0)", "BAD_ANNOTATION", 2, 22, "slots must be at least 1"),
+        (T + "@query_counter(c, 9999999999999999)", "BAD_ANNOTATION", 2, 19, "15 digits"),
+        (T + "@query_counter(and, 1)", "BAD_ANNOTATION", 2, 16, "a word of the rules"),
+        (T + "@query_counter(Count, 1)", "BAD_ANNOTATION", 2, 16, "a word of the rules"),
+        ("", "EMPTY", 1, 1, "no header"),
+        ("// nothing\n" + T, "EMPTY", 1, 1, "no header"),
         (T + "@query_counter(c, 1, 2000000)", "BAD_ANNOTATION", 2, 22, "1048576"),
         (T + "@query_counter(c, 1)\n@query_counter(c, 1)", "DUPLICATE", 3, 16, "c is there twice"),
         (T + "header t x; @query_counter(k, 1)", "DUPLICATE", 2, 28, "name of a field"),
@@ -429,6 +435,79 @@ def test_a_fault_is_named_with_line_and_column(
     assert error.line == line and words in error.message and "mine, line" in error.message
     if column is not None:
         assert error.column == column
+
+
+SLIPS = [
+    ("header_typ t { fields { k: 8; } }", "SYNTAX", 1, 1, "header_type"),
+    ("header_type t { field { k: 8; } }", "SYNTAX", 1, 17, "fields"),
+    (T + "heder t x;", "SYNTAX", 2, 1, "header"),
+    (T + "header t x;\nquery_field(x.k)", "SYNTAX", 3, 1, "@query_field"),
+    (T + "header t x;\n@query_feild(x.k)", "BAD_ANNOTATION", 3, 2, "query_field"),
+    (
+        T + "header t x; // @query_feild\n@query_counte(c, 1)",
+        "BAD_ANNOTATION",
+        3,
+        2,
+        "query_counter",
+    ),
+    (T + "header t x;\n#pragma query_field_exat(x.k)", "BAD_ANNOTATION", 3, 9, "query_field_exact"),
+    ("header_type t { fields { @strng k: 8; } }", "BAD_ANNOTATION", 1, 27, "string"),
+    (T + '@mesage_type("A") header t x;', "BAD_ANNOTATION", 2, 2, "message_type"),
+    ("header_type order_t { fields { k: 8; } } header ordr_t x;", "UNKNOWN_TYPE", 1, 49, "order_t"),
+    (T + "header t x; @query_field(xx.k)", "UNKNOWN_FIELD", 2, 26, "x.k"),
+    (T + "header t x; @query_field(k)", "BAD_ANNOTATION", 2, 26, "x.k"),
+]
+
+
+@pytest.mark.parametrize(("text", "what", "line", "column", "meant"), SLIPS)
+def test_a_slip_comes_with_what_was_meant(text: str, what: str, line: int, column: int, meant: str):
+    error = fault(text)
+    assert (error.what, error.line, error.column) == (what, line, column)
+    assert error.suggestion == meant and f"did you mean '{meant}'?" in error.message
+
+
+def test_a_fault_shows_its_line_with_a_caret_and_the_name_of_its_file():
+    with pytest.raises(SpecificationError) as caught:
+        parse_specification("header_type t {\n\tfields { a: 0; } }", "mine", "some/mine.spec")
+    assert str(caught.value).split("\n") == [
+        "SPECIFICATION.BAD_WIDTH: some/mine.spec, line 2, column 14: "
+        "a has 0 bits: 1 to 2048 are possible",
+        "   fields { a: 0; } }",
+        "               ^",
+    ]
+
+
+def test_a_field_may_be_called_as_the_words_of_a_specification_are():
+    specification = parse_specification(
+        "header_type header_x { fields { fields: 8; @clock(1) header_type: 8; header: 8; } }"
+        "header header_x header;",
+        "mine",
+    )
+    assert list(specification.fields) == ["header.fields", "header.header_type", "header.header"]
+
+
+@pytest.mark.parametrize("text", ["foo", ""])
+def test_who_says_which_fields_are_text_has_said_that_the_others_are_not(text: str):
+    lines = "header_type t { fields { %s stock: 64; shares: 32; } } header t x;"
+    plain = parse_specification(lines % "", "mine").field("shares")
+    assert plain.parse(text, quoted=True) == (int.from_bytes(text.encode().ljust(4)),) * 2
+    says = parse_specification(lines % "@string", "mine")
+    with pytest.raises(SpecificationError) as caught:
+        says.field("shares").parse(text, quoted=True)
+    assert caught.value.what == "CONSTANT_NOT_NUMBER" and "quote it" not in caught.value.message
+    word = int.from_bytes(b"GOOG", "big")
+    assert plain.show(word) == "GOOG" and says.field("shares").show(word) == str(word)
+
+
+@pytest.mark.parametrize("kind", ["string", "integer"])
+@pytest.mark.parametrize("text", ["A\tB", "A\0", "\x7f"])
+def test_no_rule_asks_for_characters_that_do_not_print(kind: str, text: str):
+    field = Field("h", "f", 64, 0, kind)
+    with pytest.raises(SpecificationError) as caught:
+        field.parse(text, quoted=True)
+    assert caught.value.what == "CONSTANT_NOT_TEXT"
+    # Events may hold them.
+    assert field.from_raw(text) == int.from_bytes(text.encode().ljust(8), "big")
 
 
 @settings(max_examples=150, deadline=None)

@@ -23,6 +23,7 @@ MAX_VALUE_BITS = 64
 #: Characters of a constant, unless the field needs more.
 MAX_CONSTANT = 64
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]+")
 _DECIMAL = re.compile(r"[+-]?[0-9]*\.[0-9]+")
@@ -42,6 +43,8 @@ class Field:
     ``padding`` is the character that fills a string; ``clock`` is the number of units of the field
     in a microsecond if it tells the time of its header (@clock), else 0; ``resolution`` is to how
     many bits a switch maps its values before it matches them (@resolution), 0 for none.
+    ``takes_text``: whether rules may compare it with text though it is not annotated, which is so
+    where no field of the specification is.
     """
 
     header: str
@@ -55,6 +58,7 @@ class Field:
     padding: str = " "
     clock: int = 0
     resolution: int = 0
+    takes_text: bool = True
 
     @property
     def qualified(self) -> str:
@@ -73,11 +77,16 @@ class Field:
         """The raw values, first and last, that a constant in a rule stands for.
 
         A prefix stands for many, any other constant for one. ``quoted``: it stood in quotes, which
-        are not part of ``text``. A field that is not annotated takes text too if its width is a
-        number of bytes and the text, unless quoted, begins with a letter.
+        are not part of ``text``. A field that ``takes_text`` and is not annotated takes it if its
+        width is a number of bytes and the text, unless quoted, begins with a letter.
 
         Raises SpecificationError CONSTANT_*, as `encode` does.
         """
+        if _CONTROL.search(text):
+            raise self._refuse("NOT_TEXT", text, "has a character that does not print")
+        return self._parse(text, quoted)
+
+    def _parse(self, text: str, quoted: bool) -> Span:
         limit = max(MAX_CONSTANT, self.bits // 3 + 8)
         if len(text) > limit:
             raise self._refuse("TOO_LONG", text, f"has {len(text)} characters, over {limit}")
@@ -92,7 +101,7 @@ class Field:
             if prefix and (span := self._prefix(*prefix.groups())):
                 return span
             value = self._address(text, quoted)
-            if value is None and self.bits % 8 == 0 and (quoted or text[:1].isalpha()):
+            if value is None and self._is_text and (quoted or text[:1].isalpha()):
                 value = self._encode_text(text, "ascii")
         if value is None:
             raise self._refuse("NOT_NUMBER", text, self._wanted(text))
@@ -116,7 +125,7 @@ class Field:
             raise self._refuse("NOT_NUMBER", value, "is not a raw value: an integer is")
         if self.kind == "string":
             return self._encode_text(value, "latin-1")
-        low, high = self.parse(value, quoted=True)
+        low, high = self._parse(value, quoted=True)
         if low != high:
             raise self._refuse("NOT_NUMBER", value, "is a prefix, not one value")
         return low
@@ -174,11 +183,15 @@ class Field:
         fields that are not annotated and hold neither prefixes nor times.
         """
         plain = self.kind == "integer" and self.match != "lpm" and not self.clock
-        if plain and self.bits >= _WORD_BITS and self.bits % 8 == 0:
+        if plain and self._is_text and self.bits >= _WORD_BITS:
             text = raw.to_bytes(self.bits // 8, "big").decode("latin-1").rstrip(" ")
             if _WORD.fullmatch(text) and not _MAC.fullmatch(text):
                 return text
         return self.render(raw)
+
+    @property
+    def _is_text(self) -> bool:
+        return self.takes_text and self.bits % 8 == 0
 
     def _number(self, text: str) -> int | None:
         if _HEXADECIMAL.fullmatch(text):
@@ -225,7 +238,7 @@ class Field:
         why += "50.25" if self.decimals else "50"
         if self.kind == "integer" and self.bits in _ADDRESS_BITS.values():
             why += ", or with an address"
-        elif self.kind == "integer" and self.bits % 8 == 0:
+        elif self.kind == "integer" and self._is_text:
             why += "; quote it if it is text"
         return why
 

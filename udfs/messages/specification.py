@@ -29,7 +29,14 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedInput
 
 from udfs.errors import SpecificationError
+from udfs.excerpts import nearest
 from udfs.messages.fields import MAX_VALUE_BITS, Field, Kind, Match
+from udfs.messages.specification_errors import (
+    FIELD_ANNOTATIONS,
+    HEADER_ANNOTATIONS,
+    specification_error,
+    syntax_error,
+)
 
 __all__ = [
     "MAX_VALUE_BITS",
@@ -50,7 +57,11 @@ MAX_SLOTS = 1 << 20
 MAX_TIME = (1 << 63) - 1
 """Greatest time and window, in the unit that all clocks share: what int64 holds."""
 
-_MAX_WHY = 300
+#: Words that rules read as something else where a variable would stand.
+_RESERVED = frozenset(
+    ("and", "or", "not", "in", "between", "fwd", "count", "sum", "avg", "min", "max")
+)
+_MAX_DIGITS = 15
 
 _DECIMALS = frozenset(map(str, range(1, 19)))
 _RESOLUTIONS = frozenset(map(str, range(1, 17)))
@@ -182,24 +193,19 @@ class Specification:
         )
 
 
-def parse_specification(text: str, name: str) -> Specification:
-    """Read a specification; ``name`` is used in messages.
+def parse_specification(text: str, name: str, source: str | None = None) -> Specification:
+    """Read a specification; messages call it ``name``, and its text ``source`` if that is given.
 
-    Raises SpecificationError SYNTAX, UNKNOWN_TYPE, UNKNOWN_FIELD, DUPLICATE, BAD_WIDTH,
-    BAD_ANNOTATION or MESSAGE_TYPE, with ``line`` and ``column``.
+    Raises SpecificationError SYNTAX, EMPTY, UNKNOWN_TYPE, UNKNOWN_FIELD, DUPLICATE, BAD_WIDTH,
+    BAD_ANNOTATION or MESSAGE_TYPE, with ``line``, ``column`` and ``suggestion``; the message shows
+    the line, with a caret.
     """
+    source = source or name
     try:
         tree = _parser().parse(text)
     except UnexpectedInput as error:
-        line, column = max(error.line, 1), max(error.column, 1)
-        raise SpecificationError(
-            "SYNTAX",
-            f"{name}, line {line}, column {column}: not understood\n"
-            + error.get_context(text).rstrip(),
-            line=line,
-            column=column,
-        ) from None
-    return _Reader(name).read(tree)
+        raise syntax_error(text, source, error) from None
+    return _Reader(text, name, source).read(tree)
 
 
 @cache
@@ -211,8 +217,10 @@ def _parser() -> Lark:
 class _Reader:
     """Walks the parse tree."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, text: str, name: str, source: str) -> None:
+        self._text = text
         self._name = name
+        self._source = source
         self._types: dict[str, list[Field]] = {}
         self._headers: dict[str, Header] = {}
         self._queries: dict[str, tuple[Match, Token, Token | None]] = {}
@@ -230,11 +238,15 @@ class _Reader:
         for node in _trees(tree):
             visit[node.data](node)
         self._check_counters()
-        headers = tuple(self._with_queries(h) for h in self._headers.values())
+        if not self._headers:
+            why = "there is no header: a specification has a header_type and a header of it"
+            raise specification_error("EMPTY", self._text, self._source, (1, 1), why)
+        headers = tuple(map(self._finished, self._headers.values()))
         fields = {f.qualified: f for h in headers for f in h.fields}
         for path, (match, token, width) in self._queries.items():
             if path not in fields:
-                raise self._error("UNKNOWN_FIELD", token, f"there is no field {path}")
+                why = f"there is no field {path}"
+                raise self._error("UNKNOWN_FIELD", token, why, nearest(path, fields))
             bits = fields[path].bits
             if width is not None and width.value != str(bits):
                 raise self._error("BAD_WIDTH", width, f"{path} has {bits} bits, not {width}")
@@ -324,20 +336,24 @@ class _Reader:
                     f"{int(values[0]) + 1} to {MAX_VALUE_BITS}",
                 )
             return replace(plain, resolution=int(values[0]))
-        raise self._error("BAD_ANNOTATION", annotation, f"@{annotation} is not for a field")
+        if annotation == "string":
+            raise self._error("BAD_ANNOTATION", annotation, "@string takes nothing, blank or zero")
+        raise self._misplaced(annotation, "a field", FIELD_ANNOTATIONS)
 
     def _header(self, node: Tree[Token]) -> None:
         type_name, name = _tokens(node)
         if type_name.value not in self._types:
-            raise self._error("UNKNOWN_TYPE", type_name, f"there is no header_type {type_name}")
+            why = f"there is no header_type {type_name}"
+            raise self._error("UNKNOWN_TYPE", type_name, why, nearest(type_name, self._types))
         if name.value in self._headers:
             raise self._error("DUPLICATE", name, f"header {name} is there twice")
         message_type: int | None = None
         for annotation, arguments in self._annotations(node):
-            if annotation != "message_type" or len(arguments) != 1:
-                raise self._error(
-                    "BAD_ANNOTATION", annotation, f"@{annotation} is not for a header"
-                )
+            if annotation != "message_type":
+                raise self._misplaced(annotation, "a header", HEADER_ANNOTATIONS)
+            if len(arguments) != 1:
+                why = '@message_type takes one character, as in @message_type("A")'
+                raise self._error("BAD_ANNOTATION", annotation, why)
             text = arguments[0].strip('"')
             if len(text) != 1 or not text.isascii():
                 raise self._error(
@@ -362,23 +378,42 @@ class _Reader:
                 raise self._error("DUPLICATE", arguments[0], f"{path} is a query field twice")
             width = arguments[1] if len(arguments) == 2 else None
             self._queries[path] = (_MATCHES[what.value], arguments[0], width)
-        elif what == "query_counter" and len(arguments) in (2, 3):
-            name, *sizes = arguments
-            numbers = [int(a) for a in sizes if a.isdigit() and len(a) < 16]
-            if len(numbers) != len(sizes) or not all(numbers) or name.type != "NAME":
-                raise self._error(
-                    "BAD_ANNOTATION", what, "a counter has a name, a window and slots"
-                )
-            counter = Counter(name.value, *numbers)
-            if counter.slots > MAX_SLOTS:
-                raise self._error(
-                    "BAD_ANNOTATION", sizes[1], f"a counter has at most {MAX_SLOTS} slots"
-                )
-            if counter.name in self._counters:
-                raise self._error("DUPLICATE", name, f"counter {name} is there twice")
-            self._counters[counter.name] = counter, name
+        elif what.value in _MATCHES and len(arguments) == 1:
+            known = [f"{h.name}.{f.name}" for h in self._headers.values() for f in h.fields]
+            same = [path for path in known if path.endswith(f".{arguments[0]}")]
+            raise self._error(
+                "BAD_ANNOTATION",
+                arguments[0],
+                f"@{what} takes a field with its header, as in header.field",
+                same[0] if same else None,
+            )
+        elif what == "query_counter" and len(arguments) in (2, 3) and arguments[0].type == "NAME":
+            self._counter(*arguments)
         else:
-            raise self._error("BAD_ANNOTATION", what, f"@{what} does not take these arguments")
+            takes = "a name, a window and slots" if what == "query_counter" else "header.field"
+            why = f"@{what} does not take these arguments, but {takes}"
+            raise self._error("BAD_ANNOTATION", what, why)
+
+    def _counter(self, name: Token, window: Token, slots: Token | None = None) -> None:
+        if name.lower() in _RESERVED:
+            why = f"{name} is a word of the rules' language, so no counter is called that"
+            raise self._error("BAD_ANNOTATION", name, why)
+        sizes = []
+        for token, thing in ((window, "the window"), (slots, "the number of slots")):
+            if token is None:
+                continue
+            if token.type != "NUMBER" or len(token) > _MAX_DIGITS:
+                why = f"{thing} is a whole number of at most {_MAX_DIGITS} digits"
+                raise self._error("BAD_ANNOTATION", token, why)
+            if int(token) < 1:
+                raise self._error("BAD_ANNOTATION", token, f"{thing} must be at least 1")
+            sizes.append(int(token))
+        counter = Counter(name.value, *sizes)
+        if slots is not None and counter.slots > MAX_SLOTS:
+            raise self._error("BAD_ANNOTATION", slots, f"a counter has at most {MAX_SLOTS} slots")
+        if counter.name in self._counters:
+            raise self._error("DUPLICATE", name, f"counter {name} is there twice")
+        self._counters[counter.name] = counter, name
 
     def _default_action(self, node: Tree[Token]) -> None:
         what, action = _tokens(node)
@@ -415,14 +450,18 @@ class _Reader:
                     f"which is all that {units} units each leave room for",
                 )
 
-    def _with_queries(self, header: Header) -> Header:
+    def _finished(self, header: Header) -> Header:
+        """The header with what is said of its fields elsewhere."""
+        # Who says which fields are text has said that the others are not.
+        says = any(f.kind == "string" for fields in self._types.values() for f in fields)
+        fields = tuple(replace(f, takes_text=not says) for f in header.fields)
         return replace(
             header,
             fields=tuple(
                 replace(f, query=True, match=self._queries[f.qualified][0])
                 if f.qualified in self._queries
                 else f
-                for f in header.fields
+                for f in fields
             ),
         )
 
@@ -431,13 +470,17 @@ class _Reader:
             if item.data == "annotation":
                 yield _tokens(item)[0], [_tokens(argument)[0] for argument in _trees(item)]
 
-    def _error(self, what: str, token: Token, why: str) -> SpecificationError:
-        line, column = token.line or 1, token.column or 1
-        # A name has no greatest length; what is said of it has.
-        why = why if len(why) <= _MAX_WHY else why[: _MAX_WHY - 3] + "..."
-        return SpecificationError(
-            what, f"{self._name}, line {line}, column {column}: {why}", line=line, column=column
-        )
+    def _misplaced(
+        self, annotation: Token, where: str, known: tuple[str, ...]
+    ) -> SpecificationError:
+        why = f"@{annotation} is not for {where}"
+        return self._error("BAD_ANNOTATION", annotation, why, nearest(annotation, known))
+
+    def _error(
+        self, what: str, token: Token, why: str, suggestion: str | None = None
+    ) -> SpecificationError:
+        place = token.line or 1, token.column or 1
+        return specification_error(what, self._text, self._source, place, why, suggestion)
 
 
 def _tokens(node: Tree[Token]) -> list[Token]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import cast, get_args
@@ -37,6 +39,7 @@ MAX_WINDOW_DIGITS = 15
 
 _SPELLINGS = {"=": "==", "≠": "!=", "≤": "<=", "≥": ">="}
 _FUNCTIONS: tuple[str, ...] = get_args(Function)
+_NO_PORT = re.compile(r"[0-9]+\.[0-9]*|0[xX][0-9A-Fa-f]*")
 _LIKE_FORWARD = ("fwd", "fw", "forward", "forwards", "send")
 
 
@@ -68,10 +71,10 @@ class Resolver:
             return Forward(tuple(self._target(token) for token in act.arguments))
         if act.macro is not None:
             return self._update(act.name, act.macro)
-        if act.name.lower() in _LIKE_FORWARD:
+        if _is_like_forward(act.name.lower()):
             message = f"expected 'fwd(...)', found '{act.name}'"
             raise self._error("SYNTAX", act.name, message, "fwd")
-        return Call(str(act.name), tuple(_unquoted(token)[0] for token in act.arguments))
+        return Call(str(act.name), tuple(map(self._argument, act.arguments)))
 
     def places(self, acts: Iterable[Act]) -> tuple[tuple[int, int], ...]:
         """Where each receiver is named first."""
@@ -186,11 +189,21 @@ class Resolver:
         return Update(str(name), function, field)
 
     def _target(self, token: Token) -> str:
+        if _NO_PORT.fullmatch(token):
+            message = f"'{token[:MAX_NAME]}' is no port: a port is a whole number, as in fwd(12)"
+            raise self._error("BAD_PORT", token, message)
         if not token.isdigit():
             return str(token)
         if len(token) > 12 or int(token) > MAX_PORT:
             raise self._error("BAD_PORT", token, f"a port number is at most {MAX_PORT}")
         return str(int(token))
+
+    def _argument(self, token: Token) -> str:
+        text, _ = _unquoted(token)
+        if any(character < " " or character == "\x7f" for character in text):
+            message = "the argument has a character that does not print"
+            raise self._error("BAD_CONSTANT", token, message)
+        return text
 
     def _field(self, name: Token) -> Field:
         try:
@@ -261,6 +274,16 @@ class Resolver:
         ]
         more = f" or {len(found) - 4} more" if len(found) > 4 else ""
         return ", ".join(found[:4]) + more
+
+
+def _is_like_forward(name: str) -> bool:
+    """Whether a name, in small letters, is a slip for ``fwd``: letters swapped, left out, added."""
+    if name in _LIKE_FORWARD or sorted(name) == sorted("fwd"):
+        return True
+    if len(name) == 3 and name.startswith("fw") and name.isalpha():
+        return True
+    near = difflib.get_close_matches(name[:MAX_NAME], ("fwd", "forward"), n=1, cutoff=0.8)
+    return bool(near) and name.isalpha()
 
 
 def _unquoted(token: Token) -> tuple[str, bool]:

@@ -55,13 +55,12 @@ def parse_rule(text: str, specification: Specification, *, framing: bool = False
     Source: CAMUS 2, Fig. 1.
     """
     if len(text) > MAX_LENGTH:
-        raise SubscriptionError(
+        raise subscription_error(
             "TOO_LONG",
-            f"line 1, column 1: the rule has {len(text)} characters, the limit is {MAX_LENGTH}; "
+            text,
+            (1, 1),
+            f"the rule has {len(text)} characters, the limit is {MAX_LENGTH}; "
             "split it into several subscriptions at its 'or'",
-            line=1,
-            column=1,
-            suggestion=None,
         )
     if not _COMMENT.sub("", text).strip():
         raise subscription_error(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from udfs.errors import SubscriptionError
+from udfs.excerpts import MAX_NAME, excerpt, nearest
 
-MAX_NAME = 64
-"""Characters of a name that a message shows."""
-_EXCERPT = 72
+__all__ = ["MAX_NAME", "in_file", "nearest", "subscription_error", "syntax_error"]
 
 _COMPARISON = "a comparison (== != < <= > >= in between)"
 _WORDS: Mapping[str, str] = {
@@ -43,6 +41,8 @@ _WORDS: Mapping[str, str] = {
     "$END": "the end of the rule",
 }
 _FOUND = re.compile(r"[\w.\-]+|\S", re.ASCII)
+_INSIDE = re.compile(r"([A-Za-z_]\w*)\s*\([^()]*$")
+_FUNCTIONS = ("count", "sum", "avg", "min", "max")
 _PLACE = re.compile(r"line \d+, ")
 
 
@@ -55,16 +55,10 @@ def subscription_error(
     then the suggestion, then the line with a caret under the place.
     """
     line, column = place
-    lines = text.split("\n")
-    content = lines[line - 1] if 0 < line <= len(lines) else ""
-    start = max(0, min(column - 1, len(content)) - _EXCERPT // 2)
-    # One character stays one column, whatever it is, so that the caret stands right.
-    shown = "".join(c if c.isprintable() else " " for c in content[start : start + _EXCERPT])
-    caret = " " * (column - 1 - start) + "^"
     hint = f"; did you mean '{suggestion}'?" if suggestion else ""
     return SubscriptionError(
         what,
-        f"line {line}, column {column}: {message}{hint}\n  {shown}\n  {caret}",
+        f"line {line}, column {column}: {message}{hint}\n{excerpt(text, line, column)}",
         line=line,
         column=column,
         suggestion=suggestion,
@@ -76,13 +70,6 @@ def in_file(error: SubscriptionError, first_line: int) -> SubscriptionError:
     line = error.fields["line"] + first_line - 1
     message = _PLACE.sub(f"line {line}, ", error.message, count=1)
     return SubscriptionError(error.what, message, **{**error.fields, "line": line})
-
-
-def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name most like ``name``, or None if none is near."""
-    by_lower = {candidate.lower(): candidate for candidate in sorted(names, reverse=True)}
-    found = difflib.get_close_matches(name.lower()[:MAX_NAME], by_lower, n=1, cutoff=0.6)
-    return by_lower[found[0]] if found else None
 
 
 def syntax_error(text: str, error: UnexpectedInput) -> SubscriptionError:
@@ -122,6 +109,8 @@ def _advice(text: str, position: int, names: set[str]) -> str:
             return f"; write '{here}=' for 'or equal'"
         if here in ('"', "'"):
             return "; the quotes are not closed"
+        if here == "=" and before == "=" and text[:position].rstrip().endswith("!="):
+            return "; write '!=' for 'differs from'"
         if here == "=":
             return "; write '==' for 'equals'"
         if here in ("{", "["):
@@ -132,8 +121,17 @@ def _advice(text: str, position: int, names: set[str]) -> str:
         return "; write 1000 for 1,000, and 'or' between alternatives"
     if "LBRACE" in names and here in ("(", "["):
         return "; the members of a set stand in braces, as in {a, b}"
+    inside = _INSIDE.search(text, 0, position)
+    if "RPAR" in names and "FIELD" not in names and inside and inside[1] != "fwd":
+        if nearest(inside[1], _FUNCTIONS):
+            if "COMMA" in names and here.isdigit():
+                return "; a window stands behind a comma, as in avg(price, 100)"
+            return "; a macro ends with ')', as in avg(price)"
+        return "; arguments are parted by commas, and end with ')'"
     if "COMMA" in names and "RPAR" in names and here and "WINDOW" not in names:
         return "; hosts are parted by commas, as in fwd(h1, h2)"
+    if "_ARROW" in names and here in ("<", "=", "≤"):
+        return "; write '<-' to update a variable"
     if "_ARROW" in names:
         return "; hosts stand in parentheses, as in fwd(h1, h2)"
     if "WINDOW" in names and "FIELD" not in names:
