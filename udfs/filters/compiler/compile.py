@@ -281,8 +281,9 @@ def too_large(max_entries: int) -> FilterError:
     return FilterError(
         "TOO_LARGE",
         f"the subscriptions need more than {max_entries} table entries. Rules that "
-        "compare several fields with many different constants multiply: use fewer "
-        "distinct thresholds, or name the stock in each rule",
+        "compare several fields with many different constants multiply, as do rules that "
+        "each ask for another field: use fewer distinct thresholds, or name the stock in "
+        "each rule",
         max_entries=max_entries,
     )
 

@@ -333,8 +333,9 @@ class Diagrams:
             raise FilterError(
                 "TOO_LARGE",
                 f"the subscriptions need more than {self.max_rows} table entries. Rules that "
-                "compare several fields with many different constants multiply: use fewer "
-                "distinct thresholds, or name the stock in each rule",
+                "compare several fields with many different constants multiply, as do rules that "
+                "each ask for another field: use fewer distinct thresholds, or name the stock in "
+                "each rule",
                 max_entries=self.max_rows,
             )
         if need == diagram_pool.NEED_STACK:
