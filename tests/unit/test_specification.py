@@ -698,3 +698,18 @@ def test_what_is_shown_of_a_number_asks_for_that_number(raw: int, bits: int):
 def test_prefixes_times_prices_and_narrow_numbers_are_never_words(field: Field):
     assert field.show(int.from_bytes(b"A" * (field.bits // 8), "big"))[:1].isdigit()
     assert Field("h", "mac", 136, 0).show(int.from_bytes(b"AA-BB-CC-DD-EE-FF", "big")).isdigit()
+
+
+@pytest.mark.parametrize("clocked", [False, True])
+def test_a_clock_leaves_room_for_the_arrival_of_events_without_one(clocked: bool):
+    text = (
+        "header_type t { fields { @clock(1000000) at: 40; } } header t x;"
+        f"header_type u {{ fields {{ {'@clock(1000000)' if clocked else ''} k: 8; }} }} header u w;"
+    )
+    if clocked:
+        assert parse_specification(text, "mine").clock_units == 1_000_000
+        return
+    with pytest.raises(SpecificationError) as caught:
+        parse_specification(text, "mine")
+    assert caught.value.code == "SPECIFICATION.BAD_ANNOTATION"
+    assert (caught.value.line, caught.value.column) == (1, 42)

@@ -57,6 +57,9 @@ MAX_SLOTS = 1 << 20
 MAX_TIME = (1 << 63) - 1
 """Greatest time and window, in the unit that all clocks share: what int64 holds."""
 
+_MAX_ARRIVAL = 1 << 52
+"""Microseconds from 1970 to 2112: an event without a clock has the time at which it arrived."""
+
 #: Words that rules read as something else where a variable would stand.
 _RESERVED = frozenset(
     ("and", "or", "not", "in", "between", "fwd", "count", "sum", "avg", "min", "max")
@@ -440,6 +443,15 @@ class _Reader:
                     self._clocks[header.type_name, clock.name],
                     f"clock {clock.name} has {clock.bits} bits and is multiplied by {factor}, so "
                     f"that all clocks share a unit: that is over {MAX_TIME.bit_length()} bits",
+                )
+            bare = any(made.clock(other.name) is None for other in made.headers)
+            if bare and units * _MAX_ARRIVAL > MAX_TIME:
+                raise self._error(
+                    "BAD_ANNOTATION",
+                    self._clocks[header.type_name, clock.name],
+                    f"{units} units a microsecond leave no room for the time at which events "
+                    f"without a clock arrive: annotate a clock in every header, or at most "
+                    f"{MAX_TIME // _MAX_ARRIVAL} units",
                 )
         for counter, token in self._counters.values():
             if counter.window * units > MAX_TIME:
