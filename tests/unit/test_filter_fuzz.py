@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
+from filter_cases import cases, rules
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -26,9 +25,6 @@ from udfs.filters.switch.entries import entries
 from udfs.filters.switch.pipeline import pipeline
 from udfs.filters.switch.program import generate
 from udfs.messages.specification import Specification, parse_specification
-
-sys.path.insert(0, str(Path(__file__).parent))
-from filter_cases import cases, rules
 
 pytestmark = pytest.mark.unit
 

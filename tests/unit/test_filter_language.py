@@ -25,7 +25,7 @@ from udfs.filters.nodes import (
     StatePredicate,
     Update,
 )
-from udfs.filters.subscriptions import Subscription, check, select
+from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
@@ -648,28 +648,6 @@ def test_the_manual_says_what_to_do_about_every_code(code: str):
     assert f"| `SUBSCRIPTION.{code}` | " in manual.read_text("utf-8")
 
 
-def test_one_bad_subscription_harms_no_other():
-    rows = [
-        Subscription("a", "h1", "stock == GOOGL"),
-        Subscription("b", "h1", "stock = = GOOGL"),
-        Subscription("c", "h2", "stock == GOOGL : fwd(h3, h1)"),
-        Subscription("d", "h3", "stock = = GOOGL"),
-    ]
-    for _ in range(2):  # the second time from the cache of texts
-        rules, rejections = check(rows, SPEC, HOSTS, "feed1")
-        assert [(rule.id, rule.receivers) for rule in rules] == [
-            ("a", ("h1",)),
-            ("c", ("h1", "h3")),
-        ]
-        assert [rejection.id for rejection in rejections] == ["b", "d"]
-
-
-def test_the_host_set_is_asked_anew_each_time_though_texts_are_cached():
-    row = [Subscription("a", "h9", "stock == GOOGL")]
-    assert check(row, SPEC, HOSTS, "feed1")[1]
-    assert check(row, SPEC, HOSTS | {"h9"}, "feed1")[0]
-
-
 PIECES = r"""price shares stock add_order.price locate envelope.session and or not && || ∧ ∨ ! ^ ( )
 == = != < <= > >= : fwd fwd(h1) , ; # ' " GOOGL 5 50.25 0xff -1 1e9 . .. é 漢 ٣ [] \ { & |"""
 pieces = st.sampled_from([*PIECES.split(), "\n", "\t", "\0", "\r", "\u2028", "\ud800"])
@@ -701,18 +679,3 @@ def test_no_text_whatever_brings_anything_but_a_rule_or_a_rejection(text: str):
         assert 1 <= rejection.line <= text.count("\n") + 1
         assert 1 <= rejection.column <= len(text) + 1
         assert rejection.message.startswith(f"line {rejection.line}, column {rejection.column}: ")
-
-
-def test_rows_of_no_known_format_are_rejected_and_rows_of_another_job_left_to_it():
-    rows = [
-        {"id": i, "subscriber": "h1", "filter": "price > 1", "format": f, "enabled": e}
-        for i, f, e in (
-            ("b", "itch", True),
-            ("a", "ITCH", True),
-            ("c", "av", True),
-            ("d", "x", False),
-        )
-    ]
-    chosen, rejected = select(rows, "itch", ("itch", "av"))
-    assert [s.id for s in chosen] == ["b"]
-    assert [(r.id, r.code) for r in rejected] == [("a", "SUBSCRIPTION.UNKNOWN_FORMAT")]

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from filter_cases import (
+    Case,
+    actions,
+    batches,
+    cases,
+    conditions,
+    lanes_of,
+    ports_of,
+    predicates,
+    rules,
+    switch_of,
+)
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -29,20 +39,6 @@ from udfs.filters.meaning.interpreter import Interpreter
 from udfs.filters.meaning.state import clock_of
 from udfs.filters.nodes import And, Call, Node, Not, Predicate, Rule, Update
 from udfs.messages.specification import Specification, parse_specification
-
-sys.path.insert(0, str(Path(__file__).parent))
-from filter_cases import (
-    Case,
-    actions,
-    batches,
-    cases,
-    conditions,
-    lanes_of,
-    ports_of,
-    predicates,
-    rules,
-    switch_of,
-)
 
 pytestmark = pytest.mark.unit
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from p4_tables import Switch, divide
 
 from udfs.errors import FilterError
 from udfs.filters.compiler.compile import CheckedRule, compile_texts
@@ -18,9 +16,6 @@ from udfs.filters.meaning.interpreter import Interpreter
 from udfs.filters.switch.entries import Match, entries
 from udfs.filters.switch.pipeline import NamedAction, Options, pipeline
 from udfs.messages.specification import Specification, parse_specification
-
-sys.path.insert(0, str(Path(__file__).parent))
-from p4_tables import Switch, divide
 
 pytestmark = pytest.mark.unit
 

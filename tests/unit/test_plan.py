@@ -9,30 +9,11 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import random
-import sys
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from udfs.columns import REPORT_ARROW, SAMPLE_BYTES, deliver
-from udfs.errors import MessageError, NetworkError
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.evaluate import matches
-from udfs.filters.subscriptions import Subscription
-from udfs.messages.reference import build_packet, read_message, read_packet
-from udfs.messages.sequence import sequence_number, session_id, split_sequence
-from udfs.plan import Addressing, Compilation, Planner
-from udfs.stacks.dissect import dissect
-from udfs.stacks.entries import network_tables
-from udfs.stacks.forwarding import ForwardingModel
-from udfs.trees.network import Network
-
-sys.path.insert(0, str(Path(__file__).parent))
 from delivery_cases import (
     ADDRESSING,
     HOSTS,
@@ -48,6 +29,21 @@ from delivery_cases import (
     message,
     received,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from udfs.columns import REPORT_ARROW, SAMPLE_BYTES, deliver
+from udfs.errors import MessageError, NetworkError
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.meaning.evaluate import matches
+from udfs.filters.subscriptions import Subscription
+from udfs.messages.reference import build_packet, read_message, read_packet
+from udfs.messages.sequence import sequence_number, session_id, split_sequence
+from udfs.plan import Addressing, Compilation, Planner
+from udfs.stacks.dissect import dissect
+from udfs.stacks.entries import network_tables
+from udfs.stacks.forwarding import ForwardingModel
+from udfs.trees.network import Network
 
 pytestmark = pytest.mark.unit
 

@@ -6,16 +6,28 @@ Oracle: the interpreter of docs/subscriptions.md, "State", over each partition b
 from __future__ import annotations
 
 import random
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from delivery_cases import (
+    ADDRESSING,
+    HOSTS,
+    ITCH,
+    NETWORK,
+    TOPIC,
+    TREES,
+    VERSIONS,
+    ListSink,
+    Row,
+    batches_of,
+    message,
+    received,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,22 +44,6 @@ from udfs.messages.specification import Specification, parse_specification
 from udfs.plan import Compilation, Planner
 from udfs.sources import needs_arrival
 from udfs.stacks.dissect import dissect
-
-sys.path.insert(0, str(Path(__file__).parent))
-from delivery_cases import (
-    ADDRESSING,
-    HOSTS,
-    ITCH,
-    NETWORK,
-    TOPIC,
-    TREES,
-    VERSIONS,
-    ListSink,
-    Row,
-    batches_of,
-    message,
-    received,
-)
 
 pytestmark = pytest.mark.unit
 

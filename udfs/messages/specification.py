@@ -18,12 +18,10 @@ window in microseconds and a number of slots; the default action may have argume
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from dataclasses import replace
+from functools import cache
 from importlib.resources import files
-from math import lcm
 
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedInput
@@ -31,6 +29,7 @@ from lark.exceptions import UnexpectedInput
 from udfs.errors import SpecificationError
 from udfs.excerpts import nearest
 from udfs.messages.fields import MAX_VALUE_BITS, Field, Kind, Match
+from udfs.messages.formats import Counter, Header, Specification
 from udfs.messages.specification_errors import (
     FIELD_ANNOTATIONS,
     HEADER_ANNOTATIONS,
@@ -74,126 +73,6 @@ _MATCHES: dict[str, Match] = {
     "query_field_exact": "exact",
     "query_field_lpm": "lpm",
 }
-
-
-@dataclass(frozen=True)
-class Header:
-    """One header instance. ``message_type`` is the first byte of a message, None for framing."""
-
-    name: str
-    type_name: str
-    fields: tuple[Field, ...]
-    message_type: int | None = None
-
-    @property
-    def length(self) -> int:
-        """Bytes."""
-        return sum(f.bits for f in self.fields) // 8
-
-
-@dataclass(frozen=True)
-class Counter:
-    """A state variable (@query_counter): window in microseconds, number of slots.
-
-    The first slot is for the variable, the others for macros with this window.
-    """
-
-    name: str
-    window: int
-    slots: int = 1
-
-
-@dataclass(frozen=True)
-class Specification:
-    """A message format. Fields are found by `field`; tables stand in the order of `order`.
-
-    ``default_action`` is the text of @query_default_action: a name, maybe with arguments.
-    """
-
-    name: str
-    headers: tuple[Header, ...]
-    queries: tuple[str, ...] = ()
-    counters: tuple[Counter, ...] = ()
-    default_action: str | None = None
-    _cache: dict[str, Field] = field(default_factory=dict, repr=False, compare=False, hash=False)
-
-    @cached_property
-    def fields(self) -> dict[str, Field]:
-        """All fields by qualified name."""
-        return {f.qualified: f for h in self.headers for f in h.fields}
-
-    @cached_property
-    def _typed(self) -> frozenset[str]:
-        return frozenset(h.name for h in self.headers if h.message_type is not None)
-
-    @cached_property
-    def _of_type(self) -> dict[int, Header]:
-        return {h.message_type: h for h in self.headers if h.message_type is not None}
-
-    def field(self, name: str) -> Field:
-        """The field of a name, qualified or short.
-
-        A short name must be unique among all fields, or else among the query fields.
-        Raises SpecificationError UNKNOWN_FIELD or AMBIGUOUS_FIELD, with ``suggestions``.
-        """
-        if name in self._cache:
-            return self._cache[name]
-        found = self.fields.get(name) or self._by_short_name(name)
-        self._cache[name] = found
-        return found
-
-    def header_of_type(self, byte: int) -> Header | None:
-        """The message that begins with this byte."""
-        return self._of_type.get(byte)
-
-    def counter(self, name: str) -> Counter | None:
-        """The state variable of a name."""
-        return next((c for c in self.counters if c.name == name), None)
-
-    def clock(self, header: str) -> Field | None:
-        """The field of a header that tells the time (@clock)."""
-        return self._clocks.get(header)
-
-    @cached_property
-    def clock_units(self) -> int:
-        """Parts of a microsecond in which all times are whole: 1 without a clock."""
-        return lcm(*(f.clock for f in self._clocks.values()))
-
-    def is_optional(self, field: Field) -> bool:
-        """Whether an event that reaches the field's table may lack it.
-
-        Not so where its header has a message type, as the type is looked at first, and not in the
-        only header of a specification, without which there is no event.
-        """
-        return field.header not in self._typed and len(self.headers) > 1
-
-    @cached_property
-    def _clocks(self) -> dict[str, Field]:
-        return {f.header: f for f in self.fields.values() if f.clock}
-
-    def order(self) -> tuple[Field, ...]:
-        """Order of the tables: query fields as annotated, then all others as declared."""
-        first = tuple(self.fields[name] for name in self.queries)
-        return first + tuple(f for f in self.fields.values() if not f.query)
-
-    def _by_short_name(self, name: str) -> Field:
-        same = [f for f in self.fields.values() if f.name == name]
-        asked = [f for f in same if f.query]
-        if len(same) == 1 or len(asked) == 1:
-            return (asked or same)[0]
-        if same:
-            names = [f.qualified for f in same]
-            raise SpecificationError(
-                "AMBIGUOUS_FIELD",
-                f"{name!r} is a field of several headers: say which, {', '.join(names)}",
-                suggestions=names,
-            )
-        known = list(self.fields) + [f.name for f in self.fields.values()]
-        near = difflib.get_close_matches(name, dict.fromkeys(known), n=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise SpecificationError(
-            "UNKNOWN_FIELD", f"format {self.name} has no field {name!r}{hint}", suggestions=near
-        )
 
 
 def parse_specification(text: str, name: str, source: str | None = None) -> Specification:
