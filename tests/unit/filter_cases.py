@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from udfs.errors import FilterError
 from udfs.filters.compiler.tables import CompiledFilter
-from udfs.filters.nodes import Node, Not, Predicate, Rule, StatePredicate
+from udfs.filters.nodes import Node, Not, Outcome, Predicate, Rule, StatePredicate
 from udfs.filters.switch.entries import entries
 from udfs.filters.switch.pipeline import NamedAction, Options, pipeline
 from udfs.messages.specification import Field, Specification, parse_specification
@@ -260,6 +260,27 @@ def _edges(field: Field, constants: Sequence[int]) -> list[int]:
     top = (1 << field.bits) - 1
     near = {v + d for v in (*constants, 0, top) for d in (-1, 0, 1)}
     return sorted(v for v in near if 0 <= v <= top)
+
+
+def shape(filter_: CompiledFilter) -> Any:
+    """The filter with its states numbered anew, in order of first use."""
+    rows: dict[int, list[tuple[int, ...]]] = {}
+    for index, state, low, high, kind, following in filter_.entries.tolist():
+        rows.setdefault(state, []).append((index, low, high, kind, following))
+    number = {filter_.root: 0}
+    waiting = [filter_.root]
+    found = []
+    for state in waiting:
+        for row in rows.get(state, []):
+            if row[-1] not in number:
+                number[row[-1]] = len(number)
+                waiting.append(row[-1])
+        here = [(*row[:-1], number[row[-1]]) for row in rows.get(state, [])]
+        found.append((here, filter_.outcomes.get(state)))
+    leaves = set(filter_.outcomes) - set(number)
+    assert all(filter_.outcomes[state] == Outcome() for state in leaves)
+    assert set(rows) <= set(number), "a row that nothing leads to"
+    return filter_.fields, filter_.definitions, filter_.cells, found
 
 
 def lanes_of(specification: Specification, event: dict[str, int]) -> dict[str, int]:

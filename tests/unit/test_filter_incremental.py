@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from filter_cases import shape
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from udfs.filters.compiler.compile import CheckedRule, CompiledFilter, compile_r
 from udfs.filters.compiler.groups import GroupChange, Groups
 from udfs.filters.compiler.incremental import IncrementalCompiler
 from udfs.filters.language.rule import parse_rule
-from udfs.filters.nodes import Call, Outcome, Update
+from udfs.filters.nodes import Call, Update
 from udfs.messages.specification import Specification, parse_specification
 
 pytestmark = pytest.mark.unit
@@ -58,27 +59,6 @@ def rule(
     read = parse_rule(text, spec)
     updates = tuple(action for action in read.actions if isinstance(action, Update))
     return CheckedRule("", read.condition, receivers, calls, updates)
-
-
-def shape(filter_: CompiledFilter) -> Any:
-    """The filter with its states numbered anew, in order of first use."""
-    rows: dict[int, list[tuple[int, ...]]] = {}
-    for index, state, low, high, kind, following in filter_.entries.tolist():
-        rows.setdefault(state, []).append((index, low, high, kind, following))
-    number = {filter_.root: 0}
-    waiting = [filter_.root]
-    found = []
-    for state in waiting:
-        for row in rows.get(state, []):
-            if row[-1] not in number:
-                number[row[-1]] = len(number)
-                waiting.append(row[-1])
-        here = [(*row[:-1], number[row[-1]]) for row in rows.get(state, [])]
-        found.append((here, filter_.outcomes.get(state)))
-    leaves = set(filter_.outcomes) - set(number)
-    assert all(filter_.outcomes[state] == Outcome() for state in leaves)
-    assert set(rows) <= set(number), "a row that nothing leads to"
-    return filter_.fields, filter_.definitions, filter_.cells, found
 
 
 def table(filter_: CompiledFilter) -> dict[tuple[Any, ...], int]:

@@ -18,6 +18,7 @@ from filter_cases import (
     ports_of,
     predicates,
     rules,
+    shape,
     switch_of,
 )
 from hypothesis import HealthCheck, assume, given, settings
@@ -333,23 +334,6 @@ def by_stateful(
 
 
 # Edits.
-
-
-def shape(filter_: CompiledFilter) -> Any:
-    """The filter with its states numbered anew, in order of first use."""
-    rows: dict[int, list[tuple[int, ...]]] = {}
-    for index, state, low, high, kind, following in filter_.entries.tolist():
-        rows.setdefault(state, []).append((index, low, high, kind, following))
-    number, waiting, found = {filter_.root: 0}, [filter_.root], []
-    for state in waiting:
-        for row in rows.get(state, []):
-            if row[-1] not in number:
-                number[row[-1]] = len(number)
-                waiting.append(row[-1])
-        here = [(*row[:-1], number[row[-1]]) for row in rows.get(state, [])]
-        found.append((here, filter_.outcomes.get(state)))
-    assert set(rows) <= set(number), "a row that nothing leads to"
-    return filter_.fields, filter_.definitions, filter_.cells, found
 
 
 def checked(text: str, specification: Specification) -> CheckedRule:

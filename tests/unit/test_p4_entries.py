@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from filter_cases import lanes_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from p4_tables import Switch, divide
@@ -15,7 +16,7 @@ from udfs.filters.meaning.evaluate import matches
 from udfs.filters.meaning.interpreter import Interpreter
 from udfs.filters.switch.entries import Match, entries
 from udfs.filters.switch.pipeline import NamedAction, Options, pipeline
-from udfs.messages.specification import Specification, parse_specification
+from udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 
@@ -91,17 +92,6 @@ def conditions(draw, names: tuple[str, ...], exact: tuple[str, ...] = ()) -> str
         return f"({node(depth - 1)}) {kind} ({node(depth - 1)})"
 
     return node(2)
-
-
-def lanes_of(specification: Specification, event: dict[str, int]) -> dict[str, int]:
-    """An event with the parts of its wide fields beside them, cut by their offsets."""
-    found = dict(event)
-    for name, value in event.items():
-        field = specification.fields[name]
-        for lane in field.lanes():
-            end = lane.bit_offset + lane.bits - field.bit_offset
-            found[lane.qualified] = value >> (field.bits - end) & ((1 << lane.bits) - 1)
-    return found
 
 
 def switch_of(texts, specification, options=None, slots=None) -> Switch:

@@ -515,8 +515,9 @@ def test_no_network_for_the_packages(able: Machine):
 def test_no_network_for_the_jars(able: Machine, nowhere: str):
     """With the real Ivy and the real list of jars."""
     java, pyspark = shutil.which("java"), importlib.util.find_spec("pyspark")
-    if java is None or pyspark is None or not pyspark.submodule_search_locations:
-        pytest.skip("needs a Java and a pyspark")
+    assert java and pyspark and pyspark.submodule_search_locations, (
+        "both are there in every test run"
+    )
     [ivy] = Path(pyspark.submodule_search_locations[0]).glob("jars/ivy-*.jar")
     shutil.copy(ivy, able.home / "ivy.jar")
     shutil.copy(ROOT / "conf" / "ivy.xml", able.clone / "conf")

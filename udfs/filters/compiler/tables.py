@@ -33,9 +33,6 @@ ENTRY = np.dtype(
 
 MESSAGE_TYPE_MAXIMUM = 255
 
-NOTHING = Outcome()
-"""What happens to the events that no rule asks for."""
-
 
 @dataclass(frozen=True)
 class CompiledFilter:
