@@ -15,7 +15,8 @@ from udfs.filters.explanation.explain import Alternative, Verdict
 from udfs.filters.explanation.explain import Path as Way
 from udfs.filters.meaning.state import Cell
 from udfs.filters.nodes import Outcome
-from udfs.filters.switch.values import Match, ProgramEntries, TableEntry
+from udfs.filters.switch.values import ProgramEntries, TableEntry
+from udfs.switches.match import Match
 
 Json = dict[str, Any]
 

@@ -13,7 +13,7 @@ from lab.arbitration import Arbitration
 from lab.p4info import P4InfoIndex, Refusal
 from lab.switch import Pipeline
 from udfs.errors import StackcastError
-from udfs.stacks.entries import SwitchEntry
+from udfs.switches.entry import SwitchEntry
 
 _Held = tuple[SwitchEntry, p4runtime_pb2.TableEntry]
 _Config = p4runtime_pb2.SetForwardingPipelineConfigRequest

@@ -9,7 +9,7 @@ from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2
 
 from lab.switch import TableForm
-from udfs.stacks.entries import SwitchEntry, canonical
+from udfs.switches.entry import SwitchEntry, canonical
 
 
 class Refusal(Exception):  # noqa: N818 - an answer to a client, not a fault of the server

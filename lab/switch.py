@@ -21,11 +21,11 @@ from udfs.stacks.entries import (
     CHECK_STOP,
     CHECK_TREE,
     HOST_PORT,
-    SwitchEntry,
     tables_from_entries,
 )
 from udfs.stacks.forwarding import SwitchTables, forward
 from udfs.stacks.labels import MAX_LABELS
+from udfs.switches.entry import SwitchEntry
 from udfs.trees.network import MAX_PORT
 
 # Distinct (port, stack) pairs that a switch remembers; beyond, it forgets all and starts anew.

@@ -20,7 +20,7 @@ from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from p4runtime_sh.p4runtime import P4RuntimeClient, SSLOptions
 
 from udfs.errors import SwitchError
-from udfs.stacks.entries import Difference, SwitchEntry, canonical
+from udfs.switches.entry import Difference, SwitchEntry, canonical
 
 _BATCH = 500
 _RPC_SECONDS = 15.0

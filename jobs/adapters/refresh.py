@@ -20,7 +20,8 @@ from jobs.adapters.p4runtime import SwitchConnection
 from jobs.adapters.settings import Settings
 from jobs.adapters.tables import Tables
 from udfs.errors import SwitchError
-from udfs.stacks.entries import SwitchEntry, difference, switch_entries
+from udfs.stacks.entries import switch_entries
+from udfs.switches.entry import SwitchEntry, difference
 from udfs.trees.rows import entry_from_row, entry_to_row, network_from_rows, tree_from_row
 
 log = logging.getLogger(__name__)

@@ -26,8 +26,9 @@ from lab.packets import packetize
 from lab.process import Child
 from lab.trading_session import TradingSession
 from udfs.errors import LabError
-from udfs.stacks.entries import difference, network_tables, switch_entries
+from udfs.stacks.entries import network_tables, switch_entries
 from udfs.stacks.forwarding import ForwardingModel, bytes_on_links
+from udfs.switches.entry import difference
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.encode import Encoder
 from udfs.trees.rows import network_to_rows

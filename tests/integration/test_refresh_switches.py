@@ -21,7 +21,8 @@ from jobs.adapters.settings import Settings
 from jobs.adapters.tables import Tables
 from lab.process import Child
 from udfs.errors import NetworkError
-from udfs.stacks.entries import SwitchEntry, difference, switch_entries
+from udfs.stacks.entries import switch_entries
+from udfs.switches.entry import SwitchEntry, difference
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.rows import entry_to_row, network_to_rows, tree_to_row
 from udfs.trees.topology import fabric

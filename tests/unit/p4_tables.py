@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from udfs.filters.switch.pipeline import FUNCTIONS, PREFIX, Pipeline, Stage
-from udfs.filters.switch.values import Match, ProgramEntries, TableEntry
+from udfs.filters.switch.values import ProgramEntries, TableEntry
+from udfs.switches.match import Match
 
 
 class Switch:

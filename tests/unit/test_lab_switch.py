@@ -17,9 +17,10 @@ from lab.hosts import BadFrame, NetworkCard, udp_payload
 from lab.ingress import Ingress
 from lab.switch import StackPipeline, TableForm
 from udfs.errors import StackcastError, SwitchError
-from udfs.stacks.entries import SwitchEntry, canonical, switch_entries, tables_from_entries
+from udfs.stacks.entries import switch_entries, tables_from_entries
 from udfs.stacks.forwarding import forward
 from udfs.stacks.labels import HOP, TREE, label
+from udfs.switches.entry import SwitchEntry, canonical
 from udfs.trees.network import MAX_PORT, Host, Link, Network, Switch
 from udfs.trees.topology import fabric
 from udfs.trees.virtual_tree import VirtualTree

@@ -24,7 +24,8 @@ from lab.p4info import Refusal
 from lab.p4runtime_server import P4RuntimeServer
 from lab.switch import StackPipeline
 from udfs.errors import SwitchError
-from udfs.stacks.entries import Difference, SwitchEntry, canonical, difference, switch_entries
+from udfs.stacks.entries import switch_entries
+from udfs.switches.entry import Difference, SwitchEntry, canonical, difference
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.topology import fabric
 

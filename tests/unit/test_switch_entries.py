@@ -9,14 +9,8 @@ from hypothesis import strategies as st
 from p4.config.v1 import p4info_pb2
 
 from udfs.errors import NetworkError, StackError
-from udfs.stacks.entries import (
-    SwitchEntry,
-    canonical,
-    difference,
-    network_tables,
-    switch_entries,
-    tables_from_entries,
-)
+from udfs.stacks.entries import network_tables, switch_entries, tables_from_entries
+from udfs.switches.entry import SwitchEntry, canonical, difference
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.rows import entry_from_row, entry_to_row
 from udfs.trees.topology import fabric

@@ -1,4 +1,4 @@
-"""What each switch should hold, as rows: derived from network and trees, compared, read back.
+"""What each switch should hold, as rows: derived from network and trees, and read back.
 
 Tables and actions are those of ``p4/virtual_trees.p4info.txtpb``.
 """
@@ -6,11 +6,11 @@ Tables and actions are those of ``p4/virtual_trees.p4info.txtpb``.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from udfs.errors import NetworkError, StackError
 from udfs.stacks.forwarding import SwitchTables
 from udfs.stacks.labels import HOP, STOP, TREE, label, split
+from udfs.switches.entry import SwitchEntry, canonical
 from udfs.trees.network import Network
 from udfs.trees.virtual_tree import VirtualTree, tree_ports
 
@@ -25,33 +25,6 @@ ACTIONS = {
     CHECK_STOP: "ingress.set_stop_port",
     HOST_PORT: "egress.take_stack_off",
 }
-
-
-@dataclass(frozen=True)
-class SwitchEntry:
-    """One table entry of one switch. Values are canonical P4Runtime bytes (:func:`canonical`).
-
-    ``match`` holds ``(field, kind, value)``, ``params`` ``(name, value)``, both in the order of
-    the P4Info. ``priority`` is 0 where every match is exact.
-    """
-
-    switch: str
-    table: str
-    match: tuple[tuple[str, str, bytes], ...]
-    action: str
-    params: tuple[tuple[str, bytes], ...]
-    priority: int = 0
-
-    @property
-    def key(self) -> str:
-        """What makes the entry one of its switch: ``ingress.check_tree|label=4001`` (hex)."""
-        fields = "|".join(f"{name}={value.hex()}" for name, _, value in sorted(self.match))
-        return f"{self.table}|{fields}" + (f"|priority={self.priority}" if self.priority else "")
-
-
-def canonical(value: int) -> bytes:
-    """Shortest big-endian form of an unsigned integer, at least one byte (P4Runtime 8.4)."""
-    return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
 
 
 def switch_entries(network: Network, trees: Iterable[VirtualTree]) -> list[SwitchEntry]:
@@ -154,39 +127,3 @@ def _bad(entry: SwitchEntry, why: str) -> StackError:
         switch=entry.switch,
         key=entry.key,
     )
-
-
-@dataclass(frozen=True)
-class Difference:
-    """What turns the held entries into the desired ones; ``delete`` holds held entries."""
-
-    insert: tuple[SwitchEntry, ...]
-    modify: tuple[SwitchEntry, ...]
-    delete: tuple[SwitchEntry, ...]
-
-    def __bool__(self) -> bool:
-        """True if there is anything to write."""
-        return bool(self.insert or self.modify or self.delete)
-
-
-def difference(desired: Iterable[SwitchEntry], held: Iterable[SwitchEntry]) -> Difference:
-    """Compare by ``(switch, key)``; an entry is modified if action or parameters differ.
-
-    Each part keeps the order of the input it comes from.
-    """
-    wanted = _by_key(desired)
-    present = _by_key(held)
-    return Difference(
-        tuple(entry for key, entry in wanted.items() if key not in present),
-        tuple(e for key, e in wanted.items() if key in present and not _same(e, present[key])),
-        tuple(entry for key, entry in present.items() if key not in wanted),
-    )
-
-
-def _by_key(entries: Iterable[SwitchEntry]) -> dict[tuple[str, str], SwitchEntry]:
-    return {(entry.switch, entry.key): entry for entry in entries}
-
-
-def _same(one: SwitchEntry, other: SwitchEntry) -> bool:
-    # A switch that is read back may give parameters in another order.
-    return one.action == other.action and sorted(one.params) == sorted(other.params)

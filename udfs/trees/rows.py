@@ -11,7 +11,7 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Any, Protocol
 
 from udfs.errors import NetworkError
-from udfs.stacks.entries import SwitchEntry
+from udfs.switches.entry import SwitchEntry
 from udfs.trees.network import Host, Link, Network, Switch
 from udfs.trees.virtual_tree import VirtualTree
 

@@ -24,8 +24,9 @@ from udfs.filters.switch.pipeline import (
     Stage,
     pipeline,
 )
-from udfs.filters.switch.values import Match, ProgramEntries, TableEntry, argument_value, canonical
+from udfs.filters.switch.values import ProgramEntries, TableEntry, argument_value
 from udfs.messages.specification import Specification
+from udfs.switches.match import Match, canonical
 
 __all__ = ["Match", "ProgramEntries", "TableEntry", "entries"]
 
