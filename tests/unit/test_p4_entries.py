@@ -233,7 +233,7 @@ def test_the_division_of_an_average_is_exact(value, count):
     st.integers(0, 128),
 )
 def test_a_match_is_one_value_in_a_table_and_the_same_match_again(kind, value, other, length):
-    from udfs.filters.switch.values import canonical  # noqa: PLC0415
+    from udfs.switches.match import canonical  # noqa: PLC0415
 
     own, more = (canonical(int.from_bytes(b, "big")) for b in (value, other))
     match = {
