@@ -1,0 +1,55 @@
+"""A P4 program as a switch is given it: P4Info and what the target loads."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from google.protobuf import text_format
+from p4.config.v1 import p4info_pb2
+
+from udfs.errors import SwitchError
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """``p4info_text`` is P4Info in text format, ``device_config`` the target's form (BMv2 JSON)."""
+
+    name: str
+    p4info_text: str
+    device_config: bytes = b""
+
+    @classmethod
+    def read(cls, folder: str | Path, name: str) -> Pipeline:
+        """``<name>.p4info.txtpb`` and ``<name>.json`` of a folder.
+
+        Raises SwitchError ``NO_P4INFO``.
+        """
+        info, config = (Path(folder) / f"{name}{suffix}" for suffix in (".p4info.txtpb", ".json"))
+        try:
+            return cls(name, info.read_text(), config.read_bytes())
+        except OSError as error:
+            raise SwitchError(
+                "NO_P4INFO",
+                f"the program of pipeline {name!r} cannot be read at {error.filename} "
+                f"({error.strerror}): point spark.stackcast.p4.folder at the project's p4 folder",
+            ) from None
+
+    @cached_property
+    def p4info(self) -> p4info_pb2.P4Info:
+        """Raises SwitchError ``NO_P4INFO`` for a text that is none."""
+        try:
+            return text_format.Parse(self.p4info_text, p4info_pb2.P4Info())
+        except text_format.ParseError as error:
+            raise SwitchError(
+                "NO_P4INFO", f"the P4Info of pipeline {self.name!r} cannot be read: {error}"
+            ) from None
+
+    @cached_property
+    def cookie(self) -> int:
+        """What P4Runtime tells programs apart by: 64 bits over both parts, never 0."""
+        digest = hashlib.sha256(self.p4info.SerializeToString(deterministic=True))
+        digest.update(self.device_config)
+        return int.from_bytes(digest.digest()[:8], "big") or 1
