@@ -1,6 +1,8 @@
 """What one switch should hold, one row of table ``switch_entries`` each: table entries and groups.
 
-The same form for every P4 program: names of its P4Info, values as canonical bytes.
+The same form for every P4 program: names of its P4Info, values as canonical bytes. A switch's own
+side of P4Runtime has two more in this form: default actions (`default_entry`) and clone sessions
+(`session_entry`).
 """
 
 from __future__ import annotations
@@ -11,21 +13,36 @@ from dataclasses import dataclass
 from udfs.switches.match import canonical
 
 __all__ = [
+    "DEFAULT",
     "GROUPS",
+    "SESSIONS",
     "Difference",
     "SwitchEntry",
     "canonical",
+    "default_entry",
     "difference",
     "group_entry",
     "group_id",
+    "is_default",
     "replicas",
+    "session_entry",
+    "session_length",
 ]
 
 GROUPS = "multicast_group"
 """In place of a table's name: the entry is a multicast group of the packet replication engine."""
 
+SESSIONS = "clone_session"
+"""In place of a table's name: the entry is a clone session of the packet replication engine."""
+
+DEFAULT = "default"
+"""Kind and name of the only match field of an entry that is a table's default action; its value is
+empty, as no other match's is."""
+
 _REPLICATE = "replicate"
+_CLONE = "clone"
 _PORT = "port"
+_LENGTH = "length"
 
 
 @dataclass(frozen=True)
@@ -58,29 +75,62 @@ def group_entry(switch: str, group: int, ports: Iterable[tuple[int, int]]) -> Sw
     Its table is `GROUPS`. A parameter ``port`` is a replica of instance 0, ``port:3`` one of
     instance 3.
     """
-    return SwitchEntry(
-        switch,
-        GROUPS,
-        (("group", "exact", canonical(group)),),
-        _REPLICATE,
-        tuple(
-            (f"{_PORT}:{instance}" if instance else _PORT, canonical(port))
-            for instance, port in sorted((instance, port) for port, instance in ports)
-        ),
-    )
+    match = (("group", "exact", canonical(group)),)
+    return SwitchEntry(switch, GROUPS, match, _REPLICATE, _ports(ports))
+
+
+def session_entry(
+    switch: str, session: int, ports: Iterable[tuple[int, int]], length: int = 0
+) -> SwitchEntry:
+    """A clone session as an entry of table `SESSIONS`; ``ports`` as of `group_entry`.
+
+    ``length``: most bytes of a clone, 0 for all.
+    """
+    params = _ports(ports) + (((_LENGTH, canonical(length)),) if length else ())
+    match = (("session", "exact", canonical(session)),)
+    return SwitchEntry(switch, SESSIONS, match, _CLONE, params)
+
+
+def default_entry(
+    switch: str, table: str, action: str, params: Iterable[tuple[str, bytes]] = ()
+) -> SwitchEntry:
+    """A table's default action as an entry: key ``<table>|default=``.
+
+    Its one match field, `DEFAULT`, keeps it apart from an entry that matches all, whose ``match``
+    is empty. Where an entry is taken away by its key, a switch has the program's own default again.
+    """
+    return SwitchEntry(switch, table, ((DEFAULT, DEFAULT, b""),), action, tuple(params))
+
+
+def is_default(entry: SwitchEntry) -> bool:
+    """Whether the entry is one of `default_entry`."""
+    return len(entry.match) == 1 and entry.match[0][1] == DEFAULT
 
 
 def group_id(entry: SwitchEntry) -> int:
-    """The number of a group's entry."""
+    """The number of a group's or of a clone session's entry."""
     return int.from_bytes(entry.match[0][2], "big")
 
 
 def replicas(entry: SwitchEntry) -> list[tuple[int, int]]:
-    """``(egress port, instance)`` of each replica of a group's entry."""
+    """``(egress port, instance)`` of each replica of a group's or of a clone session's entry."""
     return [
         (int.from_bytes(value, "big"), int(name.partition(":")[2] or 0))
         for name, value in entry.params
+        if name.startswith(_PORT)
     ]
+
+
+def session_length(entry: SwitchEntry) -> int:
+    """Most bytes of a clone of a session's entry; 0 for all."""
+    return sum(int.from_bytes(value, "big") for name, value in entry.params if name == _LENGTH)
+
+
+def _ports(ports: Iterable[tuple[int, int]]) -> tuple[tuple[str, bytes], ...]:
+    return tuple(
+        (f"{_PORT}:{instance}" if instance else _PORT, canonical(port))
+        for instance, port in sorted((instance, port) for port, instance in ports)
+    )
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ class Match:
     def joined(self) -> bytes:
         """Everything in one value, as table ``switch_entries`` has it.
 
-        exact: the value. range: low, then high, of equal lengths. ternary: value, then mask, of
-        equal lengths. lpm: the value, then one byte of prefix length.
+        exact, optional: the value. range: low, then high, of equal lengths. ternary: value, then
+        mask, of equal lengths. lpm: the value, then one byte of prefix length.
         """
-        if self.kind == "exact":
+        if self.kind in ("exact", "optional"):
             return self.value
         if self.kind == "lpm":
             return self.value + bytes([self.prefix_length])
@@ -37,7 +37,7 @@ class Match:
     @classmethod
     def parted(cls, name: str, kind: str, joined: bytes) -> Match:
         """The inverse of :meth:`joined`. Raises ValueError for what it cannot have made."""
-        if kind == "exact":
+        if kind in ("exact", "optional"):
             return cls(name, kind, joined)
         if kind == "lpm" and len(joined) > 1:
             return cls(name, kind, joined[:-1], prefix_length=joined[-1])
