@@ -1,0 +1,11 @@
+// The labels of this pass go behind the others.
+
+control frame_deparser(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.stack);
+        packet.emit(hdr.later);
+        EACH_POSITION(EMIT_LABEL)
+        packet.emit(hdr.ipv4);
+    }
+}

@@ -1,0 +1,40 @@
+// What becomes of a frame: looked at again, sent, or dropped and counted.
+
+control ingress(
+    inout headers_t hdr,
+    inout metadata_t meta,
+    inout standard_metadata_t standard
+) {
+    counter(REASONS, CounterType.packets) dropped;
+
+    check_stack() check;
+    EACH_POSITION(LABEL_TABLE)
+    send_copies() send;
+    route_ipv4() route;
+
+    apply {
+        if (standard.parser_error != error.NoError) {
+            meta.reason = CUT_SHORT;
+        } else if (!hdr.stack.isValid()) {
+            route.apply(hdr, meta, standard);
+        } else {
+            if (standard.instance_type != RECIRCULATED) {
+                check.apply(hdr, meta, standard);
+            }
+            if (meta.reason == NOT_DROPPED) {
+                EACH_POSITION(LOOK_UP_LABEL)
+                if (meta.untyped == 1) {
+                    meta.reason = TYPE_00;
+                } else if (meta.unexamined == 0) {
+                    send.apply(meta, standard);
+                } else {
+                    standard.egress_spec = NOWHERE;
+                }
+            }
+        }
+        if (meta.reason != NOT_DROPPED) {
+            dropped.count((bit<32>) meta.reason);
+            mark_to_drop(standard);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+// One position of the stack: what its label means to this switch.
+
+control label_position(inout stack_h stack, inout label_h label, inout metadata_t meta) {
+    action tree(ports_t ports) {
+        meta.ports = meta.ports | ports;
+    }
+
+    action hop(ports_t ports) {
+        meta.ports = meta.ports | ports;
+        stack.num_entries = stack.num_entries - 1;
+        label.setInvalid();
+    }
+
+    action stop(ports_t ports) {
+        meta.pruned = meta.pruned | ports;
+        stack.num_entries = stack.num_entries - 1;
+        label.setInvalid();
+    }
+
+    // A label of another switch, or of type 00.
+    action pass_by() {
+        meta.untyped = meta.untyped | ~(label.value[15:15] | label.value[14:14]);
+    }
+
+    table look_up {
+        key = {
+            label.value: exact @name("label");
+        }
+        actions = {
+            tree;
+            hop;
+            stop;
+            @defaultonly pass_by;
+        }
+        const default_action = pass_by();
+        size = LABELS;
+    }
+
+    apply {
+        if (label.isValid()) {
+            look_up.apply();
+        }
+    }
+}

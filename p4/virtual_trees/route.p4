@@ -1,0 +1,54 @@
+// Frames without a stack: plain IPv4, by the longest prefix of the destination.
+
+control route_ipv4(
+    inout headers_t hdr,
+    inout metadata_t meta,
+    inout standard_metadata_t standard
+) {
+    // To the next switch. Switches have no MAC address, so a frame keeps its own.
+    action send(port_t port) {
+        standard.egress_spec = port;
+        hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+    }
+
+    // To a host.
+    action deliver(bit<48> mac, port_t port) {
+        standard.egress_spec = port;
+        hdr.ethernet.dst = mac;
+        hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+    }
+
+    action no_route() {
+        meta.reason = NO_ROUTE;
+    }
+
+    table ipv4 {
+        key = {
+            hdr.ipv4.dst: lpm @name("dst");
+        }
+        actions = {
+            send;
+            deliver;
+            @defaultonly no_route;
+        }
+        const default_action = no_route();
+        size = ROUTES;
+    }
+
+    apply {
+        if (!hdr.ipv4.isValid() || hdr.ipv4.version != 4 || hdr.ipv4.ihl != 5) {
+            meta.reason = NOT_IPV4;
+        } else if (standard.checksum_error == 1) {
+            meta.reason = BAD_CHECKSUM;
+        } else if (
+            (bit<32>) hdr.ipv4.length < IPV4_BYTES
+            || (bit<32>) hdr.ipv4.length > standard.packet_length - ETHERNET_BYTES
+        ) {
+            meta.reason = CUT_SHORT;
+        } else if (hdr.ipv4.ttl <= 1) {
+            meta.reason = TTL_OVER;
+        } else {
+            ipv4.apply();
+        }
+    }
+}

@@ -1,0 +1,54 @@
+// Widths, sizes and numbers that switches, control plane and frames must agree on.
+
+// Labels that one pass looks at: 1, 2, 4, 8, 16, 32 or 64. Every position has a table of all labels
+// of the switch, so twice the labels a pass is twice the entries, and at best half the passes.
+#ifndef LABELS_A_PASS
+#define LABELS_A_PASS 8
+#endif
+
+const bit<16> MAX_LABELS = 64;
+const int LABELS_BITS = 1024;  // of as many labels
+
+// Entries of a table.
+const int LABELS = 16512;  // 16,383 trees, a hop and a stop of each port
+const int HOST_PORTS = 64;
+const int ROUTES = 4096;
+
+typedef bit<9> port_t;
+typedef bit<64> ports_t;  // bit p - 1 is port p
+
+// A multicast group is a subset of 8 ports, (subset << 8) | mask of its ports; or a copy for each
+// subset, whose replicas are of instance subset + 1.
+const bit<16> FAN_OUT = 0x1000;
+
+// Where a frame is put that only passes egress to go round.
+const port_t NOWHERE = 0;
+
+const bit<16> STACK = 0x9999;
+const bit<16> IPV4 = 0x0800;
+const bit<32> ETHERNET_BYTES = 14;
+const bit<32> COUNT_BYTES = 2;
+const bit<32> IPV4_BYTES = 20;
+const bit<32> SHORTEST_FRAME = 60;  // up to this, Ethernet fills frames up
+
+// standard_metadata.instance_type
+const bit<32> RECIRCULATED = 4;
+
+// Metadata that a frame keeps on its way from egress back to the parser.
+#define CARRIED 1
+
+// Why a frame was dropped: index of the counter.
+typedef bit<8> reason_t;
+const reason_t NOT_DROPPED = 0;
+const reason_t CUT_SHORT = 1;       // it ends within its headers, or before its datagram does
+const reason_t EMPTY_STACK = 2;     // num_entries is 0
+const reason_t TOO_MANY_LABELS = 3; // num_entries is above MAX_LABELS
+const reason_t BAD_COUNT = 4;       // no IPv4 datagram that fills the frame is where num_entries says
+const reason_t TYPE_00 = 5;         // a label of no type
+const reason_t UNKNOWN_LABELS = 6;  // no label means anything to this switch
+const reason_t NO_PORT = 7;         // labels are known, but leave no port to send to
+const reason_t NO_ROUTE = 8;        // no prefix holds the IPv4 destination
+const reason_t TTL_OVER = 9;        // the IPv4 time to live ends here
+const reason_t NOT_IPV4 = 10;       // neither a stack nor IPv4 without options
+const reason_t BAD_CHECKSUM = 11;   // of the IPv4 header
+const bit<32> REASONS = 12;
