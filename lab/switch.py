@@ -1,186 +1,68 @@
-"""The software switch of the lab: a pipeline that takes frames in and gives copies out.
-
-``Pipeline`` is the seam between a switch's outside (ports, links, P4Runtime) and what it does
-with a frame. ``StackPipeline`` does what ``udfs.stacks.forwarding`` says; an interpreter of
-compiled P4 programs fits the same seam.
-"""
+"""The seam between a switch's outside (ports, links, P4Runtime) and what it does with a frame."""
 
 from __future__ import annotations
 
-import struct
-import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
-from udfs.errors import SwitchError
-from udfs.stacks.entries import (
-    ACTIONS,
-    CHECK_HOP,
-    CHECK_STOP,
-    CHECK_TREE,
-    HOST_PORT,
-    tables_from_entries,
-)
-from udfs.stacks.forwarding import SwitchTables, forward
-from udfs.stacks.labels import MAX_LABELS
+from lab.bmv2.program import Program
+from lab.stack_pipeline import StackPipeline, TableForm
 from udfs.switches.entry import SwitchEntry
-from udfs.trees.network import MAX_PORT
 
-# Distinct (port, stack) pairs that a switch remembers; beyond, it forgets all and starts anew.
-_CACHE_LIMIT = 1 << 16
-_STACK_AT = 16
-_ETHERTYPE_STACK = b"\x99\x99"
-_ETHERTYPE_IPV4 = b"\x08\x00"
-
-
-@dataclass(frozen=True)
-class TableForm:
-    """What a program says of one table: widths in bits of its match fields and parameters."""
-
-    match: Mapping[str, int]
-    actions: Mapping[str, Mapping[str, int]]
+__all__ = ["Pipeline", "StackPipeline", "TableForm"]
 
 
 class Pipeline(Protocol):
-    """What a switch does with frames, and the tables that say so.
+    """What a switch does with frames: a program, and the tables and groups that it works by.
 
-    ``drops`` counts frames that ended here, by reason. ``process`` is called by one thread;
-    the others may be called by any, and take effect between two frames, whole or not at all.
+    ``drops`` counts frames of which no copy left, by reason. ``program`` is None before one is
+    loaded; until then every frame is dropped.
+
+    ``process`` is called by one thread. The others may be called by any; they take effect between
+    two frames, whole or not at all. Names are those of the program's JSON, which are those of its
+    P4Info. Methods that name what the program lacks raise SwitchError ``BAD_ENTRY``.
     """
 
     drops: Counter[str]
 
-    def fits(self, program: Mapping[str, TableForm]) -> None:
-        """Raise SwitchError ``WRONG_PROGRAM``, naming the part that this switch cannot run."""
+    @property
+    def program(self) -> Program | None:
+        """The program that runs."""
 
-    def load(self, program: Mapping[str, TableForm]) -> None:
-        """Empty the tables and run ``program``, which fits."""
+    def load(self, config: bytes) -> None:
+        """Run a BMv2 JSON from now on, with empty tables, groups, registers and counters.
+
+        Raises SwitchError ``WRONG_PROGRAM``, naming the part that cannot run; then nothing changes.
+        """
 
     def check(self, entry: SwitchEntry) -> None:
-        """Raise StackError or SwitchError ``BAD_ENTRY`` if ``entry`` could never be held."""
+        """Raise SwitchError ``BAD_ENTRY`` if ``entry`` could never be held."""
 
     def apply(self, changes: Mapping[str, SwitchEntry | None]) -> None:
-        """Make each changed key (``SwitchEntry.key``) hold its entry, or nothing if None."""
+        """Make each key (`SwitchEntry.key`) hold its entry, or nothing if None.
+
+        Entries of tables, default actions, multicast groups and clone sessions. Raises like
+        `check`; then nothing changes.
+        """
 
     def process(self, ingress_port: int, frame: bytes) -> list[tuple[int, bytes]]:
         """The copies of ``frame`` to send: ``(egress port, frame)``."""
 
+    def counter_size(self, name: str) -> int:
+        """Cells of an indexed counter."""
 
-class StackPipeline:
-    """Forwards frames by their header stack (WERNECKE 5.2); drops all others.
+    def counter(self, name: str, index: int) -> tuple[int, int]:
+        """``(packets, bytes)`` of one cell of an indexed counter."""
 
-    Reasons in ``drops``: ``truncated_frame``, ``unknown_ethertype``, ``empty_stack``,
-    ``too_many_labels``, ``truncated_stack`` (fewer labels than announced),
-    ``no_ipv4_after_stack`` (more or fewer labels than announced), ``invalid_label``, ``no_port``.
-    """
+    def direct_counter(self, table: str, key: str) -> tuple[int, int]:
+        """``(packets, bytes)`` of the entry of a key, in a table with a direct counter."""
 
-    PROGRAM: Mapping[str, TableForm] = {
-        CHECK_TREE: TableForm({"label": 16}, {ACTIONS[CHECK_TREE]: {"ports": 64}}),
-        CHECK_HOP: TableForm({"label": 16}, {ACTIONS[CHECK_HOP]: {"port": 9}}),
-        CHECK_STOP: TableForm({"label": 16}, {ACTIONS[CHECK_STOP]: {"port": 9}}),
-        HOST_PORT: TableForm({"port": 9}, {ACTIONS[HOST_PORT]: {}}),
-    }
+    def register(self, name: str) -> list[int]:
+        """The cells of a register array."""
 
-    def __init__(self) -> None:
-        self.drops: Counter[str] = Counter()
-        self._lock = threading.Lock()
-        self._entries: dict[str, SwitchEntry] = {}
-        self._tables: SwitchTables | None = None
-        self._cache: dict[tuple[int, bytes], list[tuple[int, bytes | None]]] = {}
+    def write_register(self, name: str, index: int, value: int) -> None:
+        """Set one cell of a register array, cut to its width."""
 
-    def fits(self, program: Mapping[str, TableForm]) -> None:
-        for table, form in self.PROGRAM.items():
-            if table not in program:
-                raise _wrong(f"table {table!r} is missing")
-            given = program[table]
-            if given.match != form.match:
-                raise _wrong(f"table {table!r} matches {given.match}, not {form.match}")
-            for action, parameters in form.actions.items():
-                if given.actions.get(action) != parameters:
-                    raise _wrong(f"table {table!r} needs action {action!r} with {parameters}")
-        if unknown := sorted(program.keys() - self.PROGRAM.keys()):
-            raise _wrong(f"table {unknown[0]!r} is unknown to this switch")
-
-    def load(self, program: Mapping[str, TableForm]) -> None:
-        self.fits(program)
-        with self._lock:
-            self._entries.clear()
-            self._forget()
-
-    def check(self, entry: SwitchEntry) -> None:
-        tables = tables_from_entries([entry])
-        ports = [*tables.hops.values(), *tables.stops.values(), *tables.host_ports]
-        mask = sum(tables.trees.values())
-        if not all(0 < port <= MAX_PORT for port in ports) or mask >> MAX_PORT:
-            raise SwitchError("BAD_ENTRY", f"{entry.key}: ports are 1..{MAX_PORT}", key=entry.key)
-
-    def apply(self, changes: Mapping[str, SwitchEntry | None]) -> None:
-        with self._lock:
-            for key, entry in changes.items():
-                if entry is None:
-                    self._entries.pop(key, None)
-                else:
-                    self._entries[key] = entry
-            self._forget()
-
-    def process(self, ingress_port: int, frame: bytes) -> list[tuple[int, bytes]]:
-        if len(frame) < _STACK_AT:
-            return self._drop("truncated_frame")
-        if frame[12:14] != _ETHERTYPE_STACK:
-            return self._drop("unknown_ethertype")
-        count = frame[14] << 8 | frame[15]
-        if not 0 < count <= MAX_LABELS:
-            return self._drop("too_many_labels" if count else "empty_stack")
-        end = _STACK_AT + 2 * count
-        if end > len(frame):
-            return self._drop("truncated_stack")
-        # A count that lies makes labels of the datagram, or a datagram of labels.
-        if end == len(frame) or not 0x45 <= frame[end] <= 0x4F:
-            return self._drop("no_ipv4_after_stack")
-        stack = frame[_STACK_AT:end]
-        copies = self._cache.get((ingress_port, stack))
-        if copies is None:
-            copies = self._look_up(ingress_port, stack)
-        if not copies:
-            invalid = any(byte < 0x40 for byte in stack[::2])
-            return self._drop("invalid_label" if invalid else "no_port")
-        addresses, datagram = frame[:12], frame[end:]
-        return [
-            (port, addresses + (_ETHERTYPE_IPV4 if left is None else left) + datagram)
-            for port, left in copies
-        ]
-
-    def _look_up(self, ingress_port: int, stack: bytes) -> list[tuple[int, bytes | None]]:
-        labels = struct.unpack(f">{len(stack) // 2}H", stack)
-        with self._lock:
-            # Built by the first frame after a change: many small writes cost one building.
-            if self._tables is None:
-                self._tables = tables_from_entries(self._entries.values())
-            copies = [
-                (port, None if left is None else _stack_header(left))
-                for port, left in forward(self._tables, ingress_port, labels)
-            ]
-            if len(self._cache) >= _CACHE_LIMIT:
-                self._cache = {}
-            self._cache[ingress_port, stack] = copies
-        return copies
-
-    def _forget(self) -> None:
-        self._tables = None
-        self._cache = {}
-
-    def _drop(self, reason: str) -> list[tuple[int, bytes]]:
-        self.drops[reason] += 1
-        return []
-
-
-def _stack_header(labels: tuple[int, ...]) -> bytes:
-    return _ETHERTYPE_STACK + struct.pack(f">H{len(labels)}H", len(labels), *labels)
-
-
-def _wrong(why: str) -> SwitchError:
-    return SwitchError(
-        "WRONG_PROGRAM", f"this switch runs p4/virtual_trees.p4 only, and the P4Info differs: {why}"
-    )
+    def write_counter(self, name: str, index: int, packets: int, size: int) -> None:
+        """Set one cell of an indexed counter."""
