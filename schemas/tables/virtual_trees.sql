@@ -2,12 +2,12 @@ CREATE TABLE IF NOT EXISTS ${table} (
   tree_id INT NOT NULL COMMENT 'Id of 14 bits',
   edges ARRAY<STRUCT<u: STRING, v: STRING>> NOT NULL COMMENT 'Undirected edges between switches and hosts',
   strategy STRING NOT NULL COMMENT 'What chose the tree',
-  state STRING NOT NULL COMMENT 'installing, active or retiring; stacks name active trees only'
+  state STRING NOT NULL COMMENT 'installing, active, retiring or retired; stacks name active trees only, switches hold all but retired ones'
 )
 USING delta
 COMMENT 'One row is one stored tree. An id is never used again for another tree.'
 TBLPROPERTIES (
   'delta.enableChangeDataFeed' = 'true',
-  'delta.constraints.state_known' = 'state IN (\'installing\', \'active\', \'retiring\')',
+  'delta.constraints.state_known' = 'state IN (\'installing\', \'active\', \'retiring\', \'retired\')',
   'delta.constraints.tree_id_14_bits' = 'tree_id BETWEEN 1 AND 16383'
 )

@@ -19,7 +19,7 @@ from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.encode import Encoder, encode
 from udfs.trees.network import Network
 from udfs.trees.topology import fabric, from_graph
-from udfs.trees.virtual_tree import VirtualTree
+from udfs.trees.virtual_tree import VirtualTree, stored
 
 pytestmark = pytest.mark.unit
 
@@ -50,9 +50,15 @@ def random_trees(rng, network):
                 inside.add(v)
                 edges.add((min(u, v), max(u, v)))
         if edges:
-            state = rng.choice(["active", "active", "active", "installing", "retiring"])
+            states = ["active", "active", "active", "installing", "retiring", "retired"]
+            state = rng.choice(states)
             trees.append(VirtualTree(number, frozenset(edges), "random", state))
     return trees
+
+
+def all_up(network):
+    links = [dataclasses.replace(link, up=True) for link in network.links]
+    return Network.from_rows(network.switches.values(), network.hosts.values(), links)
 
 
 def reachable(network, publisher):
@@ -71,12 +77,15 @@ def test_each_receiver_gets_it_exactly_once_and_nobody_else(rng):
     receivers = frozenset(rng.sample(candidates, rng.randint(0, len(candidates))))
     max_labels = rng.choice([64, 64, 12])
     encodings = encode(network, publisher, receivers, trees, max_labels)
-    tables = network_tables(network, trees)
+    tables = network_tables(network, stored(trees))
+    mended = all_up(network)
     served = Counter()
     for encoding in encodings:
         assert 0 < len(encoding.labels) <= max_labels
-        delivery = deliver(network, tables, publisher, encoding.labels)
-        assert delivery.hosts == Counter(encoding.receivers)
+        # Whether failed links are down, or came back before anybody edited the table.
+        for as_it_is in (network, mended):
+            delivery = deliver(as_it_is, tables, publisher, encoding.labels)
+            assert delivery.hosts == Counter(encoding.receivers)
         assert not delivery.loop
         # The edges that it names are those that carry it, once each.
         assert sorted((u, v) for u, v, _ in delivery.links) == sorted(encoding.edges)
@@ -131,13 +140,18 @@ def test_without_active_trees_every_edge_is_a_hop(network):
     assert len(encoding.labels) == len(encoding.edges) - 1
 
 
-def test_a_tree_that_lost_a_link_is_used_as_what_is_left_of_it(network):
+def test_an_edit_of_failed_links_changes_no_tree_on_any_switch(network):
     tree = broadcast_trees(network)[0]
+    links = [dataclasses.replace(link, up=False) for link in network.links]
+    broken = Network.from_rows(network.switches.values(), network.hosts.values(), links)
+    assert network_tables(broken, [tree]) == network_tables(network, [tree])
+
+
+def test_a_tree_that_lost_a_link_is_used_with_a_stop_in_front_of_it(network):
+    tree = broadcast_trees(network)[0]
+    lost = {"plane1-spine1", "pod2-fabric1"}
     links = [
-        dataclasses.replace(link, up=False)
-        if {link.switch, link.neighbor} == {"plane1-spine1", "pod2-fabric1"}
-        else link
-        for link in network.links
+        dataclasses.replace(link, up={link.switch, link.neighbor} != lost) for link in network.links
     ]
     broken = Network.from_rows(network.switches.values(), network.hosts.values(), links)
     receivers = frozenset(network.subscribers())
@@ -145,7 +159,15 @@ def test_a_tree_that_lost_a_link_is_used_as_what_is_left_of_it(network):
     delivery = deliver(broken, network_tables(broken, [tree]), "feed1", encoding.labels)
     assert delivery.hosts == Counter(receivers)
     assert encoding.labels[0] == label(TREE, 1)
+    stops = {number for kind, number in map(split, encoding.labels) if kind == STOP}
+    assert network.link("plane1-spine1", "pod2-fabric1").id in stops
     assert ("plane1-spine1", "pod2-fabric1") not in encoding.edges
+
+
+def test_a_retired_tree_is_on_no_switch_and_may_have_edges_that_are_gone(network):
+    gone = VirtualTree(9, frozenset({("nowhere", "pod1-rack1")}), "test", "retired")
+    (encoding,) = encode(network, "feed1", frozenset({"h1"}), [gone])
+    assert {split(value)[0] for value in encoding.labels} == {HOP}
 
 
 def test_a_stack_over_the_limit_is_split_over_disjoint_receivers(network):

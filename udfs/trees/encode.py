@@ -3,7 +3,9 @@
 A stack is right by its construction. Given a delivery tree and a set of virtual trees in the
 stack, every switch on the way must send out of its children's ports and no other: what the
 virtual trees lack there becomes a hop label, what they have too much a stop label. So
-virtual trees may overlap, close cycles between them or have lost links: those ports are too much.
+virtual trees may overlap or close cycles between them: those ports are too much. So are ports
+towards failed links, which switches keep in their trees (`udfs.trees.virtual_tree.tree_ports`): a
+stop label prunes each where the notification would come by, whether the link is down or up again.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from udfs.stacks.labels import MAX_LABELS
 from udfs.trees.delivery_tree import DeliveryTree, StoredTree
 from udfs.trees.network import Network
 from udfs.trees.steiner import SwitchGraph, check_attached
-from udfs.trees.virtual_tree import VirtualTree
+from udfs.trees.virtual_tree import VirtualTree, stored
 
 #: Receiver sets that an encoder remembers at most, some 100 MB. It lives as long as its network and
 #: trees stand, while edited subscriptions bring ever new sets. All are forgotten together: those
@@ -69,7 +71,7 @@ class Encoder:
             raise NetworkError(
                 "BAD_SIZE", f"a stack of up to {max_labels} labels: switches parse 1..{MAX_LABELS}"
             )
-        every = sorted(trees, key=lambda tree: tree.id)
+        every = sorted(stored(trees), key=lambda tree: tree.id)
         self._network = network
         self._source = network.host(publisher)
         self._max_labels = max_labels

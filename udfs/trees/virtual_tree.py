@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,7 +10,7 @@ from udfs.errors import NetworkError
 from udfs.stacks.labels import MAX_ID
 from udfs.trees.network import Network
 
-State = Literal["installing", "active", "retiring"]
+State = Literal["installing", "active", "retiring", "retired"]
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,8 @@ class VirtualTree:
     """One stored tree.
 
     ``id`` (1..16383) is never used again for another tree. ``edges`` are undirected, each a
-    sorted pair of names; hosts may be ends. Switches hold a tree in every state, stacks name
-    ``active`` ones only.
+    sorted pair of names; hosts may be ends. Stacks name ``active`` trees only; switches hold all
+    but ``retired`` ones, which are kept as rows so that nobody takes their id again.
 
     Raises NetworkError ``BAD_TREE_ID``, ``NOT_A_TREE`` (unsorted pair, cycle, not connected,
     no edge).
@@ -64,18 +65,23 @@ def _fault(edges: frozenset[tuple[str, str]]) -> str | None:
     return None
 
 
+def stored(trees: Iterable[VirtualTree]) -> list[VirtualTree]:
+    """The trees that switches hold: all but the retired ones."""
+    return [tree for tree in trees if tree.state != "retired"]
+
+
 def tree_ports(network: Network, tree: VirtualTree) -> dict[str, int]:
     """The ports of each switch that the tree floods: ``{switch: bitmask, bit port - 1}``.
 
-    Edges over failed links are left out, so a tree that lost a link goes on as its parts.
+    Edges over failed links are among them: what a tree's label means stays the same while links
+    fail and come back, so no switch has to be written then. The encoder stops copies that would
+    leave by a failed link; one that does so all the same is lost there.
     Raises NetworkError ``UNKNOWN_LINK`` if an edge is no link of the network.
     """
     ports: dict[str, int] = {}
     for pair in sorted(tree.edges):
         switch, neighbor = pair if pair[0] in network.switches else (pair[1], pair[0])
         link = network.link(switch, neighbor)
-        if not network.usable(link):
-            continue
         ports[switch] = ports.get(switch, 0) | 1 << link.port - 1
         if link.neighbor_port is not None:
             ports[neighbor] = ports.get(neighbor, 0) | 1 << link.neighbor_port - 1
