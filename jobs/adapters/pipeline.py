@@ -48,6 +48,11 @@ class Pipeline:
             ) from None
 
     @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Most entries of each table for which the program says it."""
+        return {table.preamble.name: table.size for table in self.p4info.tables if table.size > 0}
+
+    @cached_property
     def cookie(self) -> int:
         """What P4Runtime tells programs apart by: 64 bits over both parts, never 0."""
         digest = hashlib.sha256(self.p4info.SerializeToString(deterministic=True))

@@ -1,13 +1,36 @@
-"""One switch kept in step with what it should hold, over a connection that is kept."""
+"""One switch kept in step with what it should hold, over a connection that is kept.
+
+Nothing is believed that was not read: every refresh reads the switch, writes the difference step
+by step, and reads it again. A call that dies half-way, or a switch that forgot its tables, is
+therefore no case of its own: the next try begins with what the switch holds then.
+"""
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from jobs.adapters.credentials import Credentials
+from jobs.adapters.p4runtime import Failure, SwitchConnection
 from jobs.adapters.pipeline import Pipeline
-from udfs.switches.entry import Difference, SwitchEntry
+from udfs.errors import SwitchError
+from udfs.switches import election, ordering
+from udfs.switches.entry import Difference, SwitchEntry, difference
+
+log = logging.getLogger(__name__)
+
+_TRIES = 6
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 2.0
+# So long a switch may be without a primary client until we stand in for it: it may only have
+# lost its connection for a moment.
+_STAND_IN_SECONDS = 1.0
+_PROBE_SECONDS = 10.0
+_NOTHING = Difference((), (), ())
 
 
 @dataclass(frozen=True)
@@ -36,14 +59,15 @@ class Outcome:
     errors: list[str] = field(default_factory=list)
     seconds: float = 0.0
     primary: bool = True
-    left: Difference = Difference((), (), ())
+    left: Difference = field(default_factory=lambda: _NOTHING)
 
 
 class SwitchSession:
     """One switch, connected when first needed and kept so until :meth:`close`.
 
-    Safe to use from several threads; calls for one switch follow each other. ``given_up`` is
-    asked before anything is tried again.
+    Safe to use from several threads; calls for one switch follow each other. ``election_id`` is
+    from 1 to 2^64 - 1: of several sessions that live, the one with the highest writes. ``given_up``
+    is asked before anything is tried again.
     """
 
     def __init__(
@@ -53,26 +77,232 @@ class SwitchSession:
         election_id: int = 1,
         given_up: Callable[[], bool] = lambda: False,
     ) -> None:
-        raise NotImplementedError
+        self.target = target
+        self._credentials = credentials or Credentials()
+        self._election_id = election_id
+        self._given_up = given_up
+        self._lock = threading.RLock()
+        self._connection: SwitchConnection | None = None
+        # The term of ours that the last good read belongs to; None: there was none.
+        self._read_in_term: int | None = None
+        self._probe: Any = None
+        self._probed = 0.0
 
-    def refresh(self, desired: Collection[SwitchEntry], pipeline: Pipeline) -> Outcome:
-        """Make the switch hold exactly ``desired``, make before break; never raises SwitchError."""
-        raise NotImplementedError
+    def __enter__(self) -> SwitchSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether we may write the switch, as far as it has told."""
+        connection = self._connection
+        return connection is not None and connection.is_primary
+
+    def refresh(
+        self, desired: Collection[SwitchEntry], pipeline: Pipeline, patience: float = 0.0
+    ) -> Outcome:
+        """Make the switch hold exactly ``desired``, make before break; never raises SwitchError.
+
+        A switch that does not answer at all is tried again for ``patience`` seconds, one that
+        stops answering a few times. Beyond a limit of the switch nothing is written.
+        """
+        with self._lock:
+            began = time.monotonic()
+            outcome = self._refresh(desired, pipeline, began + patience)
+            return replace(outcome, seconds=time.monotonic() - began)
+
+    def _refresh(
+        self, desired: Collection[SwitchEntry], pipeline: Pipeline, deadline: float
+    ) -> Outcome:
+        pause, batch, tries = _FIRST_PAUSE, 0, 0
+        while True:
+            connected = False
+            try:
+                connection = self._connected()
+                connected = True
+                self._stand_for_primary(connection)
+                outcome, settled = self._once(connection, desired, pipeline, batch)
+                if settled:
+                    return outcome
+                why = "it was read back to hold something else than what was written"
+                outcome = replace(outcome, errors=[*outcome.errors, f"{self._where}: {why}"])
+            except SwitchError as error:
+                why = str(error)
+                outcome = Outcome(None, False, [why], primary=error.what != "NOT_PRIMARY")
+                if error.what == "UNREACHABLE":
+                    self._disconnect()
+                elif error.what == "WRITE_FAILED" and batch != 1:
+                    # A whole request was refused without a word on its updates: ask one by one.
+                    batch = 1
+                else:
+                    return outcome
+            # One that never answered has all of its patience, one that did a few tries.
+            tries += connected or tries > 0
+            spent = tries >= _TRIES if tries else time.monotonic() >= deadline
+            if spent or self._given_up():
+                return outcome
+            log.warning("switch %s: %s; trying again", self.target.name, why)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _once(
+        self,
+        connection: SwitchConnection,
+        desired: Collection[SwitchEntry],
+        pipeline: Pipeline,
+        batch: int,
+    ) -> tuple[Outcome, bool]:
+        """Read, write the difference, read again. Errors are updates that were refused.
+
+        Also returns whether nothing but those is left to be written.
+        """
+        name, target = self.target.name, self.target
+        self._read_in_term = connection.terms
+        self._check_limits(desired, pipeline)
+        connection.ensure_pipeline(pipeline)
+        held = connection.read_entries(name)
+        change = difference(desired, held)
+        failures: list[Failure] = []
+        if change:
+            crowded = ordering.crowded(
+                change, held, pipeline.sizes, target.max_rules, target.max_groups
+            )
+            if crowded:
+                log.warning(
+                    "switch %s: no room for old beside new in %s: the old goes first",
+                    name,
+                    ", ".join(sorted(crowded)),
+                )
+            for step in ordering.steps(change, connection.names.tables, crowded):
+                failures += self._write(connection, step, failures, batch)
+            held = connection.read_entries(name)
+        left = difference(desired, held)
+        errors = [f"{entry.key}: {words}" for entry, words in failures] if left else []
+        outcome = Outcome(len(held), not left, errors, left=left)
+        return outcome, _all_of(left) <= {entry.key for entry, _ in failures}
+
+    def _write(
+        self,
+        connection: SwitchConnection,
+        step: ordering.Step,
+        failed: list[Failure],
+        batch: int,
+    ) -> list[Failure]:
+        kept = ordering.withheld(step, [entry for entry, _ in failed])
+        if kept:
+            others = tuple(entry for entry in step.entries if entry not in set(kept))
+            step = ordering.Step(step.kind, others)
+        why = "left in place, as an update that must come before its removal failed"
+        written = connection.write_step(step, batch) if batch else connection.write_step(step)
+        return [*written, *((entry, why) for entry in kept)]
+
+    def _check_limits(self, desired: Collection[SwitchEntry], pipeline: Pipeline) -> None:
+        target = self.target
+        beyond = ordering.check_limits(
+            target.name, desired, pipeline.sizes, target.max_rules, target.max_groups
+        )
+        if beyond:
+            raise SwitchError(
+                "LIMIT",
+                f"{'; '.join(beyond)}: nothing was written; ask less of it, or raise the limit",
+                switch=target.name,
+                limits=beyond,
+            )
 
     def compare(self, desired: Collection[SwitchEntry], pipeline: Pipeline) -> Difference:
-        """What a refresh would write, in the reader's role: takes no part in the arbitration.
+        """What a refresh would write. It only reads, and takes no part in the arbitration.
 
         Raises SwitchError ``UNREACHABLE``, ``BAD_TLS``, ``READ_FAILED``, ``LIMIT``.
         """
-        raise NotImplementedError
+        self._check_limits(desired, pipeline)
+        with self._connect(0) as connection:
+            # Of another program's entries nothing stays.
+            same = connection.holds(pipeline)
+            held = connection.read_entries(self.target.name) if same else set()
+        return difference(desired, held)
 
     def disturbed(self) -> bool:
         """Whether the switch may hold something else than after the last refresh. Never waits.
 
-        The connection was lost or never made, we became primary since, or nobody is.
+        The connection was lost or never made, we became primary since, or could become it.
         """
-        raise NotImplementedError
+        connection = self._connection
+        if connection is None or not connection.alive or not self._answers(connection):
+            return True
+        if connection.is_primary:
+            return self._read_in_term != connection.terms
+        return self._next_id(connection) is not None
 
     def close(self) -> None:
         """End the connection; takes a second at most. A later call connects again."""
-        raise NotImplementedError
+        with self._lock:
+            self._disconnect()
+
+    @property
+    def _where(self) -> str:
+        return f"switch {self.target.name!r} at {self.target.address}"
+
+    def _connected(self) -> SwitchConnection:
+        if self._connection is not None and not self._connection.alive:
+            self._disconnect()
+        if self._connection is None:
+            self._connection = self._connect(self._election_id)
+            self._read_in_term, self._probed = None, time.monotonic()
+        return self._connection
+
+    def _connect(self, election_id: int) -> SwitchConnection:
+        target = self.target
+        credentials = self._credentials.for_switch(target.name)
+        return SwitchConnection.connect(target.address, target.device_id, election_id, credentials)
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        self._read_in_term = self._probe = None
+        if connection is not None:
+            connection.close()
+
+    def _stand_for_primary(self, connection: SwitchConnection) -> None:
+        """Become primary if nobody goes before us. Raises SwitchError ``NOT_PRIMARY``."""
+        began = time.monotonic()
+        while not connection.is_primary:
+            wanted = self._next_id(connection)
+            highest, taken = connection.rivals
+            waited = time.monotonic() - began
+            if wanted is None or waited > 3 * _STAND_IN_SECONDS:
+                raise SwitchError(
+                    "NOT_PRIMARY",
+                    f"{self._where} is written by another client, whose election id "
+                    f"{election.rank(highest)} is not below ours, {self._election_id}",
+                    address=self.target.address,
+                )
+            if taken or waited >= _STAND_IN_SECONDS:
+                connection.ask_again(wanted)
+            else:
+                time.sleep(0.05)
+        if self._read_in_term != connection.terms:
+            log.info("%s: we are its primary client", self._where)
+
+    def _next_id(self, connection: SwitchConnection) -> int | None:
+        return election.election_id(self._election_id, *connection.rivals)
+
+    def _answers(self, connection: SwitchConnection) -> bool:
+        """False once the switch has let a question go unanswered; asks every ten seconds.
+
+        A switch that lost its power does not end its stream.
+        """
+        probe = self._probe
+        if probe is not None and probe.done():
+            self._probe, self._probed = None, time.monotonic()
+            code = probe.code().name
+            if code in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
+                connection.break_off()
+                return False
+        elif probe is None and time.monotonic() - self._probed > _PROBE_SECONDS:
+            self._probe = connection.probe()
+        return True
+
+
+def _all_of(change: Difference) -> set[str]:
+    return {entry.key for entry in (*change.insert, *change.modify, *change.delete)}

@@ -1,0 +1,176 @@
+"""Entries by the names of a P4Info to and from P4Runtime's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+from google.rpc import code_pb2, status_pb2
+from p4.config.v1 import p4info_pb2
+from p4.v1 import p4runtime_pb2
+
+from udfs.errors import SwitchError
+from udfs.switches.entry import (
+    GROUPS,
+    SwitchEntry,
+    canonical,
+    group_entry,
+    group_id,
+    replicas,
+)
+from udfs.switches.match import Match
+
+_OPTIONAL = "optional"
+
+
+class Names:
+    """Both ways for one program. tables: its tables' names, in the order of the P4Info."""
+
+    def __init__(self, p4info: p4info_pb2.P4Info) -> None:
+        self._tables = {table.preamble.name: table for table in p4info.tables}
+        self._actions = {action.preamble.name: action for action in p4info.actions}
+        self._table_by_id = {table.preamble.id: table for table in p4info.tables}
+        self._action_by_id = {action.preamble.id: action for action in p4info.actions}
+        self.tables = tuple(self._tables)
+
+    def to_wire(self, entry: SwitchEntry, key_only: bool = False) -> p4runtime_pb2.Entity:
+        """``key_only``: without action or replicas, as for a removal.
+
+        Raises SwitchError ``WRITE_FAILED`` for a name that the program lacks, or a malformed value.
+        """
+        wire = p4runtime_pb2.Entity()
+        if entry.table == GROUPS:
+            group = wire.packet_replication_engine_entry.multicast_group_entry
+            group.multicast_group_id = group_id(entry)
+            for port, instance in [] if key_only else replicas(entry):
+                # Older switches know no other form of a port.
+                group.replicas.add(egress_port=port, instance=instance)
+            return wire
+        table = _named(self._tables, entry.table, "table")
+        fields = {field.name: field.id for field in table.match_fields}
+        wire.table_entry.table_id = table.preamble.id
+        wire.table_entry.priority = entry.priority
+        for name, kind, value in entry.match:
+            field = wire.table_entry.match.add(
+                field_id=_named(fields, name, f"field of {entry.table}")
+            )
+            _put(field, entry, name, kind, value)
+        if key_only:
+            return wire
+        action = _named(self._actions, entry.action, "action")
+        wire.table_entry.action.action.action_id = action.preamble.id
+        params = {param.name: param.id for param in action.params}
+        for name, value in entry.params:
+            number = _named(params, name, f"parameter of {entry.action}")
+            wire.table_entry.action.action.params.add(param_id=number, value=value)
+        return wire
+
+    def from_wire(self, switch: str, wire: p4runtime_pb2.Entity) -> Iterator[SwitchEntry]:
+        """The entry, or none: what the program itself put there is nobody's to write.
+
+        Raises SwitchError ``READ_FAILED`` for an id that the program lacks.
+        """
+        if wire.WhichOneof("entity") == "packet_replication_engine_entry":
+            group = wire.packet_replication_engine_entry.multicast_group_entry
+            if group.multicast_group_id:
+                yield group_entry(
+                    switch,
+                    group.multicast_group_id,
+                    [(_port(replica), replica.instance) for replica in group.replicas],
+                )
+            return
+        entry = wire.table_entry
+        try:
+            table = self._table_by_id[entry.table_id]
+            if entry.is_default_action or entry.is_const or table.is_const_table:
+                return
+            action = self._action_by_id[entry.action.action.action_id]
+            matches = {field.field_id: field for field in entry.match}
+            params = {param.param_id: param.value for param in entry.action.action.params}
+            yield SwitchEntry(
+                switch,
+                table.preamble.name,
+                tuple(
+                    _match(field.name, matches[field.id])
+                    for field in table.match_fields
+                    if field.id in matches
+                ),
+                action.preamble.name,
+                tuple((param.name, _canonical(params[param.id])) for param in action.params),
+                entry.priority,
+            )
+        except KeyError as missing:
+            raise SwitchError(
+                "READ_FAILED",
+                f"switch {switch!r} holds an entry with an id that its program lacks: {missing}",
+            ) from None
+
+
+def refused_updates(error: Any) -> list[tuple[int, str]] | None:
+    """Position and reason of each update of a Write that failed; None if the answer has none."""
+    if error.code() != grpc.StatusCode.UNKNOWN:
+        return None
+    for key, value in error.trailing_metadata() or ():
+        if key != "grpc-status-details-bin":
+            continue
+        refused = []
+        for position, detail in enumerate(status_pb2.Status.FromString(value).details):
+            update = p4runtime_pb2.Error()
+            detail.Unpack(update)
+            if update.canonical_code != code_pb2.OK:
+                refused.append((position, f"{_code(update.canonical_code)}: {update.message}"))
+        return refused or None
+    return None
+
+
+def _code(number: int) -> str:
+    return str(code_pb2.Code.Name(number)) if number in code_pb2.Code.values() else str(number)
+
+
+def _put(field: Any, entry: SwitchEntry, name: str, kind: str, value: bytes) -> None:
+    if kind == _OPTIONAL:
+        field.optional.value = value
+        return
+    try:
+        match = Match.parted(name, kind, value)
+    except ValueError as error:
+        raise SwitchError("WRITE_FAILED", f"{entry.key}: field {name!r}: {error}") from None
+    if kind == "exact":
+        field.exact.value = match.value
+    elif kind == "lpm":
+        field.lpm.value, field.lpm.prefix_len = match.value, match.prefix_length
+    elif kind == "ternary":
+        field.ternary.value, field.ternary.mask = match.value, match.other
+    else:
+        field.range.low, field.range.high = match.value, match.other
+
+
+def _match(name: str, field: Any) -> tuple[str, str, bytes]:
+    kind = field.WhichOneof("field_match_type")
+    if kind in ("exact", _OPTIONAL):
+        return name, kind, _canonical(getattr(field, kind).value)
+    if kind == "lpm":
+        match = Match(name, kind, _canonical(field.lpm.value), b"", field.lpm.prefix_len)
+    elif kind == "ternary":
+        match = Match(name, kind, _canonical(field.ternary.value), _canonical(field.ternary.mask))
+    elif kind == "range":
+        match = Match(name, kind, _canonical(field.range.low), _canonical(field.range.high))
+    else:
+        raise KeyError(f"match of field {name!r}")
+    return name, kind, match.joined()
+
+
+def _port(replica: Any) -> int:
+    by_bytes = replica.WhichOneof("port_kind") == "port"
+    return int.from_bytes(replica.port, "big") if by_bytes else int(replica.egress_port)
+
+
+def _named(known: Any, name: str, what: str) -> Any:
+    if name not in known:
+        raise SwitchError("WRITE_FAILED", f"the switch's program has no {what} called {name!r}")
+    return known[name]
+
+
+def _canonical(value: bytes) -> bytes:
+    return canonical(int.from_bytes(value, "big"))

@@ -1,0 +1,43 @@
+"""Which election id a refresher asks a switch with, so that the highest that lives is primary.
+
+P4Runtime lets nobody become primary with an id below the highest that was ever used, even if its
+owner is gone. A refresher that waits must therefore be able to raise its id past a dead one, and
+one that comes back must still win over those of lower rank that stood in for it. A raised id is a
+mark, a generation and the refresher's own id, from the highest bit down.
+"""
+
+from __future__ import annotations
+
+MOST = (1 << 128) - 1
+
+_OWN_BITS = 64
+_GENERATION_BITS = 32
+_MARK = 0xFFFF_5AC1 << _OWN_BITS + _GENERATION_BITS
+_BELOW_MARK = (1 << _OWN_BITS + _GENERATION_BITS) - 1
+
+
+def rank(election_id: int) -> int:
+    """The own id of the refresher that asks with ``election_id``, raised or not."""
+    return election_id & (1 << _OWN_BITS) - 1 if _raised(election_id) else election_id
+
+
+def election_id(own: int, highest: int, taken: bool) -> int | None:
+    """The id to ask with so as to become primary; None if another goes first.
+
+    own: the id that the refresher was given. highest: the highest that the switch has seen.
+    taken: whether a client that is primary has it.
+    """
+    if taken and rank(highest) >= own:
+        return None
+    if own >= highest:
+        return own
+    generation = (highest & _BELOW_MARK) >> _OWN_BITS if _raised(highest) else 0
+    if not taken or not _raised(highest):
+        generation += 1
+    wanted = _MARK | generation << _OWN_BITS | own
+    fits = own >> _OWN_BITS == 0 and generation >> _GENERATION_BITS == 0
+    return wanted if fits and wanted > highest else None
+
+
+def _raised(number: int) -> bool:
+    return number & ~_BELOW_MARK == _MARK

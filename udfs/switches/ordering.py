@@ -1,0 +1,165 @@
+"""The order in which a switch is brought from what it holds to what it should: make before break.
+
+A target may reorder the updates of one Write, so updates that depend on each other never share a
+step, and each step is written when the one before has been answered. What is pointed at comes
+before what points at it: groups, then what acts on the last of a packet's way (host ports, routes,
+leaves), then the tables before it from the last to the first, then the table of the way's start.
+Removal is the same backwards.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from udfs.switches.entry import GROUPS, Difference, SwitchEntry
+
+Kind = Literal["insert", "modify", "delete"]
+Rank = tuple[int, int]
+
+_START = ".start"
+_DEPTH = re.compile(r"^(.*\.)[a-z]+_(\d+)$")
+_POSITION = re.compile(r"\.label_\d+\.")
+
+
+@dataclass(frozen=True)
+class Step:
+    """Updates of one kind that do not depend on each other, in any order."""
+
+    kind: Kind
+    entries: tuple[SwitchEntry, ...]
+
+
+def steps(
+    difference: Difference, tables: Sequence[str] = (), crowded: Collection[str] = ()
+) -> list[Step]:
+    """A difference of one switch as steps, to be taken one after the other.
+
+    ``tables`` are the program's tables in the order of its P4Info, which is the way of a packet.
+    Of ``crowded`` tables (see :func:`crowded`) what goes is removed before anything is inserted:
+    they cannot hold both.
+    """
+    early = [entry for entry in difference.delete if entry.table in crowded]
+    late = [entry for entry in difference.delete if entry.table not in crowded]
+    return [
+        *reversed(_ranked("delete", early, tables)),
+        *_ranked("insert", difference.insert, tables),
+        *_ranked("modify", difference.modify, tables),
+        *reversed(_ranked("delete", late, tables)),
+    ]
+
+
+def _ranked(kind: Kind, entries: Iterable[SwitchEntry], tables: Sequence[str]) -> list[Step]:
+    position = {_family(table): number for number, table in enumerate(tables)}
+    by_rank: dict[Rank, list[SwitchEntry]] = defaultdict(list)
+    for entry in entries:
+        by_rank[_rank(entry, position)].append(entry)
+    return [Step(kind, tuple(by_rank[rank])) for rank in sorted(by_rank)]
+
+
+def _rank(entry: SwitchEntry, position: Mapping[str, int]) -> Rank:
+    """Low ranks are inserted first."""
+    table = entry.table
+    if table == GROUPS:
+        return 0, 0
+    if table.startswith("egress.") or ".route." in table or table.endswith((".leaf", ".ipv4")):
+        return 1, 0
+    if entry.action.endswith((".stop", ".set_stop_port")):
+        # While tables are refilled, a tree without the stops that prune it would reach too many.
+        return 2, 0
+    if table.endswith(_START):
+        return 4, 0
+    return 3, -position.get(_family(table), 0)
+
+
+def _family(table: str) -> str:
+    """Tables whose entries do not point at each other: those of one stage, and of all labels."""
+    if _POSITION.search(table):
+        return _POSITION.sub(".label.", table)
+    depth = _DEPTH.match(table)
+    return depth[1] + depth[2] if depth else table.rpartition(".")[0]
+
+
+def withheld(step: Step, failed: Iterable[SwitchEntry]) -> tuple[SwitchEntry, ...]:
+    """What a step must not remove, as an update that should have come before it has failed.
+
+    Tables with a common start are one machine of states: an entry of it that could not be
+    written may leave the old states in use. Entries of other tables stand for themselves, but
+    a group may be pointed at by any that was not modified.
+    """
+    if step.kind != "delete":
+        return ()
+    troubled = {_machine(entry.table) for entry in failed} - {""}
+    groups = any(entry.table != GROUPS for entry in failed)
+    return tuple(
+        entry
+        for entry in step.entries
+        if _machine(entry.table) in troubled or (groups and entry.table == GROUPS)
+    )
+
+
+def _machine(table: str) -> str:
+    """The control that a table of a state machine is part of; empty for any other."""
+    head, found, _ = table.partition(".subscriptions.")
+    return head + found if found else ""
+
+
+def crowded(
+    difference: Difference,
+    held: Iterable[SwitchEntry],
+    sizes: Mapping[str, int],
+    max_rules: int | None = None,
+    max_groups: int | None = None,
+) -> frozenset[str]:
+    """Tables that cannot hold what comes beside what goes. Limits as for :func:`check_limits`."""
+    count = Counter(entry.table for entry in held)
+    count.update(entry.table for entry in difference.insert)
+    going = {entry.table for entry in difference.delete}
+    rules = sum(number for table, number in count.items() if table != GROUPS)
+    full = {table for table in going if _over(count[table], sizes.get(table))}
+    if _over(rules, max_rules):
+        full |= going - {GROUPS}
+    if GROUPS in going and _over(count[GROUPS], max_groups):
+        full.add(GROUPS)
+    return frozenset(full)
+
+
+def check_limits(
+    switch: str,
+    entries: Collection[SwitchEntry],
+    sizes: Mapping[str, int],
+    max_rules: int | None = None,
+    max_groups: int | None = None,
+) -> list[str]:
+    """What one switch is asked to hold beyond what it can: one sentence for each limit.
+
+    sizes: entries that a table of the program can hold; 0 or absent: not said. max_rules: entries
+    of all tables. max_groups: multicast groups. None: not said.
+    """
+    count = Counter(entry.table for entry in entries)
+    groups = count.pop(GROUPS, 0)
+    rules = count.total()
+    errors = [
+        f"switch {switch!r}: table {table!r} should hold {number} entries, its program allows "
+        f"{sizes[table]}"
+        for table, number in sorted(count.items())
+        if _over(number, sizes.get(table))
+    ]
+    if _over(rules, max_rules):
+        errors.append(
+            f"switch {switch!r}: all tables together should hold {rules} entries, max_rules of "
+            f"its row allows {max_rules}"
+        )
+    if _over(groups, max_groups):
+        errors.append(
+            f"switch {switch!r}: it should hold {groups} multicast groups, max_groups of its row "
+            f"allows {max_groups}"
+        )
+    return errors
+
+
+def _over(number: int, limit: int | None) -> bool:
+    return bool(limit is not None and number > limit)
