@@ -100,6 +100,20 @@ class SwitchSession:
         connection = self._connection
         return connection is not None and connection.is_primary
 
+    def leads(self) -> bool | None:
+        """Whether we are the primary client, after standing for it where nobody goes before us.
+
+        Connects if need be, and writes nothing. None for a switch that cannot be asked.
+        """
+        with self._lock:
+            try:
+                self._stand_for_primary(self._connected())
+            except SwitchError as error:
+                if error.what == "UNREACHABLE":
+                    self._disconnect()
+                return False if error.what == "NOT_PRIMARY" else None
+            return True
+
     def refresh(
         self, desired: Collection[SwitchEntry], pipeline: Pipeline, patience: float = 0.0
     ) -> Outcome:
