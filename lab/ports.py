@@ -42,7 +42,11 @@ _ETHERTYPE_VLAN = 0x8100
 # struct tpacket_auxdata: status, length, captured, offsets of link and network header, VLAN.
 _AUXDATA = struct.Struct("=IIIHHHH")
 
-_SEND_ERRORS = {errno.EMSGSIZE: "frame_too_large", errno.ENOBUFS: "interface_full"}
+_SEND_ERRORS = {
+    errno.EMSGSIZE: "frame_too_large",
+    errno.EINVAL: "frame_too_small",
+    errno.ENOBUFS: "interface_full",
+}
 
 _Address = tuple[str, int]
 
@@ -206,7 +210,7 @@ class PacketSocketPort:
     Takes what arrives there, with its VLAN tag, and not what this machine sends by it.
 
     Reasons in ``drops``: ``interface_down`` (or gone), ``interface_full``, ``frame_too_large`` (for
-    the interface's MTU, or merged by its offloads to more than a frame).
+    the interface's MTU, or merged by its offloads to more than a frame), ``frame_too_small``.
     """
 
     def __init__(self, number: int, link: Interface) -> None:
