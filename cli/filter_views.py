@@ -159,9 +159,7 @@ def _plain(text: str) -> int | str:
 
 
 def p4_json(made: ProgramEntries) -> Iterator[Json]:
-    """Multicast groups first, as entries name them."""
-    for group, ports in made.groups:
-        yield {"group": group, "ports": list(ports)}
+    """An object an entry."""
     for entry in made.entries:
         yield _p4_entry(entry)
 

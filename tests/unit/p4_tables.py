@@ -23,7 +23,6 @@ class Switch:
             first = entry.match[0]
             number = _number(first.value) if first.name == "state" else -1
             self.rows.setdefault((entry.table, number), []).append(entry)
-        self.groups = dict(held.groups)
         self.registers = {
             (block.number, slot): (0, 0, 0)
             for block in program.blocks
@@ -45,11 +44,8 @@ class Switch:
         ports: tuple[int, ...] = ()
         leaf = self._hit(f"{PREFIX}.delivery.leaf", state)
         if leaf is not None:
-            params = _params(leaf)
-            if leaf.action.endswith("multicast"):
-                ports = self.groups[params["group"]]
-            elif leaf.action.endswith("unicast"):
-                ports = (params["port"],)
+            mask = _params(leaf).get("ports", 0)
+            ports = tuple(port for port in range(1, 65) if mask >> (port - 1) & 1)
         calls = set()
         for place in range(1, self.program.options.calls + 1):
             row = self._hit(f"{PREFIX}.call.call_{place}", state)

@@ -16,7 +16,7 @@ from udfs.filters.nodes import Call, CellUpdate, Outcome
 from udfs.filters.prefixes import split
 from udfs.filters.switch.pipeline import (
     FUNCTIONS,
-    PORT_BITS,
+    MASK_BITS,
     PREFIX,
     NamedAction,
     Options,
@@ -43,24 +43,22 @@ def entries(
     compiled: CompiledFilter,
     specification: Specification,
     ports: Mapping[str, int],
-    groups: Mapping[tuple[int, ...], int] | None = None,
     *,
     options: Options | None = None,
     slots: Mapping[str, tuple[int, int]] | None = None,
 ) -> ProgramEntries:
     """Entries of the program that ``p4_program.generate`` makes of the same specification.
 
-    ``ports``: host name to port; numeric receivers are ports themselves. ``groups``: ids of sets
-    of two or more ports (ascending), such as ``IncrementalCompiler.groups``, which keep theirs from
-    edit to edit; else they are numbered from 1 in the order of the sets.
+    ``ports``: host name to port; numeric receivers are ports themselves. A leaf names its ports as
+    a mask, so an edit of rules never touches a multicast group (``udfs.switches.ports``).
     ``slots``: where cells are already.
 
     Raises FilterError: NO_TABLE (a field or kind of match that the program has no table for),
     WRONG_ORDER (tables in another order than the program's), TOO_MANY_CODES (more intervals than
     the resolution of a field), TOO_MANY_VARIABLES, TOO_MANY_UPDATES, TOO_MANY_CALLS, NO_SLOT,
-    NO_GROUP, UNKNOWN_PORT, UNKNOWN_ACTION, BAD_ACTION.
+    UNKNOWN_PORT, UNKNOWN_ACTION, BAD_ACTION.
     """
-    return _Entries(compiled, pipeline(specification, options), ports, groups, slots or {}).make()
+    return _Entries(compiled, pipeline(specification, options), ports, slots or {}).make()
 
 
 class _Entries:
@@ -69,13 +67,11 @@ class _Entries:
         compiled: CompiledFilter,
         program: Pipeline,
         ports: Mapping[str, int],
-        groups: Mapping[tuple[int, ...], int] | None,
         slots: Mapping[str, tuple[int, int]],
     ) -> None:
         self._compiled = compiled
         self._program = program
         self._ports = ports
-        self._groups = groups
         self._rows: dict[str, list[_Row]] = {name: [] for name in compiled.fields}
         for index, state, low, high, kind, following in compiled.entries.tolist():
             self._rows[compiled.fields[index]].append((state, low, high, KINDS[kind], following))
@@ -93,10 +89,9 @@ class _Entries:
             result += self._stage(stage)
         result += self._cells()
         result += self._updates()
-        leaves, groups = self._leaves()
-        result += leaves
+        result += self._leaves()
         result += self._calls()
-        return ProgramEntries(tuple(result), groups, self._slots)
+        return ProgramEntries(tuple(result), self._slots)
 
     # Fields.
 
@@ -351,45 +346,28 @@ class _Entries:
     def _outcomes(self) -> Iterable[tuple[int, Outcome]]:
         return sorted(self._compiled.outcomes.items())
 
-    def _leaves(self) -> tuple[list[TableEntry], tuple[tuple[int, tuple[int, ...]], ...]]:
-        sets: dict[int, tuple[int, ...]] = {}
+    def _leaves(self) -> Iterator[TableEntry]:
         for state, outcome in self._outcomes():
-            if outcome.receivers:
-                sets[state] = tuple(sorted({self._port(name) for name in outcome.receivers}))
+            ports = 0
+            for name in outcome.receivers:
+                ports |= 1 << (self._port(name) - 1)
+            if ports:
+                params = (("ports", canonical(ports)),)
+                yield TableEntry(
+                    f"{_DELIVERY}.leaf", (_state(state),), f"{_DELIVERY}.deliver", params
+                )
             elif outcome.calls:
                 # Else the default action would be taken too, which is for what nobody asks for.
-                sets[state] = ()
-        several = sorted({ports for ports in sets.values() if len(ports) > 1})
-        ids = self._groups
-        if ids is None:
-            ids = {ports: number for number, ports in enumerate(several, 1)}
-        result = []
-        for state, ports in sets.items():
-            action = "drop"
-            params: tuple[tuple[str, bytes], ...] = ()
-            if len(ports) == 1:
-                action, params = "unicast", (("port", canonical(ports[0])),)
-            elif ports:
-                if ports not in ids:
-                    raise FilterError(
-                        "NO_GROUP", f"there is no multicast group of the ports {ports}", ports=ports
-                    )
-                action, params = "multicast", (("group", canonical(ids[ports])),)
-            result.append(
-                TableEntry(f"{_DELIVERY}.leaf", (_state(state),), f"{_DELIVERY}.{action}", params)
-            )
-        groups = tuple(sorted((ids[ports], ports) for ports in several))
-        return result, groups
+                yield TableEntry(f"{_DELIVERY}.leaf", (_state(state),), f"{_DELIVERY}.drop", ())
 
     def _port(self, receiver: str) -> int:
         port = port_of(receiver, self._ports)
-        # The last port number means drop.
-        if port is None or not 0 <= port < (1 << PORT_BITS) - 1:
+        if port is None or not 1 <= port <= MASK_BITS:
             raise FilterError(
                 "UNKNOWN_PORT",
                 f"no port of the switch leads to {receiver!r}"
                 if port is None
-                else f"{receiver!r} is not a port of a switch: 0 to {(1 << PORT_BITS) - 2}",
+                else f"{receiver!r} is not a port of a switch: 1 to {MASK_BITS}",
                 receiver=receiver,
             )
         return port

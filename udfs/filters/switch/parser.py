@@ -10,6 +10,13 @@ from collections.abc import Iterator
 from textwrap import dedent, indent
 
 from udfs.filters.switch.pipeline import Layer, Pipeline, p4_name
+from udfs.filters.switch.several import (
+    VARIABLES,
+    in_order,
+    several_headers,
+    several_states,
+    state,
+)
 
 UDP = 17
 _UDP_BYTES = 8
@@ -21,23 +28,55 @@ def headers(program: Pipeline) -> str:
     for layer in layers(program):
         fields = "".join(f"    bit<{f.bits}> {p4_name(f.name)};\n" for f in layer.header.fields)
         text += f"header {layer.name}_h {{\n{fields}}}\n\n"
-    members = "".join(f"    {layer.name}_h {layer.name};\n" for layer in layers(program))
-    return text + f"struct headers_t {{\n{members}}}\n"
+    members = [(f"{layer.name}_h", layer.name) for layer in layers(program)]
+    if program.repetition is not None:
+        text += several_headers()
+        members = in_order(program, members)
+    listed = "".join(f"    {type_} {name};\n" for type_, name in members)
+    return text + f"struct headers_t {{\n{listed}}}\n"
 
 
 def layers(program: Pipeline) -> tuple[Layer, ...]:
-    """All headers in the order in which they are parsed and emitted."""
+    """All headers of the specification in the order in which they are parsed and emitted."""
     return (*program.stack, *program.framing, *program.messages)
 
 
 def parser(program: Pipeline) -> str:
     """The parser."""
-    states = [*_stack_states(program), *_framing_states(program)]
+    states = [*_stack_states(program)]
+    if program.repetition is None:
+        states += _framing_states(program)
+    else:
+        states += several_states(program)
+    variables = "" if program.repetition is None else indent(VARIABLES, "    ") + "\n"
     return (
         "parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,\n"
         "                    inout standard_metadata_t standard_metadata) {\n"
+        + variables
         + indent("\n".join(states), "    ")
         + "}\n"
+    )
+
+
+def deparser(program: Pipeline) -> str:
+    """All headers, in their order."""
+    names = [("", layer.name) for layer in layers(program)]
+    emitted = [name for _, name in names]
+    if program.repetition is not None:
+        emitted = []
+        for _, name in in_order(program, names):
+            if name == "wanted":
+                emitted += [
+                    f"{one}[{place}]"
+                    for place in range(program.options.messages)
+                    for one in ("wanted", "blocks")
+                ]
+            elif name != "blocks":
+                emitted.append(name)
+    text = "".join(f"        packet.emit(hdr.{name});\n" for name in emitted)
+    return (
+        "control event_deparser(packet_out packet, in headers_t hdr) {\n"
+        f"    apply {{\n{text}    }}\n}}\n"
     )
 
 
@@ -47,8 +86,14 @@ def _stack_states(program: Pipeline) -> Iterator[str]:
     own = first_state(program)
     event = "" if own else "    meta.feed = FEED;\n"
     versions = "        IPV4: options;\n" + ("        IPV6: parse_ipv6;\n" if v6 else "")
-    yield _state(
+    yield state(
         "start",
+        "",
+        "transition select(meta.step) {\n        WHOLE: accept;\n        default: parse_ethernet;\n"
+        "    }",
+    )
+    yield state(
+        "parse_ethernet",
         f"packet.extract(hdr.{ethernet.name});",
         f"transition select(hdr.{ethernet.name}.{ethernet.parts['type']}) {{\n"
         f"{versions}        default: accept;\n    }}",
@@ -64,11 +109,11 @@ def _stack_states(program: Pipeline) -> Iterator[str]:
             }
         }
         """)
-    yield _state("parse_fragment", f"packet.extract(hdr.{ipv4.name});", "transition accept;")
+    yield state("parse_fragment", f"packet.extract(hdr.{ipv4.name});", "transition accept;")
     for layer in (ipv4, v6):
         if layer is not None:
             protocol = "protocol" if layer is ipv4 else "next"
-            yield _state(
+            yield state(
                 f"parse_{layer.parts['role']}",
                 f"packet.extract(hdr.{layer.name});\n{event}",
                 f"transition select(hdr.{layer.name}.{layer.parts[protocol]}) {{\n"
@@ -81,7 +126,7 @@ def _stack_states(program: Pipeline) -> Iterator[str]:
         )
     else:
         then = "transition accept;"
-    yield _state("parse_udp", f"packet.extract(hdr.{udp.name});", then)
+    yield state("parse_udp", f"packet.extract(hdr.{udp.name});", then)
 
 
 def first_state(program: Pipeline) -> str:
@@ -92,11 +137,7 @@ def first_state(program: Pipeline) -> str:
 
 
 def _framing_states(program: Pipeline) -> Iterator[str]:
-    """Each header if the datagram reaches as far, then one message by its type.
-
-    A message that is the first of several in its datagram is followed by another of the framing
-    headers that repeat: that is where a loop over them would go back to.
-    """
+    """Each header if the datagram reaches as far, then one message by its type."""
     udp = program.layer("udp")
     length = f"hdr.{udp.name}.{udp.parts['length']}"
     reached = _UDP_BYTES
@@ -108,16 +149,13 @@ def _framing_states(program: Pipeline) -> Iterator[str]:
             then = "transition reach_message;" if program.typed else "transition accept;"
         first = "meta.feed = FEED;\n" if position == 0 and not program.typed else ""
         yield _reach(layer.name, length, reached, f"parse_{layer.name}")
-        yield _state(f"parse_{layer.name}", f"packet.extract(hdr.{layer.name});\n{first}", then)
+        yield state(f"parse_{layer.name}", f"packet.extract(hdr.{layer.name});\n{first}", then)
     if not program.typed:
         return
     yield _reach("message", length, reached + 1, "parse_type")
     cases = [(layer.header.message_type or 0, f"reach_{layer.name}") for layer in program.messages]
-    cases += [(number, "parse_other_message") for number in program.other_types]
-    yield (
-        "// Several messages in a packet: the seam is here. After a message the parser may return\n"
-        "// to the last framing headers, and ingress may apply `subscriptions` to each in turn.\n"
-    ) + _state(
+    cases += [(number, "other_message") for number, _ in program.other_types]
+    yield state(
         "parse_type",
         "meta.message_type = packet.lookahead<bit<8>>();",
         "transition select(meta.message_type) {\n"
@@ -125,10 +163,10 @@ def _framing_states(program: Pipeline) -> Iterator[str]:
         + "        default: accept;\n    }",
     )
     if program.other_types:
-        yield _state("parse_other_message", "meta.feed = FEED;", "transition accept;")
+        yield state("other_message", "meta.feed = FEED;", "transition accept;")
     for layer in program.messages:
         yield _reach(layer.name, length, reached + layer.header.length, f"parse_{layer.name}")
-        yield _state(
+        yield state(
             f"parse_{layer.name}",
             f"packet.extract(hdr.{layer.name});\nmeta.feed = FEED;",
             "transition accept;",
@@ -136,14 +174,9 @@ def _framing_states(program: Pipeline) -> Iterator[str]:
 
 
 def _reach(name: str, length: str, octets: int, then: str) -> str:
-    return _state(
+    return state(
         f"reach_{name}",
         "",
         f"transition select({length}) {{\n        {octets} .. 65535: {then};\n"
         "        default: accept;\n    }",
     )
-
-
-def _state(name: str, body: str, then: str) -> str:
-    lines = [line.strip() for line in body.splitlines() if line.strip()]
-    return f"state {name} {{\n" + "".join(f"    {line}\n" for line in lines) + f"    {then}\n}}\n"

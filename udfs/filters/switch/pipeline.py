@@ -15,6 +15,7 @@ from types import MappingProxyType
 from udfs.errors import FilterError
 from udfs.filters.meaning.normal_form import MESSAGE_TYPE, is_message_type
 from udfs.filters.meaning.state import clock_of
+from udfs.filters.switch.framing import Repetition, repetition
 from udfs.messages.specification import Field, Header, Specification
 
 PREFIX = "ingress.subscriptions"
@@ -22,6 +23,8 @@ PREFIX = "ingress.subscriptions"
 
 STATE_BITS = 32
 PORT_BITS = 9
+MASK_BITS = 64
+"""Ports of a switch; bit p - 1 of a mask is port p."""
 GROUP_BITS = 16
 SLOT_BITS = 32
 VALUE_BITS = 64
@@ -106,6 +109,7 @@ class NamedAction:
 
     ``widths``: bits of each argument. ``body``: P4 statements over ``hdr``, ``meta``,
     ``standard_metadata`` and the arguments ``a1``, ``a2``...; without one the action is counted.
+    ``meta.ports`` are the ports that the event will go to, the lowest bit being port 1.
     """
 
     name: str
@@ -124,6 +128,8 @@ class Options:
     resolution: qualified name to bits of the smaller domain that its values are mapped on.
     rows: most rows of a table of entries; ``sizes`` has those that can hold fewer only.
     cell_rows: rows of a table that reads cells of state. routes: IPv4 prefixes.
+    messages: most of a datagram; message_bytes, datagram_bytes: most of a message, and of a
+    datagram of several, with its UDP header. BMv2 has room for 64 messages.
     """
 
     port: int = 26_400
@@ -135,6 +141,9 @@ class Options:
     rows: int = 65_536
     cell_rows: int = 8_192
     routes: int = 4_096
+    messages: int = 64
+    message_bytes: int = 1_500
+    datagram_bytes: int = 9_000
 
 
 @dataclass(frozen=True)
@@ -204,14 +213,18 @@ class Operand:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The whole program, in the order in which a packet meets it."""
+    """The whole program, in the order in which a packet meets it.
+
+    other_types: first byte and length of the messages of which the program reads no field.
+    repetition: how a datagram holds several messages; None for formats of one event a packet.
+    """
 
     name: str
     options: Options
     stack: tuple[Layer, ...]
     framing: tuple[Layer, ...]
     messages: tuple[Layer, ...]
-    other_types: tuple[int, ...]
+    other_types: tuple[tuple[int, int], ...]
     stages: tuple[Stage, ...]
     blocks: tuple[Block, ...]
     operands: tuple[Operand, ...]
@@ -220,11 +233,22 @@ class Pipeline:
     clock_units: int
     clocks: tuple[tuple[str, str], ...]
     start_bits: int
+    repetition: Repetition | None = None
 
     @property
     def typed(self) -> bool:
         """Whether events are told by their first byte."""
         return bool(self.messages or self.other_types)
+
+    @property
+    def own(self) -> bool:
+        """Whether the format has headers behind UDP."""
+        return bool(self.framing or self.typed)
+
+    def place(self, role: str, part: str) -> str:
+        """P4 expression of a part of a standard header."""
+        layer = self.layer(role)
+        return f"hdr.{layer.name}.{layer.parts[part]}"
 
     def layer(self, role: str) -> Layer:
         """The standard header of this role; KeyError if the program has none."""
@@ -282,6 +306,10 @@ _OWN: Mapping[str, str] = {
 }
 
 
+_OWN_NAMES = frozenset(["wanted", "wanted_now", "examined", "rest", "blocks"])
+"""Headers of the program that are in no specification."""
+
+
 def _own_header(role: str) -> Header:
     fields, at = [], 0
     for item in _OWN[role].split():
@@ -317,7 +345,7 @@ class _Description:
             for role in _ROLES
             if role in standard or role in _OWN
         ]
-        self._taken = {layer.name for layer in stack}
+        self._taken = {layer.name for layer in stack} | _OWN_NAMES
         read = {f.header for f in self._fields}
         if specification.counters:
             read |= {f.header for f in specification.fields.values() if f.clock}
@@ -330,7 +358,7 @@ class _Description:
             elif header.name in read:
                 messages.append(Layer(self._unique(p4_name(header.name)), header))
             else:
-                others.append(header.message_type)
+                others.append((header.message_type, header.length))
         self._layers = {layer.header.name: layer for layer in [*stack, *framing, *messages]}
         typed = bool(messages or others)
         # An event of types has all framing; else one that ends early lacks the last headers.
@@ -344,8 +372,11 @@ class _Description:
         stages = self._stages(typed, always)
         units, clocks, start_bits = self._clock(typed)
         name, arguments = parse_call(specification.default_action or "drop")
-        if name == "fwd" and not (len(arguments) == 1 and arguments[0].isdecimal()):
-            raise FilterError("BAD_ACTION", "the default action forwards to one port number")
+        if name == "fwd" and not (len(arguments) == 1 and _is_port(arguments[0])):
+            raise FilterError(
+                "BAD_ACTION",
+                f"the default action forwards to the number of one port, 1 to {MASK_BITS}",
+            )
         actions = {action.name: action for action in self._options.actions}
         if name not in ("drop", "fwd") and name not in actions:
             actions[name] = NamedAction(name, tuple(_width(a) for a in arguments))
@@ -392,6 +423,10 @@ class _Description:
             clock_units=units,
             clocks=clocks,
             start_bits=start_bits,
+            # The length of IPv6 would have to be fixed too.
+            repetition=None
+            if "ipv6" in standard
+            else repetition([layer.header for layer in framing], typed),
         )
 
     def _stages(self, typed: bool, always: set[str]) -> tuple[Stage, ...]:
@@ -466,6 +501,10 @@ def _fits(header: Header, role: str) -> bool:
     return (
         header.message_type is None and header.length * 8 == bits and places >= set(parts.values())
     )
+
+
+def _is_port(argument: str) -> bool:
+    return argument.isdecimal() and len(argument) < 4 and 1 <= int(argument) <= MASK_BITS
 
 
 def _width(argument: str) -> int:

@@ -1,100 +1,168 @@
 """The static step: a message format specification to a P4_16 program for v1model.
 
-Source: CAMUS 3.1. The program has no rules in it: ``p4_entries`` gives what its tables hold.
+Source: CAMUS 3.1. The program has no rules in it: ``entries`` gives what its tables hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from textwrap import dedent, indent, wrap
+import re
+from collections.abc import Iterator
+from textwrap import indent, wrap
 
-from udfs.filters.switch.parser import UDP, first_state, headers, layers, parser
+from udfs.filters.switch.forwarding import FAN_OUT, egress, ingress, routing, sending
+from udfs.filters.switch.leaves import calls, delivery, one_event
+from udfs.filters.switch.parser import UDP, deparser, headers, parser
 from udfs.filters.switch.pipeline import (
     GROUP_BITS,
+    MASK_BITS,
     PORT_BITS,
     STATE_BITS,
     VALUE_BITS,
     NamedAction,
     Options,
     Pipeline,
-    Stage,
     p4_name,
     pipeline,
 )
+from udfs.filters.switch.pruning import checksum_statement, compute, pruning, verify
 from udfs.filters.switch.registers import state_controls
 from udfs.filters.switch.sizes import stage_sizes
-from udfs.filters.switch.values import argument_value
+from udfs.filters.switch.stages import kinds_text, stage_control
 from udfs.messages.specification import Specification
 
-__all__ = ["NamedAction", "Options", "generate", "generate_pipeline"]
+__all__ = ["MAIN", "NamedAction", "Options", "files", "generate", "generate_pipeline"]
+
+MAIN = "packet_subscriptions"
+"""The program is ``MAIN.p4``; what it includes is in the folder ``MAIN``."""
+
+REASONS = (
+    "CUT_SHORT",
+    "BAD_LENGTH",
+    "TOO_MANY_MESSAGES",
+    "TOO_LONG",
+    "BAD_CHECKSUM",
+    "UNWANTED",
+    "NO_PORT",
+    "NO_ROUTE",
+    "TTL_OVER",
+    "NOT_IPV4",
+)
+"""Why packets are dropped: indexes of the counter ``ingress.dropped``, from 1 on."""
+
+_WHY = (
+    "the frame ends before what it announces",
+    "lengths, or the number of messages, contradict each other",
+    "more than a datagram may have",
+    "a message or a datagram",
+    "of IPv4 or of UDP",
+    "no port wants any of the messages",
+    "only the port that the packet came in by",
+    "no prefix holds the IPv4 destination",
+    "the IPv4 time to live ends here",
+    "neither an event nor IPv4 without options",
+)
+_INCLUDE = re.compile(r'^#include "([\w/.]+)"\n', re.MULTILINE)
 
 
 def generate(specification: Specification, options: Options | None = None) -> str:
-    """The program's source. Equal specifications and options give equal text.
+    """The program's source in one text. Equal specifications and options give equal text.
 
-    Raises FilterError as ``p4_pipeline.pipeline`` does.
+    Raises FilterError as ``pipeline.pipeline`` does.
     """
     return generate_pipeline(pipeline(specification, options))
 
 
 def generate_pipeline(program: Pipeline) -> str:
     """The source of a program that has been described already."""
+    made = files(program)
+    return _INCLUDE.sub(lambda found: made[found[1]] + "\n", made[f"{MAIN}.p4"])
+
+
+def files(program: Pipeline) -> dict[str, str]:
+    """The program's source, one control a file, by path; the main file includes the others."""
+    parts = {f"{MAIN}/{name}.p4": f"{text.strip()}\n" for name, text in _parts(program) if text}
+    main = (
+        f"{_title(program)}\n\n#include <core.p4>\n#include <v1model.p4>\n\n"
+        + "".join(f'#include "{path}"\n' for path in parts)
+        + f'\n@pkginfo(name = "{MAIN}")\n'
+        "V1Switch(event_parser(), verify_checksums(), ingress(), egress(), compute_checksums(),"
+        "\n         event_deparser()) main;\n"
+    )
+    return {f"{MAIN}.p4": main, **parts}
+
+
+def _parts(program: Pipeline) -> Iterator[tuple[str, str]]:
     sizes = stage_sizes(program)
-    parts = [
-        _title(program),
-        _constants(program),
-        headers(program),
-        _metadata(program),
-        parser(program),
-        *(_stage(stage, sizes) for stage in program.stages),
-        *state_controls(program),
-        _deliver(program),
-        _calls(program),
-        _subscriptions(program),
-        _routing(program),
-        _ingress(program),
-        _rest(program),
-    ]
-    return "\n".join(part.strip("\n") + "\n" for part in parts if part)
+    several = program.repetition is not None
+    yield "sizes", _sizes(program)
+    yield "headers", headers(program)
+    yield "metadata", _metadata(program)
+    yield "parser", parser(program)
+    for stage in program.stages:
+        yield f"{stage.name}_stage", stage_control(stage, sizes)
+    yield from state_controls(program)
+    yield "leaf", delivery(program)
+    yield "calls", calls(program)
+    yield "one_event", one_event(program)
+    yield "ipv4_route", routing(program)
+    yield "sending", sending()
+    yield "ingress", ingress(program)
+    if several:
+        yield "pruning", pruning(program)
+    yield "egress", egress(program)
+    yield "verify_checksums", _checksums(program, "verify", verify(program) if several else "")
+    yield "compute_checksums", _checksums(program, "update", compute(program) if several else "")
+    yield "event_deparser", deparser(program)
 
 
 def _title(program: Pipeline) -> str:
-    fields = [f"{stage.name}: {_kinds(stage)}" for stage in program.stages]
+    fields = [f"{stage.name}: {kinds_text(stage)}" for stage in program.stages]
     first, *more = wrap(" > ".join(_parsed(program)), 84)
     lines = [
         f"Packet subscriptions for the message format {program.name!r}.",
         "",
         "Made by the static step of the compiler (udfs/filters/switch/program.py): do not edit.",
         "",
-        "  packet",
-        "    |",
+        "  packet <------------------------------------------------------------+",
+        "    |                                                                 |",
         f"  parser {first}",
         *(f"    |    {names}" for names in more),
-        "    |",
-        "    |-- no event ----------------------------> route: IPv4, longest prefix",
-        "    |-- cut short ---------------------------> drop, counted",
-        "    |",
-        "  start: feed -> state",
-        "    |",
-        "  one stage a field: (state, value) -> state",
-        *(f"    |  {field}" for field in fields),
-        "    |",
+        "    |                                                                 |",
+        "    |-- cut short, or lengths or checksums wrong ----> drop, counted  |",
+        "    |-- no event ------------------------------------> route: IPv4,   |",
+        "    |                                          longest prefix         |",
+        "  start: feed -> state                                                |",
+        "    |                                                                 |",
+        "  one stage a field: (state, value) -> state                          |",
+        *(f"    |  {field:<64}|" for field in fields),
+        "    |                                                                 |",
     ]
     if program.blocks:
         options = program.options
-        lines += [
+        registers = ", ".join(f"{b.counter}[{b.slots}]" for b in program.blocks)
+        told = [
             f"  state: {options.variables} times (state -> cell), (state, what it holds) -> state,",
             f"    |    then {options.updates} times (leaf -> cell, operand): update the cell",
-            "    |    registers: " + ", ".join(f"{b.counter}[{b.slots}]" for b in program.blocks),
+            f"    |    registers: {registers}",
             "    |",
         ]
-    lines += [
-        "  leaf: state -> multicast group | port | nobody: drop, counted",
-        "    |",
-    ]
+        lines += [f"{line:<70}|" for line in told]
+    told = ["  leaf: state -> ports", "    |"]
     if program.actions:
-        lines += ["  calls: state -> " + ", ".join(a.name for a in program.actions), "    |"]
-    lines += ["  traffic manager > deparser"]
+        told += ["  calls: state -> " + ", ".join(a.name for a in program.actions), "    |"]
+    if program.repetition is not None:
+        told += [
+            "    |-- another message: remember the ports, and again",
+            "    |-- after the last of several: the ports of all, and again",
+            "    |",
+        ]
+    told += ["  sending: ports -> multicast group of the ports in one subset of 8;"]
+    told += ["    |    ports in several subsets: a copy for each, and again"]
+    lines += [f"{line:<70}|" for line in told]
+    lines += [f"{'  traffic manager > egress':<28}{'-' * 42}+"]
+    if program.repetition is not None:
+        lines += ["    |    pruning: messages that the port does not want come off"]
+    lines += ["    |", "  deparser"]
     return "\n".join(f"// {line}".rstrip() for line in lines)
 
 
@@ -105,323 +173,107 @@ def _parsed(program: Pipeline) -> list[str]:
     return names
 
 
-def _kinds(stage: Stage) -> str:
-    kinds = [*stage.kinds, "otherwise"]
-    if stage.code_bits:
-        kinds.insert(0, f"map to {stage.code_bits} bits")
-    return f"{', '.join(kinds)} ({stage.bits} bits)"
-
-
-def _constants(program: Pipeline) -> str:
+def _sizes(program: Pipeline) -> str:
     options = program.options
     state = bool(program.blocks)
+    several = program.repetition is not None
     v6 = any(layer.parts["role"] == "ipv6" for layer in program.stack)
-    feed = bool(first_state(program))
+    examined = 8 * options.datagram_bytes + MASK_BITS * options.messages
     lines = [
         (f"typedef bit<{STATE_BITS}> state_t;", True),
         (f"typedef bit<{PORT_BITS}> port_t;", True),
+        (f"typedef bit<{MASK_BITS}> ports_t;  // the lowest bit is port 1", True),
         (f"typedef bit<{GROUP_BITS}> group_t;", True),
         (f"typedef bit<{VALUE_BITS}> value_t;  // of a cell", state),
         (f"typedef bit<{program.start_bits}> start_t;  // of a cell's window", state),
         ("", True),
-        (f"const bit<16> EVENT_PORT = {options.port};", feed),
+        (f"const bit<16> EVENT_PORT = {options.port};", program.own),
         (f"const int ROWS = {options.rows};  // of a table, at most", True),
         (f"const int ROUTES = {options.routes};", True),
+        (f"const group_t FAN_OUT = {FAN_OUT:#x};  // a copy for each subset of the ports", True),
+        (
+            "const port_t NOWHERE = 0;  // only to pass egress and come in again",
+            True,
+        ),
         ("const bit<16> IPV4 = 0x0800;", True),
         ("const bit<16> IPV6 = 0x86dd;", v6),
         (f"const bit<8> UDP = {UDP};", True),
+        ("const bit<32> ETHERNET_BYTES = 14;", True),
+        ("const bit<32> IPV4_BYTES = 20;", True),
         ("const bit<8> FEED = 1;", True),
+        ("", several),
+        (f"const int MESSAGES = {options.messages};  // of a datagram, at most", several),
+        (f"const bit<16> MESSAGE = {options.message_bytes};  // bytes of one", several),
+        (f"const bit<16> DATAGRAM = {options.datagram_bytes};  // bytes, from UDP on", several),
+        (f"const int MESSAGE_BITS = {8 * options.message_bytes};", several),
+        (f"const bit<32> WANTED_BITS = {MASK_BITS};", several),
+        ("const bit<32> LENGTH_BITS = 16;", several),
+        ("const bit<16> LENGTH_OCTETS = 2;", several),
+        ("// What was examined has the ports of each message, too.", several),
+        (f"const int EXAMINED_BITS = {examined};", several),
         ("", True),
-        ("// Counted, by index.", True),
-        ("const bit<32> CUT_SHORT = 0;", True),
-        ("const bit<32> UNSUBSCRIBED = 1;", feed),
+        ("// Which pass of a packet.", True),
+        ("const bit<8> ARRIVED = 0;  // the first", True),
+        ("const bit<8> EXAMINE = 1;  // of a datagram of several messages: the next one", several),
+        ("const bit<8> DELIVER = 2;  // all of them are examined", several),
+        ("const bit<8> WHOLE = 3;  // the ports are known, nothing comes off", True),
+        (
+            "const bit<8> KEPT_FIELDS = 1;  // what a packet takes along",
+            True,
+        ),
+        ("", True),
+        ("// Why packets are dropped: indexes of the counter ingress.dropped.", True),
+        ("typedef bit<8> reason_t;", True),
+        ("const reason_t NOT_DROPPED = 0;", True),
+        *(
+            (f"const reason_t {name} = {index};  // {why}", True)
+            for index, (name, why) in enumerate(zip(REASONS, _WHY, strict=True), 1)
+        ),
+        (f"const bit<32> REASONS = {len(REASONS) + 1};", True),
     ]
-    includes = "#include <core.p4>\n#include <v1model.p4>\n\n// Widths and sizes.\n"
-    return includes + "".join(f"{line}\n" for line, used in lines if used)
+    return "// Widths and sizes.\n" + "".join(f"{line}\n" for line, used in lines if used)
 
 
 def _metadata(program: Pipeline) -> str:
+    several = program.repetition is not None
+    kept = "@field_list(KEPT_FIELDS) "
     fields = [
-        "bit<8> feed;  // 0: no event",
-        "bit<8> message_type;",
-        "state_t state;",
-        "bit<1> delivered;",
-        "bit<1> unwanted;  // no receiver, no named action",
+        (f"{kept}bit<8> step;", True),
+        (f"{kept}port_t came_from;", True),
+        (f"{kept}ports_t ports;  // of one event, then of the packet", True),
+        (f"{kept}ports_t all_ports;  // of the messages so far", several),
+        (f"{kept}bit<16> place;  // messages so far", several),
+        (f"{kept}bit<32> examined_bits;", several),
+        (f"{kept}bit<48> arrived;", several),
+        ("bit<1> again;  // comes in again", True),
+        ("bit<1> ready;  // to be sent to its ports", True),
+        ("reason_t reason;  // why it is dropped", True),
+        ("bit<1> events;  // 1: a datagram of messages", several),
+        ("bit<16> length;", several),
+        ("bit<16> no_sum;  // stays 0", several),
+        ("bit<1> summed;  // a UDP checksum to be made", several),
+        ("bit<8> feed;  // 0: no event", True),
+        ("bit<8> message_type;", True),
+        ("state_t state;", True),
+        ("bit<1> unwanted;  // no rule is for it", True),
+        ("bit<64> now;", bool(program.blocks)),
     ]
-    if program.blocks:
-        fields.append("bit<64> now;")
-    return "struct metadata_t {\n" + "".join(f"    {f}\n" for f in fields) + "}\n"
+    listed = "".join(f"    {f}\n" for f, used in fields if used)
+    return "struct metadata_t {\n" + listed + "}\n"
 
 
-# ---------------------------------------------------------------------------------------- stages
-
-
-def _stage(stage: Stage, sizes: Mapping[tuple[str, str], int]) -> str:
-    size = {kind: number for (name, kind), number in sizes.items() if name == stage.name}
-    value, body, locals_ = stage.value, "", ""
-    if stage.code_bits:
-        locals_ += f"    bit<{stage.code_bits}> code = 0;\n"
-        body += _table(
-            "map", "map_rows", [f'{value} : range @name("value")'], size["map"], "set_code"
-        )
-        value = "code"
-    if stage.optional:
-        locals_ += "    bit<1> present = 0;\n"
-    locals_ += "    bool found = false;\n"
-    for kind in stage.kinds:
-        keys = ['meta.state : exact @name("state")', f'{value} : {kind} @name("value")']
-        body += _table(kind, f"{kind}_rows", keys, size[kind], "set_state")
-    keys = ['meta.state : exact @name("state")']
-    if stage.optional:
-        keys.append('present : exact @name("present")')
-    body += _table("otherwise", "otherwise_rows", keys, size["otherwise"], "set_state")
-    set_code = (
-        f"    action set_code(bit<{stage.code_bits}> next) {{\n        code = next;\n    }}\n"
-        if stage.code_bits
-        else ""
-    )
-    return (
-        f"// {stage.field}: {_kinds(stage)}\n"
-        f"control {stage.name}_stage(in headers_t hdr, inout metadata_t meta) {{\n{locals_}\n"
-        "    action set_state(state_t next) {\n        meta.state = next;\n    }\n"
-        f"{set_code}\n{body}    apply {{\n{_asked(stage)}"
-        "        if (!found) {\n            otherwise_rows.apply();\n        }\n    }\n}\n"
-    )
-
-
-def _asked(stage: Stage) -> str:
-    """Statements that ask the tables of values, if the event has the field."""
-    lines = ["present = 1;"] if stage.optional else []
-    lines += ["map_rows.apply();"] if stage.code_bits else []
-    for position, kind in enumerate(stage.kinds):
-        ask = f"if ({kind}_rows.apply().hit) {{\n    found = true;\n}}"
-        lines.append(f"else {ask}" if position else ask)
-    text = "\n".join(lines).replace("}\nelse", "} else")
-    if stage.header:
-        text = f"if ({stage.header}.isValid()) {{\n{indent(text, '    ')}\n}}"
-    return indent(text, " " * 8) + "\n"
-
-
-def _table(name: str, variable: str, keys: Sequence[str], size: int | str, *actions: str) -> str:
-    key = "".join(f"            {one};\n" for one in keys)
-    listed = "".join(f"            {one};\n" for one in actions)
-    return (
-        f'    @name("{name}")\n    table {variable} {{\n        key = {{\n{key}        }}\n'
-        f"        actions = {{\n{listed}            @defaultonly NoAction;\n        }}\n"
-        f"        const default_action = NoAction();\n        size = {size};\n    }}\n\n"
-    )
-
-
-# ----------------------------------------------------------------------------------- after stages
-
-
-def _deliver(program: Pipeline) -> str:
-    default, arguments = program.default
-    call = "drop()"
-    if default == "fwd":
-        call = f"unicast({int(arguments[0])})"
-    return dedent(f"""\
-        // The leaf: who gets the event.
-        control deliver(inout metadata_t meta, inout standard_metadata_t standard_metadata) {{
-            action multicast(group_t group) {{
-                standard_metadata.mcast_grp = group;
-                meta.delivered = 1;
-            }}
-            action unicast(port_t port) {{
-                standard_metadata.egress_spec = port;
-                meta.delivered = 1;
-            }}
-            action drop() {{
-                mark_to_drop(standard_metadata);
-            }}
-
-            @name("leaf")
-            table leaf_rows {{
-                key = {{
-                    meta.state : exact @name("state");
-                }}
-                actions = {{
-                    multicast;
-                    unicast;
-                    drop;
-                }}
-                const default_action = {call};
-                size = ROWS;
-            }}
-
-            apply {{
-                if (leaf_rows.apply().miss) {{
-                    meta.unwanted = 1;
-                }}
-            }}
-        }}
-        """)
-
-
-def _calls(program: Pipeline) -> str:
-    if not program.actions:
-        return ""
-    body = ""
-    for number, action in enumerate(program.actions):
-        arguments = ", ".join(f"bit<{bits}> a{i}" for i, bits in enumerate(action.widths, 1))
-        what = action.body.strip() or f"called.count({number});"
-        body += (
-            f"    action {action.name}({arguments}) {{\n{indent(dedent(what), ' ' * 8)}\n    }}\n"
-        )
-    default, given = program.default
-    widths = {action.name: action.widths for action in program.actions}
-    otherwise = ""
-    if default in widths:
-        values = [argument_value(a, w) for a, w in zip(given, widths[default], strict=True)]
-        otherwise = f"{default}({', '.join(map(str, values))});"
-    names = [action.name for action in program.actions]
-    for number in range(1, program.options.calls + 1):
-        table = _table(
-            f"call_{number}",
-            f"call_{number}_rows",
-            ['meta.state : exact @name("state")'],
-            "ROWS",
-            *names,
-        )
-        body += "\n" + table.rstrip("\n") + "\n"
-    applied = "".join(
-        f"        call_{number}_rows.apply();\n" for number in range(1, program.options.calls + 1)
-    )
-    if otherwise:
-        applied = (
-            f"        if (meta.unwanted == 1) {{\n            {otherwise}\n        }}\n" + applied
-        )
-    return (
-        "// Named actions of rules.\n"
-        "control calls(inout headers_t hdr, inout metadata_t meta,\n"
-        "              inout standard_metadata_t standard_metadata) {\n"
-        f"    counter({len(names)}, CounterType.packets) called;\n\n"
-        f"{body}\n    apply {{\n{applied}    }}\n}}\n"
-    )
-
-
-def _subscriptions(program: Pipeline) -> str:
-    instances = "".join(f"    {stage.name}_stage() {stage.name};\n" for stage in program.stages)
-    applied = "".join(f"            {stage.name}.apply(hdr, meta);\n" for stage in program.stages)
-    if program.blocks:
-        instances += "    state_stage() cells;\n"
-        applied += "            cells.apply(hdr, meta, standard_metadata);\n"
-    instances += "    deliver() delivery;\n"
-    applied += "            delivery.apply(meta, standard_metadata);\n"
-    if program.actions:
-        instances += "    calls() call;\n"
-        applied += "            call.apply(hdr, meta, standard_metadata);\n"
-    table = _table("start", "start_rows", ['meta.feed : exact @name("feed")'], 1, "set_state")
-    return (
-        "// One event: from the first state to its leaf, and what the leaf asks for.\n"
-        "control one_event(inout headers_t hdr, inout metadata_t meta,\n"
-        "                  inout standard_metadata_t standard_metadata) {\n"
-        f"{instances}\n"
-        "    action set_state(state_t next) {\n        meta.state = next;\n    }\n\n"
-        "    // Its one row moves all events to another set of states at once.\n"
-        f"{table}    apply {{\n"
-        "        if (start_rows.apply().hit) {\n"
-        f"{applied}        }} else {{\n            mark_to_drop(standard_metadata);\n        }}\n"
-        "    }\n}\n"
-    )
-
-
-def _routing(program: Pipeline) -> str:
-    ethernet, ipv4 = program.layer("ethernet"), program.layer("ipv4")
-    e, i = f"hdr.{ethernet.name}", f"hdr.{ipv4.name}"
-    return dedent(f"""\
-        // All other traffic.
-        control route(inout headers_t hdr, inout standard_metadata_t standard_metadata) {{
-            action send(bit<48> next_hop, port_t port) {{
-                {e}.{ethernet.parts["src"]} = {e}.{ethernet.parts["dst"]};
-                {e}.{ethernet.parts["dst"]} = next_hop;
-                {i}.{ipv4.parts["ttl"]} = {i}.{ipv4.parts["ttl"]} - 1;
-                standard_metadata.egress_spec = port;
-            }}
-            action drop() {{
-                mark_to_drop(standard_metadata);
-            }}
-
-            @name("ipv4")
-            table ipv4_rows {{
-                key = {{
-                    {i}.{ipv4.parts["dst"]} : lpm @name("dst");
-                }}
-                actions = {{
-                    send;
-                    drop;
-                }}
-                const default_action = drop();
-                size = ROUTES;
-            }}
-
-            apply {{
-                if ({i}.isValid() && {i}.{ipv4.parts["ttl"]} > 1) {{
-                    ipv4_rows.apply();
-                }} else {{
-                    drop();
-                }}
-            }}
-        }}
-        """)
-
-
-def _ingress(program: Pipeline) -> str:
-    # Where a format has no headers of its own, what nobody subscribed to is still traffic.
-    condition = "meta.feed != FEED" if first_state(program) else "meta.delivered == 0"
-    undelivered = (
-        ""
-        if not first_state(program)
-        else dedent("""
-        if (meta.feed == FEED && meta.delivered == 0) {
-            not_sent.count(UNSUBSCRIBED);
-        }
-        """)
-    )
-    return (
-        "control ingress(inout headers_t hdr, inout metadata_t meta,\n"
-        "                inout standard_metadata_t standard_metadata) {\n"
-        "    counter(2, CounterType.packets) not_sent;\n"
-        "    one_event() subscriptions;\n"
-        "    route() other;\n\n"
-        "    apply {\n"
-        "        if (standard_metadata.parser_error != error.NoError) {\n"
-        "            not_sent.count(CUT_SHORT);\n"
-        "            mark_to_drop(standard_metadata);\n"
-        "        } else {\n"
-        "            if (meta.feed == FEED) {\n"
-        "                subscriptions.apply(hdr, meta, standard_metadata);\n"
-        "            }\n"
-        f"            if ({condition}) {{\n"
-        "                other.apply(hdr, standard_metadata);\n"
-        "            }\n"
-        f"{indent(undelivered.strip(), ' ' * 12)}\n"
-        "        }\n    }\n}\n"
-    )
-
-
-def _rest(program: Pipeline) -> str:
+def _checksums(program: Pipeline, what: str, more: str) -> str:
     ipv4 = program.layer("ipv4")
     checksum = ipv4.parts["checksum"]
-    covered = [
-        f"hdr.{ipv4.name}.{p4_name(f.name)}"
-        for f in ipv4.header.fields
-        if p4_name(f.name) != checksum
-    ]
-    emitted = "".join(f"        packet.emit(hdr.{layer.name});\n" for layer in layers(program))
+    names = [p4_name(f.name) for f in ipv4.header.fields]
+    own = checksum_statement(
+        what,
+        f"hdr.{ipv4.name}.isValid()",
+        [f"hdr.{ipv4.name}.{name}" for name in names if name != checksum],
+        f"hdr.{ipv4.name}.{checksum}",
+    )
+    control = {"verify": "verify_checksums", "update": "compute_checksums"}[what]
     return (
-        "// A copy leaves as it came: taking messages off for a port would be done here.\n"
-        "control egress(inout headers_t hdr, inout metadata_t meta,\n"
-        "               inout standard_metadata_t standard_metadata) {\n    apply {\n    }\n}\n\n"
-        "control verify_checksums(inout headers_t hdr, inout metadata_t meta) {\n"
-        "    apply {\n    }\n}\n\n"
-        "control compute_checksums(inout headers_t hdr, inout metadata_t meta) {\n    apply {\n"
-        f"        update_checksum(\n            hdr.{ipv4.name}.isValid(),\n            {{\n"
-        + ",\n".join(f"                {one}" for one in covered)
-        + f"\n            }},\n            hdr.{ipv4.name}.{checksum},\n"
-        "            HashAlgorithm.csum16);\n    }\n}\n\n"
-        "control event_deparser(packet_out packet, in headers_t hdr) {\n"
-        f"    apply {{\n{emitted}    }}\n}}\n\n"
-        "V1Switch(event_parser(), verify_checksums(), ingress(), egress(), compute_checksums(),\n"
-        "         event_deparser()) main;\n"
+        f"control {control}(inout headers_t hdr, inout metadata_t meta) {{\n"
+        f"    apply {{\n{indent(own + more, ' ' * 8)}    }}\n}}\n"
     )

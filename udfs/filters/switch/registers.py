@@ -14,11 +14,17 @@ from udfs.filters.switch.sizes import cell_sizes
 _COUNT, _SUM, _AVG, _MIN, _MAX = range(len(FUNCTIONS))
 
 
-def state_controls(program: Pipeline) -> tuple[str, ...]:
-    """Source of the controls that keep state; none for a program without counters."""
+def state_controls(program: Pipeline) -> tuple[tuple[str, str], ...]:
+    """Names and source of the controls that keep state; none for a program without counters."""
     if not program.blocks:
         return ()
-    return (_cell(), _clock(program), _reading(), _updating(), _stage(program))
+    return (
+        ("cell", _cell()),
+        ("clock", _clock(program)),
+        ("reading", _reading()),
+        ("updating", _updating()),
+        ("state_stage", _stage(program)),
+    )
 
 
 def _cell() -> str:
@@ -44,7 +50,10 @@ def _clock(program: Pipeline) -> str:
     body = ""
     for header, value in program.clocks:
         body += f"if ({header}.isValid()) {{\n    meta.now = {value};\n}} else "
-    switch = f"meta.now = (bit<64>) standard_metadata.ingress_global_timestamp{times};\n"
+    # A packet that comes in again has no time of its own.
+    several = program.repetition is not None
+    arrival = "meta.arrived" if several else "standard_metadata.ingress_global_timestamp"
+    switch = f"meta.now = (bit<64>) {arrival}{times};\n"
     body += f"{{\n    {switch}}}\n" if body else switch
     units = f"{program.clock_units} a microsecond" if times else "microseconds"
     return (

@@ -46,12 +46,11 @@ class TableEntry:
 class ProgramEntries:
     """What one switch holds.
 
-    entries: in the order of the program's tables, each by match. groups: (id, ports), by id.
+    entries: in the order of the program's tables, each by match.
     slots: cell to (block, slot): to be given to the next call, so that cells stay where they are.
     """
 
     entries: tuple[TableEntry, ...]
-    groups: tuple[tuple[int, tuple[int, ...]], ...]
     slots: Mapping[str, tuple[int, int]]
 
     def as_rows(self, switch: str) -> list[dict[str, Any]]:

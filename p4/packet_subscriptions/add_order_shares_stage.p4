@@ -1,0 +1,62 @@
+// add_order.shares: exact, range, otherwise (32 bits)
+control add_order_shares_stage(in headers_t hdr, inout metadata_t meta) {
+    bool found = false;
+
+    action set_state(state_t next) {
+        meta.state = next;
+    }
+
+    @name("exact")
+    table exact_rows {
+        key = {
+            meta.state : exact @name("state");
+            hdr.add_order.shares : exact @name("value");
+        }
+        actions = {
+            set_state;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = 65536;
+    }
+
+    @name("range")
+    table range_rows {
+        key = {
+            meta.state : exact @name("state");
+            hdr.add_order.shares : range @name("value");
+        }
+        actions = {
+            set_state;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = 65536;
+    }
+
+    @name("otherwise")
+    table otherwise_rows {
+        key = {
+            meta.state : exact @name("state");
+        }
+        actions = {
+            set_state;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = 65536;
+    }
+
+    apply {
+        if (hdr.add_order.isValid()) {
+            if (exact_rows.apply().hit) {
+                found = true;
+            } else if (range_rows.apply().hit) {
+                found = true;
+            }
+        }
+        if (!found) {
+            otherwise_rows.apply();
+        }
+    }
+}

@@ -1,0 +1,46 @@
+// add_order.stock: exact, otherwise (64 bits)
+control add_order_stock_stage(in headers_t hdr, inout metadata_t meta) {
+    bool found = false;
+
+    action set_state(state_t next) {
+        meta.state = next;
+    }
+
+    @name("exact")
+    table exact_rows {
+        key = {
+            meta.state : exact @name("state");
+            hdr.add_order.stock : exact @name("value");
+        }
+        actions = {
+            set_state;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = 65536;
+    }
+
+    @name("otherwise")
+    table otherwise_rows {
+        key = {
+            meta.state : exact @name("state");
+        }
+        actions = {
+            set_state;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = 516;
+    }
+
+    apply {
+        if (hdr.add_order.isValid()) {
+            if (exact_rows.apply().hit) {
+                found = true;
+            }
+        }
+        if (!found) {
+            otherwise_rows.apply();
+        }
+    }
+}

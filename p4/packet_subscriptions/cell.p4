@@ -1,0 +1,17 @@
+// What a cell holds, by its number in the entries.
+const bit<8> COUNT = 0;
+const bit<8> SUM = 1;
+const bit<8> AVG = 2;
+const bit<8> MIN = 3;
+const bit<8> MAX = 4;
+
+struct cell_t {
+    bit<8> block;  // registers of which counter
+    bit<32> slot;
+    bit<8> function;
+    bit<64> window;
+    start_t start;
+    bit<32> count;
+    value_t value;
+    bit<1> known;
+}

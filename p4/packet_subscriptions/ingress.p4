@@ -1,0 +1,70 @@
+control ingress(inout headers_t hdr, inout metadata_t meta,
+                inout standard_metadata_t standard_metadata) {
+    counter(REASONS, CounterType.packets) dropped;
+    one_event() subscriptions;
+    sending() send;
+    ipv4_route() route;
+
+    apply {
+        meta.reason = NOT_DROPPED;
+        if (meta.step == ARRIVED) {
+            meta.came_from = standard_metadata.ingress_port;
+            meta.arrived = standard_metadata.ingress_global_timestamp;
+        }
+        if (standard_metadata.parser_error == error.BadLength) {
+            meta.reason = BAD_LENGTH;
+        } else if (standard_metadata.parser_error == error.TooManyMessages) {
+            meta.reason = TOO_MANY_MESSAGES;
+        } else if (standard_metadata.parser_error == error.TooLong) {
+            meta.reason = TOO_LONG;
+        } else if (standard_metadata.parser_error != error.NoError) {
+            meta.reason = CUT_SHORT;
+        } else if (standard_metadata.checksum_error == 1) {
+            meta.reason = BAD_CHECKSUM;
+        } else if (meta.step == WHOLE) {
+            meta.ready = 1;
+        } else if (meta.events == 1) {
+            if (meta.step == DELIVER) {
+                meta.ready = 1;
+            } else {
+                meta.ports = 0;
+                if (meta.feed == FEED) {
+                    subscriptions.apply(hdr, meta, standard_metadata);
+                }
+                meta.all_ports = meta.all_ports | meta.ports;
+                meta.place = meta.place + 1;
+                if (hdr.moldudp64.count > 1) {
+                    // The message and who wants it stay in front while the next is examined.
+                    hdr.wanted_now.setValid();
+                    hdr.wanted_now.ports = meta.ports;
+                    meta.examined_bits = meta.examined_bits + WANTED_BITS + LENGTH_BITS
+                        + ((bit<32>) hdr.message_block.length << 3);
+                    standard_metadata.egress_spec = NOWHERE;
+                    meta.again = 1;
+                    meta.step = EXAMINE;
+                }
+                if (meta.place == hdr.moldudp64.count) {
+                    meta.ports = meta.all_ports;
+                    meta.ports = meta.ports & ~((ports_t) 1 << (bit<8>) (meta.came_from - 1));
+                    meta.step = DELIVER;
+                    if (meta.all_ports == 0) {
+                        meta.reason = UNWANTED;
+                    } else if (meta.ports == 0) {
+                        meta.reason = NO_PORT;
+                    } else if (hdr.moldudp64.count == 1) {
+                        meta.step = WHOLE;
+                        meta.ready = 1;
+                    }
+                }
+            }
+        } else {
+            route.apply(hdr, meta, standard_metadata);
+        }
+        if (meta.reason != NOT_DROPPED) {
+            dropped.count((bit<32>) meta.reason);
+            mark_to_drop(standard_metadata);
+        } else if (meta.ready == 1) {
+            send.apply(meta, standard_metadata);
+        }
+    }
+}

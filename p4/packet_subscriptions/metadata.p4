@@ -1,0 +1,21 @@
+struct metadata_t {
+    @field_list(KEPT_FIELDS) bit<8> step;
+    @field_list(KEPT_FIELDS) port_t came_from;
+    @field_list(KEPT_FIELDS) ports_t ports;  // of one event, then of the packet
+    @field_list(KEPT_FIELDS) ports_t all_ports;  // of the messages so far
+    @field_list(KEPT_FIELDS) bit<16> place;  // messages so far
+    @field_list(KEPT_FIELDS) bit<32> examined_bits;
+    @field_list(KEPT_FIELDS) bit<48> arrived;
+    bit<1> again;  // comes in again
+    bit<1> ready;  // to be sent to its ports
+    reason_t reason;  // why it is dropped
+    bit<1> events;  // 1: a datagram of messages
+    bit<16> length;
+    bit<16> no_sum;  // stays 0
+    bit<1> summed;  // a UDP checksum to be made
+    bit<8> feed;  // 0: no event
+    bit<8> message_type;
+    state_t state;
+    bit<1> unwanted;  // no rule is for it
+    bit<64> now;
+}

@@ -1,0 +1,42 @@
+// One event: from the first state to its leaf, and what the leaf asks for.
+control one_event(inout headers_t hdr, inout metadata_t meta,
+                  inout standard_metadata_t standard_metadata) {
+    message_type_stage() message_type;
+    add_order_stock_stage() add_order_stock;
+    add_order_price_stage() add_order_price;
+    add_order_shares_stage() add_order_shares;
+    add_order_buy_sell_stage() add_order_buy_sell;
+    state_stage() cells;
+    leaf() delivery;
+
+    action set_state(state_t next) {
+        meta.state = next;
+    }
+
+    // Its one row moves all events to another set of states at once.
+    @name("start")
+    table start_rows {
+        key = {
+            meta.feed : exact @name("feed");
+        }
+        actions = {
+            set_state;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = 1;
+    }
+
+    apply {
+        meta.ports = 0;
+        if (start_rows.apply().hit) {
+            message_type.apply(hdr, meta);
+            add_order_stock.apply(hdr, meta);
+            add_order_price.apply(hdr, meta);
+            add_order_shares.apply(hdr, meta);
+            add_order_buy_sell.apply(hdr, meta);
+            cells.apply(hdr, meta, standard_metadata);
+            delivery.apply(meta);
+        }
+    }
+}
