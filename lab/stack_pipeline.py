@@ -9,19 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from udfs.errors import SwitchError
-from udfs.stacks.entries import (
-    ACTIONS,
-    CHECK_HOP,
-    CHECK_STOP,
-    CHECK_TREE,
-    HOST_PORT,
-    tables_from_entries,
-)
+from udfs.stacks.entries import HOST_PORT, tables_from_entries
 from udfs.stacks.forwarding import SwitchTables, forward
 from udfs.stacks.labels import MAX_LABELS
 from udfs.switches.entry import SwitchEntry
 from udfs.trees.network import MAX_PORT
 
+CHECK_TREE, CHECK_HOP, CHECK_STOP = (f"ingress.check_{kind}" for kind in ("tree", "hop", "stop"))
+ACTIONS = {
+    CHECK_TREE: "ingress.set_tree_ports",
+    CHECK_HOP: "ingress.set_hop_port",
+    CHECK_STOP: "ingress.set_stop_port",
+    HOST_PORT: "egress.take_stack_off",
+}
 # Distinct (port, stack) pairs that a switch remembers; beyond, it forgets all and starts anew.
 _CACHE_LIMIT = 1 << 16
 _STACK_AT = 16

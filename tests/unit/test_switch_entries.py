@@ -8,10 +8,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from p4.config.v1 import p4info_pb2
 
-from udfs.errors import NetworkError, StackError
-from udfs.stacks.entries import network_tables, switch_entries, tables_from_entries
-from udfs.switches.entry import SwitchEntry, canonical, difference
+from udfs.errors import NetworkError, StackError, SwitchError
+from udfs.stacks.entries import (
+    LABELS_A_PASS,
+    label_table,
+    network_tables,
+    positions_of,
+    switch_entries,
+    table_entries,
+    tables_by_position,
+    tables_from_entries,
+)
+from udfs.stacks.forwarding import SwitchTables
+from udfs.stacks.labels import MAX_ID
+from udfs.switches.entry import GROUPS, canonical, difference
+from udfs.switches.match import Match
+from udfs.switches.ports import port_groups
+from udfs.switches.routes import ROUTE
 from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.network import MAX_PORT
 from udfs.trees.rows import entry_from_row, entry_to_row
 from udfs.trees.topology import fabric
 
@@ -43,13 +58,44 @@ def test_entries_amount_to_the_tables_of_the_forwarding_model(network):
     assert len({(entry.switch, entry.key) for entry in entries}) == len(entries)
 
 
+@pytest.mark.parametrize("positions", [1, 4, 64])
+def test_every_position_of_a_pass_holds_all_labels(network, positions):
+    trees = broadcast_trees(network, 4)
+    entries = switch_entries(network, trees, positions)
+    tables = network_tables(network, trees)
+    for name in network.switches:
+        by_position = tables_by_position(of_switch(entries, name))
+        assert by_position == [tables[name]] * positions
+    assert positions_of(entry.table for entry in entries) == positions
+
+
+def test_a_program_that_looks_at_no_labels_is_named():
+    assert positions_of(["ingress.label_2.look_up", "x", "ingress.label_1.look_up"]) == 2
+    for tables in ([], ["ingress.label_2.look_up"], ["ingress.other"]):
+        with pytest.raises(SwitchError, match=r"WRONG_PROGRAM.*label_1\.look_up"):
+            positions_of(tables)
+
+
+def test_a_label_that_is_not_alike_in_all_positions_is_named(network):
+    entries = of_switch(switch_entries(network, broadcast_trees(network), 3), "pod1-rack1")
+    last = entries.pop()
+    held = tables_by_position(entries)
+    assert held[0] == held[1] and held[2].stops.keys() < held[0].stops.keys()
+    with pytest.raises(StackError, match=r"BAD_ENTRY.*label_1.*label_3"):
+        tables_from_entries(entries)
+    assert tables_from_entries([*entries, last]) == held[0]
+
+
 def test_keys_and_values_are_those_that_p4runtime_writes(network):
     entries = switch_entries(network, broadcast_trees(network))
-    tree = next(e for e in of_switch(entries, "pod1-rack1") if e.table == "ingress.check_tree")
-    assert tree.key == "ingress.check_tree|label=4001"
+    rack = of_switch(entries, "pod1-rack1")
+    tree = next(e for e in rack if e.action == "ingress.label_1.tree")
+    assert tree.key == "ingress.label_1.look_up|label=4001"
     # Hosts on ports 1 and 2, the publisher on 3, the first fabric switch on 4.
     assert tree.params == (("ports", b"\x0f"),)
     assert tree.match == (("label", "exact", b"\x40\x01"),)
+    hop = next(e for e in rack if e.action == "ingress.label_8.hop")
+    assert hop.table == "ingress.label_8.look_up" and hop.params == (("ports", b"\x01"),)
     assert [canonical(v) for v in (0, 255, 256, 1 << 62)] == [
         b"\x00",
         b"\xff",
@@ -62,18 +108,20 @@ def test_every_entry_fits_the_p4info(network, p4info):
     actions = {action.preamble.id: action for action in p4info.actions}
     tables = {table.preamble.name: table for table in p4info.tables}
     entries = switch_entries(network, broadcast_trees(network))
-    assert {entry.table for entry in entries} == set(tables)
+    assert {entry.table for entry in entries} == {*tables, GROUPS}
+    kinds = {"exact": p4info_pb2.MatchField.EXACT, "lpm": p4info_pb2.MatchField.LPM}
     for entry in entries:
-        table = tables[entry.table]
-        assert table.preamble.id >> 24 == 0x02
-        widths = {field.name: field.bitwidth for field in table.match_fields}
-        assert {name for name, _, _ in entry.match} == set(widths)
-        assert all(
-            int.from_bytes(value, "big").bit_length() <= widths[f] for f, _, value in entry.match
-        )
-        (action,) = (actions[ref.id] for ref in table.action_refs)
-        assert action.preamble.id >> 24 == 0x01
-        assert action.preamble.name == entry.action
+        if entry.table == GROUPS:
+            continue
+        fields = {field.name: field for field in tables[entry.table].match_fields}
+        assert {name for name, _, _ in entry.match} == set(fields)
+        for name, kind, joined in entry.match:
+            match = Match.parted(name, kind, joined)
+            assert fields[name].match_type == kinds[kind]
+            assert int.from_bytes(match.value, "big").bit_length() <= fields[name].bitwidth
+        references = tables[entry.table].action_refs
+        allowed = [actions[r.id] for r in references if r.scope != r.DEFAULT_ONLY]
+        (action,) = (found for found in allowed if found.preamble.name == entry.action)
         assert [param.name for param in action.params] == [name for name, _ in entry.params]
         assert all(
             int.from_bytes(value, "big").bit_length() <= param.bitwidth
@@ -81,13 +129,31 @@ def test_every_entry_fits_the_p4info(network, p4info):
         )
 
 
-def test_a_tree_leaves_out_the_port_of_a_failed_link(network):
+def test_tables_have_room_for_all_labels_ports_and_trees_there_can_be(p4info):
+    sizes = {table.preamble.name: table.size for table in p4info.tables}
+    for position in range(1, LABELS_A_PASS + 1):
+        assert sizes[label_table(position)] >= MAX_ID + 2 * MAX_PORT
+    assert sizes["egress.host_port"] >= MAX_PORT
+
+
+def test_a_switch_holds_a_group_for_any_of_its_ports(network):
+    entries = switch_entries(network, [])
+    for name in network.switches:
+        ports = [link.port for link in network.links if link.switch == name]
+        groups = [entry for entry in of_switch(entries, name) if entry.table == GROUPS]
+        assert groups == port_groups(name, ports)
+
+
+def test_failed_links_change_routes_alone(network):
     trees = broadcast_trees(network)
-    whole = network_tables(network, trees)["pod1-rack1"].trees[1]
-    link = network.link("pod1-rack1", "h2")
-    links = [dataclasses.replace(x, up=x.id != link.id) for x in network.links]
+    links = [dataclasses.replace(link, up=link.id % 5 != 1) for link in network.links]
     broken = type(network).from_rows(network.switches.values(), network.hosts.values(), links)
-    assert network_tables(broken, trees)["pod1-rack1"].trees[1] == whole & ~(1 << link.port - 1)
+
+    def without_routes(of):
+        return [e for e in switch_entries(of, trees) if e.table != ROUTE]
+
+    assert without_routes(broken) == without_routes(network)
+    assert switch_entries(broken, trees) != switch_entries(network, trees)
 
 
 def test_two_trees_of_one_id_are_refused(network):
@@ -96,44 +162,36 @@ def test_two_trees_of_one_id_are_refused(network):
         switch_entries(network, [tree, tree])
 
 
+def tree_entry(switch, number, ports, position=1):
+    (entry,) = table_entries(switch, SwitchTables({number: ports}), position)[position - 1 :]
+    return entry
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"table": "ingress.other"},
-        {"action": "ingress.set_hop_port"},
+        {"table": "ingress.label_0.look_up"},
+        {"action": "ingress.label_1.hop"},
+        {"action": "ingress.label_2.tree"},
         {"match": (("port", "exact", b"\x01"),)},
         {"match": (("label", "exact", b"\x80\x01"),)},
+        {"match": (("label", "exact", b"\x00\x01"),)},
         {"params": ()},
+        {"match": (("label", "exact", b"\x80\x01"),), "action": "ingress.label_1.hop"},
     ],
 )
-def test_an_entry_that_the_pipeline_has_not_is_named(change):
-    good = SwitchEntry(
-        "s",
-        "ingress.check_tree",
-        (("label", "exact", b"\x40\x01"),),
-        "ingress.set_tree_ports",
-        (("ports", b"\x03"),),
-    )
+def test_an_entry_that_the_program_has_not_is_named(change):
+    good = tree_entry("s", 1, 3)
     assert tables_from_entries([good]).trees == {1: 3}
-    with pytest.raises(StackError, match=r"BAD_ENTRY.*'s'"):
+    with pytest.raises(StackError, match=r"BAD_(ENTRY.*'s'|LABEL)"):
         tables_from_entries([dataclasses.replace(good, **change)])
     with pytest.raises(StackError, match="BAD_ENTRY"):
         tables_from_entries([good, good])
 
 
 ENTRIES = st.lists(
-    st.builds(
-        lambda switch, number, ports: SwitchEntry(
-            switch,
-            "ingress.check_tree",
-            (("label", "exact", canonical(0x4000 | number)),),
-            "ingress.set_tree_ports",
-            (("ports", canonical(ports)),),
-        ),
-        st.sampled_from("ab"),
-        st.integers(1, 4),
-        st.integers(1, 3),
-    ),
+    st.builds(tree_entry, st.sampled_from("ab"), st.integers(1, 4), st.integers(1, 3)),
     unique_by=lambda entry: (entry.switch, entry.key),
 )
 

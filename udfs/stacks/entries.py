@@ -1,49 +1,82 @@
 """What each switch should hold, as rows: derived from network and trees, and read back.
 
-Tables and actions are those of ``p4/virtual_trees.p4info.txtpb``.
+Tables and actions are those of ``p4/virtual_trees.p4``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-from udfs.errors import NetworkError, StackError
+from udfs.errors import NetworkError, StackError, SwitchError
 from udfs.stacks.forwarding import SwitchTables
 from udfs.stacks.labels import HOP, STOP, TREE, label, split
-from udfs.switches.entry import SwitchEntry, canonical
+from udfs.switches.entry import GROUPS, SwitchEntry, canonical
+from udfs.switches.ports import port_groups
+from udfs.switches.routes import ROUTE, routes
 from udfs.trees.network import Network
 from udfs.trees.virtual_tree import VirtualTree, tree_ports
 
-CHECK_TREE = "ingress.check_tree"
-CHECK_HOP = "ingress.check_hop"
-CHECK_STOP = "ingress.check_stop"
+LABELS_A_PASS = 8
+"""Positions of the shipped program: labels that one pass through a switch looks at."""
+
 HOST_PORT = "egress.host_port"
+TAKE_STACK_OFF = "egress.take_stack_off"
 
-ACTIONS = {
-    CHECK_TREE: "ingress.set_tree_ports",
-    CHECK_HOP: "ingress.set_hop_port",
-    CHECK_STOP: "ingress.set_stop_port",
-    HOST_PORT: "egress.take_stack_off",
-}
+_ACTIONS = {TREE: "tree", HOP: "hop", STOP: "stop"}
+_TABLE = re.compile(r"ingress\.label_([1-9]\d*)\.look_up")
 
 
-def switch_entries(network: Network, trees: Iterable[VirtualTree]) -> list[SwitchEntry]:
-    """All entries of all switches, sorted by switch, table and match.
+def label_table(position: int) -> str:
+    """The table that a pass looks its label number ``position`` (from 1) up in."""
+    return f"ingress.label_{position}.look_up"
+
+
+def positions_of(tables: Iterable[str]) -> int:
+    """The labels a pass of a program with these tables: the ``positions`` of `switch_entries`.
+
+    Raises SwitchError ``WRONG_PROGRAM`` if it is none of this family.
+    """
+    found = {int(match[1]) for name in tables if (match := _TABLE.fullmatch(name))}
+    if not found or found != set(range(1, len(found) + 1)):
+        missing = next(n for n in range(1, len(found) + 2) if n not in found)
+        raise SwitchError(
+            "WRONG_PROGRAM",
+            f"the program has no table {label_table(missing)!r}: it is no virtual_trees.p4",
+            table=label_table(missing),
+        )
+    return len(found)
+
+
+def switch_entries(
+    network: Network, trees: Iterable[VirtualTree], positions: int = LABELS_A_PASS
+) -> list[SwitchEntry]:
+    """All entries of all switches, by switch; then groups, routes, host ports and labels.
 
     A switch holds every given tree that it is on (in any state), a hop and a stop label for
-    each of its links, and its host ports. Edges of trees over failed links are left out.
+    each of its links, the groups of its ports, its host ports, and IPv4 routes. Labels are there
+    ``positions`` times, once for each label of a pass (:func:`positions_of`). Whether a link is
+    ``up`` matters to routes alone.
 
     Raises NetworkError ``UNKNOWN_LINK`` (a tree's edge) or ``DUPLICATE_TREE``.
     """
+    ports: dict[str, list[int]] = {name: [] for name in network.switches}
+    for link in network.links:
+        ports[link.switch].append(link.port)
+    onward = routes(network)
     return [
         entry
         for switch, tables in network_tables(network, trees).items()
-        for entry in _entries_of(switch, tables)
+        for entry in (
+            *port_groups(switch, ports[switch]),
+            *onward[switch],
+            *table_entries(switch, tables, positions),
+        )
     ]
 
 
 def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, SwitchTables]:
-    """The same as :func:`switch_entries` in the form of the forwarding model, by switch."""
+    """What :func:`switch_entries` says of stacks, in the form of the forwarding model."""
     tables = {name: SwitchTables() for name in sorted(network.switches)}
     host_ports: dict[str, set[int]] = {name: set() for name in tables}
     for link in network.links:
@@ -63,61 +96,99 @@ def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, 
     return tables
 
 
-def _entries_of(switch: str, tables: SwitchTables) -> Iterable[SwitchEntry]:
-    for port in sorted(tables.host_ports):
-        yield _entry(switch, HOST_PORT, ("port", port))
-    for number, port in sorted(tables.hops.items()):
-        yield _entry(switch, CHECK_HOP, ("label", label(HOP, number)), ("port", port))
-    for number, port in sorted(tables.stops.items()):
-        yield _entry(switch, CHECK_STOP, ("label", label(STOP, number)), ("port", port))
-    for number, mask in sorted(tables.trees.items()):
-        yield _entry(switch, CHECK_TREE, ("label", label(TREE, number)), ("ports", mask))
-
-
-def _entry(
-    switch: str, table: str, match: tuple[str, int], *params: tuple[str, int]
-) -> SwitchEntry:
-    return SwitchEntry(
-        switch,
-        table,
-        ((match[0], "exact", canonical(match[1])),),
-        ACTIONS[table],
-        tuple((name, canonical(value)) for name, value in params),
-    )
+def table_entries(
+    switch: str, tables: SwitchTables, positions: int = LABELS_A_PASS
+) -> list[SwitchEntry]:
+    """The entries of one switch for stacks: its host ports, then its labels by position."""
+    entries = [
+        SwitchEntry(switch, HOST_PORT, (("port", "exact", canonical(port)),), TAKE_STACK_OFF, ())
+        for port in sorted(tables.host_ports)
+    ]
+    masks = [(TREE, number, mask) for number, mask in sorted(tables.trees.items())]
+    masks += [(HOP, number, 1 << port - 1) for number, port in sorted(tables.hops.items())]
+    masks += [(STOP, number, 1 << port - 1) for number, port in sorted(tables.stops.items())]
+    labels = [
+        (
+            (("label", "exact", canonical(label(kind, number))),),
+            _ACTIONS[kind],
+            (("ports", canonical(mask)),),
+        )
+        for kind, number, mask in masks
+    ]
+    for position in range(1, positions + 1):
+        table = label_table(position)
+        control = table.removesuffix("look_up")
+        entries += [
+            SwitchEntry(switch, table, match, control + action, params)
+            for match, action, params in labels
+        ]
+    return entries
 
 
 def tables_from_entries(entries: Iterable[SwitchEntry]) -> SwitchTables:
-    """The tables that one switch's entries amount to.
+    """The tables that one switch's entries amount to; groups and routes have no part in them.
 
-    Raises StackError ``BAD_ENTRY`` for a table, action, field or label that the pipeline has
-    not, and for two entries of one key.
+    Raises StackError ``BAD_ENTRY`` for a table, action, field or label that the program has
+    not, for two entries of one key, and for a label that means different things by position.
     """
-    tables = SwitchTables()
+    by_position = tables_by_position(entries)
+    first = by_position[0]
+    for place, other in enumerate(by_position[1:], 2):
+        for what in ("trees", "hops", "stops"):
+            odd = dict(vars(first)[what].items() ^ vars(other)[what].items())
+            if odd:
+                raise StackError(
+                    "BAD_ENTRY",
+                    f"{what} {sorted(odd)} are not alike in {label_table(1)} and "
+                    f"{label_table(place)}: positions must hold the same labels",
+                )
+    return first
+
+
+def tables_by_position(entries: Iterable[SwitchEntry]) -> list[SwitchTables]:
+    """The same, position by position: label number n of a stack is looked up at n modulo these.
+
+    At least one position. They differ while a switch is being written.
+    Raises StackError ``BAD_ENTRY`` like :func:`tables_from_entries`.
+    """
+    positions: dict[int, SwitchTables] = {1: SwitchTables()}
     host_ports: set[int] = set()
     seen: set[str] = set()
     for entry in entries:
-        if ACTIONS.get(entry.table) != entry.action or entry.key in seen:
-            raise _bad(entry, "unknown table, wrong action for it, or a second entry of its key")
+        if entry.key in seen:
+            raise _bad(entry, "a second entry of its key")
         seen.add(entry.key)
-        match = {name: int.from_bytes(value, "big") for name, _, value in entry.match}
-        params = {name: int.from_bytes(value, "big") for name, value in entry.params}
+        place = _TABLE.fullmatch(entry.table)
         try:
-            if entry.table == HOST_PORT:
-                host_ports.add(match["port"])
-                continue
-            kind, number = split(match["label"])
-            if (entry.table, kind) == (CHECK_TREE, TREE):
-                tables.trees[number] = params["ports"]
-            elif (entry.table, kind) == (CHECK_HOP, HOP):
-                tables.hops[number] = params["port"]
-            elif (entry.table, kind) == (CHECK_STOP, STOP):
-                tables.stops[number] = params["port"]
-            else:
-                raise _bad(entry, "its label is of another type than its table")
+            if place is not None:
+                _read_label(positions.setdefault(int(place[1]), SwitchTables()), entry)
+            elif entry.table == HOST_PORT and entry.action == TAKE_STACK_OFF:
+                host_ports.add(_integers(entry.match)["port"])
+            elif entry.table not in (GROUPS, ROUTE):
+                raise _bad(entry, "the program has no such table, or the table no such action")
         except KeyError as missing:
             raise _bad(entry, f"it lacks {missing}") from None
-    tables.host_ports = frozenset(host_ports)
-    return tables
+    made = [positions.get(place, SwitchTables()) for place in range(1, max(positions) + 1)]
+    for tables in made:
+        tables.host_ports = frozenset(host_ports)
+    return made
+
+
+def _read_label(tables: SwitchTables, entry: SwitchEntry) -> None:
+    kind, number = split(_integers(entry.match)["label"])
+    mask = int.from_bytes(dict(entry.params)["ports"], "big")
+    if entry.action != entry.table.removesuffix("look_up") + _ACTIONS[kind]:
+        raise _bad(entry, "its action is not the one of its label's type")
+    if kind == TREE:
+        tables.trees[number] = mask
+        return
+    if mask.bit_count() != 1:
+        raise _bad(entry, "a hop or stop is of one port")
+    (tables.hops if kind == HOP else tables.stops)[number] = mask.bit_length()
+
+
+def _integers(match: tuple[tuple[str, str, bytes], ...]) -> dict[str, int]:
+    return {name: int.from_bytes(value, "big") for name, _, value in match}
 
 
 def _bad(entry: SwitchEntry, why: str) -> StackError:

@@ -64,7 +64,7 @@ class SwitchEntry:
 
     @property
     def key(self) -> str:
-        """What makes the entry one of its switch: ``ingress.check_tree|label=4001`` (hex)."""
+        """What makes the entry one of its switch: ``ingress.label_1.look_up|label=4001`` (hex)."""
         fields = "|".join(f"{name}={value.hex()}" for name, _, value in sorted(self.match))
         return f"{self.table}|{fields}" + (f"|priority={self.priority}" if self.priority else "")
 

@@ -1,0 +1,91 @@
+"""Plain IPv4 beside the subscriptions: how each switch sends a datagram on to its host.
+
+Tables and actions are those that every P4 program of ours has under the same names.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Address, IPv4Network, collapse_addresses
+
+from udfs.switches.entry import SwitchEntry, canonical
+from udfs.switches.match import Match
+from udfs.trees.network import Link, Network
+
+ROUTE = "ingress.route.ipv4"
+SEND = "ingress.route.send"
+DELIVER = "ingress.route.deliver"
+
+_HOST_BITS = 32
+
+
+def routes(network: Network) -> dict[str, list[SwitchEntry]]:
+    """Entries of the route table, by switch; every switch is there.
+
+    The host's own switch delivers: it puts the host's MAC address in. The others send on by a
+    shortest path (sum of the links' weights, then the lowest link id) over usable links;
+    addresses that leave by one port share prefixes where these hold no other address. A host that
+    no usable link leads to has no entry on the switches that cannot reach it.
+    """
+    onward = _next_links(network)
+    entries: dict[str, list[SwitchEntry]] = {}
+    for name in sorted(network.switches):
+        here: list[SwitchEntry] = []
+        by_port: dict[int, list[IPv4Network]] = {}
+        for host in network.hosts.values():
+            if not network.usable(network.link(host.switch, host.name)):
+                continue
+            if host.switch == name:
+                here.append(_deliver(name, host.ipv4, host.mac, host.port))
+            elif (name, host.switch) in onward:
+                port = onward[name, host.switch].port
+                by_port.setdefault(port, []).append(IPv4Network(host.ipv4))
+        for port, addresses in sorted(by_port.items()):
+            here += _sends(name, port, addresses)
+        entries[name] = here
+    return entries
+
+
+def _next_links(network: Network) -> dict[tuple[str, str], Link]:
+    """``(switch, other switch)`` → the link by which the shortest path leaves the first."""
+    towards: dict[str, list[Link]] = {name: [] for name in network.switches}
+    for link in network.links:
+        if link.neighbor in network.switches and network.usable(link):
+            towards[link.neighbor].append(link)
+    found: dict[tuple[str, str], Link] = {}
+    for goal in {host.switch for host in network.hosts.values()}:
+        # The paths to one goal are a tree, so they cannot make a loop whatever the weights.
+        waiting: list[tuple[float, int, str]] = [(0.0, 0, goal)]
+        done: set[str] = set()
+        while waiting:
+            distance, by, name = heapq.heappop(waiting)
+            if name in done:
+                continue
+            done.add(name)
+            if by:
+                found[name, goal] = network.link_by_id[by]
+            for link in towards[name]:
+                if link.switch not in done:
+                    heapq.heappush(waiting, (distance + link.weight, link.id, link.switch))
+    return found
+
+
+def _sends(switch: str, port: int, addresses: Iterable[IPv4Network]) -> Iterator[SwitchEntry]:
+    for prefix in collapse_addresses(addresses):
+        params = (("port", canonical(port)),)
+        yield _route(switch, prefix.network_address, prefix.prefixlen, SEND, params)
+
+
+def _deliver(switch: str, ipv4: int, mac: int, port: int) -> SwitchEntry:
+    params = (("mac", canonical(mac)), ("port", canonical(port)))
+    return _route(switch, IPv4Address(ipv4), _HOST_BITS, DELIVER, params)
+
+
+def _route(
+    switch: str, address: IPv4Address, bits: int, action: str, params: tuple[tuple[str, bytes], ...]
+) -> SwitchEntry:
+    match = Match("dst", "lpm", canonical(int(address)), prefix_length=bits)
+    # P4Runtime leaves a prefix of no bits out.
+    matches = ((match.name, match.kind, match.joined()),) if bits else ()
+    return SwitchEntry(switch, ROUTE, matches, action, params)
