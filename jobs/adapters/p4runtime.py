@@ -25,6 +25,8 @@ _BATCH = 500
 # A server takes 4 MB in one message unless told otherwise.
 _BATCH_BYTES = 1 << 20
 _RPC_SECONDS = 15.0
+# A target may compile its program first.
+_CONFIG_SECONDS = 60.0
 _CONNECT_SECONDS = 5.0
 _SetConfig = p4runtime_pb2.SetForwardingPipelineConfigRequest
 _KINDS = {
@@ -143,10 +145,8 @@ class SwitchConnection:
             self._names = Names(program.p4info)
             return False
         self._must_be_primary()
-        if not (same_tables and self._set(_SetConfig.RECONCILE_AND_COMMIT, program)):
-            if same_tables:
-                log.warning("%s cannot keep its entries with a new program", self._client.where)
-            self._set(_SetConfig.VERIFY_AND_COMMIT, program)
+        if not (same_tables and self._reconcile(program)):
+            self._replace(program)
             log.info("%s was given program %s, and is empty", self._client.where, program.name)
         self._names = Names(program.p4info)
         return True
@@ -267,21 +267,42 @@ class SwitchConnection:
             raise self._failed("READ_FAILED", error) from None
         return answer.config
 
-    def _set(self, action: int, program: Pipeline) -> bool:
-        """Set the program; False if the switch cannot reconcile."""
+    def _reconcile(self, program: Pipeline) -> bool:
+        """Set a program of the same tables so that their entries stay; False if that fails."""
+        try:
+            self._set(_SetConfig.RECONCILE_AND_COMMIT, program)
+        except SwitchError as error:
+            if error.what != "WRITE_FAILED":
+                raise
+            log.warning("%s cannot keep its entries: %s", self._client.where, error.message)
+            return False
+        return True
+
+    def _replace(self, program: Pipeline) -> None:
+        try:
+            self._set(_SetConfig.VERIFY_AND_COMMIT, program)
+        except SwitchError as error:
+            if error.what != "WRITE_FAILED":
+                raise
+            # BMv2 stops half-way where it cannot reconcile, and takes no other program until
+            # that one is committed.
+            try:
+                self._set(_SetConfig.COMMIT, None)
+            except SwitchError:
+                raise error from None
+            self._set(_SetConfig.VERIFY_AND_COMMIT, program)
+
+    def _set(self, action: int, program: Pipeline | None) -> None:
         request = _SetConfig(device_id=self._client.device_id, action=action)
         self._sign(request)
-        request.config.p4info.CopyFrom(program.p4info)
-        request.config.p4_device_config = program.device_config
-        request.config.cookie.cookie = program.cookie
+        if program is not None:
+            request.config.p4info.CopyFrom(program.p4info)
+            request.config.p4_device_config = program.device_config
+            request.config.cookie.cookie = program.cookie
         try:
-            self._client.stub.SetForwardingPipelineConfig(request, timeout=_RPC_SECONDS)
+            self._client.stub.SetForwardingPipelineConfig(request, timeout=_CONFIG_SECONDS)
         except grpc.RpcError as error:
-            failure = self._failed("WRITE_FAILED", error)
-            if action == _SetConfig.RECONCILE_AND_COMMIT and failure.what == "WRITE_FAILED":
-                return False
-            raise failure from None
-        return True
+            raise self._failed("WRITE_FAILED", error) from None
 
     def _sign(self, request: Any) -> None:
         request.election_id.high, request.election_id.low = self._client.election_id

@@ -1,13 +1,15 @@
 """p4runtime-shell's client: the channel to a switch, and the stream that says who may write it.
 
-The only module that imports p4runtime-shell. Two of its habits are replaced here: it ends the
-process when a switch does not answer, and its reader of write errors never returns if one update
-of a batch was fine.
+The only module that imports p4runtime-shell. Three of its habits are replaced: it ends the process
+when a switch does not answer, calls every broken stream critical in the root logger, and its reader
+of write errors never returns if one update of a batch was fine.
 """
 
 from __future__ import annotations
 
+import contextlib
 import queue
+import threading
 from typing import Any
 
 import grpc
@@ -82,6 +84,23 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
             # Servers of P4Runtime 1.0 do not know the call, but they answer.
             if error.code() != grpc.StatusCode.UNIMPLEMENTED:
                 raise unreachable(self, f"no answer: {words}") from None
+
+    def set_up_stream(self) -> None:
+        self.stream_out_q: queue.Queue[Any] = queue.Queue()
+        self.stream_in_q: dict[str, queue.Queue[Any]] = {"arbitration": queue.Queue()}
+        self.stream = self.stub.StreamChannel(iter(self.stream_out_q.get, None))
+        self.stream_recv_thread = threading.Thread(target=self._listen, daemon=True)
+        self.stream_recv_thread.start()
+        self.handshake()
+
+    def _listen(self) -> None:
+        """Take in what the switch tells until the stream ends, which is told by None."""
+        notices = self.stream_in_q["arbitration"]
+        with contextlib.suppress(grpc.RpcError):
+            for message in self.stream:
+                if message.HasField("arbitration"):
+                    notices.put(message)
+        notices.put(None)
 
     def handshake(self) -> None:
         """Called by ``set_up_stream``: say who we are, and learn whether we may write."""

@@ -21,8 +21,6 @@ from udfs.switches.entry import (
 )
 from udfs.switches.match import Match
 
-_OPTIONAL = "optional"
-
 
 class Names:
     """Both ways for one program. tables: its tables' names, in the order of the P4Info."""
@@ -129,15 +127,12 @@ def _code(number: int) -> str:
 
 
 def _put(field: Any, entry: SwitchEntry, name: str, kind: str, value: bytes) -> None:
-    if kind == _OPTIONAL:
-        field.optional.value = value
-        return
     try:
         match = Match.parted(name, kind, value)
     except ValueError as error:
         raise SwitchError("WRITE_FAILED", f"{entry.key}: field {name!r}: {error}") from None
-    if kind == "exact":
-        field.exact.value = match.value
+    if kind in ("exact", "optional"):
+        getattr(field, kind).value = match.value
     elif kind == "lpm":
         field.lpm.value, field.lpm.prefix_len = match.value, match.prefix_length
     elif kind == "ternary":
@@ -148,7 +143,7 @@ def _put(field: Any, entry: SwitchEntry, name: str, kind: str, value: bytes) -> 
 
 def _match(name: str, field: Any) -> tuple[str, str, bytes]:
     kind = field.WhichOneof("field_match_type")
-    if kind in ("exact", _OPTIONAL):
+    if kind in ("exact", "optional"):
         return name, kind, _canonical(getattr(field, kind).value)
     if kind == "lpm":
         match = Match(name, kind, _canonical(field.lpm.value), b"", field.lpm.prefix_len)
