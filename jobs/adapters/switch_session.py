@@ -100,12 +100,16 @@ class SwitchSession:
         connection = self._connection
         return connection is not None and connection.is_primary
 
-    def leads(self) -> bool | None:
+    def leads(self, connect: bool = True) -> bool | None:
         """Whether we are the primary client, after standing for it where nobody goes before us.
 
-        Connects if need be, and writes nothing. None for a switch that cannot be asked.
+        Writes nothing. None for a switch that cannot be asked; with ``connect`` false, for one
+        that there is no connection to.
         """
         with self._lock:
+            alive = self._connection is not None and self._connection.alive
+            if not connect and not alive:
+                return None
             try:
                 self._stand_for_primary(self._connected())
             except SwitchError as error:
