@@ -17,13 +17,13 @@ from udfs.messages.specification import Specification, parse_specification
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--p4c", metavar="FILE", help="p4c-bm2-ss: run what is marked p4c, too")
+    parser.addoption("--bmv2", metavar="FILE", help="simple_switch_grpc: run what is marked bmv2")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what needs a P4 compiler, unless one is named."""
-    if config.getoption("--p4c"):
-        return
-    out = [item for item in items if item.get_closest_marker("p4c")]
+    """Leave out what needs a P4 compiler or BMv2, unless one is named."""
+    absent = [name for name in ("p4c", "bmv2") if not config.getoption(f"--{name}")]
+    out = [item for item in items if any(item.get_closest_marker(name) for name in absent)]
     config.hook.pytest_deselected(items=out)
     items[:] = [item for item in items if item not in set(out)]
 
