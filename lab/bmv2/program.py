@@ -2,46 +2,169 @@
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from itertools import compress
+from typing import Any
 
+from lab.bmv2 import hashes
+from lab.bmv2.calculations import Calculations
+from lab.bmv2.coverage import Coverage
+from lab.bmv2.deparsing import Deparsing
+from lab.bmv2.expressions import Expressions
+from lab.bmv2.forms import TableForm
+from lab.bmv2.layout import INTRINSIC, Layout
 from lab.bmv2.packet import Packet
+from lab.bmv2.parsing import Parsing
+from lab.bmv2.pipelines import Pipelines
+from lab.bmv2.primitives import Primitives
+from lab.bmv2.source import Source, refuse
 from lab.bmv2.state import State
+from udfs.errors import SwitchError
+
+__all__ = ["INTRINSIC", "Program", "load_program"]
+
+# The format that is understood; later minor versions only add to it.
+_MAJOR = 2
 
 
-@dataclass
 class Program:
     """A compiled program; see `load_program`. Tables and registers are in a `State`.
 
-    ``slots``: index in `Packet.fields` of each field that the switch itself reads or writes
-    (``standard_metadata.egress_spec``, ``intrinsic_metadata.mcast_grp``, ...; all of `INTRINSIC`
-    are there, those that the program lacks at slots of their own that nobody else uses).
-    ``field_lists``: slots by number of a field list. ``covered``: with ``coverage=True`` the keys of
-    ``coverage_points`` that ran.
+    ``source``: the Python that was made of it. ``slots``: index in `Packet.fields` of each field
+    that the switch itself reads or writes (``standard_metadata.egress_spec``,
+    ``intrinsic_metadata.mcast_grp``, ...; all of `INTRINSIC` are there, those that the program
+    lacks at slots of their own that nobody else uses). ``field_lists``: slots by number of a field
+    list. ``learn_lists``: slots by number of a digest. ``tables``: what is known of each, by name.
+    ``covered``: with ``coverage=True`` the keys of ``coverage_points`` that ran.
     """
 
-    source: str = ""
-    slots: Mapping[str, int] = field(default_factory=dict)
-    field_lists: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    metadata_slots: tuple[int, ...] = ()
-    coverage_points: dict[int, str] = field(default_factory=dict)
-    covered: set[int] = field(default_factory=set)
+    def __init__(self, config: Mapping[str, Any], *, coverage: bool) -> None:
+        layout = Layout(config)
+        self._layout = layout
+        self.slots: Mapping[str, int] = layout.slots
+        self.metadata_slots = layout.metadata
+        self.field_lists = _slot_lists(layout, config.get("field_lists", ()))
+        self.learn_lists = _slot_lists(layout, config.get("learn_lists", ()))
+        self._write(config, layout, coverage)
+        self._port = layout.slots["standard_metadata.ingress_port"]
+        self._length = layout.slots["standard_metadata.packet_length"]
+
+    def _write(self, config: Mapping[str, Any], layout: Layout, wanted: bool) -> None:
+        if config.get("extern_instances"):
+            name = config["extern_instances"][0].get("name")
+            raise refuse(f"extern {name!r}", "extern objects do not run here")
+        source = Source()
+        functions: list[list[str]] = []
+        coverage = Coverage(source, wanted)
+        registers = config.get("register_arrays", ())
+        names = {each["name"]: f"register{number}" for number, each in enumerate(registers)}
+        expressions = Expressions(layout, source, names)
+        calculations = Calculations(config, layout, source, functions)
+        primitives = Primitives(
+            config, layout, source, expressions, calculations, coverage, functions
+        )
+        parsing = Parsing(config, layout, source, primitives, coverage)
+        pipelines = Pipelines(config, layout, source, primitives, coverage, functions)
+        deparsing = Deparsing(config, layout, source, primitives)
+        # The length that headers add up to is seen in egress alone.
+        primitives.tracks_length = _mentions_length(config)
+        for name in ("ingress", "egress"):
+            pipelines.write(name)
+        with source.aside() as lines:
+            with source.block("def parse(P):"):
+                parsing.write()
+                deparsing.verify()
+            with source.block("def deparse(P):"):
+                deparsing.write()
+        functions.append(lines)
+        self.tables: Mapping[str, TableForm] = pipelines.tables
+        self.coverage_points = coverage.points
+        self.covered: set[int] = set()
+        self._arrays(config, parsing)
+        with source.block("def bind(S):"):
+            self._bindings(source, primitives, parsing)
+            for part in functions:
+                for text in part:
+                    source.line(text[4:] if text.startswith("    ") else text)
+            source.line("return parse, ingress, egress, deparse")
+        self.source = source.text()
+        self._bind = self._compiled(source)
+
+    def _arrays(self, config: Mapping[str, Any], parsing: Parsing) -> None:
+        self._counters = {
+            each["name"]: each["size"]
+            for each in config.get("counter_arrays", ())
+            if not each.get("is_direct")
+        }
+        self._registers = {
+            each["name"]: (each["size"], each["bitwidth"])
+            for each in config.get("register_arrays", ())
+        }
+        self._meters = {
+            each["name"]: (each.get("size") or 0, each.get("type") == "bytes")
+            for each in config.get("meter_arrays", ())
+            if not each.get("is_direct")
+        }
+        self._vsets = parsing.vsets
+        self._shadows = parsing.used_vsets
+
+    def _bindings(self, source: Source, primitives: Primitives, parsing: Parsing) -> None:
+        line = source.line
+        line("defaults = S.defaults")
+        for name, form in self.tables.items():
+            line(f"get{form.number} = S.tables[{name!r}].get")
+            if form.ranked:
+                line(f"find{form.number} = S.tables[{name!r}].find")
+        for name, (local, _) in primitives.counters.items():
+            if name in self._counters:
+                line(f"{local} = S.counters[{name!r}]")
+        for name, (local, _) in primitives.registers.items():
+            line(f"{local} = S.registers[{name!r}]")
+        for name, (local, _) in primitives.meters.items():
+            if name in self._meters:
+                line(f"{local} = S.meters[{name!r}]")
+        for local in parsing.used_vsets:
+            line(f"{local} = S.vsets[{local!r}]")
+
+    def _compiled(self, source: Source) -> Any:
+        names: dict[str, Any] = {
+            "compress": compress,
+            "covered": self.covered.add,
+            "randint": random.randint,
+            **{name: getattr(hashes, name) for name in _HELPERS},
+            **source.constants,
+        }
+        exec(compile(self.source, "<compiled P4 program>", "exec"), names)
+        return names["bind"]
 
     def packet(self, data: bytes, ingress_port: int) -> Packet:
         """A packet as it comes in: metadata 0 but ``ingress_port`` and ``packet_length``."""
-        raise NotImplementedError
+        fields = self._layout.template[:]
+        fields[self._port] = ingress_port
+        fields[self._length] = len(data)
+        return Packet(data, ingress_port, fields)
 
     def reset_metadata(self, packet: Packet) -> None:
         """Set all metadata to 0, as for a copy that begins anew."""
-        raise NotImplementedError
+        fields = packet.fields
+        for slot in self.metadata_slots:
+            fields[slot] = 0
 
     def keep(self, source: Packet, target: Packet, field_list: int) -> None:
-        """Copy the fields of a field list from packet to packet."""
-        raise NotImplementedError
+        """Copy the fields of a field list from packet to packet; an unknown list is empty."""
+        to, of = target.fields, source.fields
+        for slot in self.field_lists.get(field_list, ()):
+            to[slot] = of[slot]
 
     def new_state(self) -> State:
         """Empty tables (but const entries), registers and counters at 0."""
-        raise NotImplementedError
+        state = State(
+            self.tables, self._counters, self._registers, self._meters, self._vsets, self._shadows
+        )
+        state.parse, state.ingress, state.egress, state.deparse = self._bind(state)
+        return state
 
     # The same as methods of State (state.parse(packet), ...), which save a call.
     def parse(self, packet: Packet, state: State) -> None:
@@ -60,7 +183,61 @@ class Program:
         """Update checksums; the frame as it leaves: valid headers, then the payload."""
         return state.deparse(packet)
 
+    def field_slot(self, header: str, field: str) -> int:
+        """Index in `Packet.fields` of a field by its names in the JSON."""
+        return self._layout.field(header, field)[0]
+
+
+_HELPERS = ("clamp", "shift_left", "shift_right", "quotient", "remainder", "push", "pop")
+
+
+def _slot_lists(layout: Layout, lists: Any) -> dict[int, tuple[int, ...]]:
+    found = {}
+    for each in lists:
+        slots: list[int] = []
+        for element in each["elements"]:
+            if element["type"] != "field":
+                raise refuse(f"field list {each.get('name')!r}", f"{element['type']} in it")
+            slot, form = layout.field(*element["value"])
+            slots += [slot, slot + 1] if form.variable else [slot]
+        found[each["id"]] = tuple(slots)
+    return found
+
+
+def _mentions_length(config: Mapping[str, Any]) -> bool:
+    """Whether ``packet_length`` can be read after headers came or went."""
+    name = ("standard_metadata", "packet_length")
+    aliases = {alias: tuple(target) for alias, target in config.get("field_aliases", ())}
+    wanted = [*aliases.get(".".join(name), name)]
+
+    def mentioned(node: Any) -> bool:
+        if isinstance(node, dict):
+            return any(mentioned(each) for key, each in node.items() if key != "source_info")
+        if isinstance(node, list):
+            return node == wanted or any(mentioned(each) for each in node)
+        return False
+
+    pipelines = {each["name"]: each for each in config["pipelines"]}
+    egress = pipelines.get("egress", {})
+    ids = {number for table in egress.get("tables", ()) for number in table["action_ids"]}
+    actions = [each for each in config["actions"] if each["id"] in ids]
+    return mentioned([egress, actions, config.get("checksums"), config.get("calculations")])
+
 
 def load_program(config: bytes, *, coverage: bool = False) -> Program:
     """Compile a BMv2 JSON. Raises SwitchError ``WRONG_PROGRAM`` naming the part that cannot run."""
-    raise NotImplementedError
+    try:
+        parsed = json.loads(config)
+    except (ValueError, UnicodeDecodeError) as error:
+        raise refuse("BMv2 JSON", f"it is no JSON ({error})") from None
+    if not isinstance(parsed, dict):
+        raise refuse("BMv2 JSON", "it is no object")
+    version = (parsed.get("__meta__") or {}).get("version") or [0]
+    if version[0] != _MAJOR:
+        raise refuse("BMv2 JSON", f"format {version} instead of {_MAJOR}.x")
+    try:
+        return Program(parsed, coverage=coverage)
+    except SwitchError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
+        raise refuse("BMv2 JSON", f"it is malformed ({type(error).__name__}: {error})") from error

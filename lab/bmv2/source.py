@@ -1,0 +1,68 @@
+"""Python source under construction, and the refusal of programs that cannot be expressed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+from udfs.errors import SwitchError
+
+
+def refuse(part: str, why: str) -> SwitchError:
+    """The error for a part of a BMv2 JSON that does not run here."""
+    return SwitchError("WRONG_PROGRAM", f"{part}: {why}", part=part)
+
+
+class Source:
+    """Lines of Python with their indentation, and the constants that they name.
+
+    ``constants`` become global names of the compiled source.
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.constants: dict[str, Any] = {}
+        self._depth = 0
+        self._numbers = count()
+        self._named: dict[Any, str] = {}
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self._depth + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Lines under ``head``; an empty block gets a ``pass``."""
+        self.line(head)
+        self._depth += 1
+        before = len(self.lines)
+        yield
+        if len(self.lines) == before:
+            self.line("pass")
+        self._depth -= 1
+
+    def fresh(self, prefix: str) -> str:
+        """A name that nothing else has."""
+        return f"{prefix}{next(self._numbers)}"
+
+    def constant(self, prefix: str, key: Any, value: Any) -> str:
+        """The global name of ``value``; values of equal ``key`` share one."""
+        name = self._named.get((prefix, key))
+        if name is None:
+            name = self._named[prefix, key] = self.fresh(prefix)
+            self.constants[name] = value
+        return name
+
+    @contextmanager
+    def aside(self) -> Iterator[list[str]]:
+        """Lines written meanwhile go to the list given, at the depth of a function's body."""
+        lines, depth = self.lines, self._depth
+        self.lines, self._depth = [], 1
+        try:
+            yield self.lines
+        finally:
+            self.lines, self._depth = lines, depth
+
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"
