@@ -113,7 +113,7 @@ class Calculations:
             for code, _, width in parts:
                 left -= width
                 terms += _words(code, width, left)
-            with self._source.block(f"if {'True' if header is None else f'F[{header.valid}]'}:"):
+            with self._source.only_if(None if header is None else f"F[{header.valid}]"):
                 line(f"s += {' + '.join(terms) or 0}")
         if payload:
             line(f"b = {_PAYLOAD}")
@@ -125,7 +125,7 @@ class Calculations:
         line = self._source.line
         line("x = w = 0")
         for header, parts in groups:
-            with self._source.block(f"if {'True' if header is None else f'F[{header.valid}]'}:"):
+            with self._source.only_if(None if header is None else f"F[{header.valid}]"):
                 for code, form, width in parts:
                     bits = str(width)
                     if form is not None and form.variable:

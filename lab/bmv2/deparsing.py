@@ -46,7 +46,7 @@ class Deparsing:
                 tests.append(self._expressions.condition(each["if_cond"]))
             target, _ = self._layout.field(*each["target"])
             self._primitives.note_reads()
-            with self._source.block(f"if {' and '.join(tests) or 'True'}:"):
+            with self._source.only_if(" and ".join(tests) or None):
                 self._note(each)
                 code = self._calculations.call(each["calculation"])
                 with self._source.block(f"if {code} != F[{target}]:"):
@@ -80,10 +80,10 @@ class Deparsing:
 
     def _update(self, checksum: Json) -> None:
         condition = checksum.get("if_cond")
-        test = "True" if condition is None else self._expressions.condition(condition)
+        test = None if condition is None else self._expressions.condition(condition)
         slot, form = self._layout.field(*checksum["target"])
         self._primitives.note_reads()
-        with self._source.block(f"if {test}:"):
+        with self._source.only_if(test):
             self._note(checksum)
             code = self._calculations.call(checksum["calculation"])
             high = 0xFFFF if form.width >= 16 else None

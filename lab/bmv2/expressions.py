@@ -250,7 +250,11 @@ class Expressions:
         return Value(f"(~{operand.code})", "data", low, high)
 
     def _op_d2b(self, value: Json) -> Value:
-        return Value(f"({self.data(value['right']).code} != 0)", "bool")
+        operand = self.data(value["right"])
+        # What is 0 or 1 serves as a condition as it is.
+        if operand.low == 0 and operand.high == 1:
+            return Value(operand.code, "bool")
+        return Value(f"({operand.code} != 0)", "bool")
 
     def _op_b2d(self, value: Json) -> Value:
         return Value(f"(+({self.condition(value['right'])}))", "data", 0, 1)

@@ -80,6 +80,7 @@ class Parsing:
             if name not in self._states:
                 raise refuse(f"parser {self._parser['name']!r}", f"no state {name!r}")
         self._numbers = {start: 0}
+        self._circles = self._in_circles()
         self._entered = entered
         bodies: dict[str, list[str]] = {}
         todo = [start]
@@ -102,8 +103,7 @@ class Parsing:
         line(f"F[{self._error_slot}] = {self._errors['NoError']}")
         many = len(bodies) > 1
         if many:
-            line("s = 0")
-            line("t = 0")
+            line("s = t = 0")
         with self._source.block("while True:"):
             # Those that are entered again and again come first.
             for place, name in enumerate(sorted(bodies, key=lambda each: -self._entered[each])):
@@ -118,6 +118,25 @@ class Parsing:
         line("P.payload = o")
         line("P.read = o if o > r else r")
 
+    def _in_circles(self) -> set[str]:
+        """States from which the parser can come back to them."""
+        after = {
+            name: {each["next_state"] for each in state["transitions"]} - {None}
+            for name, state in self._states.items()
+        }
+        circles = set()
+        for name, first in after.items():
+            seen: set[str] = set()
+            todo = [*first]
+            while todo:
+                state = todo.pop()
+                if state not in seen:
+                    seen.add(state)
+                    todo += after[state]
+            if name in seen:
+                circles.add(name)
+        return circles
+
     def _go(self, name: str | None, depth: int) -> None:
         if name is None:
             self._source.line("break")
@@ -128,9 +147,10 @@ class Parsing:
                 self._numbers[name] = len(self._numbers)
             self._todo.append(name)
             self._source.line(f"s = {self._numbers[name]}")
-            self._source.line("t += 1")
-            with self._source.block(f"if t > {ROUNDS}:"):
-                self._fail("ParserTimeout")
+            if name in self._circles:
+                self._source.line("t += 1")
+                with self._source.block(f"if t > {ROUNDS}:"):
+                    self._fail("ParserTimeout")
             self._source.line("continue")
 
     def _fail(self, error: str) -> None:
@@ -319,7 +339,8 @@ class Parsing:
                 self._source.line(f"{name} = {code}")
                 named.append((name, form))
             codes = named
-        for transition in transitions:
+        tests: list[str] = []
+        for place, transition in enumerate(transitions):
             kind = transition.get("type") or "hexstr"
             if kind == "hexstr" and transition["value"] == "default":
                 kind = "default"
@@ -327,13 +348,22 @@ class Parsing:
                 self._go(transition["next_state"], depth)
                 return
             if kind == "hexstr":
-                test = self._matches(codes, transition)
+                tests.append(self._matches(codes, transition))
             elif kind == "parse_vset":
-                test = self._in_set(codes, transition)
+                tests.append(self._in_set(codes, transition))
             else:
                 raise refuse(f"parser state {state['name']!r}", f"unknown transition {kind!r}")
-            with self._source.block(f"if {test}:"):
+            following = transitions[place + 1] if place + 1 < len(transitions) else None
+            if (
+                following is not None
+                and following.get("type") == kind
+                and following["next_state"] == transition["next_state"]
+            ):
+                # A range came as several masks.
+                continue
+            with self._source.block(f"if {' or '.join(tests)}:"):
                 self._go(transition["next_state"], depth)
+            tests = []
         self._source.line("break")
 
     def _key(self, part: Json) -> tuple[str, Field]:

@@ -149,11 +149,8 @@ class Primitives:
     def _store(self, node: Json, value: Value) -> None:
         slot, form, guard = self.target(node)
         self.note_reads()
-        if guard is None:
+        with self.source.only_if(guard):
             self.source.line(f"{slot} = {_bare(stored(value, form))}")
-        else:
-            with self.source.block(f"if {guard}:"):
-                self.source.line(f"{slot} = {_bare(stored(value, form))}")
 
     # -- core primitives
 
@@ -211,7 +208,7 @@ class Primitives:
 
     def _existing(self, *places: Place) -> Any:
         guards = dict.fromkeys(place.guard for place in places if place.guard)
-        return self.source.block(f"if {' and '.join(guards) or 'True'}:")
+        return self.source.only_if(" and ".join(guards) or None)
 
     def validate(self, place: Place) -> None:
         """Only the siblings: a union has one valid member."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
 from typing import Any
 
@@ -33,14 +33,21 @@ class Source:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Lines under ``head``; an empty block gets a ``pass``."""
+        """Lines under ``head``; an empty block gets a ``pass``, an empty ``else`` goes."""
         self.line(head)
         self._depth += 1
         before = len(self.lines)
         yield
         if len(self.lines) == before:
-            self.line("pass")
+            if head == "else:":
+                self.lines.pop()
+            else:
+                self.line("pass")
         self._depth -= 1
+
+    def only_if(self, condition: str | None) -> AbstractContextManager[None]:
+        """A block under a condition, or nothing if there is none."""
+        return nullcontext() if condition is None else self.block(f"if {condition}:")
 
     def fresh(self, prefix: str) -> str:
         """A name that nothing else has."""
