@@ -74,9 +74,8 @@ class Deparsing:
                 del order[: run.size]
             else:
                 self._emit(order.pop(0))
-        line("if P.truncate is None:")
-        line("    return B + P.data[P.payload:]")
-        line("return (B + P.data[P.payload:])[:P.truncate]")
+        # A frame is cut where it leaves the switch, not where it is put together to go round.
+        line("return B + P.data[P.payload:]")
 
     def _update(self, checksum: Json) -> None:
         condition = checksum.get("if_cond")
