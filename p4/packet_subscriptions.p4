@@ -18,11 +18,11 @@
 //   start: feed -> state                                                |
 //     |                                                                 |
 //   one stage a field: (state, value) -> state                          |
-//     |  message_type: exact, otherwise (8 bits)                         |
-//     |  add_order_stock: exact, otherwise (64 bits)                     |
-//     |  add_order_price: exact, range, otherwise (32 bits)              |
-//     |  add_order_shares: exact, range, otherwise (32 bits)             |
-//     |  add_order_buy_sell: exact, otherwise (8 bits)                   |
+//     |  message_type: exact, otherwise (8 bits)                        |
+//     |  add_order_stock: exact, otherwise (64 bits)                    |
+//     |  add_order_price: exact, range, otherwise (32 bits)             |
+//     |  add_order_shares: exact, range, otherwise (32 bits)            |
+//     |  add_order_buy_sell: exact, otherwise (8 bits)                  |
 //     |                                                                 |
 //   state: 4 times (state -> cell), (state, what it holds) -> state,    |
 //     |    then 4 times (leaf -> cell, operand): update the cell        |
@@ -35,7 +35,7 @@
 //     |                                                                 |
 //   sending: ports -> multicast group of the ports in one subset of 8;  |
 //     |    ports in several subsets: a copy for each, and again         |
-//   traffic manager > egress  ------------------------------------------+
+//   traffic manager > egress -------------------------------------------+
 //     |    pruning: messages that the port does not want come off
 //     |
 //   deparser

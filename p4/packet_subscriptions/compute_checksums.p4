@@ -1,3 +1,4 @@
+// Checksums as they leave.
 control compute_checksums(inout headers_t hdr, inout metadata_t meta) {
     apply {
         update_checksum(

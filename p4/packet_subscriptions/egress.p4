@@ -1,3 +1,4 @@
+// Packets that come in again, and what comes off a copy.
 control egress(inout headers_t hdr, inout metadata_t meta,
                inout standard_metadata_t standard_metadata) {
     pruning() pruned;
@@ -10,6 +11,7 @@ control egress(inout headers_t hdr, inout metadata_t meta,
         }
         if (meta.again == 1) {
             if (meta.ports == 0 && meta.step != EXAMINE) {
+                // No port of this subset is wanted.
                 mark_to_drop(standard_metadata);
             } else {
                 recirculate_preserving_field_list(KEPT_FIELDS);

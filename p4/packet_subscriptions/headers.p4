@@ -1,3 +1,4 @@
+// Headers of the specification, and those that the program needs itself.
 header ethernet_h {
     bit<48> dst;
     bit<48> src;

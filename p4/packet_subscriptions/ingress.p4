@@ -1,3 +1,4 @@
+// What is dropped, what is an event, and what is routed.
 control ingress(inout headers_t hdr, inout metadata_t meta,
                 inout standard_metadata_t standard_metadata) {
     counter(REASONS, CounterType.packets) dropped;
@@ -8,7 +9,12 @@ control ingress(inout headers_t hdr, inout metadata_t meta,
     apply {
         meta.reason = NOT_DROPPED;
         if (meta.step == ARRIVED) {
-            meta.came_from = standard_metadata.ingress_port;
+            // Never back to where it came from.
+            meta.elsewhere = ALL_PORTS;
+            if (standard_metadata.ingress_port <= PORTS) {
+                meta.elsewhere =
+                    ~((ports_t) 1 << (bit<8>) (standard_metadata.ingress_port - 1));
+            }
             meta.arrived = standard_metadata.ingress_global_timestamp;
         }
         if (standard_metadata.parser_error == error.BadLength) {
@@ -45,7 +51,7 @@ control ingress(inout headers_t hdr, inout metadata_t meta,
                 }
                 if (meta.place == hdr.moldudp64.count) {
                     meta.ports = meta.all_ports;
-                    meta.ports = meta.ports & ~((ports_t) 1 << (bit<8>) (meta.came_from - 1));
+                    meta.ports = meta.ports & meta.elsewhere;
                     meta.step = DELIVER;
                     if (meta.all_ports == 0) {
                         meta.reason = UNWANTED;

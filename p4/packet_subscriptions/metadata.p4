@@ -1,6 +1,7 @@
+// What goes with a packet.
 struct metadata_t {
     @field_list(KEPT_FIELDS) bit<8> step;
-    @field_list(KEPT_FIELDS) port_t came_from;
+    @field_list(KEPT_FIELDS) ports_t elsewhere;  // ports that it did not come in by
     @field_list(KEPT_FIELDS) ports_t ports;  // of one event, then of the packet
     @field_list(KEPT_FIELDS) ports_t all_ports;  // of the messages so far
     @field_list(KEPT_FIELDS) bit<16> place;  // messages so far

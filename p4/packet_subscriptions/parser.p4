@@ -1,3 +1,4 @@
+// A packet to headers.
 parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,
                     inout standard_metadata_t standard_metadata) {
     bit<16> room = 0;  // bytes of the datagram that are left

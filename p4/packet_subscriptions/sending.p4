@@ -1,4 +1,4 @@
-// A set of ports is a group: its number is the subset of eight, then the ports in it.
+// A set of ports is a multicast group: its number is subset of eight, ports in it.
 control sending(inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     apply {
         if (meta.ports & 0xffffffffffffff00 == 0) {

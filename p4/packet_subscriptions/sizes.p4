@@ -9,6 +9,8 @@ typedef bit<48> start_t;  // of a cell's window
 const bit<16> EVENT_PORT = 26400;
 const int ROWS = 65536;  // of a table, at most
 const int ROUTES = 4096;
+const port_t PORTS = 64;
+const ports_t ALL_PORTS = 0xffffffffffffffff;
 const group_t FAN_OUT = 0x1000;  // a copy for each subset of the ports
 const port_t NOWHERE = 0;  // only to pass egress and come in again
 const bit<16> IPV4 = 0x0800;
@@ -43,7 +45,7 @@ const reason_t TOO_MANY_MESSAGES = 3;  // more than a datagram may have
 const reason_t TOO_LONG = 4;  // a message or a datagram
 const reason_t BAD_CHECKSUM = 5;  // of IPv4 or of UDP
 const reason_t UNWANTED = 6;  // no port wants any of the messages
-const reason_t NO_PORT = 7;  // only the port that the packet came in by
+const reason_t NO_PORT = 7;  // only the port that the packet came in by wants any
 const reason_t NO_ROUTE = 8;  // no prefix holds the IPv4 destination
 const reason_t TTL_OVER = 9;  // the IPv4 time to live ends here
 const reason_t NOT_IPV4 = 10;  // neither an event nor IPv4 without options

@@ -1,3 +1,4 @@
+// Checksums as they come.
 control verify_checksums(inout headers_t hdr, inout metadata_t meta) {
     apply {
         verify_checksum(

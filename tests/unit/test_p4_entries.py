@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from p4_tables import Switch, divide
 
 from udfs.errors import FilterError
-from udfs.filters.compiler.compile import CheckedRule, compile_texts
-from udfs.filters.compiler.incremental import IncrementalCompiler
+from udfs.filters.compiler.compile import compile_texts
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.meaning.interpreter import Interpreter
@@ -255,7 +254,8 @@ def test_what_the_program_has_no_room_for_is_said_before_a_switch_refuses_it():
     assert refused(two, options=Options(updates=1)).code == "FILTER.TOO_MANY_UPDATES"
     assert refused(["avg(price, 100) > 5 : fwd(1)"]).code == "FILTER.NO_SLOT"
     assert refused(["price > 1 : fwd(nowhere)"]).code == "FILTER.UNKNOWN_PORT"
-    assert refused(["price > 1 : fwd(511)"]).code == "FILTER.UNKNOWN_PORT"
+    assert refused(["price > 1 : fwd(65)"]).code == "FILTER.UNKNOWN_PORT"
+    assert refused(["price > 1 : fwd(0)"]).code == "FILTER.UNKNOWN_PORT"
     assert refused(["price > 1 : tell(1)"]).code == "FILTER.UNKNOWN_ACTION"
     tell = Options(actions=(NamedAction("tell", (32,)), NamedAction("b"), NamedAction("c")))
     assert refused(["price > 1 : tell(1, 2)"], options=tell).code == "FILTER.BAD_ACTION"
@@ -286,35 +286,16 @@ def test_cells_stay_in_their_registers_when_rules_come_and_go():
     assert len(set(second.slots.values())) == 2
 
 
-def test_receivers_share_the_multicast_group_of_their_ports():
+def test_a_leaf_has_its_ports_as_a_mask_whoever_is_behind_them():
     texts = ["stock == 1 : fwd(h1, h3)", "stock == 2 : fwd(h1, twin)", "stock == 3 : fwd(h3, twin)"]
     held = entries(compile_texts(texts, STATE), STATE, PORTS)
-    assert held.groups == ((1, (1, 3)),)
-    actions = [
-        e.action.split(".")[-1] for e in held.by_table["ingress.subscriptions.delivery.leaf"]
-    ]
-    assert sorted(actions) == ["multicast", "multicast", "unicast"]
-    numbered = entries(compile_texts(texts, STATE), STATE, PORTS, {(1, 3): 17})
-    assert numbered.groups == ((17, (1, 3)),)
-
-
-def test_groups_keep_their_numbers_from_edit_to_edit():
-    def checked(text: str) -> CheckedRule:
-        read = parse_rule(text, STATE)
-        return CheckedRule("", read.condition, read.receivers)
-
-    compiler = IncrementalCompiler(STATE, ports=PORTS)
-    compiler.update(
-        {"a": checked("stock == 1 : fwd(h1, h2)"), "b": checked("stock == 2 : fwd(h1, 7)")}
-    )
-    before = entries(compiler.compiled, STATE, PORTS, compiler.groups)
-    assert len(before.groups) == 2
-    compiler.update({"a": None, "c": checked("stock == 3 : fwd(h2, h3)")})
-    after = entries(compiler.compiled, STATE, PORTS, compiler.groups)
-    numbers = {ports: number for number, ports in before.groups}
-    stays = (1, 7)
-    assert (numbers[stays], stays) in after.groups and len(after.groups) == 2
-    assert {number for number, _ in before.groups} != {number for number, _ in after.groups}
+    leaves = held.by_table["ingress.subscriptions.delivery.leaf"]
+    assert {leaf.action.split(".")[-1] for leaf in leaves} == {"deliver"}
+    masks = sorted(value for leaf in leaves for _, value in leaf.params)
+    assert masks == [b"\x04", b"\x05", b"\x05"]
+    highest = entries(compile_texts(["stock == 1 : fwd(64)"], STATE), STATE, PORTS)
+    (leaf,) = highest.by_table["ingress.subscriptions.delivery.leaf"]
+    assert leaf.params == (("ports", b"\x80" + bytes(7)),)
 
 
 def test_a_smaller_domain_that_the_rules_outgrow_names_the_bits_that_it_takes():

@@ -82,7 +82,7 @@ def sending() -> str:
         )
     cases += f" else {{\n    standard_metadata.mcast_grp = FAN_OUT;\n{indent(AGAIN, '    ')}}}\n"
     return (
-        "// A set of ports is a group: its number is the subset of eight, then the ports in it.\n"
+        "// A set of ports is a multicast group: its number is subset of eight, ports in it.\n"
         "control sending(inout metadata_t meta, inout standard_metadata_t standard_metadata) {\n"
         f"    apply {{\n{indent(cases, ' ' * 8)}    }}\n}}\n"
     )
@@ -112,7 +112,12 @@ def ingress(program: Pipeline) -> str:
     body = (
         "meta.reason = NOT_DROPPED;\n"
         "if (meta.step == ARRIVED) {\n"
-        "    meta.came_from = standard_metadata.ingress_port;\n"
+        "    // Never back to where it came from.\n"
+        "    meta.elsewhere = ALL_PORTS;\n"
+        "    if (standard_metadata.ingress_port <= PORTS) {\n"
+        "        meta.elsewhere =\n"
+        "            ~((ports_t) 1 << (bit<8>) (standard_metadata.ingress_port - 1));\n"
+        "    }\n"
         + ("    meta.arrived = standard_metadata.ingress_global_timestamp;\n" if several else "")
         + "}\n"
         + errors
@@ -132,6 +137,7 @@ def ingress(program: Pipeline) -> str:
         "}\n"
     )
     return (
+        "// What is dropped, what is an event, and what is routed.\n"
         "control ingress(inout headers_t hdr, inout metadata_t meta,\n"
         "                inout standard_metadata_t standard_metadata) {\n"
         "    counter(REASONS, CounterType.packets) dropped;\n"
@@ -149,7 +155,7 @@ def _one_event(program: Pipeline) -> str:
         if (meta.ports == 0) {{
             {unwanted}
         }} else {{
-            {_KEEP_OUT}
+            meta.ports = meta.ports & meta.elsewhere;
             meta.step = WHOLE;
             meta.ready = 1;
             if (meta.ports == 0) {{
@@ -157,9 +163,6 @@ def _one_event(program: Pipeline) -> str:
             }}
         }}
         """)
-
-
-_KEEP_OUT = "meta.ports = meta.ports & ~((ports_t) 1 << (bit<8>) (meta.came_from - 1));"
 
 
 def _event_of_several(program: Pipeline) -> str:
@@ -188,7 +191,7 @@ def _event_of_several(program: Pipeline) -> str:
             }}
             if (meta.place == {count}) {{
                 meta.ports = meta.all_ports;
-                {_KEEP_OUT}
+                meta.ports = meta.ports & meta.elsewhere;
                 meta.step = DELIVER;
                 if (meta.all_ports == 0) {{
                     meta.reason = UNWANTED;
@@ -218,7 +221,8 @@ def egress(program: Pipeline) -> str:
         "        & ((ports_t) 0xff << (bit<8>) ((standard_metadata.egress_rid - 1) << 3));\n"
         "}\n"
         "if (meta.again == 1) {\n"
-        "    if (meta.ports == 0 && meta.step != EXAMINE) {\n"
+        f"    if (meta.ports == 0{' && meta.step != EXAMINE' if several else ''}) {{\n"
+        "        // No port of this subset is wanted.\n"
         "        mark_to_drop(standard_metadata);\n"
         "    } else {\n"
         "        recirculate_preserving_field_list(KEPT_FIELDS);\n"
@@ -226,6 +230,7 @@ def egress(program: Pipeline) -> str:
     )
     instances = "    pruning() pruned;\n\n" if several else ""
     return (
+        f"// Packets that come in again{', and what comes off a copy' if several else ''}.\n"
         "control egress(inout headers_t hdr, inout metadata_t meta,\n"
         "               inout standard_metadata_t standard_metadata) {\n"
         f"{instances}    apply {{\n{indent(body, ' ' * 8)}    }}\n}}\n"

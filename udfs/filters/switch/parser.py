@@ -24,7 +24,7 @@ _UDP_BYTES = 8
 
 def headers(program: Pipeline) -> str:
     """Types of all headers, and the struct of their instances."""
-    text = ""
+    text = "// Headers of the specification, and those that the program needs itself.\n"
     for layer in layers(program):
         fields = "".join(f"    bit<{f.bits}> {p4_name(f.name)};\n" for f in layer.header.fields)
         text += f"header {layer.name}_h {{\n{fields}}}\n\n"
@@ -50,6 +50,7 @@ def parser(program: Pipeline) -> str:
         states += several_states(program)
     variables = "" if program.repetition is None else indent(VARIABLES, "    ") + "\n"
     return (
+        "// A packet to headers.\n"
         "parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,\n"
         "                    inout standard_metadata_t standard_metadata) {\n"
         + variables
@@ -75,7 +76,7 @@ def deparser(program: Pipeline) -> str:
                 emitted.append(name)
     text = "".join(f"        packet.emit(hdr.{name});\n" for name in emitted)
     return (
-        "control event_deparser(packet_out packet, in headers_t hdr) {\n"
+        "// Headers to a packet.\ncontrol event_deparser(packet_out packet, in headers_t hdr) {\n"
         f"    apply {{\n{text}    }}\n}}\n"
     )
 

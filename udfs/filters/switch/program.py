@@ -36,31 +36,23 @@ MAIN = "packet_subscriptions"
 """The program is ``MAIN.p4``; what it includes is in the folder ``MAIN``."""
 
 REASONS = (
-    "CUT_SHORT",
-    "BAD_LENGTH",
-    "TOO_MANY_MESSAGES",
-    "TOO_LONG",
-    "BAD_CHECKSUM",
-    "UNWANTED",
-    "NO_PORT",
-    "NO_ROUTE",
-    "TTL_OVER",
-    "NOT_IPV4",
+    ("CUT_SHORT", "the frame ends before what it announces", ""),
+    ("BAD_LENGTH", "lengths, or the number of messages, contradict each other", "several"),
+    ("TOO_MANY_MESSAGES", "more than a datagram may have", "several"),
+    ("TOO_LONG", "a message or a datagram", "several"),
+    ("BAD_CHECKSUM", "of IPv4 or of UDP", ""),
+    ("UNWANTED", "no port wants any of the messages", "own"),
+    ("NO_PORT", "only the port that the packet came in by wants any", ""),
+    ("NO_ROUTE", "no prefix holds the IPv4 destination", ""),
+    ("TTL_OVER", "the IPv4 time to live ends here", ""),
+    ("NOT_IPV4", "neither an event nor IPv4 without options", ""),
 )
-"""Why packets are dropped: indexes of the counter ``ingress.dropped``, from 1 on."""
+"""Why packets are dropped: indexes of the counter ``ingress.dropped``, from 1 on.
 
-_WHY = (
-    "the frame ends before what it announces",
-    "lengths, or the number of messages, contradict each other",
-    "more than a datagram may have",
-    "a message or a datagram",
-    "of IPv4 or of UDP",
-    "no port wants any of the messages",
-    "only the port that the packet came in by",
-    "no prefix holds the IPv4 destination",
-    "the IPv4 time to live ends here",
-    "neither an event nor IPv4 without options",
-)
+Names, explanations, and of which programs: ``several`` messages a datagram, ``own`` headers behind
+UDP, or all.
+"""
+
 _INCLUDE = re.compile(r'^#include "([\w/.]+)"\n', re.MULTILINE)
 
 
@@ -134,7 +126,7 @@ def _title(program: Pipeline) -> str:
         "  start: feed -> state                                                |",
         "    |                                                                 |",
         "  one stage a field: (state, value) -> state                          |",
-        *(f"    |  {field:<64}|" for field in fields),
+        *(f"    |  {field:<63}|" for field in fields),
         "    |                                                                 |",
     ]
     if program.blocks:
@@ -159,7 +151,7 @@ def _title(program: Pipeline) -> str:
     told += ["  sending: ports -> multicast group of the ports in one subset of 8;"]
     told += ["    |    ports in several subsets: a copy for each, and again"]
     lines += [f"{line:<70}|" for line in told]
-    lines += [f"{'  traffic manager > egress':<28}{'-' * 42}+"]
+    lines += ["  traffic manager > egress " + "-" * 43 + "+"]
     if program.repetition is not None:
         lines += ["    |    pruning: messages that the port does not want come off"]
     lines += ["    |", "  deparser"]
@@ -178,6 +170,7 @@ def _sizes(program: Pipeline) -> str:
     state = bool(program.blocks)
     several = program.repetition is not None
     v6 = any(layer.parts["role"] == "ipv6" for layer in program.stack)
+    has = {"": True, "own": program.own, "several": several}
     examined = 8 * options.datagram_bytes + MASK_BITS * options.messages
     lines = [
         (f"typedef bit<{STATE_BITS}> state_t;", True),
@@ -190,6 +183,8 @@ def _sizes(program: Pipeline) -> str:
         (f"const bit<16> EVENT_PORT = {options.port};", program.own),
         (f"const int ROWS = {options.rows};  // of a table, at most", True),
         (f"const int ROUTES = {options.routes};", True),
+        (f"const port_t PORTS = {MASK_BITS};", True),
+        (f"const ports_t ALL_PORTS = {(1 << MASK_BITS) - 1:#x};", True),
         (f"const group_t FAN_OUT = {FAN_OUT:#x};  // a copy for each subset of the ports", True),
         (
             "const port_t NOWHERE = 0;  // only to pass egress and come in again",
@@ -226,8 +221,8 @@ def _sizes(program: Pipeline) -> str:
         ("typedef bit<8> reason_t;", True),
         ("const reason_t NOT_DROPPED = 0;", True),
         *(
-            (f"const reason_t {name} = {index};  // {why}", True)
-            for index, (name, why) in enumerate(zip(REASONS, _WHY, strict=True), 1)
+            (f"const reason_t {name} = {index};  // {why}", has[of])
+            for index, (name, why, of) in enumerate(REASONS, 1)
         ),
         (f"const bit<32> REASONS = {len(REASONS) + 1};", True),
     ]
@@ -239,7 +234,7 @@ def _metadata(program: Pipeline) -> str:
     kept = "@field_list(KEPT_FIELDS) "
     fields = [
         (f"{kept}bit<8> step;", True),
-        (f"{kept}port_t came_from;", True),
+        (f"{kept}ports_t elsewhere;  // ports that it did not come in by", True),
         (f"{kept}ports_t ports;  // of one event, then of the packet", True),
         (f"{kept}ports_t all_ports;  // of the messages so far", several),
         (f"{kept}bit<16> place;  // messages so far", several),
@@ -259,7 +254,7 @@ def _metadata(program: Pipeline) -> str:
         ("bit<64> now;", bool(program.blocks)),
     ]
     listed = "".join(f"    {f}\n" for f, used in fields if used)
-    return "struct metadata_t {\n" + listed + "}\n"
+    return "// What goes with a packet.\nstruct metadata_t {\n" + listed + "}\n"
 
 
 def _checksums(program: Pipeline, what: str, more: str) -> str:
@@ -273,7 +268,8 @@ def _checksums(program: Pipeline, what: str, more: str) -> str:
         f"hdr.{ipv4.name}.{checksum}",
     )
     control = {"verify": "verify_checksums", "update": "compute_checksums"}[what]
+    told = {"verify": "Checksums as they come.", "update": "Checksums as they leave."}[what]
     return (
-        f"control {control}(inout headers_t hdr, inout metadata_t meta) {{\n"
+        f"// {told}\ncontrol {control}(inout headers_t hdr, inout metadata_t meta) {{\n"
         f"    apply {{\n{indent(own + more, ' ' * 8)}    }}\n}}\n"
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 from udfs.filters.compiler.tables import KINDS, CompiledFilter
 from udfs.filters.prefixes import split
-from udfs.filters.switch.pipeline import STATE_BITS, Options, Pipeline, Stage, pipeline
+from udfs.filters.switch.pipeline import MASK_BITS, STATE_BITS, Options, Pipeline, Stage, pipeline
 from udfs.messages.specification import Specification
 
 __all__ = ["Saving", "TableUse", "prefix_count", "render", "report"]
@@ -59,10 +59,10 @@ def prefix_count(low: int, high: int) -> int:
 def report(
     compiled: CompiledFilter, specification: Specification, program: Pipeline | None = None
 ) -> dict[str, Any]:
-    """Entries, memory, groups and states of a filter, as plain values.
+    """Entries, memory and states of a filter, as plain values.
 
     tables: for each table that has rows, the fields of :class:`TableUse`. entries, tcam_bits,
-    sram_bits: their sums, leaves among them. multicast_groups: distinct sets of two or more
+    sram_bits: their sums, leaves among them. receiver_sets: distinct sets of two or more
     receivers. states: leaves among them. savings: fields of :class:`Saving`; what is not in use is
     simulated, with ``advice``.
     """
@@ -83,7 +83,7 @@ def report(
         if name not in cells:  # nothing maps state on codes
             savings += _resolution(name, direct, coded, mapped)
     leaves = sum(1 for outcome in compiled.outcomes.values() if outcome.receivers)
-    leaf_bits = leaves * (STATE_BITS + 16)
+    leaf_bits = leaves * (STATE_BITS + MASK_BITS)
     uses.append(TableUse("leaf", "exact", leaves, "SRAM", leaves, STATE_BITS, 0, leaf_bits))
     tcam = sum(use.tcam_bits for use in uses)
     savings = [*_kinds(uses), *_lpm(compiled, rows), *savings, _sharing(compiled, rows, tcam)]
@@ -94,7 +94,7 @@ def report(
         "entries": sum(use.rows for use in uses),
         "tcam_bits": tcam,
         "sram_bits": sum(use.sram_bits for use in uses),
-        "multicast_groups": sum(1 for receivers in sets if len(receivers) > 1),
+        "receiver_sets": sum(1 for receivers in sets if len(receivers) > 1),
         "states": len(states),
         "cells": len(compiled.cells),
         "savings": [asdict(saving) for saving in savings],
@@ -114,7 +114,7 @@ def render(found: Mapping[str, Any]) -> str:
     lines += [
         "",
         f"{found['entries']:,} entries, {found['states']:,} states, "
-        f"{found['multicast_groups']:,} multicast groups, {found['cells']:,} cells of state",
+        f"{found['receiver_sets']:,} sets of several receivers, {found['cells']:,} cells of state",
         f"{found['tcam_bits']:,} bits of TCAM, {found['sram_bits']:,} bits of SRAM",
         "",
     ]
