@@ -1,5 +1,7 @@
 """The lab's network in one process: software switches, links, and hosts with real UDP sockets.
 
+A switch drops all frames until its program has been set over P4Runtime.
+
     python -m lab.network --description network.json --out DIR [--external-host h3=IP:PORT]
 
 ``network.json`` holds the rows of the tables ``switches``, ``hosts`` and ``links``. When all is up,
@@ -25,12 +27,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.device import Device
+from lab.bmv2.simple_switch import SimpleSwitch
 from lab.fabric import Fabric
 from lab.hosts import ExternalHost, Host, NetworkCard, check_external, external_hosts
 from lab.ingress import Ingress
-from lab.p4runtime_server import P4RuntimeServer
-from lab.switch import StackPipeline
+from lab.p4runtime.device import Device
+from lab.p4runtime.server import P4RuntimeServer
 from udfs.errors import LabError, StackcastError
 from udfs.trees.network import Network
 from udfs.trees.rows import network_from_rows
@@ -60,7 +62,7 @@ class LabNetwork:
             else Host(name, receipts / f"{name}.mold")
             for name in network.subscribers()
         }
-        pipelines = {name: StackPipeline() for name in network.switches}
+        pipelines = {name: SimpleSwitch() for name in network.switches}
         self._fabric = Fabric(network, pipelines, self._deliver)
         self._ingress = [Ingress(name, self._fabric.send) for name in network.publishers()]
         self._server = P4RuntimeServer(

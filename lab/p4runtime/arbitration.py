@@ -1,7 +1,8 @@
 """Who may write a switch: P4Runtime's arbitration among clients, without any I/O.
 
 The client with the highest election id ever seen is primary, as long as its stream lives; all
-others are backups and are told of every change.
+others are backups and are told of every change. Nobody inherits: after a primary has left, a client
+must ask again, with an id that is high enough.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
-from lab.p4info import Refusal
+from lab.p4runtime.refusal import Refusal
 
 
 class Client(Protocol):
@@ -21,35 +22,44 @@ class Client(Protocol):
 
 
 class Arbitration:
-    """The clients of one switch. Not thread-safe: call it under the switch's lock."""
+    """The clients of one switch. Not thread-safe: call it under the switch's lock.
 
-    def __init__(self, device_id: int) -> None:
+    An election id is a number of 128 bits, 0 among them, or None: a client without one is never
+    primary. ``most``: clients at once; more are refused.
+    """
+
+    def __init__(self, device_id: int, most: int = 16) -> None:
         self.device_id = device_id
-        self._clients: dict[Client, int] = {}
-        self._highest = 0
+        self.most = most
+        self._clients: dict[Client, int | None] = {}
+        self._highest: int | None = None
         self._primary: Client | None = None
 
-    def join(self, client: Client, election_id: int) -> None:
+    def join(self, client: Client, election_id: int | None) -> None:
         """A client's arbitration message: its first one, or one with another election id.
 
-        Election id 0 is a client that only ever reads.
-        Raises :class:`Refusal` ``INVALID_ARGUMENT`` if another client has the id.
+        Raises `Refusal` INVALID_ARGUMENT if another client has the id, RESOURCE_EXHAUSTED if there
+        are too many clients.
         """
         for other, taken in self._clients.items():
-            if other is not client and election_id and taken == election_id:
+            if other is not client and election_id is not None and taken == election_id:
                 raise Refusal(
                     code_pb2.INVALID_ARGUMENT,
                     f"election id {election_id} is in use by another client of device "
                     f"{self.device_id}",
                 )
+        if client not in self._clients and len(self._clients) >= self.most:
+            raise Refusal(
+                code_pb2.RESOURCE_EXHAUSTED,
+                f"device {self.device_id} has {self.most} clients already",
+            )
         before = self._primary
-        grown = election_id > self._highest
         self._clients[client] = election_id
-        if election_id and election_id >= self._highest:
+        if election_id is not None and (self._highest is None or election_id >= self._highest):
             self._primary, self._highest = client, election_id
+            self._tell_all()
         elif before is client:
             self._primary = None
-        if self._primary is not before or grown:
             self._tell_all()
         else:
             client.put(self._notice(client))
@@ -61,20 +71,23 @@ class Arbitration:
             self._primary = None
             self._tell_all()
 
-    def is_primary(self, election_id: int) -> bool:
+    def is_primary(self, election_id: int | None) -> bool:
         """Whether the client of this election id may write now."""
         return self._primary is not None and self._clients[self._primary] == election_id
 
     def _tell_all(self) -> None:
-        for client in self._clients:
+        # The primary comes last: when it knows that it may write, the others were told already.
+        for client in sorted(self._clients, key=lambda each: each is self._primary):
             client.put(self._notice(client))
 
     def _notice(self, client: Client) -> p4runtime_pb2.StreamMessageResponse:
         notice = p4runtime_pb2.StreamMessageResponse()
         arbitration = notice.arbitration
         arbitration.device_id = self.device_id
-        arbitration.election_id.high = self._highest >> 64
-        arbitration.election_id.low = self._highest & (1 << 64) - 1
+        if self._highest is not None:
+            arbitration.election_id.SetInParent()
+            arbitration.election_id.high = self._highest >> 64
+            arbitration.election_id.low = self._highest & ((1 << 64) - 1)
         if client is self._primary:
             arbitration.status.code = code_pb2.OK
         elif self._primary is not None:

@@ -1,0 +1,7 @@
+"""A P4Runtime server: what controllers write, checked, and handed to a switch's pipeline.
+
+``server`` speaks gRPC and knows many devices; ``device`` is one switch, ``arbitration`` says who
+may write it. ``p4info`` and ``program`` read the two halves of a pipeline config, ``fit`` says
+whether they belong together. ``table_entries`` and ``replication`` turn messages into entries by
+name, ``holdings`` is what a switch holds, ``batch`` a Write, ``reading`` a Read.
+"""
