@@ -1,0 +1,142 @@
+"""Filters of switches from version to version: no event ever meets a mixture of two versions."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from p4_tables import Switch
+
+import schemas
+from udfs.filters.meaning.evaluate import matches
+from udfs.filters.subscriptions import Subscription, check
+from udfs.filters.switch.network_filters import NetworkFilters
+from udfs.filters.switch.pipeline import pipeline
+from udfs.filters.switch.routing import ports_towards
+from udfs.filters.switch.values import ProgramEntries, TableEntry
+from udfs.messages.specification import parse_specification
+from udfs.switches.entry import SwitchEntry, difference
+from udfs.switches.match import Match
+from udfs.switches.ordering import steps
+from udfs.trees.topology import fabric
+
+pytestmark = pytest.mark.unit
+
+ITCH = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
+PROGRAM = pipeline(ITCH)
+NETWORK = fabric(2, 2, 2, 1, 1)
+HOSTS = NETWORK.subscribers()
+STOCKS = ("AAPL", "GOOGL", "MSFT")
+EVENTS = [
+    {
+        "add_order.stock": int.from_bytes(stock.ljust(8).encode(), "big"),
+        "add_order.price": dollars * 10_000,
+    }
+    for stock in (*STOCKS, "OTHER")
+    for dollars in (0, 5, 12)
+]
+
+
+def rules(seed: int, count: int):
+    rng = random.Random(seed)
+    rows = [
+        Subscription(
+            f"s{n}",
+            rng.choice(HOSTS),
+            f"stock == {rng.choice(STOCKS)} and price > {rng.randrange(15)}"
+            if rng.random() < 0.7
+            else f"price < {rng.randrange(15)}",
+        )
+        for n in range(count)
+    ]
+    return check(rows, ITCH, set(HOSTS), "feed1")[0]
+
+
+def answers(held: dict[str, SwitchEntry]) -> list[tuple[int, ...]]:
+    rows = [
+        TableEntry(
+            entry.table,
+            tuple(Match.parted(*field) for field in entry.match),
+            entry.action,
+            entry.params,
+            entry.priority,
+        )
+        for entry in held.values()
+    ]
+    switch = Switch(PROGRAM, ProgramEntries(tuple(rows), {}))
+    return [switch.event(event, ord("A"))[0] for event in EVENTS]
+
+
+def wanted(switch: str, those) -> list[tuple[int, ...]]:
+    behind = ports_towards(NETWORK, "feed1")[switch]
+    return [
+        tuple(
+            sorted(
+                {
+                    behind[name]
+                    for rule in those
+                    if matches(rule.condition, event)
+                    for name in rule.receivers
+                    if name in behind
+                }
+            )
+        )
+        for event in EVENTS
+    ]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 1 << 20), st.lists(st.integers(0, 9), min_size=2, max_size=3), st.randoms())
+def test_in_the_middle_of_an_edit_every_event_goes_by_the_old_rules_or_by_the_new(
+    seed, counts, chance
+):
+    filters = NetworkFilters(ITCH, "feed1")
+    held: dict[str, list[SwitchEntry]] = {}
+    before = None
+    for edit, count in enumerate(counts):
+        now = rules(seed + edit, count)
+        made = filters.entries(NETWORK, now, held)
+        assert not made.rejections
+        for switch, entries in made.entries.items():
+            present = {entry.key: entry for entry in held.get(switch, [])}
+            if before is not None:
+                allowed = list(zip(wanted(switch, before), wanted(switch, now), strict=True))
+                for step in steps(difference(entries, present.values())):
+                    for entry in chance.sample(step.entries, len(step.entries)):
+                        if step.kind == "delete":
+                            del present[entry.key]
+                        else:
+                            present[entry.key] = entry
+                        got = answers(present)
+                        assert all(g in a for g, a in zip(got, allowed, strict=True))
+                assert present == {entry.key: entry for entry in entries}
+            assert answers({entry.key: entry for entry in entries}) == wanted(switch, now)
+        held = {switch: list(entries) for switch, entries in made.entries.items()}
+        before = now
+
+
+def test_rules_that_stay_write_nothing():
+    filters = NetworkFilters(ITCH, "feed1")
+    held: dict[str, list[SwitchEntry]] = {}
+    for _ in range(3):
+        made = filters.entries(NETWORK, rules(7, 12), held)
+        if held:
+            assert made.entries == held
+        held = dict(made.entries)
+    # Nor after a restart, when nothing but the entries is known.
+    assert NetworkFilters(ITCH, "feed1").entries(NETWORK, rules(7, 12), held).entries == held
+
+
+def test_a_rule_with_state_beyond_the_first_switch_is_refused_and_harms_no_other():
+    far = next(h for h in HOSTS if NETWORK.hosts[h].switch != NETWORK.hosts["feed1"].switch)
+    rows = [
+        Subscription("far", far, "stock == AAPL and avg(price) > 5"),
+        Subscription("plain", far, "price > 5"),
+    ]
+    live = check(rows, ITCH, set(HOSTS), "feed1")[0]
+    made = NetworkFilters(ITCH, "feed1").entries(NETWORK, live, {})
+    assert [r.id for r in made.rejections] == ["far"]
+    only = check(rows[1:], ITCH, set(HOSTS), "feed1")[0]
+    assert made.entries == NetworkFilters(ITCH, "feed1").entries(NETWORK, only, {}).entries
