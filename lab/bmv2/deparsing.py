@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.bmv2.calculations import Calculations
-from lab.bmv2.expressions import Expressions, Value, header_value, stored
+from lab.bmv2.expressions import Expressions
 from lab.bmv2.layout import Header, Layout, Stack
 from lab.bmv2.primitives import Primitives
 from lab.bmv2.source import Source
+from lab.bmv2.values import Value, header_value, stored
 from lab.bmv2.wire import packed, packed_variable
 
 Json = Mapping[str, Any]
@@ -64,7 +65,7 @@ class Deparsing:
             if each.get("update", True):
                 self._update(each)
         for primitive in self._deparser.get("primitives", ()):
-            self._primitives.primitive(primitive)
+            self._primitives.write(primitive)
         line("B = b''")
         order = [self._layout.header(name) for name in self._deparser["order"]]
         while order:

@@ -38,12 +38,15 @@ class Flow(Generic[Node]):
         arguments: str = "P, F",
     ) -> None:
         self.source = source
-        self.next_of = {node: tuple(dict.fromkeys(after)) for node, after in next_of.items()}
-        self._write = write
+        self.next_of: dict[Node, tuple[Node | None, ...]] = {
+            node: tuple(dict.fromkeys(after)) for node, after in next_of.items()
+        }
+        self._write: Callable[[Node, Callable[[Node | None], None]], None] = write
         self._functions = functions
         self._arguments = arguments
-        self._order = self._sorted(what)
-        self._meets = self._postdominators()
+        self._order: list[Node] = self._sorted(what)
+        self._meets: dict[Node, Node | None] = self._postdominators()
+        self._shared: dict[tuple[Node, Node | None], int] = {}
         self._made: dict[tuple[Node, Node | None], str] = {}
 
     def write(self, start: Node | None) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.bmv2.coverage import Coverage
-from lab.bmv2.expressions import Place, Value, header_value, number, plus, stored
 from lab.bmv2.layout import Field, Layout, Stack, Union
 from lab.bmv2.primitives import Primitives
 from lab.bmv2.source import Source, refuse
+from lab.bmv2.values import Place, Value, header_value, number, plus, stored
 from lab.bmv2.wire import read_header
 
 Json = Mapping[str, Any]
@@ -265,14 +265,14 @@ class Parsing:
     def _set(self, target: Json, value: Json) -> None:
         if value["type"] == "lookahead":
             taken = self._look(*value["value"])
-            self._primitives._store(target, taken)
+            self._primitives.store(target, taken)
             return
         if value["type"] == "field":
             _, form = self._layout.field(*target["value"])
             if form.variable:
-                self._primitives._assign_VL(target, value)
+                self._primitives.assign_variable(target, value)
                 return
-        self._primitives._assign(target, value)
+        self._primitives.assign(target, value)
 
     def _look(self, offset: int, width: int) -> Value:
         """Bits from here on, without taking them."""
@@ -321,7 +321,7 @@ class Parsing:
         self._source.line(f"o += {bits} // 8")
 
     def _primitive(self, primitive: Json) -> None:
-        self._primitives.primitive(primitive)
+        self._primitives.write(primitive)
 
     # -- transitions
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lab.bmv2.actions import Actions
 from lab.bmv2.coverage import Coverage
-from lab.bmv2.expressions import Expressions, Value, constant
+from lab.bmv2.expressions import Expressions
 from lab.bmv2.flow import Flow
 from lab.bmv2.forms import TableForm, table_form
 from lab.bmv2.layout import Layout
 from lab.bmv2.primitives import Primitives
 from lab.bmv2.source import Source, refuse
+from lab.bmv2.values import Value, constant
 
 Json = Mapping[str, Any]
 Follow = Callable[[str | None], None]
@@ -40,6 +42,7 @@ class Pipelines:
         self._expressions: Expressions = primitives.expressions
         self._coverage = coverage
         self._functions = functions
+        self._bodies = Actions(source, primitives, coverage, functions)
         self._actions: dict[int, Json] = {each["id"]: each for each in config["actions"]}
         self._meter_targets = {
             each["name"]: each.get("result_target") for each in config.get("meter_arrays", ())
@@ -94,7 +97,7 @@ class Pipelines:
         return write
 
     def _call_writer(self, each: Json) -> Callable[[Follow], None]:
-        return lambda follow: self._primitives.action(self._actions[each["action_id"]], ())
+        return lambda follow: self._bodies.write(self._actions[each["action_id"]], ())
 
     # -- tables
 
@@ -224,7 +227,7 @@ class Pipelines:
         """The default action, with its data written in."""
         if form.default[0] >= 0:
             params = [constant(value) for value in form.default[1:]]
-            self._primitives.action(self._actions[form.default[0]], params)
+            self._bodies.write(self._actions[form.default[0]], params)
 
     def _dispatch(self, form: TableForm) -> None:
         """Run the action that row ``e`` names."""
@@ -238,7 +241,7 @@ class Pipelines:
                 for place, (_, width) in enumerate(action.params, 1)
             ]
             with self._source.block(f"{head} e[0] == {action.number}:"):
-                self._primitives.action(body, params)
+                self._bodies.write(body, params)
             head = "elif"
 
     def _switch(

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lab.bmv2.calculations import Calculations
-from lab.bmv2.coverage import Coverage
-from lab.bmv2.expressions import (
-    Expressions,
-    Place,
-    Value,
-    at,
-    plus,
-    stored,
-)
-from lab.bmv2.flow import Flow
+from lab.bmv2.expressions import Expressions
 from lab.bmv2.layout import Field, Layout, Stack
 from lab.bmv2.source import Source, refuse
+from lab.bmv2.values import Place, Value, at, plus, stored
 
 Json = Mapping[str, Any]
 DROP_PORT = 511
@@ -26,8 +18,10 @@ SESSIONS = 0x7FFF
 
 
 class Primitives:
-    """Writes primitives and whole actions. ``tracks_length``: headers that come and go are counted
-    in ``P.length``."""
+    """Writes primitives.
+
+    ``tracks_length``: the bytes of headers that come and go are added up in ``P.length``.
+    """
 
     def __init__(
         self,
@@ -36,15 +30,11 @@ class Primitives:
         source: Source,
         expressions: Expressions,
         calculations: Calculations,
-        coverage: Coverage,
-        functions: list[list[str]],
     ) -> None:
         self.layout = layout
         self.source = source
         self.expressions = expressions
         self.calculations = calculations
-        self.coverage = coverage
-        self.functions = functions
         self.counters = {
             each["name"]: (f"counter{number}", each)
             for number, each in enumerate(config.get("counter_arrays", ()))
@@ -59,46 +49,7 @@ class Primitives:
         }
         self.tracks_length = True
 
-    # -- actions
-
-    def action(self, action: Json, params: Sequence[Value]) -> None:
-        """Write an action's body; ``params`` are the values of its parameters."""
-        primitives = action["primitives"]
-        self.coverage.mark("action", action["name"], action)
-        self.expressions.params = params
-        last = len(primitives)
-        next_of: dict[int, list[int | None]] = {}
-        for number, primitive in enumerate(primitives):
-            targets = [number + 1]
-            if primitive["op"] in ("_jump", "_jump_if_zero"):
-                target = int(primitive["parameters"][-1]["value"], 16)
-                targets = [target] if primitive["op"] == "_jump" else [number + 1, target]
-            next_of[number] = [None if target >= last else target for target in targets]
-        arguments = "P, F, e" if params and any(not _literal(value) for value in params) else "P, F"
-
-        def write(number: int, follow: Callable[[int | None], None]) -> None:
-            primitive = primitives[number]
-            self.expressions.params = params
-            if primitive["op"] == "_jump":
-                return
-            self.coverage.mark(primitive["op"], action["name"], primitive)
-            if primitive["op"] == "_jump_if_zero" and len(set(next_of[number])) > 1:
-                test = self._number(primitive["parameters"][0])
-                self.note_reads()
-                with self.source.block(f"if {test.code}:"):
-                    follow(next_of[number][0])
-                with self.source.block("else:"):
-                    follow(next_of[number][1])
-            else:
-                self.primitive(primitive)
-
-        flow: Flow[int] = Flow(
-            self.source, f"action {action['name']!r}", next_of, write, self.functions, arguments
-        )
-        flow.write(0 if primitives else None)
-        self.expressions.params = ()
-
-    def primitive(self, primitive: Json) -> None:
+    def write(self, primitive: Json) -> None:
         """Write one primitive."""
         op, parameters = primitive["op"], primitive.get("parameters", [])
         writer = getattr(self, f"_{op}", None) if op in _KNOWN else None
@@ -123,7 +74,7 @@ class Primitives:
     def _number(self, node: Json) -> Value:
         return self.expressions.data(node)
 
-    def _as_number(self, node: Json) -> Value:
+    def as_number(self, node: Json) -> Value:
         """A number, or a condition as 0 or 1."""
         value = self.expressions.value(node)
         return value if value.kind == "data" else Value(f"(+({value.code}))", "data", 0, 1)
@@ -146,7 +97,7 @@ class Primitives:
             return place.slot(form.offset), form, place.guard
         raise refuse(f"value of type {kind!r}", "nothing can be assigned to it")
 
-    def _store(self, node: Json, value: Value) -> None:
+    def store(self, node: Json, value: Value) -> None:
         slot, form, guard = self.target(node)
         self.note_reads()
         with self.source.only_if(guard):
@@ -154,12 +105,13 @@ class Primitives:
 
     # -- core primitives
 
-    def _assign(self, target: Json, value: Json) -> None:
-        self._store(target, self._as_number(value))
+    def assign(self, target: Json, value: Json) -> None:
+        self.store(target, self.as_number(value))
 
-    _modify_field = _assign
+    _assign = _modify_field = assign
 
-    def _assign_VL(self, target: Json, value: Json) -> None:  # noqa: N802
+    def assign_variable(self, target: Json, value: Json) -> None:
+        """Between fields of variable length."""
         slots = []
         for node in (target, value):
             if node["type"] == "expression":
@@ -172,6 +124,8 @@ class Primitives:
         to, of = slots
         self.source.line(f"F[{to}] = F[{of}]")
         self.source.line(f"F[{to + 1}] = F[{of + 1}]")
+
+    _assign_VL = assign_variable  # noqa: N815
 
     def _assign_header(self, target: Json, value: Json) -> None:
         to, of = self.expressions.place(target), self.expressions.place(value)
@@ -266,7 +220,7 @@ class Primitives:
         self.source.line("return True")
 
     def _assert(self, node: Json) -> None:
-        test = self._as_number(node)
+        test = self.as_number(node)
         self.note_reads()
         with self.source.block(f"if not {test.code}:"):
             self.source.line("S.failed_assertions += 1")
@@ -346,7 +300,7 @@ class Primitives:
     def _register_write(self, array: Json, index: Json, value: Json) -> None:
         name, register = self._array(self.registers, "register", array)
         spot = self.source.fresh("n")
-        code, what = self._number(index).code, self._as_number(value)
+        code, what = self._number(index).code, self.as_number(value)
         self.note_reads()
         self.source.line("P.impure = True")
         form = Field("", 0, register["bitwidth"])
@@ -357,7 +311,7 @@ class Primitives:
         name, _ = self._array(self.meters, "meter", array)
         spot = self._number(index).code
         self.source.line("P.impure = True")
-        self._store(target, Value(f"{name}.execute({spot}, P.ingress_length)", "data", 0, 2))
+        self.store(target, Value(f"{name}.execute({spot}, P.ingress_length)", "data", 0, 2))
 
     def _array(
         self, arrays: Mapping[str, tuple[str, Json]], what: str, node: Json
@@ -379,7 +333,7 @@ class Primitives:
         if self.calculations.has_payload(calculation["value"]):
             self.source.line("P.impure = True")
         self.expressions.reads |= self.calculations.reads(calculation["value"])
-        self._store(target, Value(f"({code} % {divisor} + {start})"))
+        self.store(target, Value(f"({code} % {divisor} + {start})"))
 
     def _modify_field_rng_uniform(self, target: Json, low: Json, high: Json) -> None:
         slot, form, guard = self.target(target)
@@ -400,10 +354,6 @@ def header_bytes(place: Place) -> str:
     if variable is None:
         return str(fixed)
     return f"({fixed} + {place.slot(variable.offset + 1)} // 8)"
-
-
-def _literal(value: Value) -> bool:
-    return value.low is not None and value.low == value.high
 
 
 def _bare(code: str) -> str:

@@ -62,9 +62,7 @@ class Program:
         names = {each["name"]: f"register{number}" for number, each in enumerate(registers)}
         expressions = Expressions(layout, source, names)
         calculations = Calculations(config, layout, source, functions)
-        primitives = Primitives(
-            config, layout, source, expressions, calculations, coverage, functions
-        )
+        primitives = Primitives(config, layout, source, expressions, calculations)
         parsing = Parsing(config, layout, source, primitives, coverage)
         pipelines = Pipelines(config, layout, source, primitives, coverage, functions)
         deparsing = Deparsing(config, layout, source, primitives)

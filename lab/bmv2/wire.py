@@ -6,9 +6,9 @@ import struct
 from dataclasses import dataclass
 
 from lab.bmv2.calculations import unsigned
-from lab.bmv2.expressions import Place, Value, stored
 from lab.bmv2.layout import Field, HeaderType
 from lab.bmv2.source import Source
+from lab.bmv2.values import Place, Value, stored
 
 _UNITS = {8: "B", 16: "H", 32: "I", 64: "Q"}
 # Two units that together are one field.
