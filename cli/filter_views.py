@@ -16,7 +16,9 @@ from udfs.filters.explanation.explain import Path as Way
 from udfs.filters.meaning.state import Cell
 from udfs.filters.nodes import Outcome
 from udfs.filters.switch.values import ProgramEntries, TableEntry
+from udfs.switches.entry import group_id, replicas
 from udfs.switches.match import Match
+from udfs.switches.ports import port_groups
 
 Json = dict[str, Any]
 
@@ -159,7 +161,13 @@ def _plain(text: str) -> int | str:
 
 
 def p4_json(made: ProgramEntries) -> Iterator[Json]:
-    """An object an entry."""
+    """Multicast groups first, as entries name them: all that the ports of the rules need."""
+    for group in port_groups("", made.ports):
+        copies = replicas(group)
+        line: Json = {"group": group_id(group), "ports": [port for port, _ in copies]}
+        if any(instance for _, instance in copies):
+            line["instances"] = [instance for _, instance in copies]
+        yield line
     for entry in made.entries:
         yield _p4_entry(entry)
 

@@ -296,6 +296,7 @@ def test_a_leaf_has_its_ports_as_a_mask_whoever_is_behind_them():
     highest = entries(compile_texts(["stock == 1 : fwd(64)"], STATE), STATE, PORTS)
     (leaf,) = highest.by_table["ingress.subscriptions.delivery.leaf"]
     assert leaf.params == (("ports", b"\x80" + bytes(7)),)
+    assert (held.ports, highest.ports) == ((1, 3), (64,))
 
 
 def test_a_smaller_domain_that_the_rules_outgrow_names_the_bits_that_it_takes():

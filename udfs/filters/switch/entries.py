@@ -78,6 +78,8 @@ class _Entries:
         definitions = zip(compiled.fields[1:], compiled.definitions, strict=True)
         self._cell_fields = [name for name, field in definitions if not field.header]
         self._slots = self._allocate(slots) if compiled.cells else {}
+        default, arguments = program.default
+        self._sent = {int(arguments[0])} if default == "fwd" else set()
 
     def make(self) -> ProgramEntries:
         self._check_order()
@@ -91,7 +93,7 @@ class _Entries:
         result += self._updates()
         result += self._leaves()
         result += self._calls()
-        return ProgramEntries(tuple(result), self._slots)
+        return ProgramEntries(tuple(result), self._slots, tuple(sorted(self._sent)))
 
     # Fields.
 
@@ -350,7 +352,9 @@ class _Entries:
         for state, outcome in self._outcomes():
             ports = 0
             for name in outcome.receivers:
-                ports |= 1 << (self._port(name) - 1)
+                port = self._port(name)
+                self._sent.add(port)
+                ports |= 1 << (port - 1)
             if ports:
                 params = (("ports", canonical(ports)),)
                 yield TableEntry(

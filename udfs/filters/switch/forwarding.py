@@ -12,9 +12,7 @@ from textwrap import dedent, indent
 
 from udfs.filters.switch.framing import COUNT, LENGTH
 from udfs.filters.switch.pipeline import MASK_BITS, Pipeline, p4_name
-
-SUBSET = 8
-FAN_OUT = 0x1000
+from udfs.switches.ports import SUBSET
 
 
 def routing(program: Pipeline) -> str:

@@ -17,13 +17,14 @@ from udfs.filters.meaning.normal_form import MESSAGE_TYPE, is_message_type
 from udfs.filters.meaning.state import clock_of
 from udfs.filters.switch.framing import Repetition, repetition
 from udfs.messages.specification import Field, Header, Specification
+from udfs.switches.ports import PORTS
 
 PREFIX = "ingress.subscriptions"
 """Where the tables of subscriptions stand in the program."""
 
 STATE_BITS = 32
 PORT_BITS = 9
-MASK_BITS = 64
+MASK_BITS = PORTS
 """Ports of a switch; bit p - 1 of a mask is port p."""
 GROUP_BITS = 16
 SLOT_BITS = 32

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from textwrap import indent, wrap
 
-from udfs.filters.switch.forwarding import FAN_OUT, egress, ingress, routing, sending
+from udfs.filters.switch.forwarding import egress, ingress, routing, sending
 from udfs.filters.switch.leaves import calls, delivery, one_event
 from udfs.filters.switch.parser import UDP, deparser, headers, parser
 from udfs.filters.switch.pipeline import (
@@ -29,6 +29,7 @@ from udfs.filters.switch.registers import state_controls
 from udfs.filters.switch.sizes import stage_sizes
 from udfs.filters.switch.stages import kinds_text, stage_control
 from udfs.messages.specification import Specification
+from udfs.switches.ports import FAN_OUT
 
 __all__ = ["MAIN", "NamedAction", "Options", "files", "generate", "generate_pipeline"]
 

@@ -48,10 +48,12 @@ class ProgramEntries:
 
     entries: in the order of the program's tables, each by match.
     slots: cell to (block, slot): to be given to the next call, so that cells stay where they are.
+    ports: all that an event may be sent to, ascending; ``udfs.switches.ports`` has their groups.
     """
 
     entries: tuple[TableEntry, ...]
     slots: Mapping[str, tuple[int, int]]
+    ports: tuple[int, ...] = ()
 
     def as_rows(self, switch: str) -> list[dict[str, Any]]:
         """Rows of table ``switch_entries``."""
