@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from lab.bmv2.program import Program
@@ -36,6 +36,9 @@ class Pipeline(Protocol):
         Raises SwitchError ``WRONG_PROGRAM``, naming the part that cannot run; then nothing changes.
         """
 
+    def verify(self, config: bytes) -> None:
+        """Raise SwitchError ``WRONG_PROGRAM`` if `load` would; nothing changes."""
+
     def check(self, entry: SwitchEntry) -> None:
         """Raise SwitchError ``BAD_ENTRY`` if ``entry`` could never be held."""
 
@@ -66,3 +69,9 @@ class Pipeline(Protocol):
 
     def write_counter(self, name: str, index: int, packets: int, size: int) -> None:
         """Set one cell of an indexed counter."""
+
+    def write_direct_counter(self, table: str, key: str, packets: int, size: int) -> None:
+        """Set the counter of an entry."""
+
+    def set_value_set(self, name: str, values: Iterable[int]) -> None:
+        """What a parser's value set holds: the fields of a member as one number."""

@@ -139,7 +139,7 @@ control ingress(inout headers hdr, inout metadata meta, inout standard_metadata_
             hdr.single = kept;
         } else if (hdr.input.what == 7) {
             hdr.single.setInvalid();
-            if (hdr.cells[0].isValid() && !hdr.single.isValid() && !hdr.cells[2].isValid()) {
+            if (hdr.cells[0].isValid() && !hdr.single.isValid() && a > 100) {
                 hdr.cells[1].value = 0x77;
             }
         } else if (hdr.input.what == 8) {

@@ -1,7 +1,7 @@
 // What a parser can do: select by value, mask, range and value set, look ahead, advance, fill header
 // stacks, extract a header of variable length, verify, and fail in each of the ways it can.
 //
-// The first byte says which way to go. What was parsed leaves again, behind a header `result` that
+// The first byte says which way to go; where no case fits, BMv2 accepts, and reports no error. What was parsed leaves again, behind a header `result` that
 // names the error and how far the parser came.
 
 #include <core.p4>
@@ -16,7 +16,7 @@ header choice_t {
 }
 
 header result_t {
-    bit<8> error_code;   // 0 none, 1 too short, 2 no match, 3 stack full, 4 header too short, 5 WrongSum
+    bit<8> error_code;   // 0 none, 1 too short, 3 stack full, 4 header too short, 5 WrongSum
     bit<8> steps;
     bit<16> looked_at;
     bit<16> length;
@@ -161,8 +161,6 @@ control ingress(inout headers hdr, inout metadata meta, inout standard_metadata_
         hdr.result.length = (bit<16>) standard.packet_length;
         if (standard.parser_error == error.PacketTooShort) {
             hdr.result.error_code = 1;
-        } else if (standard.parser_error == error.NoMatch) {
-            hdr.result.error_code = 2;
         } else if (standard.parser_error == error.StackOutOfBounds) {
             hdr.result.error_code = 3;
         } else if (standard.parser_error == error.HeaderTooShort) {

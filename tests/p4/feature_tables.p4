@@ -137,7 +137,8 @@ control ingress(inout headers hdr, inout metadata meta, inout standard_metadata_
         key = {
             hdr.keys.address: lpm;
         }
-        actions = { answer_prefix; NoAction; }
+        actions = { answer_prefix; }
+        default_action = answer_prefix(9);
         const entries = {
             0x04000000 &&& 0xfc000000: answer_prefix(1);
             0x04000000 &&& 0xff000000: answer_prefix(2);
