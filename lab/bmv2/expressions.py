@@ -81,7 +81,12 @@ class Expressions:
 
     # -- leaves
 
-    def _field(self, value: Sequence[str]) -> Value:
+    def _field(self, value: Sequence[Any]) -> Value:
+        if isinstance(value[0], Mapping):
+            # So p4c asks for the validity of an element that is chosen at run time.
+            place = self.place({"type": "expression", "value": value[0]})
+            form = place.type.by_name.get(value[1], Field("$valid$", place.type.valid, 1))
+            return number(guarded(place, place.slot(form.offset), "0"), form)
         slot, form = self.layout.field(value[0], value[1])
         return self._read(slot, form)
 
@@ -101,6 +106,9 @@ class Expressions:
     _runtime_data = _local
 
     def _header(self, value: str) -> Value:
+        if value in self.layout.unions:
+            # p4c calls a union a header where it asks whether one of its members is valid.
+            return self._header_union(value)
         return header_value(self.layout.header(value))
 
     def _header_stack(self, value: str) -> Value:

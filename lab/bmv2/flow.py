@@ -8,6 +8,7 @@ node, and one that lies too deep for Python, becomes a function of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from lab.bmv2.source import Source, refuse
@@ -135,13 +136,12 @@ class Flow(Generic[Node]):
     def _run(self, node: Node, stop: Node | None, depth: int) -> None:
         here: Node | None = node
         while here is not None and here != stop:
-            meet = self._meets[here]
-
-            def follow(follower: Node | None, meet: Node | None = meet) -> None:
-                self._region(follower, meet, depth + 1)
-
-            self._write(here, follow)
+            meet: Node | None = self._meets[here]
+            self._write(here, partial(self._branch, meet, depth))
             here = meet
+
+    def _branch(self, meet: Node | None, depth: int, follower: Node | None) -> None:
+        self._region(follower, meet, depth + 1)
 
     def _call(self, node: Node, stop: Node | None, depth: int) -> None:
         name = self._made.get((node, stop))
