@@ -13,6 +13,7 @@ from udfs.switches.match import Match, canonical
 
 _KINDS = (EXACT, LPM, TERNARY, RANGE, OPTIONAL)
 _VALID = "$valid$"
+_MOST_BITS = 1 << 16
 
 Call = tuple[str, tuple[int, ...]]
 """An action by name and the values of its parameters."""
@@ -68,18 +69,21 @@ def read_program(config: bytes) -> JsonProgram:
         tables = {}
         for pipeline in program["pipelines"]:
             for table in pipeline["tables"]:
-                where = f"table {table['name']!r}"
-                tables[table["name"]] = _table(table, actions, widths)
+                where = f"table {_name(table)!r}"
+                tables[_name(table)] = _table(table, actions, widths)
         where = "counters, registers, meters or digests"
         counters = program["counter_arrays"]
         meters = program["meter_arrays"]
         return JsonProgram(
             tables,
-            {each["name"]: each["size"] for each in counters if not each.get("is_direct")},
-            {each["name"]: each["binding"] for each in counters if each.get("is_direct")},
-            {each["name"]: (each["size"], each["bitwidth"]) for each in program["register_arrays"]},
-            {each["name"]: each["size"] for each in meters if not each.get("is_direct")},
-            frozenset(each["name"] for each in program["learn_lists"]),
+            {_name(each): _size(each["size"]) for each in counters if not each.get("is_direct")},
+            {_name(each): each["binding"] for each in counters if each.get("is_direct")},
+            {
+                _name(each): (_size(each["size"]), _bits(each["bitwidth"]))
+                for each in program["register_arrays"]
+            },
+            {_name(each): _size(each["size"]) for each in meters if not each.get("is_direct")},
+            frozenset(_name(each) for each in program["learn_lists"]),
         )
     except Refusal:
         raise
@@ -92,14 +96,18 @@ def read_program(config: bytes) -> JsonProgram:
 def _widths(program: Any) -> dict[tuple[str, str], int]:
     """Bits of each field, by header and field; members of stacks are ``name[index]``."""
     types = {
-        kind["name"]: {field[0]: field[1] for field in kind["fields"]}
+        kind["name"]: {
+            # A field of varying length has no width, and cannot be matched.
+            field[0]: _bits(field[1])
+            for field in kind["fields"]
+            if field[1] != "*"
+        }
         for kind in program["header_types"]
     }
     return {
         (header["name"], field): bits
         for header in program["headers"]
         for field, bits in {**types[header["header_type"]], _VALID: 1}.items()
-        if isinstance(bits, int)
     }
 
 
@@ -121,12 +129,13 @@ def _table(table: Any, actions: Mapping[int, Any], widths: Mapping[Any, int]) ->
         table["name"],
         tuple(keys),
         {
-            actions[number]["name"]: tuple(
-                (param["name"], param["bitwidth"]) for param in actions[number]["runtime_data"]
+            _name(actions[number]): tuple(
+                (_name(param), _bits(param["bitwidth"]))
+                for param in actions[number]["runtime_data"]
             )
             for number in table["action_ids"]
         },
-        table["max_size"],
+        _size(table["max_size"]),
         _call(default, actions) if default else None,
         bool(default and default.get("action_const")),
         tuple(
@@ -140,7 +149,7 @@ def _table(table: Any, actions: Mapping[int, Any], widths: Mapping[Any, int]) ->
 
 def _call(entry: Any, actions: Mapping[int, Any]) -> Call:
     action = actions[entry["action_id"]]
-    return action["name"], tuple(int(value, 16) for value in entry.get("action_data", []))
+    return _name(action), tuple(_value(value) for value in entry.get("action_data", []))
 
 
 def _own(entry: Any, keys: Any, actions: Mapping[int, Any], priority: int) -> OwnEntry:
@@ -156,15 +165,41 @@ def _match(name: str, kind: str, bits: int, given: Any) -> Match | None:
     """A match of the JSON, or None if it matches all."""
     full = (1 << bits) - 1
     if kind == RANGE:
-        low, high = int(given["start"], 16), int(given["end"], 16)
+        low, high = _value(given["start"]), _value(given["end"])
         matches_all = not low and high == full
         return None if matches_all else Match(name, kind, canonical(low), canonical(high))
-    value = int(given["key"], 16)
+    value = _value(given["key"])
     if kind == EXACT:
         return Match(name, kind, canonical(value))
     if kind == LPM:
         length = given["prefix_length"]
         value &= full << bits - length
         return Match(name, kind, canonical(value), prefix_length=length) if length else None
-    mask = int(given["mask"], 16) & full
+    mask = _value(given["mask"]) & full
     return Match(name, kind, canonical(value & mask), canonical(mask)) if mask else None
+
+
+def _name(part: Any) -> str:
+    name = part["name"]
+    if not isinstance(name, str):
+        raise ValueError(f"{name!r} is no name")
+    return name
+
+
+def _size(value: Any) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is no size")
+    return value
+
+
+def _bits(value: Any) -> int:
+    if _size(value) > _MOST_BITS:
+        raise ValueError(f"{value} bits are too many")
+    return int(value)
+
+
+def _value(text: Any) -> int:
+    value = int(text, 16)
+    if value < 0:
+        raise ValueError(f"{text} is negative")
+    return value

@@ -1,0 +1,33 @@
+"""Certificates for tests, made by openssl: authorities ``ca`` and ``other``, one file each."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+
+
+def make(folder: Path) -> Path:
+    """``NAME.pem`` and ``NAME.key`` for ``server`` and ``client`` (signed by ``ca``) and
+    ``stranger`` (signed by ``other``), ``locked.key`` with a password; returns ``folder``."""
+    for name in ("ca", "other"):
+        _openssl(folder, "req", "-x509", *_KEY, *_named(name), "-days", "2", "-out", f"{name}.pem")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+    for name, authority in (("server", "ca"), ("client", "ca"), ("stranger", "other")):
+        _openssl(folder, "req", "-new", *_KEY, *_named(name), "-out", f"{name}.csr")
+        signer = ("-CA", f"{authority}.pem", "-CAkey", f"{authority}.key", "-CAcreateserial")
+        extension = ("-days", "2", "-extfile", "names", "-out", f"{name}.pem")
+        _openssl(folder, "x509", "-req", "-in", f"{name}.csr", *signer, *extension)
+    _openssl(
+        folder, "ec", "-in", "server.key", "-aes128", "-passout", "pass:x", "-out", "locked.key"
+    )
+    return folder
+
+
+def _named(name: str) -> tuple[str, ...]:
+    return ("-subj", f"/CN={name}", "-keyout", f"{name}.key")
+
+
+def _openssl(folder: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
