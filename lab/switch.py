@@ -7,10 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from lab.bmv2.program import Program
-from lab.stack_pipeline import StackPipeline, TableForm
 from udfs.switches.entry import SwitchEntry
-
-__all__ = ["Pipeline", "StackPipeline", "TableForm"]
 
 
 class Pipeline(Protocol):
@@ -51,6 +48,9 @@ class Pipeline(Protocol):
 
     def process(self, ingress_port: int, frame: bytes) -> list[tuple[int, bytes]]:
         """The copies of ``frame`` to send: ``(egress port, frame)``."""
+
+    def counters(self) -> dict[str, dict[int, tuple[int, int]]]:
+        """``(packets, bytes)`` of the cells that are not 0, of each indexed counter, by index."""
 
     def counter_size(self, name: str) -> int:
         """Cells of an indexed counter."""

@@ -17,6 +17,7 @@ from lab.bmv2.flow_cache import FlowCache, Run
 from lab.bmv2.packet import Packet
 from lab.bmv2.passes import Passes
 from lab.bmv2.program import Program, load_program
+from lab.bmv2.sharing import shared_program
 from lab.bmv2.state import State
 from lab.bmv2.traffic import Replication
 from udfs.errors import SwitchError
@@ -68,7 +69,7 @@ class SimpleSwitch:
         return self._program
 
     def load(self, config: bytes) -> None:
-        program = load_program(config, coverage=self._coverage)
+        program = self._compiled(config)
         state = program.new_state()
         with self._lock:
             self._program, self._state = program, state
@@ -77,7 +78,7 @@ class SimpleSwitch:
             self._forget()
 
     def verify(self, config: bytes) -> None:
-        load_program(config, coverage=self._coverage)
+        self._compiled(config)
 
     def check(self, entry: SwitchEntry) -> None:
         if entry.table in (GROUPS, SESSIONS):
@@ -148,6 +149,17 @@ class SimpleSwitch:
     def counter_size(self, name: str) -> int:
         return self._running().counter_size(name)
 
+    def counters(self) -> dict[str, dict[int, tuple[int, int]]]:
+        """``(packets, bytes)`` of the cells that are not 0, of each indexed counter, by index."""
+        with self._lock:
+            found = {} if self._state is None else self._state.counters
+            return {
+                name: {
+                    index: (cell[0], cell[1]) for index, cell in sorted(cells.items()) if any(cell)
+                }
+                for name, cells in found.items()
+            }
+
     def counter(self, name: str, index: int) -> tuple[int, int]:
         with self._lock:
             return self._running().counter(name, index)
@@ -179,6 +191,10 @@ class SimpleSwitch:
         with self._lock:
             self._running().set_parse_vset(name, values)
             self._forget()
+
+    def _compiled(self, config: bytes) -> Program:
+        # What a program notes of its coverage must be this switch's alone.
+        return load_program(config, coverage=True) if self._coverage else shared_program(config)
 
     def _running(self) -> State:
         if self._state is None:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import fill_switches
 import pytest
 from itchcpp.parser import MessageParser
 from scapy.layers.inet import IP, UDP
@@ -28,7 +29,6 @@ from lab.trading_session import TradingSession
 from udfs.errors import LabError
 from udfs.stacks.entries import network_tables, switch_entries
 from udfs.stacks.forwarding import ForwardingModel, bytes_on_links
-from udfs.switches.entry import difference
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.encode import Encoder
 from udfs.trees.rows import network_to_rows
@@ -37,7 +37,6 @@ from udfs.trees.topology import fabric
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).resolve().parents[2]
-P4INFO = (ROOT / "p4" / "virtual_trees.p4info.txtpb").read_text()
 NETWORK = fabric(pods=2, racks=4, hosts=2, planes=2, spines=2, publishers=2)
 TREES = broadcast_trees(NETWORK, 1)
 
@@ -64,12 +63,7 @@ def status(child: Child, word: str = "status") -> dict[str, Any]:
 def fill(address: str) -> None:
     entries = switch_entries(NETWORK, TREES)
     for switch in NETWORK.switches.values():
-        desired = [entry for entry in entries if entry.switch == switch.name]
-        with SwitchConnection.connect(address, switch.device_id, 1) as connection:
-            connection.ensure_pipeline(P4INFO)
-            held = connection.read_entries(switch.name)
-            assert connection.write(difference(desired, held)) == []
-            assert connection.read_entries(switch.name) == set(desired)
+        fill_switches.fill(address, switch, entries)
 
 
 def stacked(labels: tuple[int, ...], payload: bytes) -> bytes:
@@ -194,13 +188,21 @@ def test_what_is_no_frame_of_ours_is_dropped_and_counted_and_harms_nothing(tmp_p
         final = status(child)
         assert receipts(tmp_path, "h3") == [b"the good one"]
     assert final["frames_in"] == 8
+    # By the reasons of the program, p4/virtual_trees/sizes.p4: CUT_SHORT, BAD_COUNT, NOT_IPV4.
     assert final["drops"] == {
-        "truncated_frame": 2,
-        "unknown_ethertype": 2,
-        "truncated_stack": 1,
-        "no_ipv4_after_stack": 1,
+        "ingress.dropped[1]": 3,
+        "ingress.dropped[4]": 1,
+        "ingress.dropped[10]": 2,
         "host_bad_udp_checksum": 1,
     }
+
+
+def test_a_network_without_a_program_drops_every_frame(tmp_path: Path) -> None:
+    with running(tmp_path) as (child, where):
+        publisher = Publisher(where["ingress"]["feed1"])
+        publisher.send(stacked((0x4001,), b"too early"))
+        publisher.flush()
+        assert status(child)["drops"] == {"no_program": 1}
 
 
 def test_a_host_can_be_somebody_elses_program(tmp_path: Path) -> None:

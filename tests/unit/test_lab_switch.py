@@ -1,10 +1,13 @@
-"""The software switch, the links between switches, and a host's network card, in one process."""
+"""Many switches in one process, the links between them, and what is at their ends."""
 
 from __future__ import annotations
 
 import socket
 import struct
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
 
 import pytest
 from hypothesis import given, settings
@@ -12,23 +15,23 @@ from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from lab.bmv2.simple_switch import SimpleSwitch
 from lab.fabric import Fabric
 from lab.hosts import BadFrame, NetworkCard, udp_payload
 from lab.ingress import Ingress
-from lab.switch import StackPipeline, TableForm
-from udfs.errors import StackcastError, SwitchError
-from udfs.stacks.entries import switch_entries, tables_from_entries
-from udfs.stacks.forwarding import forward
-from udfs.stacks.labels import HOP, TREE, label
-from udfs.switches.entry import SwitchEntry, canonical
-from udfs.trees.network import MAX_PORT, Host, Link, Network, Switch
-from udfs.trees.topology import fabric
-from udfs.trees.virtual_tree import VirtualTree
+from udfs.errors import SwitchError
+from udfs.stacks.entries import table_entries
+from udfs.stacks.forwarding import SwitchTables
+from udfs.stacks.labels import TREE, label
+from udfs.switches.entry import SwitchEntry
+from udfs.switches.ports import port_groups
+from udfs.trees.network import Host, Link, Network, Switch
 
 pytestmark = pytest.mark.unit
 
+PROGRAM = (Path(__file__).parents[2] / "p4" / "virtual_trees.json").read_bytes()
 ADDRESSES = bytes(range(12))
-DATAGRAM = bytes([0x45]) + b"what comes after the stack"
+DATAGRAM = bytes(IP(src="10.0.0.1", dst="239.1.1.1") / UDP() / b"what comes after the stack")
 
 
 def frame(labels: tuple[int, ...], datagram: bytes = DATAGRAM) -> bytes:
@@ -36,147 +39,49 @@ def frame(labels: tuple[int, ...], datagram: bytes = DATAGRAM) -> bytes:
     return ADDRESSES + b"\x99\x99" + stack + datagram
 
 
-def entry(table: str, field: str, value: int, action: str, **params: int) -> SwitchEntry:
-    return SwitchEntry(
-        "s1",
-        table,
-        ((field, "exact", canonical(value)),),
-        action,
-        tuple((name, canonical(number)) for name, number in params.items()),
-    )
+def tree(number: int, ports: int) -> list[SwitchEntry]:
+    """The entries of a tree in a switch, one for each label of a pass."""
+    return table_entries("s1", SwitchTables(trees={number: ports}))
 
 
-def tree(number: int, ports: int) -> SwitchEntry:
-    return entry(
-        "ingress.check_tree", "label", label(TREE, number), "ingress.set_tree_ports", ports=ports
-    )
+def holding(*entries: SwitchEntry) -> SimpleSwitch:
+    switch = SimpleSwitch()
+    switch.load(PROGRAM)
+    switch.apply({each.key: each for each in [*entries, *port_groups("s1", range(1, 6))]})
+    return switch
 
 
-def hop(number: int, port: int) -> SwitchEntry:
-    return entry(
-        "ingress.check_hop", "label", label(HOP, number), "ingress.set_hop_port", port=port
-    )
+def test_switches_of_one_program_share_it_and_nothing_else() -> None:
+    together = Barrier(8)
 
+    def make(_: int) -> SimpleSwitch:
+        together.wait()
+        return holding()
 
-def holding(*entries: SwitchEntry) -> StackPipeline:
-    pipeline = StackPipeline()
-    pipeline.load(StackPipeline.PROGRAM)
-    pipeline.apply({each.key: each for each in entries})
-    return pipeline
-
-
-NETWORK = fabric(pods=2, racks=2, hosts=2, planes=1, spines=1)
-ENTRIES = switch_entries(
-    NETWORK,
-    [VirtualTree(7, frozenset({("pod1-fabric1", "pod1-rack1")}), "test", "active")],
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    st.sampled_from(sorted(NETWORK.switches)),
-    st.integers(1, 5),
-    st.lists(
-        st.one_of(
-            st.integers(0, 0xFFFF),
-            st.builds(
-                lambda kind, number: kind << 14 | number, st.integers(1, 3), st.integers(1, 24)
-            ),
-        ),
-        min_size=1,
-        max_size=64,
-    ),
-)
-def test_a_switch_does_what_the_forwarding_model_says_byte_by_byte(
-    name: str, port: int, labels: list[int]
-) -> None:
-    own = [each for each in ENTRIES if each.switch == name]
-    pipeline = holding(*own)
-    expected = [
-        (egress, ADDRESSES + b"\x08\x00" + DATAGRAM if left is None else frame(left))
-        for egress, left in forward(tables_from_entries(own), port, tuple(labels))
-    ]
-    for _ in range(2):  # the second time from memory
-        assert pipeline.process(port, frame(tuple(labels))) == expected
-
-
-def test_a_change_of_the_tables_holds_for_the_next_frame() -> None:
-    pipeline = holding(tree(1, 0b0110))
+    with ThreadPoolExecutor(8) as pool:
+        switches = list(pool.map(make, range(8)))
+    assert len({id(switch.program) for switch in switches}) == 1
+    first, second, *_ = switches
+    first.apply({each.key: each for each in tree(1, 0b0110)})
     arriving = frame((label(TREE, 1),))
-    assert [port for port, _ in pipeline.process(1, arriving)] == [2, 3]
-    changed = tree(1, 0b1000)
-    pipeline.apply({changed.key: changed})
-    assert [port for port, _ in pipeline.process(1, arriving)] == [4]
-    pipeline.apply({changed.key: None})
-    assert pipeline.process(1, arriving) == []
-    pipeline.apply({changed.key: changed})
-    pipeline.load(StackPipeline.PROGRAM)
-    assert pipeline.process(1, arriving) == []
-    assert pipeline.drops == {"no_port": 2}
+    assert [port for port, _ in first.process(1, arriving)] == [2, 3]
+    assert second.process(1, arriving) == []
+    assert first.drops == {} and second.drops == {"ingress.dropped[6]": 1}
+    assert first.counters()["ingress.dropped"] == {}
+    assert second.counters()["ingress.dropped"] == {6: (1, len(arriving))}
 
 
-@pytest.mark.parametrize(
-    ("arriving", "reason"),
-    [
-        (b"", "truncated_frame"),
-        (ADDRESSES + b"\x99\x99\x00", "truncated_frame"),
-        (ADDRESSES + b"\x08\x00" + DATAGRAM, "unknown_ethertype"),
-        (frame(()), "empty_stack"),
-        (frame((label(TREE, 1),) * 65), "too_many_labels"),
-        (frame((label(TREE, 1),) * 3)[:21], "truncated_stack"),
-        (frame((label(TREE, 1),), b""), "no_ipv4_after_stack"),
-        (frame((label(TREE, 1), 2)), "invalid_label"),
-        (frame((label(TREE, 9),)), "no_port"),
-        # One label more than is announced, and one less.
-        (ADDRESSES + b"\x99\x99\x00\x01" + frame((label(HOP, 1),) * 2)[16:], "no_ipv4_after_stack"),
-        (ADDRESSES + b"\x99\x99\x00\x02" + frame((label(TREE, 1),))[16:], "no_ipv4_after_stack"),
-    ],
-)
-def test_a_damaged_frame_is_dropped_and_counted(arriving: bytes, reason: str) -> None:
-    pipeline = holding(tree(1, 0b0110))
-    assert pipeline.process(1, arriving) == []
-    assert pipeline.drops == {reason: 1}
-    assert len(pipeline.process(1, frame((label(TREE, 1),)))) == 2
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=64), st.booleans(), st.integers(1, MAX_PORT))
-def test_noise_never_stops_a_switch_or_a_host(noise: bytes, stacked: bool, port: int) -> None:
-    pipeline = holding(*[each for each in ENTRIES if each.switch == "pod1-rack1"])
-    arriving = ADDRESSES + b"\x99\x99" + noise if stacked else noise
-    copies = pipeline.process(port, arriving)
-    assert bool(copies) != (pipeline.drops.total() == 1)
-    card = NetworkCard()
-    assert card.read(noise) is None or not card.drops
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (hop(1, 0), "ports are 1..63"),
-        (hop(1, 64), "ports are 1..63"),
-        (tree(1, 1 << 63), "ports are 1..63"),
-        (
-            entry("ingress.check_hop", "label", label(TREE, 1), "ingress.set_hop_port", port=1),
-            "another type",
-        ),
-    ],
-)
-def test_an_entry_that_makes_no_sense_is_refused_in_words(wrong: SwitchEntry, words: str) -> None:
-    with pytest.raises(StackcastError, match=words):
-        holding().check(wrong)
-
-
-def test_a_program_that_is_not_ours_is_refused_by_the_name_that_does_not_fit() -> None:
-    ours = dict(StackPipeline.PROGRAM)
-    other = {**ours, "ingress.acl": TableForm({"port": 9}, {})}
-    narrow = {**ours, "ingress.check_hop": TableForm({"label": 8}, {})}
-    missing = {name: form for name, form in ours.items() if name != "egress.host_port"}
-    for program, name in ((other, "acl"), (narrow, "check_hop"), (missing, "host_port")):
-        with pytest.raises(SwitchError, match=name) as refused:
-            StackPipeline().fits(program)
+def test_a_program_that_is_none_is_refused_again_and_again() -> None:
+    for _ in range(2):
+        with pytest.raises(SwitchError) as refused:
+            SimpleSwitch().load(b"{}")
         assert refused.value.code == "SWITCH.WRONG_PROGRAM"
-    StackPipeline().fits(ours)
+
+
+def test_a_switch_without_a_program_drops_and_counts() -> None:
+    switch = SimpleSwitch()
+    assert switch.process(1, frame((label(TREE, 1),))) == []
+    assert switch.drops == {"no_program": 1} and switch.counters() == {}
 
 
 def triangle(up: bool = True) -> Network:
@@ -192,19 +97,26 @@ def triangle(up: bool = True) -> Network:
 
 
 def test_a_ring_of_wrong_entries_cannot_keep_a_frame_for_ever() -> None:
-    pipelines = {name: holding(tree(1, 0b001)) for name in "abc"}
+    pipelines = {name: holding(*tree(1, 0b001)) for name in "abc"}
     network = Fabric(triangle(), pipelines, lambda host, frame: None)
     network.send("feed1", frame((label(TREE, 1),)))
     assert network.all_drops() == {"loop": 1}
 
 
 def test_copies_into_a_failed_link_or_an_empty_port_are_counted() -> None:
-    pipelines = {name: holding(tree(1, 0b10001)) for name in "abc"}
+    pipelines = {name: holding(*tree(1, 0b10001)) for name in "abc"}
     network = Fabric(triangle(up=False), pipelines, lambda host, frame: None)
     network.send("feed1", frame((label(TREE, 1),)))
     assert network.all_drops() == {"link_down": 1, "unplugged_port": 1}
     carried = {name: size for name, size in network.link_bytes().items() if size}
     assert carried == {"feed1->a": len(frame((label(TREE, 1),)))}
+
+
+def test_a_switch_whose_program_is_not_set_drops_all() -> None:
+    pipelines = {name: SimpleSwitch() for name in "abc"}
+    network = Fabric(triangle(), pipelines, lambda host, frame: None)
+    network.send("feed1", frame((label(TREE, 1),)))
+    assert network.all_drops() == {"no_program": 1}
 
 
 def plain(payload: bytes, padding: int = 0) -> bytes:
