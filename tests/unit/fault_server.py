@@ -49,7 +49,10 @@ class Faults:
 
 
 class FaultyDevice:
-    """One switch. ``writes`` are the numbers of updates of each Write that was let in, by kind."""
+    """One switch. writes: kind and entry of each update of each Write that was let in.
+
+    actions: how its program was set. keeps_entries: it can reconcile. forgot: it lost its entries.
+    """
 
     def __init__(self, name: str, device_id: int) -> None:
         self.name = name
@@ -71,6 +74,7 @@ class FaultyDevice:
             self.writes: list[list[tuple[str, SwitchEntry]]] = []
             self.actions: list[str] = []
             self.keeps_entries = True
+            self.forgot = False
             self.faults = Faults()
             self.observer: Callable[[FaultyDevice, SwitchEntry], None] = lambda _device, _entry: (
                 None
@@ -178,6 +182,7 @@ class FaultyDevice:
         if written & self.faults.forget:
             self.faults.forget -= written
             self.held.clear()
+            self.forgot = True
         if written & self.faults.rival:
             self.faults.rival -= written
             self.bring_rival()
