@@ -1,4 +1,4 @@
-"""``stackcast lab``: a broker and a network of switches and hosts on this machine."""
+"""``stackcast lab``: a broker and a network of switches and hosts on this machine; one switch."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from lab import daemon
+from lab import daemon, standalone
 from lab.broker import var_folder
 from lab.hosts import external_hosts
+from lab.ports import read_ports
 from lab.topologies import NetworkOptions
 
 app = typer.Typer(
-    no_args_is_help=True, help="Run the lab in the background: Kafka broker, switches, hosts."
+    no_args_is_help=True,
+    help="Run the lab in the background: Kafka broker, switches, hosts. Or one switch by itself.",
 )
 
 _SHOWN_HOSTS = 20
@@ -114,6 +116,72 @@ def down(folder: Folder = None) -> None:
     """End the lab and wait until it is gone. Nothing happens if none is up."""
     where = _folder(folder)
     typer.echo("the lab is down" if daemon.down(where) else f"no lab is up in {where}")
+
+
+_SWITCH_HELP = """Run one software switch, for development, until SIGTERM or Ctrl-C.
+
+BMv2 or hardware takes its place in production, with the same files; the same switch by BMv2:
+
+simple_switch_grpc --device-id 1 -i 1@veth0 -i 2@veth2 PROGRAM.json -- --grpc-server-addr HOST:PORT
+
+One line of JSON says that it is ready; SIGUSR1 prints the counters, and so does its end. Ports,
+TLS, and what is not modelled: docs/lab.md.
+"""
+
+
+@app.command(help=_SWITCH_HELP)
+def switch(
+    *,
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--json",
+            metavar="FILE",
+            help="BMv2 JSON to run from the start; without it, a P4Runtime client sets a program.",
+        ),
+    ] = None,
+    p4info: Annotated[
+        Path | None,
+        typer.Option("--p4info", metavar="FILE", help="P4Info (text) of the same program."),
+    ] = None,
+    grpc: Annotated[
+        str, typer.Option("--grpc", metavar="HOST:PORT", help="Where to serve P4Runtime.")
+    ] = "127.0.0.1:9559",
+    port: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--port",
+            metavar="N=LINK",
+            help="1=udp:IP:PORT/IP:PORT (a tunnel, near end first) or 1=veth0 (an interface; "
+            "root or CAP_NET_RAW). May be repeated.",
+        ),
+    ] = None,
+    device_id: Annotated[
+        int, typer.Option("--device-id", min=1, max=(1 << 64) - 1, help="P4Runtime's.")
+    ] = 1,
+    tls_certificate: Annotated[
+        Path | None,
+        typer.Option("--tls-certificate", metavar="PEM", help="Serve TLS with this certificate."),
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="PEM", help="Its private key.")
+    ] = None,
+    tls_ca: Annotated[
+        Path | None,
+        typer.Option("--tls-ca", metavar="PEM", help="Demand clients' certificates of this CA."),
+    ] = None,
+) -> None:
+    options = standalone.SwitchOptions(
+        links=read_ports(port or ()),
+        grpc=grpc,
+        device_id=device_id,
+        json=json_file,
+        p4info=p4info,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        tls_ca=tls_ca,
+    )
+    standalone.serve(options, lambda line: typer.echo(json.dumps(line)))
 
 
 def _folder(folder: Path | None) -> Path:

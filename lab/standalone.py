@@ -6,17 +6,88 @@ Tables come over P4Runtime, which is served beside it.
 
 from __future__ import annotations
 
+import os
 import selectors
+import signal
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from lab.bmv2.simple_switch import SimpleSwitch
+from lab.p4runtime.credentials import ServerCredentials
+from lab.p4runtime.device import Device
+from lab.p4runtime.server import P4RuntimeServer
 from lab.ports import Link, Port
 from lab.switch import Pipeline
-from udfs.errors import LabError
+from udfs.errors import LabError, SwitchError
 
 _IN_TURN = 64
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+
+
+@dataclass(frozen=True)
+class SwitchOptions:
+    """A switch as the command line describes it.
+
+    links: what each port is joined to. grpc: ``HOST:PORT`` of the P4Runtime server. json, p4info:
+    the program that runs from the start: both or none. tls_certificate, tls_key: of the server;
+    tls_ca: of its clients, which then need a certificate.
+    """
+
+    links: Mapping[int, Link]
+    grpc: str
+    device_id: int = 1
+    json: Path | None = None
+    p4info: Path | None = None
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_ca: Path | None = None
+
+
+def serve(options: SwitchOptions, say: Callable[[dict[str, Any]], None]) -> None:
+    """Run a switch until SIGTERM, SIGINT or SIGHUP; SIGUSR1 tells what it counts.
+
+    ``say`` is given the line that says where it is, once all answers, and the counters. Call it
+    from the main thread. Raises LabError ``BAD_SWITCH``, ``BAD_TLS``, ``PORT_TAKEN`` and what
+    opening ports raises, SwitchError ``WRONG_PROGRAM``, and OSError for files of the program.
+    """
+    tls = _credentials(options)
+    _check_address(options.grpc)
+    pipeline = SimpleSwitch()
+    device = Device(f"device {options.device_id}", options.device_id, pipeline)
+    if (options.json is None) != (options.p4info is None):
+        raise LabError("BAD_SWITCH", "--json and --p4info belong together: give both, or none")
+    if options.json is not None and options.p4info is not None:
+        device.install(_text(options.p4info), options.json.read_bytes())
+    switch = StandaloneSwitch(pipeline, open_ports(options.links))
+    try:
+        with _signals() as wake:
+            server = P4RuntimeServer([device], options.grpc, tls).start()
+
+            def signalled(number: int) -> bool:
+                if number == signal.SIGUSR1:
+                    say(switch.status())
+                return number == signal.SIGUSR1
+
+            try:
+                say(
+                    {
+                        "p4runtime": server.address,
+                        "device_id": options.device_id,
+                        "ports": {str(n): str(link) for n, link in options.links.items()},
+                        "pid": os.getpid(),
+                    }
+                )
+                switch.run(wake, signalled)
+                say(switch.status())
+            finally:
+                server.stop()
+    finally:
+        switch.close()
 
 
 def open_ports(links: Mapping[int, Link]) -> list[Port]:
@@ -86,9 +157,48 @@ class StandaloneSwitch:
                 for port in self._ports.values()
             },
             "drops": dict(sorted(drops.items())),
+            "counters": {name: cells for name, cells in self._pipeline.counters().items() if cells},
         }
 
     def close(self) -> None:
         """Gives sockets and interfaces back."""
         for port in self._ports.values():
             port.close()
+
+
+def _credentials(options: SwitchOptions) -> ServerCredentials | None:
+    if options.tls_certificate is not None and options.tls_key is not None:
+        return ServerCredentials(options.tls_certificate, options.tls_key, options.tls_ca)
+    if (options.tls_certificate, options.tls_key, options.tls_ca) != (None, None, None):
+        raise LabError("BAD_SWITCH", "TLS needs both --tls-certificate and --tls-key")
+    return None
+
+
+def _check_address(text: str) -> None:
+    host, _, port = text.rpartition(":")
+    if not (host and port.isascii() and port.isdecimal() and int(port) < 1 << 16):
+        raise LabError("BAD_SWITCH", f"--grpc {text}: give HOST:PORT")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except UnicodeDecodeError:
+        raise SwitchError("WRONG_PROGRAM", f"{path} is no P4Info in text format") from None
+
+
+@contextmanager
+def _signals() -> Iterator[socket.socket]:
+    """A socket with the number of each signal that comes, as a byte."""
+    wake, waker = socket.socketpair()
+    waker.setblocking(False)
+    before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
+    old = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    try:
+        yield wake
+    finally:
+        signal.set_wakeup_fd(old)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        wake.close()
+        waker.close()

@@ -8,17 +8,20 @@ import struct
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.ports import LAST_PORT, Interface, UdpTunnel, read_ports, with_vlan_tag
-from lab.standalone import StandaloneSwitch, open_ports
-from udfs.errors import LabError
+from lab.standalone import StandaloneSwitch, SwitchOptions, open_ports, serve
+from udfs.errors import LabError, SwitchError
 
 pytestmark = pytest.mark.unit
 
+P4 = Path(__file__).parents[2] / "p4"
 ADDRESS = ("127.0.0.1", 5001)
 
 
@@ -34,6 +37,9 @@ class Flood:
             self.drops["empty"] += 1
             return []
         return [(port, frame) for port in self._ports if port != ingress_port]
+
+    def counters(self) -> dict[str, dict[int, tuple[int, int]]]:
+        return {"seen": {7: (1, 60)}, "silent": {}}
 
 
 class Neighbour:
@@ -121,6 +127,38 @@ def test_any_text_is_a_port_or_a_clear_error(text: str):
         assert read_ports([f"1={link}"]) == {1: link}
 
 
+def options(**changed: Any) -> SwitchOptions:
+    return SwitchOptions(**{"links": {}, "grpc": "127.0.0.1:0", **changed})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"json": P4 / "virtual_trees.json"}, "--json and --p4info belong together"),
+        ({"p4info": P4 / "virtual_trees.p4info.txtpb"}, "--json and --p4info belong together"),
+        ({"grpc": "nowhere"}, "give HOST:PORT"),
+        ({"grpc": "127.0.0.1:65536"}, "give HOST:PORT"),
+        ({"tls_ca": P4 / "ca.pem"}, "needs both --tls-certificate and --tls-key"),
+        ({"tls_key": P4 / "key.pem"}, "needs both --tls-certificate and --tls-key"),
+    ],
+)
+def test_options_that_do_not_belong_together_are_told(wrong: dict[str, Any], words: str):
+    with pytest.raises(LabError, match=words) as caught:
+        serve(options(**wrong), pytest.fail)
+    assert caught.value.code == "LAB.BAD_SWITCH"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"program": 1}'])
+@pytest.mark.parametrize("damaged", ["json", "p4info"])
+def test_files_that_are_no_program_are_told(tmp_path: Path, damaged: str, content: bytes):
+    files = {"json": P4 / "virtual_trees.json", "p4info": P4 / "virtual_trees.p4info.txtpb"}
+    files[damaged] = tmp_path / "damaged"
+    files[damaged].write_bytes(content)
+    with pytest.raises(SwitchError) as caught:
+        serve(options(**files), pytest.fail)
+    assert caught.value.code == "SWITCH.WRONG_PROGRAM"
+
+
 def test_a_taken_port_is_told_and_the_others_are_given_back():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
@@ -197,6 +235,7 @@ def test_frames_go_from_tunnel_to_tunnel_until_a_signal_ends_it(neighbours: list
             },
         },
         "drops": {"empty": 1, "unplugged_port": 201},
+        "counters": {"seen": {7: (1, 60)}},
     }
 
 

@@ -1,0 +1,287 @@
+"""``stackcast lab switch`` as a user types it: tunnels, interfaces, P4Runtime, signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pytest
+from fill_switches import fill
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from udfs.stacks.entries import switch_entries
+from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.encode import Encoder
+from udfs.trees.network import Network
+from udfs.trees.topology import from_graph
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = [
+    "--json", str(ROOT / "p4" / "virtual_trees.json"),
+    "--p4info", str(ROOT / "p4" / "virtual_trees.p4info.txtpb"),
+]  # fmt: skip
+FREE = ("--grpc", "127.0.0.1:0")
+
+
+class Running:
+    """One ``stackcast lab switch``; ``ready`` is its first line."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "cli.main", "lab", "switch", *arguments],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.ready = self.line()
+
+    def line(self) -> dict[str, Any]:
+        assert self.process.stdout
+        return json.loads(self.process.stdout.readline())
+
+    def counters(self) -> dict[str, Any]:
+        self.process.send_signal(signal.SIGUSR1)
+        return self.line()
+
+    def end(self, number: int = signal.SIGTERM) -> dict[str, Any]:
+        """The counters that the switch prints at its end."""
+        self.process.send_signal(number)
+        last = self.line()
+        assert self.process.wait(5) == 0
+        return last
+
+
+class Runs(list[Running]):
+    def __call__(self, *arguments: str) -> Running:
+        self.append(Running(*arguments))
+        return self[-1]
+
+
+@pytest.fixture
+def run() -> Iterator[Runs]:
+    runs = Runs()
+    yield runs
+    for each in runs:
+        if each.process.poll() is None:
+            each.process.kill()
+        each.process.wait()
+        assert each.process.stdout
+        each.process.stdout.close()
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    numbers = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return numbers
+
+
+def tunnels(network: Network) -> tuple[dict[str, list[str]], dict[str, tuple[int, int]]]:
+    """``--port`` options by switch; near and far UDP port by host."""
+    options: dict[str, list[str]] = {name: [] for name in network.switches}
+    hosts: dict[str, tuple[int, int]] = {}
+    ends: dict[tuple[str, str], int] = {}
+
+    def end(one: str, other: str) -> int:
+        if (one, other) not in ends:
+            (ends[one, other],) = free_ports(1)
+        return ends[one, other]
+
+    attached = [(host.switch, host.port, host.name) for host in network.hosts.values()]
+    joined = [(link.switch, link.port, link.neighbor) for link in network.links]
+    for switch, port, neighbor in dict.fromkeys([*attached, *joined]):
+        near, far = end(switch, neighbor), end(neighbor, switch)
+        options[switch] += ["--port", f"{port}=udp:127.0.0.1:{near}/127.0.0.1:{far}"]
+        if neighbor in network.hosts:
+            hosts[neighbor] = (far, near)
+    return options, hosts
+
+
+def card(ports: tuple[int, int]) -> socket.socket:
+    """A host's end of its tunnel."""
+    here, there = ports
+    wire = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    wire.bind(("127.0.0.1", here))
+    wire.connect(("127.0.0.1", there))
+    wire.settimeout(5)
+    return wire
+
+
+def frames(labels: tuple[int, ...], payload: bytes) -> tuple[bytes, bytes]:
+    """A frame with a stack, and what a host gets of it."""
+    datagram = IP(src="10.9.0.1", dst="239.1.1.1") / UDP(sport=5000, dport=26400) / payload
+    plain = bytes(Ether(dst="01:00:5e:01:01:01", src="02:00:00:00:00:01") / datagram)
+    stack = b"".join(label.to_bytes(2) for label in labels)
+    return plain[:12] + b"\x99\x99" + len(labels).to_bytes(2) + stack + plain[14:], plain
+
+
+@pytest.mark.parametrize("given", ["files", "by the client"])
+def test_a_frame_crosses_switches_joined_by_tunnels_by_its_labels(run: Runs, given: str):
+    network = from_graph(nx.path_graph(2), hosts_per_switch=2, publishers=1)
+    trees = broadcast_trees(network)
+    options, hosts = tunnels(network)
+    entries = switch_entries(network, trees)
+    switches = {
+        switch.name: run(
+            *(PROGRAM if given == "files" else ()),
+            *FREE, "--device-id", str(switch.device_id), *options[switch.name],
+        )
+        for switch in network.switches.values()
+    }  # fmt: skip
+    for name, switch in switches.items():
+        assert switch.ready["pid"] == switch.process.pid
+        fill(switch.ready["p4runtime"], network.switches[name], entries)
+    cards = {name: card(ports) for name, ports in hosts.items()}
+    receivers = sorted(network.subscribers())
+    encoder = Encoder(network, "feed1", trees)
+    for wanted in (receivers, receivers[:1], receivers[1:3], receivers[-1:]):
+        for encoding in encoder.encode(frozenset(wanted)):
+            stacked, plain = frames(encoding.labels, b"for " + " ".join(wanted).encode())
+            cards["feed1"].send(stacked)
+            for name in encoding.receivers:
+                assert cards[name].recv(2048) == plain
+    cards["feed1"].send(b"noise")
+    feed = network.host("feed1")
+    deadline = time.monotonic() + 5
+    while (counters := switches[feed.switch].counters())["ports"][str(feed.port)]["frames_in"] < 5:
+        assert time.monotonic() < deadline, counters
+    ended = {name: switch.end() for name, switch in switches.items()}
+    for each in cards.values():
+        each.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            each.recv(2048)
+        each.close()
+    drops = {name: last["drops"] for name, last in ended.items() if last["drops"]}
+    assert drops == {feed.switch: {"ingress.dropped[1]": 1}}
+    assert ended[feed.switch]["counters"] == {"ingress.dropped": {"1": [1, 5]}}
+
+
+NAMESPACE = """
+import json, signal, socket, subprocess, sys
+from pathlib import Path
+sys.path.insert(0, "tests/unit")
+from fill_switches import fill
+from udfs.stacks.entries import switch_entries
+from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.encode import Encoder
+from udfs.trees.topology import from_graph
+import networkx as nx
+
+def ip(words):
+    subprocess.run(["ip", *words.split()], check=True)
+
+ip("link set lo up")
+network = from_graph(nx.empty_graph(1), hosts_per_switch=2, publishers=1)
+(switch,) = network.switches.values()
+far, options = {}, []
+for host in network.hosts.values():
+    near, end = f"s{host.port}", f"{host.name}"
+    ip(f"link add {near} type veth peer name {end}")
+    for name in (near, end):
+        ip(f"link set {name} addrgenmode none arp off up")
+    options += ["--port", f"{host.port}={near}"]
+    far[host.name] = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    far[host.name].bind((end, 3))
+    far[host.name].settimeout(5)
+process = subprocess.Popen(
+    [sys.executable, "-m", "cli.main", "lab", "switch", *sys.argv[1:], *options],
+    stdout=subprocess.PIPE, text=True,
+)
+ready = json.loads(process.stdout.readline())
+trees = broadcast_trees(network)
+fill(ready["p4runtime"], switch, switch_entries(network, trees))
+datagram = bytes.fromhex("4500002000004000401100000a090001ef010101") + bytes(12)
+plain = bytes.fromhex("01005e010101 020000000001 0800") + datagram
+for receivers in (["h1"], ["h2"], ["h1", "h2"]):
+    (encoding,) = Encoder(network, "feed1", trees).encode(frozenset(receivers))
+    stack = b"".join(label.to_bytes(2) for label in encoding.labels)
+    head = plain[:12] + bytes.fromhex("9999") + len(encoding.labels).to_bytes(2)
+    far["feed1"].send(head + stack + datagram)
+    for name in receivers:
+        assert far[name].recv(2048) == plain, name
+subprocess.run(["ip", "link", "set", "h1", "down"], check=True)
+far["feed1"].send(head + stack + datagram)
+assert far["h2"].recv(2048) == plain
+process.send_signal(signal.SIGTERM)
+last = json.loads(process.stdout.readline())
+assert process.wait(5) == 0
+print({p: (c["frames_in"], c["frames_out"]) for p, c in last["ports"].items()})
+print(last["counters"])
+"""
+
+
+@pytest.fixture(scope="module")
+def namespace() -> list[str]:
+    """The command that runs another in a new network namespace, with a user namespace if needed."""
+    if not shutil.which("unshare") or not shutil.which("ip"):
+        pytest.skip("unshare (util-linux) and ip (iproute2) are needed")
+    command = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]
+    if subprocess.run([*command, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this system lets nobody make network namespaces")
+    return command
+
+
+def test_frames_go_from_interface_to_interface(namespace: list[str]):
+    done = subprocess.run(
+        [*namespace, sys.executable, "-c", NAMESPACE, *PROGRAM, *FREE],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    counted, counters = done.stdout.splitlines()
+    assert counters == "{}"
+    print(counted)
+
+
+def refused(*arguments: str) -> str:
+    """The line with which the command ends."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "lab", "switch", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 2 and done.stdout == ""
+    # gRPC has its own say before it.
+    *_, line = done.stderr.splitlines()
+    assert "Traceback" not in done.stderr
+    return line
+
+
+def test_a_program_that_does_not_fit_is_refused_with_the_name(tmp_path: Path):
+    p4info = Path(PROGRAM[3]).read_text()
+    changed = tmp_path / "changed.p4info.txtpb"
+    changed.write_text(p4info.replace("ingress.route.ipv4", "ingress.route.ipv5"))
+    line = refused(*PROGRAM[:2], "--p4info", str(changed), *FREE)
+    assert line.startswith("SWITCH.WRONG_PROGRAM") and "ingress.route.ipv" in line
+
+
+def test_an_address_that_is_taken_is_told():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        where = "{}:{}".format(*taken.getsockname())
+        assert refused("--grpc", where).startswith("LAB.PORT_TAKEN")
