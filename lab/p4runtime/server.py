@@ -63,6 +63,11 @@ class P4RuntimeServer:
         listen: str = "127.0.0.1:0",
         tls: ServerCredentials | None = None,
     ) -> None:
+        host, _, port = listen.rpartition(":")
+        taken = LabError("PORT_TAKEN", f"port {port} of {host or listen!r} cannot be listened on")
+        # gRPC would take another port for one that is too high.
+        if not (host and port.isdecimal() and int(port) < 1 << 16):
+            raise taken
         by_id = {device.arbitration.device_id: device for device in devices}
         credentials = tls and tls.load()
         # A stream keeps a thread as long as it lives; the others must not wait for it. Threads come
@@ -79,10 +84,9 @@ class P4RuntimeServer:
                 bound = self._server.add_secure_port(listen, credentials)
         except RuntimeError:
             bound = 0
-        host, _, port = listen.rpartition(":")
         if not bound:
             self._threads.shutdown(wait=False)
-            raise LabError("PORT_TAKEN", f"port {port} of {host} cannot be listened on")
+            raise taken
         self.address = f"{host}:{bound}"
 
     def start(self) -> P4RuntimeServer:

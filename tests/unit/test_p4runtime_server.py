@@ -1,393 +1,527 @@
-"""The lab's P4Runtime server, as p4runtime-shell's client and our own adapter see it."""
+"""The lab's P4Runtime server over gRPC, as p4runtime-shell's client and our own adapter see it."""
 
 from __future__ import annotations
 
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import certificates
+import control_plane
 import grpc
 import pytest
-from google.protobuf import text_format
-from google.rpc import code_pb2
-from p4.config.v1 import p4info_pb2
+from control_plane import (
+    INFO,
+    INFO_FILE,
+    JSON,
+    JSON_FILE,
+    Remembering,
+    Set,
+    config,
+    entity,
+    exact,
+    group,
+    table_entry,
+    updates,
+)
+from google.rpc import code_pb2, status_pb2
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from p4runtime_sh.p4runtime import P4RuntimeClient, P4RuntimeWriteException
 
+from jobs.adapters.credentials import Credentials
 from jobs.adapters.p4runtime import SwitchConnection
-from lab.arbitration import Arbitration
-from lab.device import Device
-from lab.p4info import Refusal
-from lab.p4runtime_server import P4RuntimeServer
-from lab.switch import StackPipeline
-from udfs.errors import SwitchError
+from lab.bmv2.simple_switch import SimpleSwitch
+from lab.p4runtime.credentials import ServerCredentials
+from lab.p4runtime.device import Device
+from lab.p4runtime.server import P4RuntimeServer
+from udfs.errors import LabError, SwitchError
 from udfs.stacks.entries import switch_entries
-from udfs.switches.entry import Difference, SwitchEntry, canonical, difference
+from udfs.switches.entry import Difference, SwitchEntry, canonical, difference, group_entry
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.topology import fabric
 
 pytestmark = pytest.mark.unit
 
-P4INFO_FILE = Path(__file__).resolve().parents[2] / "p4" / "virtual_trees.p4info.txtpb"
-P4INFO = P4INFO_FILE.read_text()
-TREE_TABLE, HOST_TABLE, TREE_ACTION = 33554433, 33554436, 16777217
+P4 = Path(__file__).resolve().parents[2] / "p4"
 
 
 @pytest.fixture
 def server() -> Iterator[P4RuntimeServer]:
-    devices = [Device(f"s{number}", number, StackPipeline()) for number in (1, 2)]
+    """Devices 1 and 2."""
+    devices = [Device(f"s{number}", number, Remembering()) for number in (1, 2)]
     running = P4RuntimeServer(devices).start()
     yield running
     running.stop()
 
 
 @pytest.fixture
-def switch(server: P4RuntimeServer) -> Iterator[SwitchConnection]:
-    with SwitchConnection.connect(server.address, 1, 10) as connection:
-        connection.ensure_pipeline(P4INFO)
-        yield connection
+def stub(server: P4RuntimeServer) -> Iterator[Any]:
+    with grpc.insecure_channel(server.address) as channel:
+        yield p4runtime_pb2_grpc.P4RuntimeStub(channel)
 
 
-def tree(number: int, ports: int, switch: str = "s1") -> SwitchEntry:
-    return SwitchEntry(
-        switch,
-        "ingress.check_tree",
-        (("label", "exact", canonical(1 << 14 | number)),),
-        "ingress.set_tree_ports",
-        (("ports", canonical(ports)),),
+class Stream:
+    """A client's stream; `read` gives messages, and the error that ended it."""
+
+    def __init__(self, stub: Any, device: int = 1, election_id: int | None = 1) -> None:
+        self.out: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.call = stub.StreamChannel(iter(self.out.get, None))
+        self.ask(device, election_id)
+
+    def ask(self, device: int = 1, election_id: int | None = 1, role: str = "") -> None:
+        message = p4runtime_pb2.StreamMessageRequest()
+        message.arbitration.device_id = device
+        message.arbitration.role.name = role
+        if election_id is not None:
+            message.arbitration.election_id.SetInParent()
+            message.arbitration.election_id.low = election_id
+        self.out.put(message)
+
+    def read(self) -> Any:
+        return next(self.call)
+
+    def code(self) -> str:
+        """The status of the next notice."""
+        return str(code_pb2.Code.Name(self.read().arbitration.status.code))
+
+    def end(self) -> tuple[str, str]:
+        """Code and words of the error that ends the stream."""
+        with pytest.raises(grpc.RpcError) as error:
+            while True:
+                self.read()
+        return error.value.code().name, error.value.details()
+
+    def close(self) -> None:
+        self.out.put(None)
+
+
+def write_request(*made: Any, device: int = 1, election_id: int | None = 1, **options: Any) -> Any:
+    request = p4runtime_pb2.WriteRequest(device_id=device, updates=made, **options)
+    if election_id is not None:
+        request.election_id.SetInParent()
+        request.election_id.low = election_id
+    return request
+
+
+def set_request(device: int = 1, election_id: int = 1, **options: Any) -> Any:
+    request = Set(device_id=device, action=Set.VERIFY_AND_COMMIT, config=config(), **options)
+    request.election_id.low = election_id
+    return request
+
+
+def refused(call: Callable[[], Any]) -> tuple[str, list[str]]:
+    """Code of an RPC that must fail, and of each of its parts."""
+    with pytest.raises(grpc.RpcError) as error:
+        call()
+    parts = []
+    for key, value in error.value.trailing_metadata() or ():
+        if key == "grpc-status-details-bin":
+            status = status_pb2.Status.FromString(value)
+            assert (status.code, status.message) == (code_pb2.UNKNOWN, error.value.details())
+            for detail in status.details:
+                part = p4runtime_pb2.Error()
+                assert detail.Unpack(part)
+                parts.append(code_pb2.Code.Name(part.canonical_code))
+    return error.value.code().name, parts
+
+
+def read_all(stub: Any, *parts: Any, device: int = 1, role: str = "") -> list[Any]:
+    request = p4runtime_pb2.ReadRequest(device_id=device, role=role, entities=map(entity, parts))
+    return [each for response in stub.Read(request, timeout=10) for each in response.entities]
+
+
+def test_p4runtime_shells_own_client_sets_writes_and_reads(server: P4RuntimeServer) -> None:
+    shell = P4RuntimeClient(2, server.address, (0, 5))
+    try:
+        assert shell.api_version() == "1.4.0"
+        shell.set_fwd_pipe_config(str(INFO_FILE), str(JSON_FILE))
+        assert shell.get_p4info() == INFO
+        (update,) = updates("INSERT", exact(b"\0\x40\1"))
+        shell.write_update(update)
+        with pytest.raises(P4RuntimeWriteException) as answer:
+            shell.write_update(update)
+        assert answer.value.errors[0][1].canonical_code == code_pb2.ALREADY_EXISTS
+        (response,) = shell.read_one(entity(exact(b"\x40\1")))
+        (held,) = response.entities
+        assert held.table_entry.match[0].exact.value == b"\x40\1"  # canonical when read back
+    finally:
+        shell.tear_down()
+
+
+def test_a_config_comes_back_as_it_was_set_or_in_parts(stub: Any) -> None:
+    get = p4runtime_pb2.GetForwardingPipelineConfigRequest
+    assert refused(lambda: stub.GetForwardingPipelineConfig(get(device_id=1))) == (
+        "FAILED_PRECONDITION",
+        [],
+    )
+    stream = Stream(stub)
+    assert stream.code() == "OK"
+    stub.SetForwardingPipelineConfig(set_request())
+    whole = stub.GetForwardingPipelineConfig(get(device_id=1)).config
+    assert whole == config()
+    parts = {
+        get.COOKIE_ONLY: (False, b""),
+        get.P4INFO_AND_COOKIE: (True, b""),
+        get.DEVICE_CONFIG_AND_COOKIE: (False, JSON),
+    }
+    for kind, (info, program) in parts.items():
+        part = stub.GetForwardingPipelineConfig(get(device_id=1, response_type=kind)).config
+        assert (part.HasField("p4info"), part.p4_device_config) == (info, program)
+        assert part.cookie.cookie == 7
+    assert refused(lambda: stub.GetForwardingPipelineConfig(get(device_id=9)))[0] == "NOT_FOUND"
+
+
+def test_checks_come_in_the_order_of_the_specification(stub: Any) -> None:
+    update = updates("INSERT", exact(b"\1"))
+
+    def write(**options: Any) -> str:
+        return refused(lambda: stub.Write(write_request(*update, **options)))[0]
+
+    assert write(device=9) == "NOT_FOUND"
+    assert write(role="other") == "NOT_FOUND"
+    assert write() == write(election_id=None) == "PERMISSION_DENIED"
+    stream = Stream(stub)
+    assert stream.code() == "OK"
+    assert write() == "FAILED_PRECONDITION"
+    assert refused(lambda: read_all(stub)) == ("FAILED_PRECONDITION", [])
+    stub.SetForwardingPipelineConfig(set_request())
+    assert write(election_id=None) == write(election_id=2) == "PERMISSION_DENIED"
+    assert write(atomicity=7) == "INVALID_ARGUMENT"
+    assert refused(lambda: read_all(stub, role="other"))[0] == "NOT_FOUND"
+    stub.Write(write_request(*update))
+
+
+def test_each_update_and_each_part_of_a_read_has_its_own_answer(stub: Any) -> None:
+    stream = Stream(stub)
+    assert stream.code() == "OK"
+    stub.SetForwardingPipelineConfig(set_request())
+    batch = updates("INSERT", exact(b"\1"), exact(b"\1"), table_entry("keyless"), group(1, (1, 0)))
+    assert refused(lambda: stub.Write(write_request(*batch))) == (
+        "UNKNOWN",
+        ["OK", "ALREADY_EXISTS", "INVALID_ARGUMENT", "OK"],
+    )
+    found: list[Any] = []
+    request = p4runtime_pb2.ReadRequest(
+        device_id=1,
+        entities=[entity(exact(b"\1")), p4runtime_pb2.Entity(), entity(group(0))],
     )
 
+    def read() -> None:
+        for response in stub.Read(request):
+            found.extend(response.entities)
 
-def insert(*entries: SwitchEntry) -> Difference:
-    return Difference(tuple(entries), (), ())
-
-
-def wire_update(kind: str, value: bytes, ports: bytes = b"\x03") -> Any:
-    update = p4runtime_pb2.Update(type=p4runtime_pb2.Update.Type.Value(kind))
-    entry = update.entity.table_entry
-    entry.table_id = TREE_TABLE
-    entry.match.add(field_id=1).exact.value = value
-    entry.action.action.action_id = TREE_ACTION
-    entry.action.action.params.add(param_id=1, value=ports)
-    return update
+    assert refused(read) == ("UNKNOWN", ["OK", "INVALID_ARGUMENT", "OK"])
+    assert len(found) == 2
 
 
-@pytest.fixture
-def shell(server: P4RuntimeServer) -> Iterator[P4RuntimeClient]:
-    client = P4RuntimeClient(2, server.address, (0, 5))
-    yield client
-    client.tear_down()
+def test_thousands_of_entries_are_written_and_read_in_pieces(stub: Any) -> None:
+    stream = Stream(stub)
+    assert stream.code() == "OK"
+    stub.SetForwardingPipelineConfig(set_request())
+    many = [group(number, (1, 0), metadata=bytes(2000)) for number in range(1, 4001)]
+    stub.Write(write_request(*updates("INSERT", *many)))  # 8 MB in one message
+    held = read_all(stub, group(0))
+    assert [each.packet_replication_engine_entry for each in held] == many
 
 
-def test_p4runtime_shells_own_client_sets_writes_and_reads(
-    shell: P4RuntimeClient, tmp_path: Path
-) -> None:
-    (tmp_path / "device.json").write_bytes(b"{}")
-    assert shell.api_version().startswith("1.")
-    shell.set_fwd_pipe_config(str(P4INFO_FILE), str(tmp_path / "device.json"))
-    assert shell.get_p4info() == text_format.Parse(P4INFO, p4info_pb2.P4Info())
-    shell.write_update(wire_update("INSERT", b"\x00\x40\x01"))
-    with pytest.raises(P4RuntimeWriteException) as refused:
-        shell.write_update(wire_update("INSERT", b"\x40\x01"))
-    assert refused.value.errors[0][1].canonical_code == code_pb2.ALREADY_EXISTS
-    wildcard = p4runtime_pb2.Entity()
-    wildcard.table_entry.table_id = 0
-    (response,) = shell.read_one(wildcard)
-    (entity,) = response.entities
-    assert entity.table_entry.match[0].exact.value == b"\x40\x01"  # canonical when read back
-
-
-def test_all_entries_of_a_network_are_held_as_written_and_a_difference_is_enough(
-    switch: SwitchConnection,
-) -> None:
-    network = fabric(2, 2, 2, 1, 1)
-    first, second = (
-        [e for e in switch_entries(network, broadcast_trees(network, 1, start)) if e.switch == name]
-        for name, start in (("pod1-rack1", 1), ("pod1-rack1", 2))
-    )
-    assert switch.write(difference(first, ())) == []
-    assert switch.read_entries("pod1-rack1") == set(first)
-    changed = [*second, tree(9, 1, "pod1-rack1")]
-    step = difference(changed, switch.read_entries("pod1-rack1"))
-    assert len(step.insert) == 2 and len(step.delete) == 1
-    assert switch.write(step) == []
-    assert switch.read_entries("pod1-rack1") == set(changed)
-    assert switch.write(Difference((), (tree(9, 3, "pod1-rack1"),), ())) == []
-    assert tree(9, 3, "pod1-rack1") in switch.read_entries("pod1-rack1")
-
-
-def test_a_bad_update_is_reported_in_the_switchs_words_and_all_others_are_written(
-    switch: SwitchConnection,
-) -> None:
-    good = [tree(number, 1) for number in range(1, 400)]
-    wide = tree(500, 1 << 64)
-    nowhere = SwitchEntry("s1", "ingress.acl", (), "ingress.drop", ())
-    switch.write(insert(good[7]))
-    failures = dict(switch.write(insert(*good, wide, nowhere)))
-    assert failures.keys() == {good[7], wide, nowhere}
-    assert failures[good[7]].startswith("ALREADY_EXISTS")
-    assert "'ports'" in failures[wide] and "64 bits" in failures[wide]
-    assert "ingress.acl" in failures[nowhere]
-    assert switch.read_entries("s1") == set(good)
-
-
-def test_even_a_batch_that_fails_as_a_whole_is_told_update_by_update(
-    switch: SwitchConnection,
-) -> None:
-    missing = [tree(number, 1) for number in range(1, 301)]
-    failures = switch.write(Difference((), (), tuple(missing)))
-    assert [entry for entry, _ in failures] == missing
-    assert all(words.startswith("NOT_FOUND") for _, words in failures)
+def test_devices_behind_one_port_know_nothing_of_each_other(stub: Any) -> None:
+    streams = [Stream(stub, device, 5) for device in (1, 2)]
+    assert [stream.code() for stream in streams] == ["OK", "OK"]
+    for device in (1, 2):
+        stub.SetForwardingPipelineConfig(set_request(device, 5))
+    stub.Write(write_request(*updates("INSERT", exact(b"\1")), election_id=5))
+    assert len(read_all(stub, exact(b"\1"))) == 1
+    assert read_all(stub, exact(b"\1"), device=2) == []
+    assert streams[0].ask(2, 5) is None
+    assert streams[0].end()[0] == "FAILED_PRECONDITION"  # a stream cannot change its device
 
 
 @pytest.mark.parametrize(
-    ("change", "code", "words"),
-    [
-        (lambda e: setattr(e, "table_id", 99), "INVALID_ARGUMENT", "table"),
-        (lambda e: e.ClearField("match"), "INVALID_ARGUMENT", "'label' is missing"),
-        (lambda e: e.match.add(field_id=7), "INVALID_ARGUMENT", "id 7"),
-        (lambda e: e.match.add(field_id=1), "INVALID_ARGUMENT", "twice"),
-        (lambda e: setattr(e.match[0].exact, "value", b""), "INVALID_ARGUMENT", "one byte"),
-        (lambda e: setattr(e.match[0].exact, "value", b"\1\0\0"), "OUT_OF_RANGE", "16 bits"),
-        (lambda e: setattr(e.match[0].lpm, "value", b"\1"), "INVALID_ARGUMENT", "must be exact"),
-        (lambda e: setattr(e.action.action, "action_id", 5), "INVALID_ARGUMENT", "no action"),
-        (lambda e: e.action.action.ClearField("params"), "INVALID_ARGUMENT", "'ports' is missing"),
-        (lambda e: e.ClearField("action"), "INVALID_ARGUMENT", "action is needed"),
-        (lambda e: setattr(e, "priority", 3), "INVALID_ARGUMENT", "priority"),
-        (lambda e: setattr(e, "is_default_action", True), "INVALID_ARGUMENT", "default action"),
-        (lambda e: setattr(e.match[0].exact, "value", b"\x80\1"), "INVALID_ARGUMENT", "type"),
-    ],
+    ("device", "election_id", "role", "code"),
+    [(9, 1, "", "NOT_FOUND"), (1, 1, "other", "NOT_FOUND"), (1, 5, "", "INVALID_ARGUMENT")],
 )
-def test_an_entry_that_does_not_fit_the_p4info_is_refused_by_what_is_wrong(
-    change: Any, code: str, words: str
+def test_a_stream_that_cannot_join_ends_with_the_reason(
+    stub: Any, device: int, election_id: int, role: str, code: str
 ) -> None:
-    device = running_device()
-    update = wire_update("INSERT", b"\x40\x01")
-    change(update.entity.table_entry)
-    (answer,) = device.write([update], p4runtime_pb2.WriteRequest.CONTINUE_ON_ERROR, 1)
-    assert answer is not None
-    assert code_pb2.Code.Name(answer.code) == code
-    assert words in answer.message
+    first = Stream(stub, 1, 5)
+    assert first.code() == "OK"
+    second = Stream(stub, 1, None)
+    assert second.code() == "ALREADY_EXISTS"
+    second.ask(device, election_id, role)
+    assert second.end()[0] in (code, "FAILED_PRECONDITION" if device == 9 else code)
+    first.ask(1, 5)
+    assert first.code() == "OK"
 
 
-def running_device() -> Device:
-    device = Device("s1", 1, StackPipeline())
-    device.arbitration.join(queue.SimpleQueue(), 1)
-    config = p4runtime_pb2.ForwardingPipelineConfig()
-    text_format.Parse(P4INFO, config.p4info)
-    commit = p4runtime_pb2.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
-    device.set_config(commit, config, 1)
-    return device
+def test_what_a_stream_cannot_carry_is_answered_and_the_stream_lives(stub: Any) -> None:
+    stream = Stream(stub)
+    assert stream.code() == "OK"
+    message = p4runtime_pb2.StreamMessageRequest()
+    message.packet.payload = b"frame"
+    stream.out.put(message)
+    error = stream.read().error
+    assert error.canonical_code == code_pb2.UNIMPLEMENTED and "packet" in error.message
+    assert error.packet_out.packet_out.payload == b"frame"
+    message = p4runtime_pb2.StreamMessageRequest()
+    message.digest_ack.digest_id = 3
+    stream.out.put(message)
+    assert stream.read().error.digest_list_ack.digest_list_ack.digest_id == 3
+    stream.out.put(p4runtime_pb2.StreamMessageRequest())
+    assert stream.read().error.canonical_code == code_pb2.INVALID_ARGUMENT
+    stream.ask()
+    assert stream.code() == "OK"
 
 
-@pytest.mark.parametrize("mode", ["ROLLBACK_ON_ERROR", "DATAPLANE_ATOMIC"])
-def test_a_batch_that_must_be_whole_leaves_no_trace_when_one_update_fails(mode: str) -> None:
-    device = running_device()
-    atomicity = p4runtime_pb2.WriteRequest.Atomicity.Value(mode)
-    batch = [wire_update("INSERT", b"\x40\x01"), wire_update("DELETE", b"\x40\x09")]
-    answers = device.write(batch, atomicity, 1)
-    assert [answer and code_pb2.Code.Name(answer.code) for answer in answers] == [
-        "ABORTED",
-        "NOT_FOUND",
-    ]
-    assert list(device.read(everything())) == []
+def test_a_stream_begins_with_arbitration(stub: Any) -> None:
+    message = p4runtime_pb2.StreamMessageRequest()
+    message.packet.payload = b"frame"
+    with pytest.raises(grpc.RpcError) as error:
+        list(stub.StreamChannel(iter([message])))
+    assert error.value.code() == grpc.StatusCode.FAILED_PRECONDITION
 
 
-def test_updates_of_one_batch_follow_each_other() -> None:
-    device = running_device()
-    kinds = ["INSERT", "MODIFY", "DELETE", "INSERT"]
-    batch = [wire_update(kind, b"\x40\x01", bytes([n + 1])) for n, kind in enumerate(kinds)]
-    assert device.write(batch, 0, 1) == [None] * 4
-    (held,) = device.read(everything())
-    assert held.action.action.params[0].value == b"\x04"
+def test_streams_without_end_do_not_keep_others_from_their_calls(stub: Any) -> None:
+    streams = [Stream(stub, 1, None) for _ in range(16)]
+    assert {stream.code() for stream in streams} == {"NOT_FOUND"}
+    assert Stream(stub, 1, None).end()[0] == "RESOURCE_EXHAUSTED"
+    other = Stream(stub, 2, 1)
+    assert other.code() == "OK"
+    silent: list[Any] = [queue.SimpleQueue() for _ in range(60)]
+    calls = [stub.StreamChannel(iter(each.get, None)) for each in silent]
+    eventually(lambda: any(call.done() for call in calls))
+    assert stub.Capabilities(p4runtime_pb2.CapabilitiesRequest(), timeout=5)
+    for each in silent:
+        each.put(None)
+    streams[0].close()
+
+    def welcome() -> bool:
+        try:
+            return Stream(stub, 1, None).code() == "NOT_FOUND"
+        except grpc.RpcError:
+            return False
+
+    eventually(welcome)
 
 
-def test_a_full_table_refuses_more_and_takes_more_after_a_delete() -> None:
-    device = running_device()
-    ports = [host_port("INSERT", port) for port in range(1, 64)]
-    assert device.write(ports, 0, 1) == [None] * 63
-    config = device.config()
-    for table in config.p4info.tables:
-        table.size = 63
-    commit = p4runtime_pb2.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
-    device.set_config(commit, config, 1)
-    assert list(device.read(everything())) == []  # a committed program begins empty
-    labels = [wire_update("INSERT", (0x4001 + n).to_bytes(2)) for n in range(64)]
-    answers = device.write(labels, 0, 1)
-    assert answers[:63] == [None] * 63
-    assert answers[63] is not None and answers[63].code == code_pb2.RESOURCE_EXHAUSTED
-    swap = [wire_update("DELETE", b"\x40\x01"), labels[63]]
-    assert device.write(swap, 0, 1) == [None, None]
+class Slow(Remembering):
+    """A pipeline whose changes wait until the test lets them through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.slow = False
+
+    def apply(self, changes: Any) -> None:
+        if self.slow:
+            self.begun.set()
+            assert self.go_on.wait(10)
+        super().apply(changes)
 
 
-def host_port(kind: str, port: int) -> Any:
-    update = p4runtime_pb2.Update(type=p4runtime_pb2.Update.Type.Value(kind))
-    update.entity.table_entry.table_id = HOST_TABLE
-    update.entity.table_entry.match.add(field_id=1).exact.value = bytes([port])
-    update.entity.table_entry.action.action.action_id = 16777220
-    return update
-
-
-def everything(table_id: int = 0) -> Any:
-    entity = p4runtime_pb2.Entity()
-    entity.table_entry.table_id = table_id
-    return entity
-
-
-def test_a_read_can_ask_for_all_for_a_table_or_for_one_entry() -> None:
-    device = running_device()
-    device.write([wire_update("INSERT", b"\x40\x01"), host_port("INSERT", 3)], 0, 1)
-    assert len(list(device.read(everything()))) == 2
-    assert [entry.table_id for entry in device.read(everything(HOST_TABLE))] == [HOST_TABLE]
-    one = everything(TREE_TABLE)
-    one.table_entry.match.add(field_id=1).exact.value = b"\0\x40\x01"
-    assert len(list(device.read(one))) == 1
-    one.table_entry.match[0].exact.value = b"\x40\x02"
-    for entity, code in ((one, code_pb2.NOT_FOUND), (everything(99), code_pb2.INVALID_ARGUMENT)):
-        with pytest.raises(Refusal) as refused:
-            list(device.read(entity))
-        assert refused.value.code == code
-
-
-def test_before_there_is_a_program_nothing_is_written_or_read(server: P4RuntimeServer) -> None:
-    with SwitchConnection.connect(server.address, 1, 1) as switch:
-        with pytest.raises(SwitchError, match="runs no program"):
-            switch.read_entries("s1")
-        stub = p4runtime_pb2_grpc.P4RuntimeStub(grpc.insecure_channel(server.address))
-        request = p4runtime_pb2.WriteRequest(device_id=1)
-        request.election_id.low = 1
-        with pytest.raises(grpc.RpcError) as refused:
-            stub.Write(request, timeout=5)
-        assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
-        assert switch.ensure_pipeline(P4INFO) is True
-        assert switch.ensure_pipeline(P4INFO) is False
-
-
-def test_a_program_that_the_switch_cannot_run_is_refused_by_name(server: P4RuntimeServer) -> None:
-    with SwitchConnection.connect(server.address, 1, 1) as switch:
-        with pytest.raises(SwitchError, match="check_stop") as refused:
-            switch.ensure_pipeline(P4INFO.replace("ingress.check_stop", "ingress.check_end"))
-        assert refused.value.code == "SWITCH.WRITE_FAILED"
-
-
-def test_the_higher_election_id_writes_and_the_other_reads_until_it_is_gone(
-    server: P4RuntimeServer,
-) -> None:
-    low = SwitchConnection.connect(server.address, 1, 1)
-    low.ensure_pipeline(P4INFO)
-    with SwitchConnection.connect(server.address, 1, 1 << 70) as high:
-        eventually(lambda: not low.is_primary)
-        assert high.is_primary
-        with pytest.raises(SwitchError) as refused:
-            low.write(insert(tree(1, 1)))
-        assert refused.value.code == "SWITCH.NOT_PRIMARY"
-        assert high.write(insert(tree(1, 1))) == []
-        assert low.read_entries("s1") == {tree(1, 1)}
-    # Nobody inherits: a client must ask again with an id that is high enough.
-    time.sleep(0.1)
-    assert not low.is_primary
-    low.close()
-    with SwitchConnection.connect(server.address, 1, 1 << 70) as again:
-        assert again.is_primary
-
-
-def test_the_switch_itself_turns_a_stale_primary_down(server: P4RuntimeServer) -> None:
-    with (
-        SwitchConnection.connect(server.address, 1, 1) as stale,
-        SwitchConnection.connect(server.address, 1, 2) as primary,
-    ):
-        primary.ensure_pipeline(P4INFO)
-        stub = p4runtime_pb2_grpc.P4RuntimeStub(grpc.insecure_channel(server.address))
-        request = p4runtime_pb2.WriteRequest(
-            device_id=1, updates=[wire_update("INSERT", b"\x40\1")]
-        )
-        request.election_id.low = 1
-        with pytest.raises(grpc.RpcError) as refused:
-            stub.Write(request, timeout=5)
-        assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED
-        assert stale.read_entries("s1") == set()
-
-
-def test_an_election_id_in_use_is_refused_and_its_owner_stays(
-    server: P4RuntimeServer, switch: SwitchConnection
-) -> None:
-    with pytest.raises(SwitchError, match="in use") as refused:
-        SwitchConnection.connect(server.address, 1, 10)
-    assert refused.value.code == "SWITCH.NOT_PRIMARY"
-    assert switch.write(insert(tree(1, 1))) == []
-
-
-def test_a_device_or_a_server_that_is_not_there_is_unreachable_and_soon() -> None:
-    began = time.monotonic()
-    with pytest.raises(SwitchError, match=r"127\.0\.0\.1:1 .*no answer") as refused:
-        SwitchConnection.connect("127.0.0.1:1", 1, 1, timeout=0.5)
-    assert refused.value.code == "SWITCH.UNREACHABLE"
-    server = P4RuntimeServer([Device("s1", 1, StackPipeline())]).start()
+def test_a_write_that_has_begun_is_finished_before_another_client_is_primary() -> None:
+    pipeline = Slow()
+    server = P4RuntimeServer([Device("s1", 1, pipeline)]).start()
     try:
-        with pytest.raises(SwitchError, match="no device 5") as refused:
-            SwitchConnection.connect(server.address, 5, 1)
-        assert refused.value.code == "SWITCH.UNREACHABLE"
+        stub = p4runtime_pb2_grpc.P4RuntimeStub(grpc.insecure_channel(server.address))
+        old = Stream(stub, 1, 1)
+        assert old.code() == "OK"
+        stub.SetForwardingPipelineConfig(set_request())
+        pipeline.slow = True
+        answer = stub.Write.future(write_request(*updates("INSERT", exact(b"\1"))))
+        assert pipeline.begun.wait(10)
+        new = Stream(stub, 1, 2)
+        notice = new.call
+        waiting: list[str] = []
+        reader = threading.Thread(target=lambda: waiting.append(new.code()))
+        reader.start()
+        time.sleep(0.2)
+        assert not waiting and not notice.done()  # not primary while the write goes on
+        pipeline.go_on.set()
+        assert answer.result(10) == p4runtime_pb2.WriteResponse()
+        reader.join(10)
+        assert waiting == ["OK"] and old.code() == "ALREADY_EXISTS"
+        pipeline.slow = False
+        stale = write_request(*updates("INSERT", exact(b"\2")))
+        assert refused(lambda: stub.Write(stale))[0] == "PERMISSION_DENIED"
+        stub.Write(write_request(*updates("DELETE", exact(b"\1")), election_id=2))
+    finally:
+        pipeline.go_on.set()
+        server.stop()
+
+
+def test_a_primary_whose_stream_dies_writes_nothing_any_more(
+    server: P4RuntimeServer, stub: Any
+) -> None:
+    backup = Stream(stub, 1, 1)
+    assert backup.code() == "OK"
+    channel = grpc.insecure_channel(server.address, [("grpc.use_local_subchannel_pool", 1)])
+    primary = Stream(p4runtime_pb2_grpc.P4RuntimeStub(channel), 1, 2)
+    assert primary.code() == "OK" and backup.code() == "ALREADY_EXISTS"
+    stub.SetForwardingPipelineConfig(set_request(election_id=2))
+    channel.close()  # no goodbye
+    assert backup.code() == "NOT_FOUND"
+    for number in (1, 2):
+        orphan = write_request(*updates("INSERT", exact(b"\1")), election_id=number)
+        assert refused(lambda one=orphan: stub.Write(one))[0] == "PERMISSION_DENIED"
+    backup.ask(1, 2)
+    assert backup.code() == "OK"
+    stub.Write(write_request(*updates("INSERT", exact(b"\1")), election_id=2))
+
+
+def eventually(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# --- TLS
+
+
+@pytest.fixture(scope="module")
+def pems(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return certificates.make(tmp_path_factory.mktemp("tls"))
+
+
+def channel(address: str, pems: Path, ca: str, who: str | None) -> grpc.Channel:
+    own = [(pems / f"{who}.{kind}").read_bytes() if who else None for kind in ("key", "pem")]
+    credentials = grpc.ssl_channel_credentials((pems / ca).read_bytes(), *own)
+    return grpc.secure_channel(address, credentials)
+
+
+def answers(made: grpc.Channel) -> bool:
+    with made:
+        try:
+            stub = p4runtime_pb2_grpc.P4RuntimeStub(made)
+            stub.Capabilities(p4runtime_pb2.CapabilitiesRequest(), timeout=5)
+        except grpc.RpcError:
+            return False
+        return True
+
+
+def test_with_a_ca_only_clients_with_its_certificates_come_in(pems: Path) -> None:
+    tls = ServerCredentials(pems / "server.pem", pems / "server.key", pems / "ca.pem")
+    server = P4RuntimeServer([Device("s1", 1, Remembering())], tls=tls).start()
+    try:
+        address = server.address
+        assert answers(channel(address, pems, "ca.pem", "client"))
+        assert not answers(channel(address, pems, "ca.pem", "stranger"))
+        assert not answers(channel(address, pems, "ca.pem", None))
+        assert not answers(channel(address, pems, "other.pem", "client"))
+        assert not answers(grpc.insecure_channel(address))
+        shown = Credentials(*(str(pems / name) for name in ("ca.pem", "client.pem", "client.key")))
+        with SwitchConnection.connect(address, 1, 1, shown) as switch:
+            assert switch.is_primary
     finally:
         server.stop()
-    assert time.monotonic() - began < 4
+
+
+def test_without_a_ca_the_server_proves_itself_and_takes_any_client(pems: Path) -> None:
+    tls = ServerCredentials(pems / "server.pem", pems / "server.key")
+    server = P4RuntimeServer([Device("s1", 1, Remembering())], tls=tls).start()
+    try:
+        assert answers(channel(server.address, pems, "ca.pem", None))
+        assert not answers(channel(server.address, pems, "other.pem", None))
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key", "ca", "words"),
+    [
+        ("none.pem", "server.key", "ca.pem", "none.pem: No such file"),
+        ("server.pem", "none.key", "ca.pem", "none.key: No such file"),
+        ("server.pem", "server.key", "none", "none: No such file"),
+        ("server.pem", "client.key", "ca.pem", "cannot be used for TLS: KEY_VALUES_MISMATCH"),
+        ("names", "server.key", "ca.pem", "names"),
+        ("server.pem", "names", "ca.pem", "names"),
+        ("server.pem", "server.key", "names", "names cannot be used for TLS"),
+        ("server.pem", "locked.key", "ca.pem", "has a password"),
+        ("server.pem", "server.key", ".", "Is a directory"),
+    ],
+)
+def test_a_file_that_is_no_use_for_tls_is_named(
+    pems: Path, certificate: str, key: str, ca: str, words: str
+) -> None:
+    tls = ServerCredentials(pems / certificate, pems / key, pems / ca)
+    with pytest.raises(LabError, match=words) as error:
+        P4RuntimeServer([], tls=tls)
+    assert error.value.code == "LAB.BAD_TLS"
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    server = P4RuntimeServer([])
+    try:
+        for listen in (server.address, "no such host:0", "127.0.0.1:70000", "nonsense"):
+            with pytest.raises(LabError) as error:
+                P4RuntimeServer([], listen)
+            assert error.value.code == "LAB.PORT_TAKEN"
+    finally:
+        server.stop()
+
+
+# --- our own adapter, and the software switch behind the server
+
+
+@pytest.fixture
+def trees() -> Iterator[SwitchConnection]:
+    """A connection to a switch that runs the program of virtual trees."""
+    server = P4RuntimeServer([Device("pod1-rack1", 1, SimpleSwitch())]).start()
+    with SwitchConnection.connect(server.address, 1, 10) as connection:
+        info, program = (P4 / f"virtual_trees.{kind}" for kind in ("p4info.txtpb", "json"))
+        assert connection.ensure_pipeline(info.read_text(), program.read_bytes())
+        assert not connection.ensure_pipeline(info.read_text(), program.read_bytes())
+        yield connection
+    server.stop()
+
+
+def rack(start: int) -> list[SwitchEntry]:
+    network = fabric(2, 2, 2, 1, 1)
+    entries = switch_entries(network, broadcast_trees(network, 1, start))
+    return [entry for entry in entries if entry.switch == "pod1-rack1"]
+
+
+def test_all_entries_of_a_network_are_held_as_written_and_a_difference_is_enough(
+    trees: SwitchConnection,
+) -> None:
+    first, second = rack(1), rack(2)
+    assert trees.write(difference(first, ())) == []
+    assert trees.read_entries("pod1-rack1") == set(first)
+    step = difference(second, trees.read_entries("pod1-rack1"))
+    assert step.insert and step.delete
+    assert trees.write(step) == []
+    assert trees.read_entries("pod1-rack1") == set(second)
+
+
+def test_a_bad_update_is_reported_in_the_switchs_words_and_all_others_are_written(
+    trees: SwitchConnection,
+) -> None:
+    groups = [group_entry("pod1-rack1", number, [(1, 0)]) for number in range(1, 400)]
+    wide = group_entry("pod1-rack1", 400, [(512, 0)])
+    label = (("label", "exact", canonical(1 << 14 | 1)),)
+    nowhere = SwitchEntry("pod1-rack1", "ingress.acl", label, "ingress.drop", ())
+    trees.write(Difference((groups[7],), (), ()))
+    failures = dict(trees.write(Difference((*groups, wide, nowhere), (), ())))
+    assert failures.keys() == {groups[7], wide, nowhere}
+    assert failures[groups[7]].startswith("ALREADY_EXISTS")
+    assert "port 512" in failures[wide] or "0x200" in failures[wide]
+    assert "ingress.acl" in failures[nowhere]
+    assert trees.read_entries("pod1-rack1") == set(groups)
 
 
 def test_a_switch_that_goes_away_is_told_as_such_and_closing_is_quick() -> None:
     threads = threading.active_count()
-    server = P4RuntimeServer([Device("s1", 1, StackPipeline())]).start()
+    server = P4RuntimeServer([Device("s1", 1, Remembering())]).start()
     switch = SwitchConnection.connect(server.address, 1, 1)
-    switch.ensure_pipeline(P4INFO)
+    switch.ensure_pipeline(control_plane.INFO_TEXT, JSON)
     server.stop()
     with pytest.raises(SwitchError) as failed:
-        switch.write(insert(tree(1, 1)))
+        switch.write(Difference((group_entry("s1", 1, [(1, 0)]),), (), ()))
     assert failed.value.code == "SWITCH.UNREACHABLE"
     began = time.monotonic()
     switch.close()
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 2
     eventually(lambda: threading.active_count() <= threads)
-
-
-def eventually(condition: Any) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-class Listener(list[int]):
-    """A client's view of arbitration: the status codes that it was told."""
-
-    put = list[Any].append
-
-    @property
-    def told(self) -> list[str]:
-        return [code_pb2.Code.Name(each.arbitration.status.code) for each in self]
-
-    __hash__ = object.__hash__
-
-
-def test_clients_are_told_of_every_change_of_the_primary() -> None:
-    first, second, reader = Listener(), Listener(), Listener()
-    arbitration = Arbitration(1)
-    arbitration.join(reader, 0)
-    arbitration.join(first, 5)
-    arbitration.join(second, 7)
-    arbitration.leave(second)
-    arbitration.join(first, 8)
-    arbitration.join(first, 3)
-    assert reader.told == [
-        "NOT_FOUND",
-        *["ALREADY_EXISTS"] * 2,
-        "NOT_FOUND",
-        "ALREADY_EXISTS",
-        "NOT_FOUND",
-    ]
-    assert first.told == ["OK", "ALREADY_EXISTS", "NOT_FOUND", "OK", "NOT_FOUND"]
-    assert second.told == ["OK"]
-    assert not arbitration.is_primary(3)
-    assert [each.arbitration.election_id.low for each in reader] == [0, 5, 7, 7, 8, 8]
-    with pytest.raises(Refusal):
-        arbitration.join(second, 3)
