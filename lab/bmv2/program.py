@@ -222,20 +222,57 @@ def _mentions_length(config: Mapping[str, Any]) -> bool:
     return mentioned([egress, actions, config.get("checksums"), config.get("calculations")])
 
 
+_NUMBERS = ("id", "size", "bitwidth", "action_id", "max_length", "compressed_bitwidth", "priority")
+_MALFORMED = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+    RecursionError,
+    SyntaxError,
+)
+# Cells of a register array or counter; what is larger is a slip, or meant to fill the memory.
+_MOST_CELLS = 1 << 26
+
+
+def _no_float(text: str) -> None:
+    raise ValueError(f"{text} in it, where only integers are known")
+
+
+def _check_numbers(config: Any) -> None:
+    """What goes into the Python source as a number must be one."""
+    todo = [config]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, dict):
+            for key in _NUMBERS:
+                number = each.get(key, 0)
+                if number is not None and type(number) is not int:
+                    raise refuse(f"{key} {number!r}", "it is no integer")
+                if key == "size" and number is not None and number > _MOST_CELLS:
+                    raise refuse(f"{each.get('name')!r}", f"more than {_MOST_CELLS} cells")
+            todo += each.values()
+        elif isinstance(each, list):
+            todo += each
+
+
 def load_program(config: bytes, *, coverage: bool = False) -> Program:
     """Compile a BMv2 JSON. Raises SwitchError ``WRONG_PROGRAM`` naming the part that cannot run."""
     try:
-        parsed = json.loads(config)
-    except (ValueError, UnicodeDecodeError) as error:
+        parsed = json.loads(config, parse_float=_no_float, parse_constant=_no_float)
+    except (ValueError, RecursionError) as error:
         raise refuse("BMv2 JSON", f"it is no JSON ({error})") from None
     if not isinstance(parsed, dict):
         raise refuse("BMv2 JSON", "it is no object")
     version = (parsed.get("__meta__") or {}).get("version") or [0]
     if version[0] != _MAJOR:
         raise refuse("BMv2 JSON", f"format {version} instead of {_MAJOR}.x")
+    _check_numbers(parsed)
     try:
         return Program(parsed, coverage=coverage)
     except SwitchError:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
+    except _MALFORMED as error:
         raise refuse("BMv2 JSON", f"it is malformed ({type(error).__name__}: {error})") from error
