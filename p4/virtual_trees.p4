@@ -34,13 +34,14 @@
 #include "virtual_trees/positions.p4"
 #include "virtual_trees/headers.p4"
 #include "virtual_trees/parser.p4"
-#include "virtual_trees/checksums.p4"
+#include "virtual_trees/verify_checksums.p4"
 #include "virtual_trees/check.p4"
 #include "virtual_trees/label.p4"
 #include "virtual_trees/send.p4"
 #include "virtual_trees/route.p4"
 #include "virtual_trees/ingress.p4"
 #include "virtual_trees/egress.p4"
+#include "virtual_trees/update_checksums.p4"
 #include "virtual_trees/deparser.p4"
 
 @pkginfo(name = "virtual_trees")
