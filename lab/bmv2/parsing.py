@@ -2,6 +2,8 @@
 
 ``D`` is the frame, ``o`` the bytes parsed so far, ``l`` its length. A state that only one other
 leads to is written where that one goes to it; the others are branches of one loop over ``s``.
+
+As in BMv2, a ``select`` without a case for a packet accepts it: ``NoMatch`` is for programs only.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ ERRORS = (
 )
 # A frame makes a parser go round once for each of its bits at most; more is a circle.
 ROUNDS = 1 << 14
+# States within one another.
 DEEPEST = 16
 
 
