@@ -229,9 +229,12 @@ class SwitchConnection:
             self._client.stub.Write(request, timeout=_RPC_SECONDS)
         except grpc.RpcError as error:
             refused = refused_updates(error)
-            if refused is None:
-                raise self._failed("WRITE_FAILED", error) from None
-            return refused
+            if refused is not None:
+                return refused
+            failure = self._failed("WRITE_FAILED", error)
+            if failure.what != "WRITE_FAILED" or len(entities) > 1:
+                raise failure from None
+            return [(0, f"{failure.status}: {error.details()}")]
         return []
 
     def _read(self, wildcard: Any) -> Iterator[Any]:

@@ -318,7 +318,10 @@ class SwitchSession:
                 connection.break_off()
                 return False
         elif probe is None and time.monotonic() - self._probed > _PROBE_SECONDS:
-            self._probe = connection.probe()
+            try:
+                self._probe = connection.probe()
+            except ValueError:  # it is being closed
+                return False
         return True
 
 

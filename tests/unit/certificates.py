@@ -8,13 +8,17 @@ from pathlib import Path
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
-def make(folder: Path) -> Path:
+def make(folder: Path, *clients: str) -> Path:
     """``NAME.pem`` and ``NAME.key`` for ``server`` and ``client`` (signed by ``ca``) and
-    ``stranger`` (signed by ``other``), ``locked.key`` with a password; returns ``folder``."""
+    ``stranger`` (signed by ``other``), ``locked.key`` with a password; returns ``folder``.
+
+    ``clients`` are further names signed by ``ca``.
+    """
     for name in ("ca", "other"):
         _openssl(folder, "req", "-x509", *_KEY, *_named(name), "-days", "2", "-out", f"{name}.pem")
     (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
-    for name, authority in (("server", "ca"), ("client", "ca"), ("stranger", "other")):
+    signed = [(name, "ca") for name in ("server", "client", *clients)]
+    for name, authority in (*signed, ("stranger", "other")):
         _openssl(folder, "req", "-new", *_KEY, *_named(name), "-out", f"{name}.csr")
         signer = ("-CA", f"{authority}.pem", "-CAkey", f"{authority}.key", "-CAcreateserial")
         extension = ("-days", "2", "-extfile", "names", "-out", f"{name}.pem")

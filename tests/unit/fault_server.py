@@ -158,7 +158,7 @@ class FaultyDevice:
             [(_Update.Type.Name(each.type), self.decode(each.entity)) for each in updates]
         )
         first = self.number
-        if self.faults.vague and len(updates) > 1:
+        if self.faults.vague:
             refused = [self.faults.refuse(first + n, each) for n, each in enumerate(updates)]
             if any(refused):
                 self.number += len(updates)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import logging
 import random
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import certificates
 import grpc
 import pytest
 from fault_server import RIVAL, FaultServer, FaultyDevice
@@ -185,7 +185,7 @@ def test_a_request_refused_without_a_word_on_its_updates_is_sent_one_by_one(
         "never" if device.decode(update.entity).key == tree(7).key else None
     )
     outcome = session.refresh(SOME, PIPELINE)
-    assert outcome.errors == [f"{tree(7).key}: INTERNAL: never"]
+    assert outcome.errors == [f"{tree(7).key}: INTERNAL: something is wrong"]
     assert device.entries() == set(SOME) - {tree(7)}
 
 
@@ -561,64 +561,26 @@ def test_the_watch_sees_a_break_before_make(fleet: FaultServer) -> None:
 # TLS
 
 
-@dataclasses.dataclass(frozen=True)
-class Certificates:
-    """An authority, a server's and two clients' certificates of it, and a stranger of another."""
-
-    folder: Path
-
-    def path(self, name: str) -> str:
-        return str(self.folder / name)
-
-    def read(self, name: str) -> bytes:
-        return (self.folder / name).read_bytes()
-
-
-def openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+@pytest.fixture(scope="module")
+def pems(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return certificates.make(tmp_path_factory.mktemp("tls"), "s1", "s2")
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    folder = tmp_path_factory.mktemp("tls")
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    for name in ("ca", "other-ca"):
-        subject = ("-subj", f"/CN={name}", "-days", "2")
-        openssl(
-            folder, "req", "-x509", *key, *subject, "-keyout", f"{name}.key", "-out", f"{name}.pem"
-        )
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
-    for name, authority in (
-        ("server", "ca"),
-        ("s1", "ca"),
-        ("s2", "ca"),
-        ("stranger", "other-ca"),
-    ):
-        request = ("-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
-        openssl(folder, "req", "-new", *key, *request)
-        signer = ("-CA", f"{authority}.pem", "-CAkey", f"{authority}.key", "-CAcreateserial")
-        out = ("-out", f"{name}.pem", "-days", "2", "-extfile", "names")
-        openssl(folder, "x509", "-req", "-in", f"{name}.csr", *signer, *out)
-    return Certificates(folder)
-
-
-@pytest.fixture(scope="module")
-def secure(certificates: Certificates) -> Iterator[FaultServer]:
-    files = ("server.key", "server.pem", "ca.pem")
-    server = FaultServer(["s1", "s2"], tuple(map(certificates.read, files)))
+def secure(pems: Path) -> Iterator[FaultServer]:
+    key, certificate, ca = (
+        (pems / name).read_bytes() for name in ("server.key", "server.pem", "ca.pem")
+    )
+    server = FaultServer(["s1", "s2"], (key, certificate, ca))
     yield server
     server.stop()
 
 
 def test_each_switch_is_met_with_credentials_of_its_own(
-    secure: FaultServer, certificates: Certificates, caplog: pytest.LogCaptureFixture
+    secure: FaultServer, pems: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    shown = Credentials(
-        certificates.path("ca.pem"),
-        certificates.path("{switch}.pem"),
-        certificates.path("{switch}.key"),
-    )
+    shown = Credentials(*(f"{pems}/{name}" for name in ("ca.pem", "{switch}.pem", "{switch}.key")))
     for name, device in secure.devices.items():
         target = SwitchTarget(name, secure.address, device.device_id)
         with SwitchSession(target, shown) as session:
@@ -631,13 +593,14 @@ def test_each_switch_is_met_with_credentials_of_its_own(
 @pytest.mark.parametrize(
     ("ca", "certificate", "key", "code", "words"),
     [
-        ("other-ca.pem", "s1.pem", "s1.key", "BAD_TLS", "refused"),
+        ("other.pem", "s1.pem", "s1.key", "BAD_TLS", "refused"),
         ("", "s1.pem", "s1.key", "BAD_TLS", "refused"),
         ("ca.pem", "s1.pem", "s2.key", "BAD_TLS", "belongs to"),
         ("ca.pem", "s1.pem", "", "BAD_TLS", "set both"),
         ("ca.pem", "", "s1.key", "BAD_TLS", "set both"),
         ("names", "s1.pem", "s1.key", "BAD_TLS", "holds no certificate"),
         ("ca.pem", "s1.pem", "names", "BAD_TLS", "no private key"),
+        ("ca.pem", "server.pem", "locked.key", "BAD_TLS", "without password"),
         ("ca.pem", "s1.pem", "gone.key", "BAD_TLS", "No such file"),
         ("ca.pem", "", "", "UNREACHABLE", ""),
         ("ca.pem", "stranger.pem", "stranger.key", "UNREACHABLE", ""),
@@ -646,7 +609,7 @@ def test_each_switch_is_met_with_credentials_of_its_own(
 )
 def test_credentials_that_do_not_fit_are_refused_and_no_key_is_told(
     secure: FaultServer,
-    certificates: Certificates,
+    pems: Path,
     caplog: pytest.LogCaptureFixture,
     ca: str,
     certificate: str,
@@ -655,12 +618,12 @@ def test_credentials_that_do_not_fit_are_refused_and_no_key_is_told(
     words: str,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    shown = Credentials(*(name and certificates.path(name) for name in (ca, certificate, key)))
+    shown = Credentials(*(name and f"{pems}/{name}" for name in (ca, certificate, key)))
     with SwitchSession(SwitchTarget("s1", secure.address, 1), shown) as session:
         (error,) = session.refresh(SOME, PIPELINE).errors
     assert error.startswith(f"SWITCH.{code}: ") and words in error
     for name in ("s1.key", "s2.key", "stranger.key"):
-        for line in certificates.read(name).decode().splitlines()[1:-1]:
+        for line in (pems / name).read_text().splitlines()[1:-1]:
             assert line not in error and line not in caplog.text
 
 
