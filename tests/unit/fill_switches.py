@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from jobs.adapters.credentials import Credentials
 from jobs.adapters.pipeline import Pipeline
 from jobs.adapters.switch_session import SwitchSession, SwitchTarget
 from udfs.switches.entry import SwitchEntry
@@ -14,13 +15,17 @@ P4 = Path(__file__).parents[2] / "p4"
 
 
 def fill(
-    address: str, switch: Switch, entries: Iterable[SwitchEntry], program: str = "virtual_trees"
+    address: str,
+    switch: Switch,
+    entries: Iterable[SwitchEntry],
+    program: str = "virtual_trees",
+    credentials: Credentials | None = None,
 ) -> None:
     """Set a switch's program if it runs another, and make it hold those ``entries`` that are its
     own."""
     desired = [entry for entry in entries if entry.switch == switch.name]
     target = SwitchTarget(switch.name, address, switch.device_id)
-    with SwitchSession(target) as session:
+    with SwitchSession(target, credentials) as session:
         outcome = session.refresh(desired, Pipeline.read(P4, program))
     assert outcome.in_step, outcome.errors
     assert outcome.held == len(desired) > 0
