@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 
 from udfs.switches.entry import SwitchEntry, canonical
 from udfs.switches.match import Match
-from udfs.trees.network import Link, Network
+from udfs.trees.network import Host, Link, Network
 
 ROUTE = "ingress.route.ipv4"
 SEND = "ingress.route.send"
@@ -29,18 +29,20 @@ def routes(network: Network) -> dict[str, list[SwitchEntry]]:
     no usable link leads to has no entry on the switches that cannot reach it.
     """
     onward = _next_links(network)
+    hosts: dict[str, list[tuple[Host, IPv4Network]]] = {}
+    for host in network.hosts.values():
+        if network.usable(network.link(host.switch, host.name)):
+            hosts.setdefault(host.switch, []).append((host, IPv4Network(host.ipv4)))
     entries: dict[str, list[SwitchEntry]] = {}
     for name in sorted(network.switches):
         here: list[SwitchEntry] = []
         by_port: dict[int, list[IPv4Network]] = {}
-        for host in network.hosts.values():
-            if not network.usable(network.link(host.switch, host.name)):
-                continue
-            if host.switch == name:
-                here.append(_deliver(name, host.ipv4, host.mac, host.port))
-            elif (name, host.switch) in onward:
-                port = onward[name, host.switch].port
-                by_port.setdefault(port, []).append(IPv4Network(host.ipv4))
+        for goal, attached in hosts.items():
+            if goal == name:
+                here += [_deliver(name, host.ipv4, host.mac, host.port) for host, _ in attached]
+            elif (name, goal) in onward:
+                port = onward[name, goal].port
+                by_port.setdefault(port, []).extend(address for _, address in attached)
         for port, addresses in sorted(by_port.items()):
             here += _sends(name, port, addresses)
         entries[name] = here
