@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,27 @@ def test_a_network_without_a_program_drops_every_frame(tmp_path: Path) -> None:
         publisher.send(stacked((0x4001,), b"too early"))
         publisher.flush()
         assert status(child)["drops"] == {"no_program": 1}
+
+
+def test_other_traffic_is_routed_to_its_host(tmp_path: Path) -> None:
+    with running(tmp_path) as (child, where):
+        fill(where["p4runtime"])
+        publisher = Publisher(where["ingress"]["feed1"])
+        host = NETWORK.host("h16")
+        for ttl in (64, 1):
+            datagram = (
+                IP(src="10.9.0.1", dst=str(IPv4Address(host.ipv4)), ttl=ttl)
+                / UDP(sport=1, dport=2)
+                / b"plain"
+            )
+            publisher.send(
+                bytes(Ether(dst="02:00:00:00:00:99", src="02:00:00:00:00:01") / datagram)
+            )
+        publisher.flush()
+        final = status(child)
+        assert receipts(tmp_path, "h16") == [b"plain"]
+    assert final["drops"] == {"ingress.dropped[9]": 1}  # TTL_OVER
+    assert sum(final["deliveries"].values()) == 1
 
 
 def test_a_host_can_be_somebody_elses_program(tmp_path: Path) -> None:
