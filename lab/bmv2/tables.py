@@ -30,7 +30,8 @@ class ExactTable:
         self.rows[_key(tuple(value for value, _ in match))] = row
 
     def remove(self, match: tuple[Condition, ...], rank: int) -> None:
-        del self.rows[_key(tuple(value for value, _ in match))]
+        """A row that is not there is no fault: two entries may have been one match."""
+        self.rows.pop(_key(tuple(value for value, _ in match)), None)
 
     def clear(self) -> None:
         self.rows.clear()
@@ -96,10 +97,12 @@ class RankedTable:
         self._forget(bucket)
 
     def remove(self, match: tuple[Condition, ...], priority: int) -> None:
+        """A row that is not there is no fault: two entries may have been one match."""
         bucket = tuple(match[at][0] for at in self._exact)
-        del self._buckets[bucket][tuple(match[at] for at in self._other), priority]
-        if not self._buckets[bucket]:
-            del self._buckets[bucket]
+        rows = self._buckets.get(bucket, {})
+        rows.pop((tuple(match[at] for at in self._other), priority), None)
+        if not rows:
+            self._buckets.pop(bucket, None)
         self._forget(bucket)
 
     def clear(self) -> None:

@@ -201,6 +201,17 @@ def test_values_beyond_their_width_are_refused(program: Program):
             program.new_state().check(entry_of(form, match=wide))
 
 
+def test_one_match_under_two_keys_can_be_taken_away_twice(program: Program):
+    state = program.new_state()
+    for kind in ("exact", "ternary"):
+        entry = entry_of(first_table(program, kind))
+        padded = tuple((name, k, b"\0" + v if k == "exact" else v) for name, k, v in entry.match)
+        other = entry_of(first_table(program, kind), match=padded)
+        state.apply({entry.key: entry, other.key: other})
+        state.apply({entry.key: None})
+        state.apply({other.key: None})
+
+
 def test_all_or_nothing_of_a_change_is_taken(program: Program):
     state = program.new_state()
     good = entry_of(first_table(program, "exact"))
