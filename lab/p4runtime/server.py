@@ -198,14 +198,17 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
             outbox.put(last)
 
     def _arbitrate(self, joined: Device | None, message: Any, outbox: _Outbox) -> Device:
+        if joined is not None and (
+            message.device_id != joined.arbitration.device_id or message.role.name
+        ):
+            raise Refusal(
+                code_pb2.FAILED_PRECONDITION,
+                "a stream cannot change its device or role: open another",
+            )
         device = self._device(message.device_id)
         _default_role(message.role.name, message.role.id)
         if message.role.HasField("config"):
             raise Refusal(code_pb2.INVALID_ARGUMENT, "the default role takes no configuration")
-        if joined not in (None, device):
-            raise Refusal(
-                code_pb2.FAILED_PRECONDITION, "a stream cannot change its device: open another"
-            )
         # A Write of the primary that this client succeeds holds the lock until it is done.
         with device.lock:
             device.arbitration.join(outbox, _election_id(message))
