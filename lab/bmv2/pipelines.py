@@ -128,6 +128,12 @@ class Pipelines:
         if each["match_type"] == "valid":
             header = self._layout.header(target if isinstance(target, str) else target[0])
             return f"F[{header.valid}]", 1, header.valid
+        if isinstance(target, Mapping):
+            # So p4c writes a field of an element that is chosen at run time.
+            value = self._expressions.data({"type": "expression", "value": target})
+            if value.high is None or value.low != 0:
+                raise refuse(f"key {each.get('name')!r}", "its width is not known")
+            return value.code, value.high.bit_length(), -1
         slot, form = self._layout.field(target[0], target[1])
         header = self._layout.header(target[0])
         code = f"F[{slot}]"
