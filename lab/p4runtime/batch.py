@@ -83,7 +83,7 @@ class Batch:
         table = self._index.table(wire.table_id)
         key = table_entries.key_entry(self._holdings.switch, table, wire)
         if wire.is_default_action:
-            self._default(kind, table, wire, key.entry.key)
+            self._default(kind, table, wire, key)
             return
         name = key.entry.key
         if kind == _Update.INSERT and not table.fields:
@@ -101,7 +101,7 @@ class Batch:
             self._change(name, None, table.name, -1)
             self._direct.pop(name, None)
             return
-        held = table_entries.whole_entry(self._holdings.switch, table, wire, present)
+        held = table_entries.whole_entry(key, table, wire, present)
         counts = wire.counter_data if wire.HasField("counter_data") else None
         values = _counts(counts, name) if counts is not None else None
         if fixed:
@@ -123,7 +123,7 @@ class Batch:
             self._direct_cell(table.name, name, values)
         self._change(name, held, table.name, int(kind == _Update.INSERT))
 
-    def _default(self, kind: int, table: Table, wire: Any, key: str) -> None:
+    def _default(self, kind: int, table: Table, wire: Any, key: Held) -> None:
         if kind != _Update.MODIFY:
             raise invalid(
                 f"table {table.name!r} always has a default action: it can only be modified"
@@ -133,11 +133,11 @@ class Batch:
         if wire.HasField("counter_data"):
             raise unimplemented(f"table {table.name!r}: default actions have no counter here")
         if not wire.HasField("action"):
-            self._change(key, None, table.name, 0)
+            self._change(key.entry.key, None, table.name, 0)
             return
-        held = table_entries.whole_entry(self._holdings.switch, table, wire)
+        held = table_entries.whole_entry(key, table, wire)
         self._check(held)
-        self._change(key, held, table.name, 0)
+        self._change(held.entry.key, held, table.name, 0)
 
     def _replication(self, kind: int, wire: Any) -> None:
         key = replication.key_entry(self._holdings.switch, wire).key

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from p4.v1 import p4runtime_pb2
 
 from lab.p4runtime.p4info import OPTIONAL, P4InfoIndex, Table
 from lab.p4runtime.program import Call, JsonProgram, OwnEntry
 from lab.p4runtime.refusal import Refusal, invalid
-from lab.p4runtime.table_entries import Held, as_wire, whole_entry
+from lab.p4runtime.table_entries import Held, from_names, key_entry, whole_entry
 from udfs.switches.entry import (
     GROUPS,
     SESSIONS,
@@ -106,15 +107,15 @@ class Holdings:
             raise invalid(f"there is no table {entry.table!r}")
         if table.constant_default if is_default(entry) else entry.table in self.fixed:
             raise invalid(f"table {entry.table!r} is constant there")
-        wire = as_wire(table, entry)
+        wire = from_names(table, entry).wire
         wire.controller_metadata = held.wire.controller_metadata
         wire.metadata = held.wire.metadata
-        return whole_entry(self.switch, table, wire)
+        return whole_entry(key_entry(self.switch, table, wire), table, wire)
 
     def _default(self, table: Table, call: Call) -> Held:
         action, params = self._called(table, call)
         entry = default_entry(self.switch, table.name, action, params)
-        return Held(entry, as_wire(table, entry))
+        return from_names(table, entry)
 
     def _own(self, table: Table, own: OwnEntry) -> Held:
         action, params = self._called(table, own.call)
@@ -126,9 +127,9 @@ class Holdings:
             for each in own.match
         )
         entry = SwitchEntry(self.switch, table.name, match, action, params, own.priority)
-        wire = as_wire(table, entry)
-        wire.is_const = True
-        return Held(entry, wire, own=True)
+        held = from_names(table, entry)
+        held.wire.is_const = True
+        return replace(held, own=True)
 
     @staticmethod
     def _called(table: Table, call: Call) -> tuple[str, tuple[tuple[str, bytes], ...]]:

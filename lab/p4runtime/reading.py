@@ -44,7 +44,7 @@ class Reader:
         self._pipeline = pipeline
 
     def read(self, entity: p4runtime_pb2.Entity) -> Iterator[p4runtime_pb2.Entity]:
-        """All that fits ``entity``. Raises `Refusal` for what cannot be asked for.
+        """All that fits ``entity``, for reading only. Raises `Refusal` for what cannot be asked for.
 
         Of a kind that the program has nothing of, everything is nothing; UNIMPLEMENTED if it has.
         """
@@ -66,11 +66,13 @@ class Reader:
 
     def _table_entries(self, wanted: Any) -> Iterator[Any]:
         for held in self._found(wanted, wanted.is_default_action):
-            entity = _Entity()
-            entity.table_entry.CopyFrom(held.wire)
             if wanted.HasField("counter_data") and self._counted(held):
+                entity = _Entity()
+                entity.CopyFrom(held.entity)
                 _fill(entity.table_entry.counter_data, self._direct_count(held))
-            yield entity
+                yield entity
+            else:
+                yield held.entity
 
     def _found(self, wanted: Any, default: bool) -> Iterable[Held]:
         """Entries by table, match, action, priority and metadata, each of them if it is given."""
@@ -117,9 +119,7 @@ class Reader:
         else:
             found = self._holdings.of_table(table)
         for held in found:
-            entity = _Entity()
-            entity.packet_replication_engine_entry.CopyFrom(held.wire)
-            yield entity
+            yield held.entity
 
     def _counters(self, wanted: Any) -> Iterator[Any]:
         for counter, index in _chosen(

@@ -43,7 +43,8 @@ def whole_entry(switch: str, wire: Any) -> Held:
     Raises `Refusal`: a number that v1model cannot hold, a replica without a port, or one that comes
     twice.
     """
-    stored = p4runtime_pb2.PacketReplicationEngineEntry()
+    entity = p4runtime_pb2.Entity()
+    stored = entity.packet_replication_engine_entry
     if kind_of(wire) == GROUPS:
         group = wire.multicast_group_entry
         what = f"multicast group {_number(group.multicast_group_id)}"
@@ -51,7 +52,7 @@ def whole_entry(switch: str, wire: Any) -> Held:
         _store_replicas(stored.multicast_group_entry.replicas, group.replicas)
         stored.multicast_group_entry.multicast_group_id = group.multicast_group_id
         stored.multicast_group_entry.metadata = group.metadata
-        return Held(group_entry(switch, group.multicast_group_id, ports), stored)
+        return Held(group_entry(switch, group.multicast_group_id, ports), entity, stored)
     session = wire.clone_session_entry
     what = f"clone session {_session(session.session_id)}"
     if session.class_of_service:
@@ -63,7 +64,7 @@ def whole_entry(switch: str, wire: Any) -> Held:
     _store_replicas(stored.clone_session_entry.replicas, session.replicas)
     stored.clone_session_entry.session_id = session.session_id
     stored.clone_session_entry.packet_length_bytes = length
-    return Held(session_entry(switch, session.session_id, ports, length), stored)
+    return Held(session_entry(switch, session.session_id, ports, length), entity, stored)
 
 
 def _number(group: int) -> int:

@@ -22,10 +22,12 @@ _Params = tuple[tuple[str, bytes], ...]
 class Held:
     """What a switch holds: by name, and as a Read gives it back (canonical, without counters).
 
-    ``wire``: TableEntry or PacketReplicationEngineEntry. ``own``: an entry of the program itself.
+    ``entity``: the Entity of a Read. ``wire``: the TableEntry or PacketReplicationEngineEntry in
+    it. ``own``: an entry of the program itself.
     """
 
     entry: SwitchEntry
+    entity: Any
     wire: Any
     own: bool = False
 
@@ -36,12 +38,14 @@ def key_entry(switch: str, table: Table, wire: Any) -> Held:
     Raises `Refusal` naming the field that breaks a rule of P4Runtime 9.1.1: don't-care fields are
     left out, bits that do not count are 0, a priority is given exactly where it counts.
     """
-    stored = p4runtime_pb2.TableEntry(table_id=table.id)
+    entity = p4runtime_pb2.Entity()
+    stored = entity.table_entry
+    stored.table_id = table.id
     if wire.is_default_action:
         if wire.match or wire.priority:
             raise invalid(f"table {table.name!r}: a default action has neither match nor priority")
         stored.is_default_action = True
-        return Held(default_entry(switch, table.name, ""), stored)
+        return Held(default_entry(switch, table.name, ""), entity, stored)
     match = tuple(_match(table, wire, stored))
     if table.ranked and wire.priority <= 0:
         raise invalid(
@@ -51,7 +55,7 @@ def key_entry(switch: str, table: Table, wire: Any) -> Held:
     if not table.ranked and wire.priority:
         raise invalid(f"table {table.name!r} has exact and lpm matches only: priority must be 0")
     stored.priority = wire.priority
-    return Held(SwitchEntry(switch, table.name, match, "", (), wire.priority), stored)
+    return Held(SwitchEntry(switch, table.name, match, "", (), wire.priority), entity, stored)
 
 
 def match_of(table: Table, wire: Any) -> tuple[tuple[str, str, bytes], ...]:
@@ -59,14 +63,14 @@ def match_of(table: Table, wire: Any) -> tuple[tuple[str, str, bytes], ...]:
     return tuple(_match(table, wire, p4runtime_pb2.TableEntry()))
 
 
-def whole_entry(switch: str, table: Table, wire: Any, kept: Held | None = None) -> Held:
+def whole_entry(held: Held, table: Table, wire: Any, kept: Held | None = None) -> Held:
     """An entry with its action, for INSERT and MODIFY.
 
     Parameters
     ----------
-    kept: what is held under this key; its action stays where ``wire`` has none.
+    held: what `key_entry` made of ``wire``; it is used up.
+    kept: what the switch holds under this key; its action stays where ``wire`` has none.
     """
-    held = key_entry(switch, table, wire)
     _check_options(table, wire)
     stored = held.wire
     stored.controller_metadata = wire.controller_metadata
@@ -77,13 +81,15 @@ def whole_entry(switch: str, table: Table, wire: Any, kept: Held | None = None) 
     else:
         action, params = _action(table, wire, stored)
     key = held.entry
-    entry = SwitchEntry(switch, table.name, key.match, action, params, key.priority)
-    return Held(entry, stored)
+    entry = SwitchEntry(key.switch, table.name, key.match, action, params, key.priority)
+    return Held(entry, held.entity, stored)
 
 
-def as_wire(table: Table, entry: SwitchEntry) -> p4runtime_pb2.TableEntry:
-    """The message of an entry by name. Raises `Refusal` naming what the table lacks."""
-    wire = p4runtime_pb2.TableEntry(table_id=table.id, priority=entry.priority)
+def from_names(table: Table, entry: SwitchEntry) -> Held:
+    """An entry by name as one to hold. Raises `Refusal` naming what the table lacks."""
+    entity = p4runtime_pb2.Entity()
+    wire = entity.table_entry
+    wire.table_id, wire.priority = table.id, entry.priority
     if is_default(entry):
         wire.is_default_action = True
     else:
@@ -103,7 +109,7 @@ def as_wire(table: Table, entry: SwitchEntry) -> p4runtime_pb2.TableEntry:
             wire.action.action.params.add(param_id=param.id, value=values.pop(param.name))
     if values:
         raise invalid(f"action {action.name!r} has no parameter {min(values)!r}")
-    return wire
+    return Held(entry, entity, wire)
 
 
 def _check_options(table: Table, wire: Any) -> None:
