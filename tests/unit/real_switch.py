@@ -40,6 +40,7 @@ class RealSwitch:
         self._sockets: dict[int, socket.socket] = {}
         self._requests: queue.Queue[p4runtime_pb2.StreamMessageRequest | None] = queue.Queue()
         self.info = p4info_pb2.P4Info()
+        self._copied: dict[str, SwitchEntry] = {}
         for port, (inner, outer) in enumerate(self._names, 1):
             _ip("link", "add", inner, "type", "veth", "peer", "name", outer)
             for name in (inner, outer):
@@ -76,6 +77,9 @@ class RealSwitch:
 
     def load(self, info: str, program: bytes) -> None:
         """Run a program, given as text of its P4Info and JSON, with empty tables."""
+        # BMv2 says that a new program has no groups, but keeps those of the old one: what is then
+        # inserted under the same numbers sends everything twice.
+        self.delete(list(self._copied.values()))
         self.info = text_format.Parse(info, p4info_pb2.P4Info())
         request = p4runtime_pb2.SetForwardingPipelineConfigRequest(
             device_id=1,
@@ -87,10 +91,15 @@ class RealSwitch:
         self._stub.SetForwardingPipelineConfig(request)
 
     def insert(self, entries: Iterable[SwitchEntry]) -> None:
-        self._write(p4runtime_pb2.Update.INSERT, entries)
+        held = list(entries)
+        self._write(p4runtime_pb2.Update.INSERT, held)
+        self._copied |= {each.key: each for each in held if each.table in (GROUPS, SESSIONS)}
 
     def delete(self, entries: Iterable[SwitchEntry]) -> None:
-        self._write(p4runtime_pb2.Update.DELETE, entries)
+        gone = list(entries)
+        self._write(p4runtime_pb2.Update.DELETE, gone)
+        for each in gone:
+            self._copied.pop(each.key, None)
 
     def _write(self, kind: int, entries: Iterable[SwitchEntry]) -> None:
         request = p4runtime_pb2.WriteRequest(device_id=1)
