@@ -46,10 +46,8 @@ control clock(in headers_t hdr, inout metadata_t meta,
             meta.now = (bit<64>) hdr.noii.timestamp;
         } else if (hdr.retail_price_improvement.isValid()) {
             meta.now = (bit<64>) hdr.retail_price_improvement.timestamp;
-        } else if (hdr.direct_listing_capital_raise.isValid()) {
-            meta.now = (bit<64>) hdr.direct_listing_capital_raise.timestamp;
         } else {
-            meta.now = (bit<64>) meta.arrived * 1000;
+            meta.now = (bit<64>) hdr.direct_listing_capital_raise.timestamp;
         }
     }
 }

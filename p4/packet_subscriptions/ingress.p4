@@ -15,7 +15,6 @@ control ingress(inout headers_t hdr, inout metadata_t meta,
                 meta.elsewhere =
                     ~((ports_t) 1 << (bit<8>) (standard_metadata.ingress_port - 1));
             }
-            meta.arrived = standard_metadata.ingress_global_timestamp;
         }
         if (standard_metadata.parser_error == error.BadLength) {
             meta.reason = BAD_LENGTH;

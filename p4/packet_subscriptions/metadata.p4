@@ -6,7 +6,6 @@ struct metadata_t {
     @field_list(KEPT_FIELDS) ports_t all_ports;  // of the messages so far
     @field_list(KEPT_FIELDS) bit<16> place;  // messages so far
     @field_list(KEPT_FIELDS) bit<32> examined_bits;
-    @field_list(KEPT_FIELDS) bit<48> arrived;
     bit<1> again;  // comes in again
     bit<1> ready;  // to be sent to its ports
     reason_t reason;  // why it is dropped

@@ -266,7 +266,16 @@ def test_windows_are_in_the_units_of_the_events_own_clock():
     assert program.blocks[0].window == 100_000
     assert program.start_bits == 48
     text = generate(CLOCK)
-    assert text.index("hdr.add.at") < text.index("hdr.end.at") < text.index("ingress_global_timest")
+    assert text.index("hdr.add.at") < text.index("hdr.end.at")
+    assert "} else {\n            meta.now = (bit<64>) hdr.end.at;" in text
+
+
+def test_where_an_event_may_lack_a_clock_it_has_the_time_at_which_its_packet_arrived():
+    assert "ingress_global_timestamp" not in generate(CLOCK) + generate(ITCH)
+    assert "meta.now = (bit<64>) standard_metadata.ingress_global_timestamp;" in generate(FIG2)
+    several = generate(SEVERAL)
+    assert "meta.now = (bit<64>) meta.arrived;" in several
+    assert "@field_list(KEPT_FIELDS) bit<48> arrived;" in several
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def ingress(program: Pipeline) -> str:
         "        meta.elsewhere =\n"
         "            ~((ports_t) 1 << (bit<8>) (standard_metadata.ingress_port - 1));\n"
         "    }\n"
-        + ("    meta.arrived = standard_metadata.ingress_global_timestamp;\n" if several else "")
+        + (_ARRIVED if program.takes_time_along else "")
         + "}\n"
         + errors
         + "if (standard_metadata.parser_error != error.NoError) {\n"
@@ -141,6 +141,9 @@ def ingress(program: Pipeline) -> str:
         "    counter(REASONS, CounterType.packets) dropped;\n"
         f"{instances}\n    apply {{\n{indent(body, ' ' * 8)}    }}\n}}\n"
     )
+
+
+_ARRIVED = "    meta.arrived = standard_metadata.ingress_global_timestamp;\n"
 
 
 def _one_event(program: Pipeline) -> str:

@@ -246,6 +246,19 @@ class Pipeline:
         """Whether the format has headers behind UDP."""
         return bool(self.framing or self.typed)
 
+    @property
+    def always_clocked(self) -> bool:
+        """Whether each event has a clock of its own, in its message."""
+        clocked = {header for header, _ in self.clocks}
+        messages = {f"hdr.{layer.name}" for layer in self.messages}
+        return self.typed and not self.other_types and clocked == messages
+
+    @property
+    def takes_time_along(self) -> bool:
+        """Whether a packet that comes in again must know when it arrived."""
+        timed = bool(self.blocks) and not self.always_clocked
+        return self.repetition is not None and timed
+
     def place(self, role: str, part: str) -> str:
         """P4 expression of a part of a standard header."""
         layer = self.layer(role)

@@ -240,7 +240,7 @@ def _metadata(program: Pipeline) -> str:
         (f"{kept}ports_t all_ports;  // of the messages so far", several),
         (f"{kept}bit<16> place;  // messages so far", several),
         (f"{kept}bit<32> examined_bits;", several),
-        (f"{kept}bit<48> arrived;", several),
+        (f"{kept}bit<48> arrived;", program.takes_time_along),
         ("bit<1> again;  // comes in again", True),
         ("bit<1> ready;  // to be sent to its ports", True),
         ("reason_t reason;  // why it is dropped", True),

@@ -50,11 +50,15 @@ def _clock(program: Pipeline) -> str:
     body = ""
     for header, value in program.clocks:
         body += f"if ({header}.isValid()) {{\n    meta.now = {value};\n}} else "
-    # A packet that comes in again has no time of its own.
-    several = program.repetition is not None
-    arrival = "meta.arrived" if several else "standard_metadata.ingress_global_timestamp"
-    switch = f"meta.now = (bit<64>) {arrival}{times};\n"
-    body += f"{{\n    {switch}}}\n" if body else switch
+    if program.always_clocked:
+        head, _, last = body.rpartition("if (")
+        body = head + last[last.index("{") :].removesuffix(" else ") + "\n"
+    else:
+        # A packet that comes in again has no time of its own.
+        several = program.repetition is not None
+        arrival = "meta.arrived" if several else "standard_metadata.ingress_global_timestamp"
+        switch = f"meta.now = (bit<64>) {arrival}{times};\n"
+        body += f"{{\n    {switch}}}\n" if body else switch
     units = f"{program.clock_units} a microsecond" if times else "microseconds"
     return (
         f"// The time of an event, {units}: its own clock, else that of the switch.\n"
