@@ -44,7 +44,7 @@ class Reader:
         self._pipeline = pipeline
 
     def read(self, entity: p4runtime_pb2.Entity) -> Iterator[p4runtime_pb2.Entity]:
-        """All that fits ``entity``, for reading only. Raises `Refusal` for what cannot be asked for.
+        """All that fits ``entity``, to be read only. Raises `Refusal` for what cannot be asked.
 
         Of a kind that the program has nothing of, everything is nothing; UNIMPLEMENTED if it has.
         """

@@ -6,8 +6,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import p4_products
 import pytest
 from control_plane import (
+    FOLDER,
     INFO,
     INFO_TEXT,
     JSON,
@@ -469,3 +471,23 @@ def test_before_there_is_a_program_nothing_is_written_or_read() -> None:
         with pytest.raises(Refusal, match="runs no program") as answer:
             call()
         assert answer.value.code == code_pb2.FAILED_PRECONDITION
+
+
+@pytest.mark.p4c
+def test_the_program_of_these_tests_is_what_its_source_says(
+    pytestconfig: pytest.Config,
+) -> None:
+    p4c = str(pytestconfig.getoption("--p4c"))
+    made = p4_products.compile_program(p4c, FOLDER / "control_plane.p4")
+    assert made == (INFO_TEXT, JSON.decode())
+
+
+@pytest.mark.parametrize("name", ["virtual_trees", "packet_subscriptions"])
+def test_the_products_of_each_program_fit_each_other_and_not_those_of_the_other(name: str) -> None:
+    info, program = p4_products.products(name)
+    device = fresh()
+    made = p4runtime_pb2.ForwardingPipelineConfig(p4_device_config=program.read_bytes())
+    text_format.Parse(info.read_text(), made.p4info)
+    device.set_config(Set.VERIFY, made, 1)
+    code, message = refused(device, "VERIFY", config(program=program.read_bytes()))
+    assert code == "INVALID_ARGUMENT" and "the JSON lacks table 'ingress." in message
