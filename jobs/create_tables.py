@@ -1,4 +1,5 @@
-"""Make the Delta tables that are missing; existing ones stay as they are.
+"""Make the Delta tables that are missing; existing ones stay as they are, but for constraints of
+ours that have changed since.
 
     spark-submit jobs/create_tables.py [FOLDER]
 
@@ -13,37 +14,32 @@ import datetime as dt
 import json
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql.types import DoubleType, StructField, StructType, TimestampType
 
-from jobs.adapters import session
-from jobs.adapters.logs import set_up
+from jobs.adapters import application, session
+from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.settings import Settings
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.tables import NAMES, Tables
-from udfs.errors import StackcastError, TableError
+from udfs.errors import TableError
 
 log = logging.getLogger("stackcast.create_tables")
 
 
 def main(arguments: list[str]) -> int:
-    set_up()
-    try:
-        spark = session.start("stackcast create_tables")
-        settings = Settings.read(spark.sparkContext.getConf().getAll())
-        tables = Tables(spark, settings.tables)
-        tables.create()
-        log.info("%d tables are in %s", len(NAMES), tables.location)
-        for folder in arguments:
-            fill(tables, Path(folder))
-    except StackcastError as error:
-        log.error("%s", error)
-        return 2
-    except SQL_ERRORS as error:
-        log.error("%s", one_line(error))
-        return 2
+    return application.run(partial(create, arguments))
+
+
+def create(folders: list[str], settings: Settings, _lifecycle: Lifecycle) -> int:
+    tables = Tables(session.start("stackcast create_tables"), settings.tables)
+    tables.create()
+    log.info("%d tables are in %s", len(NAMES), tables.location)
+    for folder in folders:
+        fill(tables, Path(folder))
     return 0
 
 

@@ -188,8 +188,8 @@ def _fill(tables: Tables, settings: Settings, network: Network, p4runtime: str) 
 
 
 def _refresh(tables: Tables, settings: Settings, lifecycle: Lifecycle) -> None:
-    refresher = Refresher(tables, settings, lifecycle.stopping.is_set)
-    behind = [s for s in refresher.refresh(refresher.derive()) if not s["in_step"]]
+    with Refresher(tables, settings, lifecycle.stopping.is_set) as refresher:
+        behind = [s for s in refresher.refresh(refresher.derive()) if not s["in_step"]]
     if behind:
         raise LabError(
             "SWITCHES_NOT_IN_STEP",

@@ -1,12 +1,18 @@
 """Keep the switches' tables in step with the Delta table `switch_entries`.
 
-    spark-submit jobs/refresh_switches.py [--once]
+    spark-submit jobs/refresh_switches.py [--once | --reconcile | --dry-run]
 
-Derives `switch_entries` from the network and its trees, writes all switches, and then follows the
-table's change data feed; edits of `virtual_trees`, `links` or `hosts` are taken up within a second,
-and after an edit of `switches` all of them are written.
-A switch that does not answer, or refuses an entry, is tried again every ten seconds; SIGTERM ends
-the job. With --once it ends after the first pass, with exit code 1 if a switch is not in step.
+Derives `switch_entries` from the network and its trees, reads and writes all switches, and then
+follows the table's change data feed; edits of `virtual_trees`, `links`, `hosts` or `switches` are
+taken up within a second, and a switch that restarted or was away is read and mended. One that does
+not answer, or refuses an entry, is tried again. SIGTERM ends the job. While another refresher with
+a higher election id lives, this one waits, and takes over when it ends.
+
+--once       end after the first pass
+--reconcile  the same, taking over from a refresher that runs for as long as it takes
+--dry-run    write nothing, print what would be: + new, - gone, ~ changed entries
+
+Exit code with one of these: 0 all in step, 1 not so (or not yet), 2 an error.
 """
 
 from __future__ import annotations
@@ -15,117 +21,192 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Collection
+from functools import partial
 
 from pyspark.sql import DataFrame
 
-from jobs.adapters import session
+from jobs.adapters import application, session
 from jobs.adapters.lifecycle import Lifecycle
-from jobs.adapters.logs import set_up
 from jobs.adapters.refresh import Refresher
 from jobs.adapters.settings import Settings
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.tables import Tables
-from udfs.errors import NetworkError, StackcastError
+from udfs.errors import NetworkError, SwitchError
+from udfs.switches.entry import SwitchEntry
 
 log = logging.getLogger("stackcast.refresh_switches")
 
-POLL_SECONDS = 1.0
-RETRY_SECONDS = 10.0
+POLL_SECONDS = 0.5
+STANDBY_SECONDS = 1.0
+#: Pause before a switch that is not in step is tried again: the first and the longest.
+RETRY_SECONDS = 1.0
+LONGEST_RETRY_SECONDS = 10.0
+#: Rounds of --once at most: each state of a tree that moves on takes one.
+ROUNDS = 5
+#: Added to the election id by --reconcile: above those of refreshers that run.
+FIRST = 1 << 63
+
+MODES = ("--once", "--reconcile", "--dry-run")
 
 
 def main(arguments: list[str]) -> int:
-    set_up()
-    if set(arguments) - {"--once"}:
+    if len(arguments) > 1 or set(arguments) - set(MODES):
         print(__doc__, file=sys.stderr)
-        return 2
-    with Lifecycle() as lifecycle:
-        try:
-            spark = session.start("stackcast refresh_switches")
-            lifecycle.hold_jvm(spark)
-            settings = Settings.read(spark.sparkContext.getConf().getAll())
-            tables = Tables(spark, settings.tables)
-            refresher = Refresher(tables, settings, lifecycle.stopping.is_set)
-            version = refresher.derive()
-            behind = [s["switch"] for s in refresher.refresh(version) if not s["in_step"]]
-            if "--once" in arguments:
-                return 1 if behind else 0
-            follow(tables, refresher, lifecycle, version, behind)
-        except StackcastError as error:
-            log.error("%s", error)
-            return 2
-        except SQL_ERRORS as error:
-            log.error("%s", one_line(error))
-            return 2
-        except KeyboardInterrupt:
-            log.warning("interrupted")
-            return 130
+        return application.FAILED
+    return application.run(partial(work, arguments[0] if arguments else ""))
+
+
+def work(mode: str, settings: Settings, lifecycle: Lifecycle) -> int:
+    spark = session.start("stackcast refresh_switches")
+    lifecycle.hold_jvm(spark)
+    tables = Tables(spark, settings.tables)
+    own = settings.election_id | (FIRST if mode == "--reconcile" else 0)
+    with Refresher(tables, settings, lifecycle.stopping.is_set, own) as refresher:
+        if mode == "--dry-run":
+            return show(refresher)
+        if mode:
+            wait_to_lead(refresher, settings.wait_seconds, lifecycle)
+            return 0 if once(refresher) else 1
+        follow(tables, refresher, lifecycle)
     return 0
 
 
-def follow(
-    tables: Tables,
-    refresher: Refresher,
-    lifecycle: Lifecycle,
-    version: int,
-    behind: Collection[str] = (),
-) -> None:
-    """Follow the change data feed of `switch_entries` after ``version`` until asked to stop.
+def show(refresher: Refresher) -> int:
+    """Print what a refresh would change: a line an entry, switch by switch."""
+    failed = differs = False
+    for switch, found in refresher.compare().items():
+        if isinstance(found, SwitchError):
+            log.error("%s", found)
+            failed = True
+            continue
+        differs = differs or bool(found)
+        marks = (("+", found.insert), ("-", found.delete), ("~", found.modify))
+        for mark, entry in sorted(
+            ((mark, entry) for mark, entries in marks for entry in entries),
+            key=lambda line: (line[1].key, line[0]),
+        ):
+            print(f"{mark} {switch} {entry.key} -> {_action(entry)}")
+    return application.FAILED if failed else int(differs)
 
-    ``behind`` names switches that are not in step yet: they are tried again every
-    ``RETRY_SECONDS``, as are those that fall behind later. None of them holds up the others.
-    """
-    lagging = set(behind)
-    looked = retried = time.monotonic()
-    one_at_a_time = threading.Lock()  # a switch is written by one connection
 
-    written_for = refresher.derived_from.get("switches")
+def _action(entry: SwitchEntry) -> str:
+    params = ", ".join(f"{name}={value.hex()}" for name, value in entry.params)
+    return f"{entry.action}({params})"
 
-    def refresh(newest: int, only: set[str] | None) -> None:
-        with one_at_a_time:
-            asked = set(lagging) if only is None else only
-            statuses = refresher.refresh(newest, only, wait=False)
-            # One that has no status is a switch no more.
-            lagging.difference_update(asked)
-            lagging.update(s["switch"] for s in statuses if not s["in_step"])
+
+def wait_to_lead(refresher: Refresher, seconds: float, lifecycle: Lifecycle) -> None:
+    """Raises SwitchError NOT_PRIMARY if another refresher goes before us for so long."""
+    deadline = time.monotonic() + seconds
+    while not refresher.leads():
+        if time.monotonic() >= deadline or lifecycle.stopping.is_set():
+            raise SwitchError(
+                "NOT_PRIMARY",
+                "another refresher writes the switches, with a higher election id or the same: "
+                "nothing was written. --dry-run compares all the same, --reconcile takes over",
+            )
+        lifecycle.stopping.wait(STANDBY_SECONDS)
+
+
+def once(refresher: Refresher) -> bool:
+    """Bring all switches in step; returns whether they are."""
+    refresher.begin_term()
+    refresher.refresh(refresher.derive())
+    for _ in range(ROUNDS):
+        # Trees that became active or may go now.
+        if refresher.behind() or not refresher.stale():
+            break
+        refresher.refresh(refresher.derive(), refresher.behind())
+    return not refresher.behind()
+
+
+def follow(tables: Tables, refresher: Refresher, lifecycle: Lifecycle) -> None:
+    """Keep the switches in step until asked to stop."""
+    version = tables.version("switch_entries")
+    following = Following(refresher)
 
     def take(changes: DataFrame, _batch: int) -> None:
         lifecycle.boundary()
-        rows = changes.select("switch", "_commit_version").distinct().collect()
-        # The feed begins with the commit of ``version``, which is on the switches already.
-        changed = {row["switch"] for row in rows if row["_commit_version"] > version}
-        if changed:
-            refresh(max(row["_commit_version"] for row in rows), changed)
-
-    def look_after() -> bool:
-        nonlocal looked, retried, written_for
-        now = time.monotonic()
-        if now - looked >= POLL_SECONDS:
-            looked = now
-            if refresher.stale() and _derive(refresher):
-                switches = refresher.derived_from["switches"]
-                if switches != written_for:
-                    # An address is in no entry: the feed does not tell of a switch that moved.
-                    refresh(tables.version("switch_entries"), None)
-                    written_for = switches
-        if lagging and now - retried >= RETRY_SECONDS:
-            refresh(tables.version("switch_entries"), set(lagging))
-            retried = time.monotonic()
-        return False
+        # The feed begins with the commit of ``version``, which the first look takes up.
+        if not changes.where(f"_commit_version > {version}").isEmpty():
+            following.wake.set()
 
     # No checkpoint to keep: the snapshot at every start covers whatever was missed.
     query = tables.changes("switch_entries", version).writeStream.foreachBatch(take).start()
-    lifecycle.run(query, finished=look_after)
+    lifecycle.run(query, finished=following.look)
 
 
-def _derive(refresher: Refresher) -> bool:
-    """Derive again; sources that do not fit together leave the switches as they are."""
-    try:
-        refresher.derive()
-    except NetworkError as error:
-        log.error("the changed tables cannot be used, the switches stay as they are: %s", error)
+class Following:
+    """Does what is due, whenever it is asked to `look`, from one thread.
+
+    wake: set it, from any thread, to have the next look find everything due: somebody has written
+    `switch_entries`.
+    """
+
+    def __init__(self, refresher: Refresher) -> None:
+        self.wake = threading.Event()
+        self._refresher = refresher
+        self._leads: bool | None = None
+        self._due = 0.0
+        #: Of switches that are not in step: when they are tried again, and the pause after that.
+        self._again: dict[str, tuple[float, float]] = {}
+
+    def look(self) -> bool:
+        """Returns False: nothing ends it."""
+        now = time.monotonic()
+        if now >= self._due or self.wake.is_set():
+            self.wake.clear()
+            self._due = now + (POLL_SECONDS if self._leads else STANDBY_SECONDS)
+            try:
+                self._do(now)
+            except SQL_ERRORS as error:
+                # Two have written one table at once, or its storage does not answer.
+                log.error("tried again in %g s: %s", LONGEST_RETRY_SECONDS, one_line(error))
+                self._due = now + LONGEST_RETRY_SECONDS
         return False
-    return True
+
+    def _do(self, now: float) -> None:
+        if not self._refresher.leads(connect=not self._leads):
+            if self._leads is not False:
+                log.warning("another refresher writes the switches: waiting until it ends")
+            self._leads = False
+            return
+        if self._leads is False:
+            log.warning("no other refresher goes before us any more: taking over")
+        if not self._leads or self._refresher.superseded():
+            self._refresher.begin_term()
+            self._again.clear()
+            self._leads = True
+        self._keep_up(now)
+
+    def _keep_up(self, now: float) -> None:
+        refresher = self._refresher
+        if refresher.stale():
+            self._derive()
+        refresher.settle()
+        wrong = refresher.disturbed() | refresher.behind()
+        due = {name for name in wrong if self._again.get(name, (now, 0.0))[0] <= now}
+        if due and refresher.version is not None:
+            self._refresh(due, refresher.version)
+
+    def _derive(self) -> None:
+        try:
+            self._refresher.derive()
+        except NetworkError as error:
+            # Switches that are away or restarted still get what they should have held.
+            log.error("the tables cannot be used, the switches stay as they are: %s", error)
+        else:
+            self._again.clear()
+
+    def _refresh(self, switches: set[str], version: int) -> None:
+        statuses = self._refresher.refresh(version, switches, wait=False)
+        now = time.monotonic()
+        for status in statuses:
+            name = status["switch"]
+            if status["in_step"]:
+                self._again.pop(name, None)
+            else:
+                pause = self._again.get(name, (0.0, RETRY_SECONDS))[1]
+                self._again[name] = now + pause, min(2 * pause, LONGEST_RETRY_SECONDS)
 
 
 if __name__ == "__main__":

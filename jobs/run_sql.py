@@ -8,46 +8,38 @@ Tables are addressed by their plain names. Every argument is one statement; rows
 
 from __future__ import annotations
 
-import logging
 import sys
+from functools import partial
 
 import schemas
-from jobs.adapters import explanation, session
-from jobs.adapters.logs import set_up
+from jobs.adapters import application, explanation, session
+from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.settings import Settings
-from jobs.adapters.sql_errors import SQL_ERRORS, one_line, quiet
+from jobs.adapters.sql_errors import quiet
 from jobs.adapters.tables import Tables
-from udfs.errors import StackcastError
 from udfs.messages.specification import parse_specification
-
-log = logging.getLogger("stackcast.run_sql")
 
 
 def main(statements: list[str]) -> int:
-    set_up()
     if not statements:
         print(__doc__, file=sys.stderr)
-        return 2
-    try:
-        spark = session.start("stackcast run_sql")
-        settings = Settings.read(spark.sparkContext.getConf().getAll())
-        tables = Tables(spark, settings.tables)
-        tables.attach()
-        quiet(spark)
-        spark.sql(f"USE {tables.schema}")
-        if explanation.asks(statements):
-            text = schemas.read_text(f"messages/{settings.format}.spec")
-            explanation.define(spark, tables, parse_specification(text, settings.format))
-        for statement in statements:
-            rows = spark.sql(statement)
-            if rows.columns:
-                rows.show(n=1000, truncate=False)
-    except StackcastError as error:
-        log.error("%s", error)
-        return 2
-    except SQL_ERRORS as error:
-        log.error("%s", one_line(error))
-        return 2
+        return application.FAILED
+    return application.run(partial(show, statements))
+
+
+def show(statements: list[str], settings: Settings, _lifecycle: Lifecycle) -> int:
+    spark = session.start("stackcast run_sql")
+    tables = Tables(spark, settings.tables)
+    tables.attach()
+    quiet(spark)
+    spark.sql(f"USE {tables.schema}")
+    if explanation.asks(statements):
+        text = schemas.read_text(f"messages/{settings.format}.spec")
+        explanation.define(spark, tables, parse_specification(text, settings.format))
+    for statement in statements:
+        rows = spark.sql(statement)
+        if rows.columns:
+            rows.show(n=1000, truncate=False)
     return 0
 
 

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
+from jobs.adapters.batch_versions import LINK_STATES, BatchVersions
 from jobs.adapters.kafka import Topics
 from jobs.adapters.pins import Pins
 from jobs.adapters.settings import FORMATS, Settings
@@ -33,12 +34,11 @@ from udfs.filters.subscriptions import select
 from udfs.messages.specification import Specification
 from udfs.plan import Addressing, Compilation, Planner
 from udfs.trees.network import Network
-from udfs.trees.rows import network_from_rows, tree_from_row
+from udfs.trees.rows import network_from_rows, tree_from_row, with_states
 
 log = logging.getLogger(__name__)
 
-#: The tables that decide where an event goes; their versions are pinned for every batch.
-INPUTS = ("subscriptions", "switches", "hosts", "links", "virtual_trees")
+#: The tables that make a network; `LINK_STATES` says which of its links are up.
 NETWORK = ("switches", "hosts", "links")
 
 
@@ -62,6 +62,7 @@ class Delivery:
         self._settings = settings
         self._tables = tables
         self._topics = topics
+        self._versions = BatchVersions(tables, settings.topic)
         self._pins = Pins(spark, settings.checkpoint)
         self._state = CarriedState(spark, settings.checkpoint)
         self._planner = Planner(
@@ -133,23 +134,24 @@ class Delivery:
 
         Where the current tables cannot be used, that of the last batch on record stays live.
         """
-        versions = self._current_versions()
+        last = self._pins.newest()
+        versions = self._versions.current()
+        # Before its first batch, nobody knows of the stream.
+        announced = None if last else self._ledger.submit(self._versions.announce, versions)
         try:
             self._plan_at(versions)
         except StackcastError as error:
-            last = self._pins.newest()
             if last is None:
                 raise
             self._refuse(versions, error)
             self._plan_at(last)
+        if announced is not None:
+            announced.result()
 
     def close(self) -> None:
         """Wait for tables that are still being written."""
         self._beside.shutdown(wait=True)
         self._ledger.shutdown(wait=True)
-
-    def _current_versions(self) -> dict[str, int]:
-        return {name: self._tables.version(name) for name in INPUTS}
 
     def _plan_for(self, batch_id: int) -> Compilation:
         """The plan of a batch: of its earlier try if there was one, else of the current tables."""
@@ -157,7 +159,7 @@ class Delivery:
         if pinned is not None:
             log.warning("batch %d runs again, with the versions of its first try", batch_id)
             return self._plan_at(pinned)
-        versions = self._current_versions()
+        versions = self._versions.current()
         compilation = self._compilation
         if compilation is None or versions != self._refused:
             try:
@@ -218,9 +220,13 @@ class Delivery:
         return compilation
 
     def _network_at(self, versions: Mapping[str, int]) -> Network:
-        key = tuple(versions[name] for name in NETWORK)
+        # Batches of earlier versions of ours are pinned without.
+        states = versions.get(LINK_STATES, versions["links"])
+        key = (*(versions[name] for name in NETWORK), states)
         if self._network is None or self._network[0] != key:
             switches, hosts, links = (self._tables.rows(n, versions[n]) for n in NETWORK)
+            if states != versions["links"]:
+                links = with_states(links, self._tables.rows("links", states))
             self._network = (key, network_from_rows(switches, hosts, links))
         return self._network[1]
 

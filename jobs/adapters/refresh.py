@@ -1,7 +1,8 @@
-"""Bring the switches in step with `switch_entries`, and write down how they stand.
+"""Keep `switch_entries` in step with the tables, the switches with `switch_entries`, and say so.
 
 Idempotent: a switch is read, the difference to the table is written, and it is read again. So it
-does not matter what the switch held before, or whether an earlier refresh was cut off.
+does not matter what the switch held before, or whether an earlier refresh was cut off. What may
+be used and what may go, and when, decides `udfs.switches.rollout`.
 """
 
 from __future__ import annotations
@@ -10,77 +11,181 @@ import datetime as dt
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from jobs.adapters.p4runtime import SwitchConnection
+from jobs.adapters.credentials import Credentials
+from jobs.adapters.network_tables import NetworkTables
+from jobs.adapters.network_versions import LEDGER, TABLE, NetworkVersions
 from jobs.adapters.settings import Settings
+from jobs.adapters.switch_session import SwitchSession
+from jobs.adapters.switch_sessions import OpenSession, SwitchSessions
 from jobs.adapters.tables import Tables
-from udfs.errors import SwitchError
-from udfs.stacks.entries import switch_entries
-from udfs.switches.entry import SwitchEntry, difference
-from udfs.trees.rows import entry_from_row, entry_to_row, network_from_rows, tree_from_row
+from udfs.errors import NetworkError, SwitchError
+from udfs.switches import rollout
+from udfs.switches.derivation import derive
+from udfs.switches.entry import Difference, SwitchEntry
+from udfs.switches.rollout import Source, Union, Versions
+from udfs.trees.rows import entry_to_row
 
 log = logging.getLogger(__name__)
 
-PARALLEL = 16
-RETRY_SECONDS = 3
-
-#: What `switch_entries` is derived from.
-SOURCES = ("switches", "hosts", "links", "virtual_trees")
+ENTRIES = "switch_entries"
+#: How often the ledger is looked at while something waits for it, and most seconds between.
+DRAIN_SECONDS = 1.0
+LONGEST_DRAIN_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class _Switch:
-    name: str
-    address: str
-    device_id: int
-    pipeline: str
+class _Derived:
+    """What `Refresher.derive` came to: ``versions`` of the sources, what they say, and the
+    ``version`` of `switch_entries` that came of it."""
+
+    versions: Versions
+    source: Source
+    version: int
 
 
 class Refresher:
-    """Refreshes the switches of one deployment.
+    """Refreshes the switches of one deployment. A context manager; `close` ends its connections.
 
-    derived_from: versions of `SOURCES` that `derive` last read, whether they could be used or not.
+    Not for several threads at once. derived_from: versions of the sources that `derive` last read,
+    whether they could be used or not. version: of `switch_entries`, as `derive` last left it; None
+    before. election_id: that of the settings by default.
     """
 
     def __init__(
-        self, tables: Tables, settings: Settings, given_up: Callable[[], bool] = lambda: False
+        self,
+        tables: Tables,
+        settings: Settings,
+        given_up: Callable[[], bool] = lambda: False,
+        election_id: int | None = None,
+        open_session: OpenSession | None = None,
     ) -> None:
         self._tables = tables
-        self._settings = settings
-        self._given_up = given_up
-        self.derived_from: dict[str, int] = {}
-        # What was last read of a table: a first read takes seconds, and is needed twice.
-        self._read: dict[str, tuple[int, list[dict[str, Any]]]] = {}
+        self._network = NetworkTables(tables)
+        self._versions = NetworkVersions(tables)
+        self._patience = float(settings.wait_seconds)
+        own = settings.election_id if election_id is None else election_id
+        credentials = Credentials(settings.tls_ca, settings.tls_certificate, settings.tls_key)
+        self._sessions = SwitchSessions(
+            settings.p4_folder,
+            open_session or (lambda target: SwitchSession(target, credentials, own, given_up)),
+        )
+        self.derived_from: Versions = {}
+        self.version: int | None = None
+        self._derived: _Derived | None = None
+        self._settled = False
+        self._in_use: list[Versions] = []
+        #: What `switch_entries` holds at ``version``, and the switches that were read to hold it.
+        self._wanted: list[dict[str, Any]] = []
+        self._in_step: set[str] = set()
+        self._looked_at: tuple[int, int] = (-1, -1)
+        self._look_at = self._pause = 0.0
+
+    def __enter__(self) -> Refresher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all connections; a second at most."""
+        self._sessions.close()
+
+    def leads(self, connect: bool = True) -> bool:
+        """Whether no switch that answers is written by another refresher that goes before us.
+
+        One that does not lead must write neither tables nor switches. Without ``connect`` only
+        switches that there is a connection to are asked, so that none is waited for.
+        """
+        if connect:
+            self._follow_switches()
+        return self._sessions.leads(connect)
+
+    def begin_term(self) -> None:
+        """Call when we have come to lead: nobody that led before says any more what is ready.
+
+        What we knew of tables and switches may be old; `derive` and `refresh` come next.
+        """
+        self._versions.begin_term()
+        self._derived, self.derived_from = None, {}
+        self._in_step.clear()
+
+    def superseded(self) -> bool:
+        """Whether another refresher has led since `begin_term`."""
+        return self._versions.superseded()
+
+    def disturbed(self) -> set[str]:
+        """Switches that may hold something else than they were read to hold. Never waits."""
+        return self._sessions.disturbed()
+
+    def behind(self) -> set[str]:
+        """Switches that are not known to hold what they should."""
+        return self._sessions.names - self._in_step
 
     def stale(self) -> bool:
-        """Whether a source of `switch_entries` has changed since `derive` read it."""
-        return self._versions() != self.derived_from
+        """Whether `derive` may come to something else by now.
+
+        A source has changed; somebody else wrote `switch_entries`; or streams went on, and
+        something waits for them.
+        """
+        if self._network.current() != self.derived_from:
+            return True
+        if self._tables.version(ENTRIES) != self.version:
+            return True
+        # What could not be used is not tried again until somebody edits it.
+        return self._derived is not None and self._drained(self._derived)
 
     def derive(self) -> int:
         """Work out `switch_entries` from network and trees; returns the table's version.
 
-        Retiring trees stay on the switches until they are removed from `virtual_trees`, so that
-        stacks on their way still find them. Raises NetworkError where they do not fit together,
-        TableError MISSING.
+        What stacks of versions in use may name stays. Where the sources do not fit together or
+        give an id another meaning, this raises NetworkError, and the entries are those of the
+        versions in use. Raises TableError MISSING.
         """
-        # Read at these versions, so that an edit in between is seen as one that came after.
-        self.derived_from = versions = self._versions()
-        before = self._tables.version("switch_entries")
-        wanted = versions | {"switch_entries": before}
-        # Most of a read is waiting for one small Spark job after the other.
-        with ThreadPoolExecutor(max_workers=len(wanted)) as pool:
-            switches, hosts, links, trees, held = pool.map(self._rows, wanted, wanted.values())
-        network = network_from_rows(switches, hosts, links)
-        rows = [entry_to_row(entry) for entry in switch_entries(network, map(tree_from_row, trees))]
-        self._tables.replace_changed("switch_entries", rows, ("switch", "entry_key"), held)
-        version = self._tables.version("switch_entries")
-        if version == before + 1:  # by us: nobody else wrote in between
-            self._read["switch_entries"] = version, rows
+        current = self._network.consistent()
+        self._derived, self.derived_from, self._settled = None, {}, False
+        self._looked_at = self._drain_versions()
+        before = self._tables.version(ENTRIES)
+        self._network.prefetch([*current.items(), (ENTRIES, before)])
+        try:
+            source, union = self._union(current, current)
+        except NetworkError:
+            last = self._versions.newest(current)
+            if last is not None:
+                self._write(before, self._union(last, current)[1])
+            self.derived_from = current  # not tried again until somebody edits the tables
+            raise
+        version = self._write(before, union)
+        self._derived, self.derived_from = _Derived(current, source, version), current
+        kept = {item for versions in (current, *self._in_use) for item in versions.items()}
+        self._network.forget(kept | {(ENTRIES, version)})
+        return version
+
+    def _write(self, before: int, union: Union) -> int:
+        """Make `switch_entries`, which is at version ``before``, hold the union."""
+        for entry in union.taken_back:
+            log.warning(
+                "switch %s: what %s stands for has changed while stacks may name it; frames of "
+                "batches that still do so go another way, or are lost there",
+                entry.switch,
+                entry.key,
+            )
+        rows = [entry_to_row(entry) for entry in union.entries]
+        while True:
+            held = self._network.rows(ENTRIES, before)
+            self._tables.replace_changed(ENTRIES, rows, ("switch", "entry_key"), held)
+            version = self._tables.version(ENTRIES)
+            if version <= before + 1:
+                break
+            before = version  # somebody else wrote in between
+        # What switches hold is what we last wrote there, whatever others wrote into the table.
+        self._in_step -= _changed(self._wanted, rows)
+        self._wanted = rows
+        self._network.know(ENTRIES, version, rows)
+        self.version = version
         return version
 
     def refresh(
@@ -90,102 +195,165 @@ class Refresher:
 
         Switches are refreshed in parallel. One that does not answer is tried again for
         ``waitSeconds`` (not without ``wait``). Whatever fails for one switch, its row says so,
-        and the others stand as written.
+        and the others stand as written. Where another refresher leads, no table is written.
+
+        Once all switches hold what `derive` last came to, its versions are ready, and
+        `network_versions` says so.
         """
-        patience = self._settings.wait_seconds if wait else 0
-        switches = self._switches(only)
-        desired: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for row in self._rows("switch_entries", version):
-            desired[row["switch"]].append(row)
-        with ThreadPoolExecutor(max_workers=min(PARALLEL, max(1, len(switches)))) as pool:
-            statuses = list(
-                pool.map(
-                    lambda s: self._refresh_one(s, desired.get(s.name, []), version, patience),
-                    switches,
-                )
-            )
-        self._tables.append("switch_status", statuses)
-        behind = [s for s in statuses if not s["in_step"]]
-        for status in behind:
-            log.error("switch %s is not in step: %s", status["switch"], "; ".join(status["errors"]))
+        self._follow_switches()
+        names = self._sessions.names if only is None else self._sessions.names.intersection(only)
+        desired: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+        for row in self._network.rows(ENTRIES, version):
+            if row["switch"] in desired:
+                desired[row["switch"]].append(row)
+        outcomes = self._sessions.refresh(desired, self._patience if wait else 0.0)
+        now = dt.datetime.now(dt.UTC)
+        statuses = [
+            {
+                "switch": name,
+                "entries_version": version,
+                "desired": len(desired[name]),
+                "held": outcome.held,
+                "in_step": outcome.in_step,
+                "errors": outcome.errors,
+                "seconds": outcome.seconds,
+                "checked_at": now,
+            }
+            for name, outcome in outcomes.items()
+        ]
+        in_step = {name for name, outcome in outcomes.items() if outcome.in_step}
+        for name in sorted(outcomes.keys() - in_step):
+            log.error("switch %s is not in step: %s", name, "; ".join(outcomes[name].errors))
         log.info(
             "switch_entries@%d: %d of %d switches in step, %d entries",
             version,
-            len(statuses) - len(behind),
-            len(statuses),
-            sum(s["held"] or 0 for s in statuses),
+            len(in_step),
+            len(outcomes),
+            sum(outcome.held or 0 for outcome in outcomes.values()),
         )
+        self._in_step -= outcomes.keys()
+        if all(outcome.primary for outcome in outcomes.values()):
+            self._tables.append("switch_status", statuses)
+            if self.version == version:
+                self._in_step |= in_step
+            self.settle()
         return statuses
 
-    def _versions(self) -> dict[str, int]:
-        return {name: self._tables.version(name) for name in SOURCES}
+    def settle(self) -> None:
+        """Say that the derived versions are ready, if all switches hold them; move trees on.
 
-    def _rows(self, name: str, version: int) -> list[dict[str, Any]]:
-        known = self._read.get(name)
-        if known is None or known[0] != version:
-            known = self._read[name] = version, self._tables.rows(name, version)
-        return known[1]
+        Does nothing where that is done. Call it after `derive`, as that may change no switch.
+        """
+        derived = self._derived
+        if derived is None or self._settled or self.behind() or self.disturbed():
+            return
+        ready = self._versions.newest(derived.versions)
+        if ready is None or rollout.age(ready) < rollout.age(derived.versions):
+            self._publish(derived, ready)
+        if self._network.current() == derived.versions:
+            self._move_trees(derived)
+        self._settled = True
 
-    def _switches(self, only: Collection[str] | None) -> list[_Switch]:
-        return [
-            _Switch(row["switch"], row["address"], row["device_id"], row["pipeline"])
-            for row in self._rows("switches", self._tables.version("switches"))
-            if only is None or row["switch"] in only
+    def compare(self) -> dict[str, Difference | SwitchError]:
+        """What a refresh would change on each switch, now. Only reads, tables and switches alike.
+
+        Raises as `derive`.
+        """
+        self._follow_switches()
+        current = self._network.consistent()
+        _, union = self._union(current, current)
+        desired: dict[str, list[SwitchEntry]] = defaultdict(list)
+        for entry in union.entries:
+            desired[entry.switch].append(entry)
+        return self._sessions.compare(desired)
+
+    def _follow_switches(self) -> None:
+        rows = self._network.rows("switches", self._tables.version("switches"))
+        self._in_step -= self._sessions.follow(rows)
+        self._in_step &= self._sessions.names
+
+    def _union(self, versions: Versions, current: Versions) -> tuple[Source, Union]:
+        """What ``versions`` say, and what switches should hold for them and for those in use."""
+        source = self._network.source(versions)
+        self._in_use = self._find_in_use(current)
+        # The newest first: where two contradict each other, that stands.
+        others = [other for other in reversed(self._in_use) if other != versions]
+        found = [self._network.source_or_none(other) for other in others]
+        older = [other for other in found if other is not None]
+        rollout.check_meaning(source, older)
+        rows = self._network.rows("switches", versions["switches"])
+        pipelines = {row["switch"]: row["pipeline"] for row in rows}
+        tables = {name: self._sessions.tables_of(name) for name in set(pipelines.values())}
+        return source, derive(source, older, pipelines, tables)
+
+    def _find_in_use(self, current: Versions) -> list[Versions]:
+        ready = self._versions.ready()
+        return rollout.in_use(ready, self._versions.used() if ready else [], current)
+
+    def _publish(self, derived: _Derived, before: Versions | None) -> None:
+        committed_at = self._committed_at(derived.versions, before)
+        ready_at = dt.datetime.now(dt.UTC)
+        self._versions.publish(derived.versions, derived.version, committed_at, ready_at)
+        changed = derived.versions.items() - (before or {}).items()
+        after = ""
+        if committed_at is not None and before is not None:
+            after = f", {(ready_at - committed_at).total_seconds():.2f} s after the edit's commit"
+        log.info(
+            "all switches are ready for %s%s",
+            ", ".join(f"{name}@{version}" for name, version in sorted(changed)),
+            after,
+        )
+
+    def _committed_at(self, versions: Versions, before: Versions | None) -> dt.datetime | None:
+        """When the oldest edit that ``versions`` bring was committed; without any before them, the
+        newest."""
+        if before is None:
+            times = [self._tables.committed_at(name, v) for name, v in versions.items()]
+            return max((time for time in times if time), default=None)
+        times = [
+            self._tables.committed_at(name, before[name] + 1)
+            for name, version in versions.items()
+            if version > before[name]
         ]
+        return min((time for time in times if time), default=None)
 
-    def _refresh_one(
-        self, switch: _Switch, rows: list[dict[str, Any]], version: int, patience: float
-    ) -> dict[str, Any]:
-        clock = time.monotonic()
-        held: int | None = None
-        in_step = False
-        errors: list[str] = []
-        try:
-            desired: list[SwitchEntry] = [entry_from_row(row) for row in rows]
-            p4info = _read_p4info(Path(self._settings.p4_folder), switch.pipeline)
-            with self._connect(switch, patience) as connection:
-                connection.ensure_pipeline(p4info)
-                failed = connection.write(difference(desired, connection.read_entries(switch.name)))
-                errors = [f"{entry.key}: {message}" for entry, message in failed]
-                now = connection.read_entries(switch.name)
-                held, in_step = len(now), set(now) == set(desired)
-        except SwitchError as error:
-            errors.append(str(error))
-        except Exception as error:  # a value in its rows that nobody thought of
-            log.exception("switch %s", switch.name)
-            errors.append(f"{type(error).__name__}: {error}")
-        return {
-            "switch": switch.name,
-            "entries_version": version,
-            "desired": len(rows),
-            "held": held,
-            "in_step": in_step,
-            "errors": errors,
-            "seconds": time.monotonic() - clock,
-            "checked_at": dt.datetime.now(dt.UTC),
-        }
+    def _move_trees(self, derived: _Derived) -> None:
+        """Trees that all switches hold become active; those that nobody names are retired."""
+        due = {tree.id: tree.state for tree in derived.source.trees}
+        if not {"installing", "retiring"} & set(due.values()):
+            return
+        using = [self._network.source_or_none(v) for v in self._find_in_use(derived.versions)]
+        moved = rollout.next_states(
+            derived.source.trees, [source.trees for source in using if source is not None]
+        )
+        if not moved:
+            return
+        moves = {tree: (due[tree], state) for tree, state in moved.items()}
+        self._tables.move("virtual_trees", "tree_id", "state", moves)
+        for tree, state in sorted(moved.items()):
+            log.info("virtual tree %d is %s", tree, state)
 
-    def _connect(self, switch: _Switch, patience: float) -> SwitchConnection:
-        deadline = time.monotonic() + patience
-        while True:
-            try:
-                return SwitchConnection.connect(
-                    switch.address, switch.device_id, self._settings.election_id
-                )
-            except SwitchError as error:
-                if time.monotonic() >= deadline or self._given_up():
-                    raise
-                log.warning("%s; trying again", error)
-                time.sleep(RETRY_SECONDS)
+    def _drained(self, derived: _Derived) -> bool:
+        """Whether streams went on so far that something may go now."""
+        waits = any(versions != derived.versions for versions in self._in_use)
+        waits = waits or any(tree.state == "retiring" for tree in derived.source.trees)
+        now = time.monotonic()
+        if not waits or now < self._look_at or self._drain_versions() == self._looked_at:
+            return False
+        self._looked_at = self._drain_versions()
+        moved = self._find_in_use(derived.versions) != self._in_use
+        # A stream that stays behind for long is not asked every second.
+        self._pause = DRAIN_SECONDS if moved else min(2 * self._pause, LONGEST_DRAIN_SECONDS)
+        self._pause = max(self._pause, DRAIN_SECONDS)
+        self._look_at = now + self._pause
+        return moved
+
+    def _drain_versions(self) -> tuple[int, int]:
+        return self._tables.version(LEDGER), self._tables.version(TABLE)
 
 
-def _read_p4info(folder: Path, pipeline: str) -> str:
-    path = folder / f"{pipeline}.p4info.txtpb"
-    try:
-        return path.read_text()
-    except OSError as error:
-        raise SwitchError(
-            "NO_P4INFO",
-            f"the P4Info of pipeline {pipeline!r} cannot be read at {path} ({error.strerror}): "
-            "point spark.stackcast.p4.folder at the project's p4 folder",
-        ) from error
+def _changed(held: Iterable[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Switches whose rows differ."""
+    before = {(row["switch"], row["entry_key"]): row for row in held}
+    after = {(row["switch"], row["entry_key"]): row for row in rows}
+    return {key[0] for key in before.keys() | after.keys() if before.get(key) != after.get(key)}

@@ -125,9 +125,28 @@ class Settings:
     )
     interface: str = setting("sink.af_packet.interface", "", "Network interface to send on")
     pcap_path: str = setting("sink.pcap.path", "var/frames", "Folder for pcap files")
-    p4_folder: str = setting("p4.folder", "p4", "Folder of the P4Info files of the pipelines")
+    match: str = setting(
+        "match",
+        "spark",
+        "Where events meet subscriptions: in the stream, or on the switches",
+        ("spark", "network"),
+    )
+    p4_folder: str = setting(
+        "p4.folder", "p4", "Folder of the compiled P4 programs: P4Info and what the target loads"
+    )
     election_id: int = setting(
-        "p4runtime.electionId", 1, "Election id towards the switches", least=1
+        "p4runtime.electionId", 1, "Election id towards the switches; the highest writes", least=1
+    )
+    tls_ca: str = setting(
+        "p4runtime.tls.ca",
+        "",
+        "PEM file of who signs the switches' certificates; {switch} is a switch's name",
+    )
+    tls_certificate: str = setting(
+        "p4runtime.tls.certificate", "", "PEM file of our certificate; {switch} is a switch's name"
+    )
+    tls_key: str = setting(
+        "p4runtime.tls.key", "", "PEM file of its private key; {switch} is a switch's name"
     )
 
     lab_folder: str = setting("lab.folder", "var/lab", "Everything the lab writes")

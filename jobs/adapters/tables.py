@@ -6,14 +6,20 @@ name of a schema (``catalog.schema``). In both cases SQL sees the tables under `
 
 from __future__ import annotations
 
+import datetime as dt
+import json
+import re
 import string
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 import schemas
 from udfs.errors import TableError
@@ -31,9 +37,15 @@ NAMES = (
     "header_stacks",
     "switch_entries",
     "switch_status",
+    "network_versions",
     "delivery_statistics",
     "egress_ledger",
 )
+
+#: Constraints as tables of earlier versions have them; `Tables.create` puts today's in their place.
+FORMER_CONSTRAINTS = {
+    ("virtual_trees", "state_known"): "state IN ('installing', 'active', 'retiring')",
+}
 
 PARALLEL = 4
 SCHEMA_OF_PATHS = "stackcast"
@@ -65,7 +77,8 @@ class Tables:
     def create(self, *names: str) -> None:
         """Make the tables that are missing (all by default).
 
-        Existing ones stay as they are, columns that somebody added included.
+        Existing ones stay as they are, columns that somebody added included; only a constraint
+        that an earlier version of ours gave them, and that is another now, is replaced.
         """
         if not self._by_path:
             self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
@@ -75,9 +88,41 @@ class Tables:
 
     def _create(self, name: str) -> None:
         text = string.Template(schemas.read_text(f"tables/{name}.sql"))
+        former = {c: words for (table, c), words in FORMER_CONSTRAINTS.items() if table == name}
+        old = bool(former) and self._exists(name)
+        self._spark.sql(text.substitute(table=self._statement_name(name)))
+        if old:
+            self._renew_constraints(name, text.template, former)
+
+    def _renew_constraints(self, name: str, text: str, former: Mapping[str, str]) -> None:
+        table = self._statement_name(name)
+        held = {
+            row["key"].lower(): row["value"]
+            for row in self._spark.sql(f"SHOW TBLPROPERTIES {table}").collect()
+        }
+        for constraint, words in former.items():
+            if held.get(f"delta.constraints.{constraint}".lower()) == words:
+                self._spark.sql(f"ALTER TABLE {table} DROP CONSTRAINT {constraint}")
+                found = re.search(
+                    rf"'delta\.constraints\.{constraint}' = '((?:\\.|[^'\\])*)'", text
+                )
+                assert found is not None, f"{name}.sql lacks constraint {constraint}"
+                condition = found.group(1).replace("\\'", "'")
+                self._spark.sql(
+                    f"ALTER TABLE {table} ADD CONSTRAINT {constraint} CHECK ({condition})"
+                )
+
+    def _exists(self, name: str) -> bool:
+        try:
+            self.version(name)
+        except TableError:
+            return False
+        return True
+
+    def _statement_name(self, name: str) -> str:
+        """What a statement calls the table, attached or not."""
         path = self._path(name).replace("`", "``")
-        table = f"delta.`{path}`" if self._by_path else self.sql_name(name)
-        self._spark.sql(text.substitute(table=table))
+        return f"delta.`{path}`" if self._by_path else self.sql_name(name)
 
     def attach(self) -> None:
         """Give the tables their SQL names in this session.
@@ -156,19 +201,68 @@ class Tables:
             reader = reader.option("versionAsOf", version)
         return reader.load(self._path(name)) if self._by_path else reader.table(self.sql_name(name))
 
-    def rows(self, name: str, version: int | None = None) -> list[dict[str, Any]]:
-        """The rows as dictionaries, brought to the driver."""
-        rows: list[dict[str, Any]] = self.read(name, version).toArrow().to_pylist()
-        return rows
+    def rows(
+        self, name: str, version: int | None = None, since: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """The rows as dictionaries, brought to the driver; maps are dictionaries in them.
 
-    def changes(self, name: str, version: int) -> DataFrame:
-        """A stream of the table's change data feed, from ``version`` on."""
-        reader = (
-            self._spark.readStream.format("delta")
-            .option("readChangeFeed", "true")
-            .option("startingVersion", version)
-        )
-        return reader.load(self._path(name)) if self._by_path else reader.table(self.sql_name(name))
+        ``since``: only those whose columns are at least these values. Delta opens no file that has
+        none.
+        """
+        frame = self.read(name, version)
+        for column, value in (since or {}).items():
+            frame = frame.where(functions.col(column) >= functions.lit(value))
+        return _pylist(frame)
+
+    def last_of_each(
+        self, name: str, key: str, order: str, column: str, since: Mapping[Any, Any]
+    ) -> list[dict[str, Any]]:
+        """``column`` of the last row, by ``order``, of each value of ``key``.
+
+        ``since``: an order for some keys; of those, rows before it are not looked at, and
+        there is no row in the result where nothing else is left.
+        """
+        frame = self.read(name)
+        conditions = [
+            (functions.col(key) != functions.lit(value))
+            | (functions.col(order) >= functions.lit(least))
+            for value, least in since.items()
+        ]
+        if conditions:
+            frame = frame.where(reduce(and_, conditions))
+        last = functions.max_by(functions.col(column), functions.col(order)).alias(column)
+        return _pylist(frame.groupBy(key).agg(functions.max(order).alias(order), last))
+
+    def committed_at(self, name: str, version: int) -> dt.datetime | None:
+        """When a version was committed, as its log says; None where the log has it no more."""
+        if self._local:
+            path = Path(self._path(name)) / "_delta_log" / f"{version:020d}.json"
+            try:
+                lines = path.read_text().splitlines()
+                actions = [json.loads(line) for line in lines if '"commitInfo"' in line]
+            except (OSError, ValueError):
+                return None
+            times = [a["commitInfo"].get("timestamp") for a in actions if "commitInfo" in a]
+            known = [dt.datetime.fromtimestamp(t / 1000, dt.UTC) for t in times if t is not None]
+            return known[0] if known else None
+        history = self._delta(name).history(self.version(name) - version + 1)
+        rows = _pylist(history.where(functions.col("version") == version).select("timestamp"))
+        return rows[0]["timestamp"] if rows else None
+
+    def move(self, name: str, key: str, column: str, moves: Mapping[int, tuple[str, str]]) -> None:
+        """Change texts of a column in one commit: by number ``key``, from one text to another.
+
+        Rows that hold neither that key nor that text stay as they are.
+        """
+        if not moves:
+            return
+        cases, conditions = [], []
+        for number, (before, after) in sorted(moves.items()):
+            condition = f"({key} = {int(number)} AND {column} = {_quoted(before)})"
+            cases.append(f"WHEN {condition} THEN {_quoted(after)}")
+            conditions.append(condition)
+        text = f"CASE {' '.join(cases)} END"
+        self._delta(name).update(" OR ".join(conditions), {column: text})
 
     def append(
         self, name: str, rows: list[dict[str, Any]], transaction: tuple[str, int] | None = None
@@ -198,22 +292,25 @@ class Tables:
         if not held:
             self.append(name, rows)  # a merge into nothing takes ten times as long
             return
-        if _by(keys, held) == _by(keys, rows):
+        before = {tuple(row[key] for key in keys): row for row in held}
+        after = {tuple(row[key] for key in keys): row for row in rows}
+        if len(before) < len(held):
+            self.overwrite(name, rows)  # there are two rows of one key: a merge cannot part them
             return
-        schema = self.read(name).schema
-        frame = self._spark.createDataFrame(
-            [tuple(r[c] for c in schema.names) for r in rows], schema
-        )
-        others = [c for c in schema.names if c not in keys]
+        changed = [row for key, row in after.items() if before.get(key) != row]
+        gone = [row for key, row in before.items() if key not in after]
+        if not changed and not gone:
+            return
+        wanted = self._frame(name, changed, False).unionAll(self._frame(name, gone, True))
         same = " AND ".join(f"held.{k} = wanted.{k}" for k in keys)
-        differs = " OR ".join(f"NOT (held.{c} <=> wanted.{c})" for c in others)
-        target = self._delta(name)
+        columns = {column: f"wanted.{column}" for column in wanted.columns if column != "gone"}
         (
-            target.alias("held")
-            .merge(frame.alias("wanted"), same)
-            .whenMatchedUpdateAll(condition=differs)
-            .whenNotMatchedInsertAll()
-            .whenNotMatchedBySourceDelete()
+            self._delta(name)
+            .alias("held")
+            .merge(wanted.alias("wanted"), same)
+            .whenMatchedDelete("wanted.gone")
+            .whenMatchedUpdate(set=columns)
+            .whenNotMatchedInsert("NOT wanted.gone", columns)
             .execute()
         )
 
@@ -229,17 +326,21 @@ class Tables:
         mode: str,
         transaction: tuple[str, int] | None,
     ) -> None:
-        schema = self.read(name).schema
-        frame = self._spark.createDataFrame(
-            [tuple(r[c] for c in schema.names) for r in rows], schema
-        )
-        writer = frame.coalesce(1).write.format("delta").mode(mode)
+        writer = self._frame(name, rows).coalesce(1).write.format("delta").mode(mode)
         if transaction is not None:
             writer = writer.option("txnAppId", transaction[0]).option("txnVersion", transaction[1])
         if self._by_path:
             writer.save(self._path(name))
         else:
             writer.saveAsTable(self.sql_name(name))
+
+    def _frame(self, name: str, rows: list[dict[str, Any]], gone: bool | None = None) -> DataFrame:
+        """Rows as a frame with the table's columns, in its order, and perhaps a column ``gone``."""
+        schema = self.read(name).schema
+        frame = self._spark.createDataFrame(
+            [tuple(row[column] for column in schema.names) for row in rows], schema
+        )
+        return frame if gone is None else frame.withColumn("gone", functions.lit(gone))
 
     def _path(self, name: str) -> str:
         return f"{self.location}/{name}"
@@ -258,8 +359,10 @@ class Tables:
         )
 
 
-def _by(keys: tuple[str, ...], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(rows, key=lambda row: tuple(row[key] for key in keys))
+def _pylist(frame: DataFrame) -> list[dict[str, Any]]:
+    table = frame.toArrow()
+    rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
+    return rows
 
 
 def _quoted(text: str) -> str:

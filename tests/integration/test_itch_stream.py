@@ -104,8 +104,8 @@ def filled_tables(
         tables.append(name, rows)
     tables.append("virtual_trees", [tree_to_row(t) for t in broadcast_trees(NETWORK)])
     subscribe(tables, RULES)
-    refresher = Refresher(tables, settings_of(lab, tables.location))
-    assert all(s["in_step"] for s in refresher.refresh(refresher.derive()))
+    with Refresher(tables, settings_of(lab, tables.location)) as refresher:
+        assert all(s["in_step"] for s in refresher.refresh(refresher.derive()))
     return folder
 
 

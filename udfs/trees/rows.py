@@ -93,6 +93,16 @@ def link_from_row(row: Row) -> Link:
     )
 
 
+def with_states(links: Iterable[dict[str, Any]], now: Iterable[Row]) -> list[dict[str, Any]]:
+    """Rows of ``links`` with what other rows of the table say of the same links being up.
+
+    The same: of that id, by those ports. What else differs stays as in ``links``.
+    """
+    ends = ("link_id", "switch", "port", "neighbor", "neighbor_port")
+    up = {tuple(row[name] for name in ends): row["up"] for row in now}
+    return [row | {"up": up.get(tuple(row[name] for name in ends), row["up"])} for row in links]
+
+
 def network_from_rows(
     switches: Iterable[Row], hosts: Iterable[Row], links: Iterable[Row]
 ) -> Network:

@@ -1,0 +1,103 @@
+"""What switches should hold, derived from network and trees: one way for each P4 program.
+
+A new program needs an entry in `DERIVATIONS` under its name, that of column ``pipeline`` of
+``switches``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from udfs.stacks.entries import LABELS_A_PASS, positions_of, switch_entries
+from udfs.switches.entry import GROUPS, SwitchEntry
+from udfs.switches.rollout import Source, Union, rewired, together
+from udfs.switches.routes import ROUTE
+from udfs.trees.network import Network
+from udfs.trees.virtual_tree import VirtualTree, stored
+
+Entries = Callable[[Network, list[VirtualTree], Collection[str]], list[SwitchEntry]]
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """How the entries of one program come about.
+
+    entries: of all switches, from a network, the trees that switches hold, and the tables' names of
+    the program as it was compiled (none: as it is shipped). kept: whether a stack may need the
+    entry, so that it must stay while stacks of older versions are made. ports: those that an entry
+    sends to or is about, bit port - 1.
+    """
+
+    entries: Entries
+    kept: Callable[[SwitchEntry], bool]
+    ports: Callable[[SwitchEntry], int]
+
+
+def _virtual_trees(
+    network: Network, trees: list[VirtualTree], tables: Collection[str]
+) -> list[SwitchEntry]:
+    positions = positions_of(tables) if tables else LABELS_A_PASS
+    return switch_entries(network, trees, positions)
+
+
+def _named_by_stacks(entry: SwitchEntry) -> bool:
+    """All but routes: those are for other traffic, and old ones beside new ones send it astray."""
+    return entry.table != ROUTE
+
+
+def _ports(entry: SwitchEntry) -> int:
+    if entry.table == GROUPS:
+        return 0
+    mask = 0
+    values = [(name, value) for name, _, value in entry.match] + list(entry.params)
+    for name, value in values:
+        number = int.from_bytes(value, "big")
+        if name == "ports":
+            mask |= number
+        elif name == "port" and number:
+            mask |= 1 << number - 1
+    return mask
+
+
+DERIVATIONS: Mapping[str, Derivation] = {
+    "virtual_trees": Derivation(_virtual_trees, _named_by_stacks, _ports),
+}
+
+
+def derive(
+    source: Source,
+    older: Iterable[Source],
+    pipelines: Mapping[str, str],
+    tables: Mapping[str, Collection[str]],
+) -> Union:
+    """What the switches should hold: what the newest tables say, and what stacks in use may name.
+
+    older: what versions in use say, but for the newest. pipelines: program of each switch; those
+    whose program is unknown here get nothing. tables: names of the tables of each program.
+
+    `check_meaning` comes before this. Raises NetworkError for a tree's edge that is no link,
+    SwitchError ``WRONG_PROGRAM`` where tables are not those of the program.
+    """
+    newest: list[SwitchEntry] = []
+    others = list(older)
+    kept: list[list[SwitchEntry]] = [[] for _ in others]
+    elsewhere = [rewired(source.network, other.network) for other in others]
+    lost: set[SwitchEntry] = set()
+    for name in sorted(set(pipelines.values())):
+        derivation = DERIVATIONS.get(name)
+        if derivation is None:
+            continue
+        names = tables.get(name, ())
+        newest += [
+            entry
+            for entry in derivation.entries(source.network, stored(source.trees), names)
+            if pipelines.get(entry.switch) == name
+        ]
+        for number, other in enumerate(others):
+            for entry in derivation.entries(other.network, other.named, names):
+                if pipelines.get(entry.switch) == name and derivation.kept(entry):
+                    kept[number].append(entry)
+                    if derivation.ports(entry) & elsewhere[number].get(entry.switch, 0):
+                        lost.add(entry)
+    return together(newest, kept, lost.__contains__)

@@ -1,0 +1,216 @@
+"""When changed tables may be used by stacks, and when what was before them may leave the switches.
+
+Switches are written from one set of table versions; stacks are made from one, too, by a stream that
+runs at its own pace. Both go right if a stack only names what every switch holds, and if it stays
+there until no stack can name it any more:
+
+- Versions are *ready* once every switch was read back to hold what they need. A stream uses the
+  newest ready versions for its next batch and for no earlier one (`newest`).
+- A stream that runs a batch again takes the versions that it pinned for it. So what it may still
+  use are the versions of its last batch on record and all that became ready after them (`in_use`).
+- Switches hold what the newest versions say *and* what stacks of versions in use may name
+  (`together`). What is in use keeps its meaning: an edit that gives a tree's or link's id another
+  one is refused (`check_meaning`).
+
+Versions are a mapping from tables to their Delta versions. Sets of them that were ever current are
+ordered, since a version only grows; `age` puts that order in a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from udfs.errors import NetworkError
+from udfs.switches.entry import GROUPS, SwitchEntry, group_entry, group_id, replicas
+from udfs.trees.network import Link, Network
+from udfs.trees.virtual_tree import State, VirtualTree, stored
+
+Versions = Mapping[str, int]
+
+
+def age(versions: Versions) -> int:
+    """A number that is larger for later versions of the same tables."""
+    return sum(versions.values())
+
+
+def newest(ready: Iterable[Versions], current: Versions) -> Versions | None:
+    """The newest ready versions, or None. ``current``: the tables' versions now.
+
+    Rows with a version that a table has not reached are of an earlier table of that name.
+    """
+    return max(_possible(ready, current), key=age, default=None)
+
+
+def in_use(
+    ready: Iterable[Versions], used: Iterable[Versions], current: Versions
+) -> list[Versions]:
+    """All versions that a stack may be made from now or was a moment ago, oldest first.
+
+    ``used``: of each stream, the versions of its last batch on record; before its first one, those
+    that it announced to begin with. The newest ready versions are always among the result: a
+    stream may begin with them at any time. Where a stream used versions that were never ready, all
+    that are ready may be in use.
+    """
+    possible = sorted(_possible(ready, current), key=age)
+    found: dict[tuple[tuple[str, int], ...], Versions] = {}
+    for versions in possible[-1:]:
+        found[_frozen(versions)] = versions
+    for last in used:
+        # What else a batch used, as its subscriptions, is on no switch.
+        network = {name: version for name, version in last.items() if name in current}
+        found[_frozen(network)] = network
+        after = age(network) if any(network == versions for versions in possible) else -1
+        for versions in possible:
+            if age(versions) > after:
+                found[_frozen(versions)] = versions
+    return sorted(found.values(), key=age)
+
+
+def _possible(ready: Iterable[Versions], current: Versions) -> list[Versions]:
+    return [
+        versions
+        for versions in ready
+        if versions.keys() == current.keys()
+        and all(versions[name] <= current[name] for name in current)
+    ]
+
+
+def _frozen(versions: Versions) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(versions.items()))
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one set of versions says: the network, and its trees in any state."""
+
+    network: Network
+    trees: Sequence[VirtualTree]
+
+    @property
+    def named(self) -> list[VirtualTree]:
+        """The trees that stacks made from it may name."""
+        return [tree for tree in self.trees if tree.state == "active"]
+
+
+def check_meaning(source: Source, others: Iterable[Source]) -> None:
+    """Hold the newest tables against versions in use: an id means one thing.
+
+    Raises NetworkError ``DUPLICATE_TREE``, ``TREE_ID_REUSED`` (a stored tree has other edges),
+    ``LINK_ID_REUSED`` (a link's id stands for another port or neighbor).
+    """
+    trees: dict[int, VirtualTree] = {}
+    for tree in source.trees:
+        if trees.setdefault(tree.id, tree) is not tree:
+            raise NetworkError("DUPLICATE_TREE", f"two trees have the id {tree.id}", tree=tree.id)
+    current = {tree.id: tree.edges for tree in stored(source.trees)}
+    for other in others:
+        for tree in other.named:
+            if current.get(tree.id, tree.edges) != tree.edges:
+                raise NetworkError(
+                    "TREE_ID_REUSED",
+                    f"virtual tree {tree.id} has other edges than the tree that stacks name by "
+                    "this id: give the new tree an id that no row had before",
+                    tree=tree.id,
+                )
+        for link in other.network.links:
+            now = source.network.link_by_id.get(link.id)
+            if now is not None and _ends(now) != _ends(link):
+                raise NetworkError(
+                    "LINK_ID_REUSED",
+                    f"link {link.id} leads from {now.switch}:{now.port} to {now.neighbor}, and "
+                    f"stacks name by this id the link from {link.switch}:{link.port} to "
+                    f"{link.neighbor}: give the new link an id that no row had before",
+                    link=link.id,
+                )
+
+
+def _ends(link: Link) -> tuple[str, int, str, int | None]:
+    return link.switch, link.port, link.neighbor, link.neighbor_port
+
+
+def rewired(source: Network, older: Network) -> dict[str, int]:
+    """Ports that lead elsewhere than they did: ``{switch: bitmask, bit port - 1}``.
+
+    A port that had a link and has none now is not among them.
+    """
+    now = {(link.switch, link.port): _ends(link) for link in source.links}
+    ports: dict[str, int] = {}
+    for link in older.links:
+        ends = now.get((link.switch, link.port), _ends(link))
+        if ends != _ends(link):
+            ports[link.switch] = ports.get(link.switch, 0) | 1 << link.port - 1
+    return ports
+
+
+@dataclass(frozen=True)
+class Union:
+    """What switches should hold. taken_back: entries of versions in use that the newest contradict,
+    as the newest say otherwise about the same key."""
+
+    entries: list[SwitchEntry]
+    taken_back: list[SwitchEntry]
+
+
+def together(
+    entries: Iterable[SwitchEntry],
+    older: Iterable[Iterable[SwitchEntry]],
+    lost: Callable[[SwitchEntry], bool] = lambda _: False,
+) -> Union:
+    """The newest ``entries`` and those of ``older`` versions in use, newest first.
+
+    Of two entries with one key the newer stands. Groups with one number are joined: they have the
+    replicas of all, of each instance the newest. ``lost``: older entries that must go at once, as
+    they use a port that leads elsewhere by now: better that the last frames which name them are
+    lost than that they reach somebody else. Sorted by switch and key.
+    """
+    held = {(entry.switch, entry.key): entry for entry in entries}
+    taken_back: dict[SwitchEntry, None] = {}
+    for version in older:
+        for entry in version:
+            key = entry.switch, entry.key
+            if lost(entry):
+                taken_back[entry] = None
+                continue
+            known = held.setdefault(key, entry)
+            if known == entry:
+                continue
+            if entry.table == GROUPS:
+                held[key] = _joined(known, entry)
+            else:
+                taken_back[entry] = None
+    # What stands all the same, as another version in use has it too, was not taken back.
+    stands = set(held.values())
+    return Union(
+        [held[key] for key in sorted(held)],
+        [entry for entry in taken_back if entry not in stands],
+    )
+
+
+def _joined(newer: SwitchEntry, older: SwitchEntry) -> SwitchEntry:
+    both = replicas(newer)
+    instances = {instance for _, instance in both if instance}
+    both += [
+        (port, instance)
+        for port, instance in replicas(older)
+        if instance not in instances and (port, instance) not in both
+    ]
+    return group_entry(newer.switch, group_id(newer), both)
+
+
+def next_states(
+    trees: Iterable[VirtualTree], using: Iterable[Iterable[VirtualTree]]
+) -> dict[int, State]:
+    """States of trees that are due for another, given that the rows are ready: by tree id.
+
+    A tree that was to be installed is on all switches, so it becomes active. One that retires is
+    retired once no version in use (``using``: their trees) has stacks that name it.
+    """
+    named = {tree.id for version in using for tree in version if tree.state == "active"}
+    due: dict[int, State] = {}
+    for tree in trees:
+        if tree.state == "installing":
+            due[tree.id] = "active"
+        elif tree.state == "retiring" and tree.id not in named:
+            due[tree.id] = "retired"
+    return due
