@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
+import virtual_trees_cases
 from feature_cases import FEATURES, Feature, keys, requests
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -141,3 +142,39 @@ def test_a_changed_group_holds_for_the_next_frame() -> None:
     assert [port for port, _ in switch.process(1, frame)] == [2]
     switch.apply({changed.key: None})
     assert switch.process(1, frame) == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_remembering_changes_nothing_for_virtual_trees(rng: random.Random) -> None:
+    frames = []
+    for _ in range(8):
+        labels = virtual_trees_cases.random_stack(rng)
+        frame = virtual_trees_cases.stack_frame(labels, virtual_trees_cases.datagram())
+        frames += [frame, frame[:-1], frame[: rng.randrange(len(frame))], frame + b"z"]
+        frames.append(frame[:-40] + rng.randbytes(40))  # another payload
+    frames += [frame for _, frame, _ in virtual_trees_cases.odd_frames()]
+    for _ in range(3):
+        tables = virtual_trees_cases.random_tables(rng, 20)
+        rows = {row.key: row for row in virtual_trees_cases.entries_of(tables, 20)}
+        for switch in TREES:
+            switch.apply(rows)
+        for frame in rng.choices(frames, k=120):
+            port = rng.choice([1, 2, 9])
+            answers = [switch.process(port, frame) for switch in TREES]
+            assert answers[0] == answers[1]
+        for switch in TREES:
+            switch.apply(dict.fromkeys(rows))
+    cached, plain = TREES
+    assert (cached.passes, cached.drops) == (plain.passes, plain.drops)
+    assert cached.counters() == plain.counters()
+    assert cached.cache is not None and cached.cache.hits > cached.frames / 4
+
+
+def _trees(cached: bool) -> SimpleSwitch:
+    switch = SimpleSwitch(cached=cached)
+    switch.load(virtual_trees_cases.JSON.read_bytes())
+    return switch
+
+
+TREES = _trees(True), _trees(False)
