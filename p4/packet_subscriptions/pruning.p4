@@ -7,58 +7,56 @@ control pruning(inout headers_t hdr, inout metadata_t meta,
 
     apply {
         mine = (ports_t) 1 << (bit<8>) (standard_metadata.egress_port - 1);
-        if (hdr.wanted[0].isValid()) {
-            if (hdr.wanted[0].isValid() && hdr.wanted[0].ports & mine == 0) {
-                removed = removed + 1;
-                octets = octets + hdr.blocks[0].length + LENGTH_OCTETS;
-                hdr.blocks[0].setInvalid();
-            }
-            hdr.wanted[0].setInvalid();
-            if (hdr.wanted[1].isValid() && hdr.wanted[1].ports & mine == 0) {
-                removed = removed + 1;
-                octets = octets + hdr.blocks[1].length + LENGTH_OCTETS;
-                hdr.blocks[1].setInvalid();
-            }
-            hdr.wanted[1].setInvalid();
-            if (hdr.wanted[2].isValid() && hdr.wanted[2].ports & mine == 0) {
-                removed = removed + 1;
-                octets = octets + hdr.blocks[2].length + LENGTH_OCTETS;
-                hdr.blocks[2].setInvalid();
-            }
-            hdr.wanted[2].setInvalid();
-            if (hdr.wanted[3].isValid() && hdr.wanted[3].ports & mine == 0) {
-                removed = removed + 1;
-                octets = octets + hdr.blocks[3].length + LENGTH_OCTETS;
-                hdr.blocks[3].setInvalid();
-            }
-            hdr.wanted[3].setInvalid();
-            if (hdr.wanted[4].isValid() && hdr.wanted[4].ports & mine == 0) {
-                removed = removed + 1;
-                octets = octets + hdr.blocks[4].length + LENGTH_OCTETS;
-                hdr.blocks[4].setInvalid();
-            }
-            hdr.wanted[4].setInvalid();
-            if (hdr.wanted[5].isValid() && hdr.wanted[5].ports & mine == 0) {
-                removed = removed + 1;
-                octets = octets + hdr.blocks[5].length + LENGTH_OCTETS;
-                hdr.blocks[5].setInvalid();
-            }
-            hdr.wanted[5].setInvalid();
-            if (hdr.wanted[6].isValid() && hdr.wanted[6].ports & mine == 0) {
-                removed = removed + 1;
-                octets = octets + hdr.blocks[6].length + LENGTH_OCTETS;
-                hdr.blocks[6].setInvalid();
-            }
-            hdr.wanted[6].setInvalid();
-            if (hdr.wanted[7].isValid() && hdr.wanted[7].ports & mine == 0) {
-                removed = removed + 1;
-                octets = octets + hdr.blocks[7].length + LENGTH_OCTETS;
-                hdr.blocks[7].setInvalid();
-            }
-            hdr.wanted[7].setInvalid();
+        if (hdr.wanted[0].ports & mine == 0) {
+            removed = removed + 1;
+            octets = octets + hdr.blocks[0].length + LENGTH_OCTETS;
+            hdr.blocks[0].setInvalid();
         }
+        hdr.wanted[0].setInvalid();
+        if (hdr.wanted[1].isValid() && hdr.wanted[1].ports & mine == 0) {
+            removed = removed + 1;
+            octets = octets + hdr.blocks[1].length + LENGTH_OCTETS;
+            hdr.blocks[1].setInvalid();
+        }
+        hdr.wanted[1].setInvalid();
+        if (hdr.wanted[2].isValid() && hdr.wanted[2].ports & mine == 0) {
+            removed = removed + 1;
+            octets = octets + hdr.blocks[2].length + LENGTH_OCTETS;
+            hdr.blocks[2].setInvalid();
+        }
+        hdr.wanted[2].setInvalid();
+        if (hdr.wanted[3].isValid() && hdr.wanted[3].ports & mine == 0) {
+            removed = removed + 1;
+            octets = octets + hdr.blocks[3].length + LENGTH_OCTETS;
+            hdr.blocks[3].setInvalid();
+        }
+        hdr.wanted[3].setInvalid();
+        if (hdr.wanted[4].isValid() && hdr.wanted[4].ports & mine == 0) {
+            removed = removed + 1;
+            octets = octets + hdr.blocks[4].length + LENGTH_OCTETS;
+            hdr.blocks[4].setInvalid();
+        }
+        hdr.wanted[4].setInvalid();
+        if (hdr.wanted[5].isValid() && hdr.wanted[5].ports & mine == 0) {
+            removed = removed + 1;
+            octets = octets + hdr.blocks[5].length + LENGTH_OCTETS;
+            hdr.blocks[5].setInvalid();
+        }
+        hdr.wanted[5].setInvalid();
+        if (hdr.wanted[6].isValid() && hdr.wanted[6].ports & mine == 0) {
+            removed = removed + 1;
+            octets = octets + hdr.blocks[6].length + LENGTH_OCTETS;
+            hdr.blocks[6].setInvalid();
+        }
+        hdr.wanted[6].setInvalid();
+        if (hdr.wanted[7].isValid() && hdr.wanted[7].ports & mine == 0) {
+            removed = removed + 1;
+            octets = octets + hdr.blocks[7].length + LENGTH_OCTETS;
+            hdr.blocks[7].setInvalid();
+        }
+        hdr.wanted[7].setInvalid();
         if (hdr.wanted[8].isValid()) {
-            if (hdr.wanted[8].isValid() && hdr.wanted[8].ports & mine == 0) {
+            if (hdr.wanted[8].ports & mine == 0) {
                 removed = removed + 1;
                 octets = octets + hdr.blocks[8].length + LENGTH_OCTETS;
                 hdr.blocks[8].setInvalid();
@@ -108,7 +106,7 @@ control pruning(inout headers_t hdr, inout metadata_t meta,
             hdr.wanted[15].setInvalid();
         }
         if (hdr.wanted[16].isValid()) {
-            if (hdr.wanted[16].isValid() && hdr.wanted[16].ports & mine == 0) {
+            if (hdr.wanted[16].ports & mine == 0) {
                 removed = removed + 1;
                 octets = octets + hdr.blocks[16].length + LENGTH_OCTETS;
                 hdr.blocks[16].setInvalid();
@@ -158,7 +156,7 @@ control pruning(inout headers_t hdr, inout metadata_t meta,
             hdr.wanted[23].setInvalid();
         }
         if (hdr.wanted[24].isValid()) {
-            if (hdr.wanted[24].isValid() && hdr.wanted[24].ports & mine == 0) {
+            if (hdr.wanted[24].ports & mine == 0) {
                 removed = removed + 1;
                 octets = octets + hdr.blocks[24].length + LENGTH_OCTETS;
                 hdr.blocks[24].setInvalid();
@@ -208,7 +206,7 @@ control pruning(inout headers_t hdr, inout metadata_t meta,
             hdr.wanted[31].setInvalid();
         }
         if (hdr.wanted[32].isValid()) {
-            if (hdr.wanted[32].isValid() && hdr.wanted[32].ports & mine == 0) {
+            if (hdr.wanted[32].ports & mine == 0) {
                 removed = removed + 1;
                 octets = octets + hdr.blocks[32].length + LENGTH_OCTETS;
                 hdr.blocks[32].setInvalid();
@@ -258,7 +256,7 @@ control pruning(inout headers_t hdr, inout metadata_t meta,
             hdr.wanted[39].setInvalid();
         }
         if (hdr.wanted[40].isValid()) {
-            if (hdr.wanted[40].isValid() && hdr.wanted[40].ports & mine == 0) {
+            if (hdr.wanted[40].ports & mine == 0) {
                 removed = removed + 1;
                 octets = octets + hdr.blocks[40].length + LENGTH_OCTETS;
                 hdr.blocks[40].setInvalid();
@@ -308,7 +306,7 @@ control pruning(inout headers_t hdr, inout metadata_t meta,
             hdr.wanted[47].setInvalid();
         }
         if (hdr.wanted[48].isValid()) {
-            if (hdr.wanted[48].isValid() && hdr.wanted[48].ports & mine == 0) {
+            if (hdr.wanted[48].ports & mine == 0) {
                 removed = removed + 1;
                 octets = octets + hdr.blocks[48].length + LENGTH_OCTETS;
                 hdr.blocks[48].setInvalid();
@@ -358,7 +356,7 @@ control pruning(inout headers_t hdr, inout metadata_t meta,
             hdr.wanted[55].setInvalid();
         }
         if (hdr.wanted[56].isValid()) {
-            if (hdr.wanted[56].isValid() && hdr.wanted[56].ports & mine == 0) {
+            if (hdr.wanted[56].ports & mine == 0) {
                 removed = removed + 1;
                 octets = octets + hdr.blocks[56].length + LENGTH_OCTETS;
                 hdr.blocks[56].setInvalid();

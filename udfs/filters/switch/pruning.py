@@ -59,14 +59,17 @@ def pruning(program: Pipeline) -> str:
     body = "mine = (ports_t) 1 << (bit<8>) (standard_metadata.egress_port - 1);\n"
     for first in range(0, program.options.messages, _GROUP):
         some = "".join(
-            f"if (hdr.wanted[{place}].isValid() && hdr.wanted[{place}].ports & mine == 0) {{\n"
+            f"if ({_there(place)}hdr.wanted[{place}].ports & mine == 0) {{\n"
             f"    removed = removed + 1;\n"
             f"    octets = octets + hdr.blocks[{place}].length + LENGTH_OCTETS;\n"
             f"    hdr.blocks[{place}].setInvalid();\n}}\n"
             f"hdr.wanted[{place}].setInvalid();\n"
             for place in range(first, min(first + _GROUP, program.options.messages))
         )
-        body += f"if (hdr.wanted[{first}].isValid()) {{\n{indent(some, '    ')}}}\n"
+        # Most datagrams have few messages: those that they lack are passed over together.
+        body += (
+            f"if (hdr.wanted[{first}].isValid()) {{\n{indent(some, '    ')}}}\n" if first else some
+        )
     udp, ip = program.place("udp", "length"), program.place("ipv4", "length")
     body += (
         "if (removed != 0) {\n"
@@ -82,6 +85,11 @@ def pruning(program: Pipeline) -> str:
         "    ports_t mine = 0;\n    bit<16> removed = 0;\n    bit<16> octets = 0;\n\n"
         f"    apply {{\n{indent(body, ' ' * 8)}    }}\n}}\n"
     )
+
+
+def _there(place: int) -> str:
+    """Whether there is such a message: not asked of the first of eight, as it has been."""
+    return f"hdr.wanted[{place}].isValid() && " if place % _GROUP else ""
 
 
 def _pseudo(program: Pipeline) -> list[str]:
