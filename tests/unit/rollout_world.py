@@ -107,6 +107,16 @@ class World:
         self.leader = "a"
         self.term = 0
         self.disturbed = set()
+        self._named = {}
+
+    def named(self, versions):
+        """What stacks of these versions may name, and more: entries without routes."""
+        key = tuple(sorted(versions.items()))
+        if key not in self._named:
+            source = NetworkTables(self.tables).source(versions)
+            entries = switch_entries(source.network, source.named, POSITIONS)
+            self._named[key] = [entry for entry in entries if entry.table != ROUTE]
+        return self._named[key]
 
 
 class FakeSession:
@@ -214,10 +224,7 @@ class Stream:
 
     def _send(self, versions):
         """Whatever stacks of these versions may name must be on the switches, as it was meant."""
-        source = NetworkTables(self._world.tables).source(versions)
-        for entry in switch_entries(source.network, source.named, POSITIONS):
-            if entry.table == ROUTE:
-                continue
+        for entry in self._world.named(versions):
             found = self._world.held[entry.switch].get(entry.key)
             if found is not None and entry.table == GROUPS:
                 right = _instances(entry) <= _instances(found)
