@@ -146,6 +146,8 @@ class SwitchConnection:
             return False
         self._must_be_primary()
         if not (same_tables and self._reconcile(program)):
+            if running is not None:
+                self._clear_groups()
             self._replace(program)
             log.info("%s was given program %s, and is empty", self._client.where, program.name)
         self._names = Names(program.p4info)
@@ -280,6 +282,19 @@ class SwitchConnection:
             log.warning("%s cannot keep its entries: %s", self._client.where, error.message)
             return False
         return True
+
+    def _clear_groups(self) -> None:
+        """Delete all groups: BMv2 says after a new program that it has none, and keeps them, so
+        that each copy would leave once more for every time that a group is made again."""
+        wildcard = p4runtime_pb2.Entity()
+        wildcard.packet_replication_engine_entry.multicast_group_entry.multicast_group_id = 0
+        groups = list(self._read(wildcard))
+        for entity in groups:
+            group = entity.packet_replication_engine_entry.multicast_group_entry
+            group.ClearField("replicas")
+        for start in range(0, len(groups), _BATCH):
+            for position, why in self._write_once("delete", groups[start : start + _BATCH]):
+                log.warning("%s kept %s: %s", self._client.where, groups[start + position], why)
 
     def _replace(self, program: Pipeline) -> None:
         try:

@@ -199,6 +199,23 @@ def test_another_program_of_the_same_tables_keeps_the_entries_where_the_switch_c
     assert device.config.cookie.cookie == PIPELINE.cookie != newer.cookie
 
 
+def test_groups_are_deleted_before_a_program_that_cannot_keep_them(
+    session: SwitchSession, device: FaultyDevice
+) -> None:
+    """BMv2 keeps them unseen, and would send each copy twice once they are made again."""
+    session.refresh(SOME, PIPELINE)
+    groups = {entry.key for entry in SOME if entry.table == GROUPS}
+    assert groups
+    device.writes.clear()
+    device.keeps_entries = False
+    newer = dataclasses.replace(PIPELINE, device_config=PIPELINE.device_config + b" ")
+    assert session.refresh(SOME, newer).in_step
+    assert {(kind, entry.key) for kind, entry in device.writes[0]} == {
+        ("DELETE", key) for key in groups
+    }
+    assert device.entries() == set(SOME)
+
+
 def test_a_switch_without_cookies_is_not_given_the_same_program_again(
     session: SwitchSession, device: FaultyDevice
 ) -> None:
