@@ -112,7 +112,7 @@ def pass_plain(switch: SimpleSwitch) -> None:
         for first in (0, 1):
             switch.process(12, datagram([wanted[(n + first) % 2] for n in range(count)]))
     for stock in ("GOOGL", "MSFT", "IBM", "AAPL", "NFLX", "X"):
-        for price in (1, 200_000, 500_001, 990_001):
+        for price in (1, 200_000, 500_000, 500_001, 990_001):
             for side in "BS":
                 frame = datagram([cases.order(stock, price, 100, side)])
                 for port in (12, 300):

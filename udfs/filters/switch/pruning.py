@@ -67,9 +67,9 @@ def pruning(program: Pipeline) -> str:
             for place in range(first, min(first + _GROUP, program.options.messages))
         )
         # Most datagrams have few messages: those that they lack are passed over together.
-        body += (
-            f"if (hdr.wanted[{first}].isValid()) {{\n{indent(some, '    ')}}}\n" if first else some
-        )
+        if first:
+            some = f"if (hdr.wanted[{first}].isValid()) {{\n{indent(some, '    ')}}}\n"
+        body += some
     udp, ip = program.place("udp", "length"), program.place("ipv4", "length")
     body += (
         "if (removed != 0) {\n"
