@@ -134,7 +134,9 @@ class Deployment:
         finally:
             lifecycle.stopping.set()
             thread.join(60)
-        assert not thread.is_alive() and not failures
+            if failures:
+                raise failures[0]
+        assert not thread.is_alive()
 
 
 @pytest.fixture(scope="module")
