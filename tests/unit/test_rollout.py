@@ -333,6 +333,9 @@ def test_in_use_is_what_a_stream_used_last_and_all_that_became_ready_since(ready
     last = [at(number) | {"subscriptions": 7, "link_states": 8} for number in used]
     found = rollout.in_use([at(number) for number in reversed(ready)], last, CURRENT)
     assert found == [at(number) for number in in_use]
+    # A batch on record without all of the tables is of long ago, and says as little.
+    unknown = rollout.in_use([at(number) for number in ready], [*last, {"hosts": 0}], CURRENT)
+    assert unknown == [at(number) for number in sorted({*ready, *used})]
 
 
 def tree(number, state="active", edges=(("h1", RACK),)):

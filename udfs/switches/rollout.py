@@ -59,7 +59,8 @@ def in_use(
     for last in used:
         # What else a batch used, as its subscriptions, is on no switch.
         network = {name: version for name, version in last.items() if name in current}
-        found[_frozen(network)] = network
+        if network.keys() == current.keys():
+            found[_frozen(network)] = network
         after = age(network) if any(network == versions for versions in possible) else -1
         for versions in possible:
             if age(versions) > after:
