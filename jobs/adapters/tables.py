@@ -249,6 +249,15 @@ class Tables:
         rows = _pylist(history.where(functions.col("version") == version).select("timestamp"))
         return rows[0]["timestamp"] if rows else None
 
+    def changes(self, name: str, version: int) -> DataFrame:
+        """A stream of the table's change data feed, from ``version`` on."""
+        reader = (
+            self._spark.readStream.format("delta")
+            .option("readChangeFeed", "true")
+            .option("startingVersion", version)
+        )
+        return reader.load(self._path(name)) if self._by_path else reader.table(self.sql_name(name))
+
     def move(self, name: str, key: str, column: str, moves: Mapping[int, tuple[str, str]]) -> None:
         """Change texts of a column in one commit: by number ``key``, from one text to another.
 
