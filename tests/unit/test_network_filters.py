@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,10 +11,14 @@ from hypothesis import strategies as st
 from p4_tables import Switch
 
 import schemas
+from udfs.errors import FilterError
+from udfs.filters.compiler.compile import compile_rules
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import Subscription, check
-from udfs.filters.switch.network_filters import NetworkFilters
-from udfs.filters.switch.pipeline import pipeline
+from udfs.filters.switch.entries import entries
+from udfs.filters.switch.network_filters import GENERATIONS, START, NetworkFilters
+from udfs.filters.switch.pipeline import STATE_BITS, pipeline
+from udfs.filters.switch.refusals import refused_by_program, rules_without
 from udfs.filters.switch.routing import ports_towards
 from udfs.filters.switch.values import ProgramEntries, TableEntry
 from udfs.messages.specification import parse_specification
@@ -99,11 +104,11 @@ def test_in_the_middle_of_an_edit_every_event_goes_by_the_old_rules_or_by_the_ne
         now = rules(seed + edit, count)
         made = filters.entries(NETWORK, now, held)
         assert not made.rejections
-        for switch, entries in made.entries.items():
+        for switch, wanted_rows in made.entries.items():
             present = {entry.key: entry for entry in held.get(switch, [])}
             if before is not None:
                 allowed = list(zip(wanted(switch, before), wanted(switch, now), strict=True))
-                for step in steps(difference(entries, present.values())):
+                for step in steps(difference(wanted_rows, present.values())):
                     for entry in chance.sample(step.entries, len(step.entries)):
                         if step.kind == "delete":
                             del present[entry.key]
@@ -111,9 +116,9 @@ def test_in_the_middle_of_an_edit_every_event_goes_by_the_old_rules_or_by_the_ne
                             present[entry.key] = entry
                         got = answers(present)
                         assert all(g in a for g, a in zip(got, allowed, strict=True))
-                assert present == {entry.key: entry for entry in entries}
-            assert answers({entry.key: entry for entry in entries}) == wanted(switch, now)
-        held = {switch: list(entries) for switch, entries in made.entries.items()}
+                assert present == {entry.key: entry for entry in wanted_rows}
+            assert answers({entry.key: entry for entry in wanted_rows}) == wanted(switch, now)
+        held = {switch: list(rows) for switch, rows in made.entries.items()}
         before = now
 
 
@@ -140,3 +145,77 @@ def test_a_rule_with_state_beyond_the_first_switch_is_refused_and_harms_no_other
     assert [r.id for r in made.rejections] == ["far"]
     only = check(rows[1:], ITCH, set(HOSTS), "feed1")[0]
     assert made.entries == NetworkFilters(ITCH, "feed1").entries(NETWORK, only, {}).entries
+
+
+TEXTS = (
+    "stock == AAPL",
+    "stock != AAPL and price > 3",
+    "not stock in {AAPL, MSFT}",
+    "stock > AAPL",
+    "stock between A and B and price > 2",
+    "not stock between A and B",
+    "buy_sell > A",
+    "not buy_sell == B",
+    "trade.price > 3",
+    "stock == GOOGL or trade.stock == GOOGL",
+    "stock == AAPL and timestamp > 5",
+    "add_order.message_type == A",
+    "price > 3 or not price > 3",
+    "avg(price) > 5",
+    "avg(trade.price) > 5",
+    "trade.price > 3 and avg(price) > 5",
+    "stock == AAPL : recent <- sum(shares)",
+    "stock == AAPL : recent <- sum(trade.shares)",
+    "recent > 5",
+)
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["objects", "columns"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_rule_is_refused_just_if_the_program_has_no_table_for_it(text, many):
+    near = next(h for h in HOSTS if NETWORK.hosts[h].switch == NETWORK.hosts["feed1"].switch)
+    row = Subscription("one", near, text)
+    if many:
+        fill = [Subscription(f"s{n}", near, f"stock == S{n} and price > 1") for n in range(1000)]
+        rules = check([row, *fill], ITCH, set(HOSTS), "feed1")[0]
+        rules = rules_without(rules, {r.id for r in fill}, ITCH)
+    else:
+        rules = check([row], ITCH, set(HOSTS), "feed1")[0]
+    if not rules:
+        return  # of no stream's either
+    refused = refused_by_program(rules, ITCH, PROGRAM)
+    try:
+        entries(compile_rules([replace(rules[0], receivers=("1",))], ITCH), ITCH, {})
+    except FilterError as error:
+        assert error.code == "FILTER.NO_TABLE"
+        assert [(r.id, r.code) for r in refused] == [("one", "SUBSCRIPTION.NOT_ON_SWITCHES")]
+    else:
+        assert not refused
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(HOSTS), st.sampled_from(TEXTS)), max_size=6))
+def test_rules_that_switches_cannot_hold_never_keep_the_others_from_being_live(wanted):
+    rows = [Subscription(f"s{n}", host, text) for n, (host, text) in enumerate(wanted)]
+    live = check(rows, ITCH, set(HOSTS), "feed1")[0]
+    made = NetworkFilters(ITCH, "feed1").entries(NETWORK, live, {})
+    refused = {r.id for r in made.rejections}
+    assert len(refused) == len(made.rejections)
+    others = [rule for rule in live if rule.id not in refused]
+    again = NetworkFilters(ITCH, "feed1").entries(NETWORK, others, {})
+    assert (again.entries, again.rejections) == (made.entries, [])
+
+
+def test_a_switch_that_missed_edits_still_never_meets_a_mixture():
+    """Numbers of states that it holds are used again after 256 edits only."""
+    filters = NetworkFilters(ITCH, "feed1")
+    held: dict[str, list[SwitchEntry]] = {}
+    first = NETWORK.hosts["feed1"].switch
+    seen: dict[bytes, int] = {}
+    for edit in range(GENERATIONS + 1):
+        made = filters.entries(NETWORK, rules(edit, 2), held)
+        held = {switch: list(rows) for switch, rows in made.entries.items()}
+        (start,) = (entry for entry in held[first] if entry.table == START)
+        generation = int.from_bytes(start.params[0][1], "big") >> STATE_BITS - 8
+        assert edit - seen.get(generation, -GENERATIONS) >= GENERATIONS
+        seen[generation] = edit

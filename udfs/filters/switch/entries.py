@@ -33,7 +33,8 @@ __all__ = ["Match", "ProgramEntries", "TableEntry", "entries"]
 _CELLS = f"{PREFIX}.cells"
 _DELIVERY = f"{PREFIX}.delivery"
 _CALL = f"{PREFIX}.call"
-_MAX_EXPANDED = 256
+MAX_EXPANDED = 256
+"""Values of a range that become rows of their own where a table matches exactly."""
 
 _Row = tuple[int, int, int, str, int]
 """state, low, high, kind, next."""
@@ -156,7 +157,7 @@ class _Entries:
             yield Match("value", "exact", canonical(low)), "exact"
         elif "range" in stage.kinds:
             yield Match("value", "range", canonical(low), canonical(high)), "range"
-        elif stage.field == MESSAGE_TYPE or high - low < _MAX_EXPANDED:
+        elif stage.field == MESSAGE_TYPE or high - low < MAX_EXPANDED:
             for value in range(low, high + 1):
                 yield Match("value", "exact", canonical(value)), "exact"
         else:

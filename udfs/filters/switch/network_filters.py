@@ -3,7 +3,7 @@
 Each switch of the publisher's tree gets the entries of ``packet_subscriptions.p4`` for the rules of
 the hosts behind it. A new set of rules is a new *generation*: its states have numbers that the old
 ones have not, so all of its rows are installed beside the old, one row of table ``start`` moves the
-events over, and only then the old rows go. No event ever sees a mixture.
+events over, and only then the old rows go. No event ever sees a mixture in a switch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from udfs.filters.compiler.compile import compile_rules
 from udfs.filters.subscriptions import CheckedRule, Rejection
 from udfs.filters.switch.entries import entries
-from udfs.filters.switch.pipeline import PREFIX, STATE_BITS, Options
+from udfs.filters.switch.pipeline import PREFIX, STATE_BITS, Options, pipeline
+from udfs.filters.switch.refusals import refused_by_program, rules_without
 from udfs.filters.switch.routing import ports_towards, refused_in_network, rules_of_switch
 from udfs.filters.switch.values import TableEntry
 from udfs.messages.specification import Specification
@@ -24,8 +25,11 @@ from udfs.trees.network import Network
 
 START = f"{PREFIX}.start"
 
-_OTHER = 1 << STATE_BITS - 1
-"""What the states of every other generation are raised by."""
+GENERATIONS = 256
+"""Generations in turn: a switch that was away meets numbers that it holds after so many edits."""
+
+_STATES = (1 << STATE_BITS) // GENERATIONS
+"""What the states of the next generation are raised by."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class NetworkFilters:
         self._specification = specification
         self._publisher = publisher
         self._options = options
+        self._program = pipeline(specification, options)
         self._slots: dict[str, Mapping[str, tuple[int, int]]] = {}
 
     def entries(
@@ -66,9 +71,12 @@ class NetworkFilters:
         ports = ports_towards(network, self._publisher)
         first = network.host(self._publisher).switch
         near = [name for name, host in network.hosts.items() if host.switch == first]
-        rejections = refused_in_network(rules, near)
-        refused = {rejection.id for rejection in rejections}
-        live = [rule for rule in rules if rule.id not in refused] if refused else rules
+        rejections = refused_by_program(rules, self._specification, self._program)
+        unread = {rejection.id for rejection in rejections}
+        live = rules_without(rules, unread, self._specification)
+        beyond = refused_in_network(live, near)
+        rejections += beyond
+        live = rules_without(live, {r.id for r in beyond}, self._specification)
         found: dict[str, list[SwitchEntry]] = {}
         for switch, behind in ports.items():
             own = rules_of_switch(live, behind, self._specification)
@@ -87,14 +95,15 @@ class NetworkFilters:
 def _next_generation(
     switch: str, made: Sequence[TableEntry], held: Iterable[SwitchEntry]
 ) -> list[SwitchEntry]:
-    """``made`` in the generation that is held if it is just that, else in the other one."""
+    """``made`` in the generation that is held if it is just that, else in the next one."""
     present = {entry.key: entry for entry in held if entry.table.startswith(f"{PREFIX}.")}
     start = next((entry for entry in present.values() if entry.table == START), None)
-    raised = start is not None and int.from_bytes(start.params[0][1], "big") >= _OTHER
-    same = [_raised(switch, entry, _OTHER if raised else 0) for entry in made]
+    generation = 0 if start is None else int.from_bytes(start.params[0][1], "big") // _STATES
+    same = [_raised(switch, entry, generation * _STATES) for entry in made]
     if start is None or {entry.key: entry for entry in same} == present:
         return same
-    return [_raised(switch, entry, 0 if raised else _OTHER) for entry in made]
+    following = (generation + 1) % GENERATIONS
+    return [_raised(switch, entry, following * _STATES) for entry in made]
 
 
 def _raised(switch: str, entry: TableEntry, by: int) -> SwitchEntry:
