@@ -20,6 +20,7 @@ sys.path.append(sys.path.pop(0))
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "unit"))
 
 import p4_messages
+import p4_network
 import p4_passes
 import p4_speed
 from compile import say
@@ -59,6 +60,7 @@ def main() -> None:
     passes = p4_passes.passes(work, programs)
     entries = p4_passes.entries(work)
     speeds = p4_speed.speeds(programs)
+    p4_network.session(work[0], programs[LABELS_A_PASS])
     p4_messages.messages(work[0].network)
     if options.bmv2:
         import p4_bmv2  # needs more than the others  # noqa: PLC0415
@@ -86,9 +88,17 @@ def draw(
                     "mean passes a frame",
                     {DRAWN[name]: curve for name, curve in passes.items() if name in DRAWN},
                     log=True,
+                    names="top right",
                 ),
                 Panel("Label entries of a switch", x, "entries", entries, log=True),
-                Panel("Software switch, one core", x, "frames a second", speeds, log=True),
+                Panel(
+                    "Software switch, one core",
+                    x,
+                    "frames a second",
+                    speeds,
+                    log=True,
+                    names="bottom right",
+                ),
             ],
         ),
         "utf-8",

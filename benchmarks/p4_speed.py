@@ -38,39 +38,47 @@ class Measured:
     """
 
     def __init__(self, tables: SwitchTables, frames: Sequence[Frame]) -> None:
-        self._tables = tables
-        self._frames = frames
+        self.tables = tables
+        self.frames = frames
         self.copies = self._plain()
+        self._all_plain: list[float] = []
 
-    def __call__(self, name: str, work: Work, runs: int = RUNS, **more: Any) -> float:
-        """Frames a second: the median of runs, each beside one of the yardstick."""
+    @property
+    def plain_a_second(self) -> float:
+        """Frames a second of the yardstick, over all that was measured beside it."""
+        return len(self.frames) / statistics.median(self._all_plain)
+
+    def __call__(self, name: str, work: Work, **more: Any) -> float:
+        """The time of ``work`` in times of the yardstick: the median of runs, each beside one."""
         assert work() == self.copies, "copies are missing, or there are too many"
         plain, seconds = [], []
-        for _ in range(runs):
+        for _ in range(RUNS):
             plain.append(_timed(self._plain, self.copies))
             seconds.append(_timed(work, self.copies))
         median = statistics.median(seconds)
-        a_second = len(self._frames) / median
+        self._all_plain += plain
+        a_second = len(self.frames) / median
+        ratio = statistics.median(s / p for s, p in zip(seconds, plain, strict=True))
         say(
             name,
-            frames=len(self._frames),
-            copies_a_frame=self.copies / len(self._frames),
+            frames=len(self.frames),
+            copies_a_frame=self.copies / len(self.frames),
             frames_a_second=round(a_second),
             copies_a_second=round(self.copies / median),
             to="the forwarding model in plain Python",
-            ratio=statistics.median(s / p for s, p in zip(seconds, plain, strict=True)),
+            ratio=ratio,
             **more,
             **(
                 {"floor": FLOOR, "ratio_to_floor": a_second / FLOOR}
-                if len(self._frames[0][1]) == 8
+                if len(self.frames[0][1]) == 8
                 else {}
             ),
         )
-        return a_second
+        return ratio
 
     def _plain(self) -> int:
-        tables = self._tables
-        return sum(len(modelled(tables, port, labels, ip)) for port, labels, ip in self._frames)
+        tables = self.tables
+        return sum(len(modelled(tables, port, labels, ip)) for port, labels, ip in self.frames)
 
 
 def _timed(work: Work, copies: int) -> float:
@@ -110,24 +118,33 @@ def different_frames(tables: SwitchTables, ports: int, labels: int, seed: str) -
 
 
 def speeds(programs: Mapping[int, bytes]) -> dict[str, Curve]:
-    """The shipped program, then all; curves are frames a second against labels a pass."""
+    """The shipped program, then all; curves are frames a second against labels a pass.
+
+    A core's speed changes within minutes, so curves have the ratios of measurements to a yardstick
+    run beside each, times the yardstick's frames a second over all of them.
+    """
     shipped = programs[LABELS_A_PASS]
     tables = switch_tables(8)
     _off_and_on(shipped, tables)
     for labels in (1, 8, 24, 64):
         frames = different_frames(tables, 8, labels, "passes") if labels > 2 else _hops(tables)
-        _uncached(shipped, LABELS_A_PASS, tables, frames, 8, f"{labels} labels, cache off")
+        name = f"{labels} label{'s' * (labels > 1)}, cache off"
+        _uncached(Measured(tables, frames), shipped, LABELS_A_PASS, 8, name)
     wide = switch_tables(40)
-    frames = different_frames(wide, 40, 8, "wide")
-    _uncached(shipped, LABELS_A_PASS, wide, frames, 40, "8 labels, 40 ports, cache off")
+    measured = Measured(wide, different_frames(wide, 40, 8, "wide"))
+    _uncached(measured, shipped, LABELS_A_PASS, 40, "8 labels, 40 ports, cache off")
     curves: dict[str, Curve] = {}
     for labels in STACKS:
-        frames = different_frames(tables, 8, labels, "curve")
-        for count in (count for count in COUNTS if count in programs):
-            found = _uncached(
-                programs[count], count, tables, frames, 8, f"{labels} labels, by labels a pass"
-            )
-            curves.setdefault(f"frames of {labels} labels", []).append((count, found))
+        measured = Measured(tables, different_frames(tables, 8, labels, "curve"))
+        name = f"{labels} labels, by labels a pass"
+        ratios = [
+            (count, _uncached(measured, programs[count], count, 8, name))
+            for count in COUNTS
+            if count in programs
+        ]
+        curves[f"frames of {labels} labels"] = [
+            (count, measured.plain_a_second / ratio) for count, ratio in ratios
+        ]
     return curves
 
 
@@ -141,16 +158,16 @@ def _hops(tables: SwitchTables) -> list[Frame]:
     ]
 
 
-def _uncached(
-    program: bytes, count: int, tables: SwitchTables, frames: list[Frame], ports: int, name: str
-) -> float:
+def _uncached(measured: Measured, program: bytes, count: int, ports: int, name: str) -> float:
+    """The time that the switch takes without its flow cache, in times of the yardstick."""
+    tables, frames = measured.tables, measured.frames
     switch = _switch(program, count, tables, ports, cached=False)
     assert switch.cache is None
     _check(switch, tables, frames)
     before = switch.passes
     work = _through(switch, frames)
     work()
-    return Measured(tables, frames)(
+    return measured(
         f"software switch, {name}",
         work,
         labels_a_pass=count,
@@ -165,7 +182,7 @@ def _off_and_on(program: bytes, tables: SwitchTables) -> None:
     switch = _switch(program, LABELS_A_PASS, tables, 8, cached=False)
     assert switch.cache is None
     _check(switch, tables, frames)
-    measured("software switch, cache off", _through(switch, frames), cache_hits=0)
+    measured("software switch, cache off", _through(switch, frames))
 
     switch = _switch(program, LABELS_A_PASS, tables, 8, cached=True)
     cache = switch.cache
@@ -178,7 +195,9 @@ def _off_and_on(program: bytes, tables: SwitchTables) -> None:
         return through()
 
     hits = cache.hits
-    measured("software switch, every frame new to the cache", anew, cache_hits=cache.hits - hits)
+    anew()
+    share = (cache.hits - hits) / len(frames)
+    measured("software switch, every frame new to the cache", anew, hits_a_frame=share)
     assert cache.hits == hits, "frames that should all differ were found in the cache"
 
     # Other datagrams behind the same labels, so that only what the parser looked at is the same.

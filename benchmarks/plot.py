@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from math import ceil, floor, log10
+from typing import Literal
 
 _WIDTH, _HEIGHT = 460, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 20, 48, 54
@@ -30,20 +31,29 @@ _STYLE = """<style>
 
 Curve = Sequence[tuple[float, float]]
 """Points (x, y), x ascending."""
+Corner = Literal["top left", "top right", "bottom left", "bottom right"]
 
 
 class Panel:
     """One diagram: curves by name over common axes; ``log`` makes both axes logarithmic.
 
-    On logarithmic axes all coordinates must be over 0.
+    On logarithmic axes all coordinates must be over 0. ``names`` is the corner for the curves'
+    names: one that the curves leave free.
     """
 
     def __init__(
-        self, title: str, x: str, y: str, curves: Mapping[str, Curve], log: bool = False
+        self,
+        title: str,
+        x: str,
+        y: str,
+        curves: Mapping[str, Curve],
+        log: bool = False,
+        names: Corner = "top left",
     ) -> None:
         if not 0 < len(curves) <= len(_COLOURS) or not all(curves.values()):
             raise ValueError(f"a panel shows 1 to {len(_COLOURS)} curves with points")
         self._title, self._x, self._y, self._curves, self._log = title, x, y, curves, log
+        self._names = names
 
     def draw(self) -> str:
         """The panel with its upper left corner at the origin."""
@@ -80,10 +90,19 @@ class Panel:
             ]
             if name:
                 parts.append(
-                    f'<text class="key {colour}" x="{_LEFT + 10}" y="{_TOP + 16 + 16 * number}">'
-                    f"{escape(name)}</text>"
+                    f'<text class="key {colour}" {self._place(number)}>{escape(name)}</text>'
                 )
         return "\n".join(parts)
+
+    def _place(self, number: int) -> str:
+        """Where the name of this curve is."""
+        top = _TOP + 16
+        if self._names.startswith("bottom"):
+            top = _HEIGHT - _BOTTOM - 8 - 16 * (len(self._curves) - 1)
+        y = top + 16 * number
+        if self._names.endswith("left"):
+            return f'x="{_LEFT + 10}" y="{y}"'
+        return f'x="{_WIDTH - _RIGHT - 10}" y="{y}" text-anchor="end"'
 
     def _axis(
         self, values: list[float], start: float, end: float, from_zero: bool
