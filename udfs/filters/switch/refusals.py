@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from udfs.errors import SubscriptionError
 from udfs.filters.compiler.compile import table_of_rules
 from udfs.filters.intervals import Intervals, complement
 from udfs.filters.meaning.normal_form import MESSAGE_TYPE
@@ -59,9 +60,9 @@ def refused_by_program(
         for token in outcomes[outcome]:
             if isinstance(token, CellUpdate) and token.field not in {None, *read}:
                 found.setdefault(rule, _why(str(token.field), False))
+    faults = {at: SubscriptionError("NOT_ON_SWITCHES", found[at]) for at in sorted(found)}
     return [
-        Rejection(rules[at].id, "SUBSCRIPTION.NOT_ON_SWITCHES", 1, 1, found[at])
-        for at in sorted(found)
+        Rejection(rules[at].id, fault.code, 1, 1, fault.message) for at, fault in faults.items()
     ]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from udfs.errors import NetworkError
+from udfs.errors import NetworkError, SubscriptionError
 from udfs.filters.meaning.evaluate import is_stateful
 from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection
 from udfs.messages.specification import Specification
@@ -89,19 +89,18 @@ def refused_in_network(rules: Sequence[CheckedRule], first_ports: Iterable[str])
     state may have no receiver behind another one. ``first_ports``: hosts at the publisher's switch.
     """
     near = set(first_ports)
-    return [
-        Rejection(
-            rule.id,
-            "SUBSCRIPTION.STATE_BEYOND_FIRST_SWITCH",
-            1,
-            1,
-            "this rule reads or updates state, which only the publisher's switch keeps exactly; "
-            f"{', '.join(sorted(set(rule.receivers) - near))} is behind another one: attach the "
-            "host there, or let the stream match (spark.stackcast.match=spark)",
-        )
-        for rule in _with_trees(rules)
-        if (rule.updates or is_stateful(rule.condition)) and not near.issuperset(rule.receivers)
-    ]
+    rejections = []
+    for rule in _with_trees(rules):
+        far = ", ".join(sorted(set(rule.receivers) - near))
+        if far and (rule.updates or is_stateful(rule.condition)):
+            fault = SubscriptionError(
+                "STATE_BEYOND_FIRST_SWITCH",
+                "this rule reads or updates state, which only the publisher's switch keeps "
+                f"exactly; {far} is behind another one: attach the host there, or let the stream "
+                "match (spark.stackcast.match=spark)",
+            )
+            rejections.append(Rejection(rule.id, fault.code, 1, 1, fault.message))
+    return rejections
 
 
 def _with_trees(rules: Sequence[CheckedRule]) -> Iterable[CheckedRule]:
