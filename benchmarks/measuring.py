@@ -66,6 +66,24 @@ class Reporter:
         print(json.dumps(line | more), flush=True)
 
 
+def side_by_side(
+    yardstick: Callable[[], Any], work: Callable[[], Any], runs: int = RUNS
+) -> tuple[list[float], list[float], float]:
+    """Seconds of both on their core, run by run in turn, and the median of their ratios.
+
+    A core's speed changes within seconds, so each run of ``work`` has one of the yardstick beside.
+    """
+    seconds: tuple[list[float], list[float]] = ([], [])
+    work()  # compiled and warm
+    for _ in range(runs):
+        for each, times in zip((yardstick, work), seconds, strict=True):
+            began = time.thread_time()
+            each()
+            times.append(time.thread_time() - began)
+    plain, ours = seconds
+    return plain, ours, statistics.median(o / p for o, p in zip(ours, plain, strict=True))
+
+
 @dataclass(frozen=True)
 class Session:
     """One batch of the lab's session: its messages, packets, and the packets' bytes and borders."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
 
 import numpy as np
 from compile import say
-from measuring import Reporter
+from measuring import side_by_side
 from p4_passes import tables_of
 from p4_products import digest, products, programs, sources
 from p4_workloads import PUBLISHER, SESSION_MESSAGES, default_rules, itch
@@ -18,7 +17,6 @@ from pruning_model import DroppedError, Model, checksum, datagram
 
 from lab.bmv2.simple_switch import SimpleSwitch
 from lab.trading_session import TradingSession
-from udfs.errors import FilterError
 from udfs.filters.compiler.compile import compile_rules
 from udfs.filters.matching.matcher import Matcher
 from udfs.filters.subscriptions import CheckedRule
@@ -37,14 +35,15 @@ SIZES = (1, 4, 12, 35, 64)
 """Messages a packet."""
 MESSAGES = 3000
 """Messages of a run, at least."""
-RUNS = 5
-YARDSTICK = "checksum of the frames in plain Python"
+RUNS = 7
 
 
 def messages(network: Network) -> None:
     """New orders of the lab's session through the publisher's switch, with the lab's rules."""
-    rules = rules_of_program(network)
-    entries = entries_of_filters(network, rules)
+    made = NetworkFilters(itch(), PUBLISHER).entries(network, default_rules(network), {})
+    refused = {rejection.id for rejection in made.rejections}
+    rules = [rule for rule in default_rules(network) if rule.id not in refused]
+    entries = with_groups_and_routes(network, made.entries)
     sizes(network, entries, len(rules))
     name = network.hosts[PUBLISHER].switch
     port = network.hosts[PUBLISHER].port
@@ -75,24 +74,26 @@ def say_packets(
     copies: int,
     kept: int,
 ) -> None:
-    count = size * len(packets)
-    report = Reporter(messages_a_packet=size, packets=len(packets), messages=count)
-    report(YARDSTICK, lambda: [checksum(packet) for packet in packets], count, runs=RUNS)
-    sent = 0
-
-    def work() -> None:
-        nonlocal sent
-        sent = sum(len(switch.process(port, packet)) for packet in packets)
-
-    more: dict[str, Any] = {
-        "messages_a_packet": size,
-        "passes_a_packet": round(passes / len(packets), 3),
-        "copies_a_packet": round(copies / len(packets), 3),
-        "messages_a_copy": round(kept / max(1, copies), 3),
-    }
-    report("packet subscriptions, messages", work, count, YARDSTICK, RUNS, **more)
-    assert sent == copies, "copies are missing, or there are too many"
-    report("packet subscriptions, packets", work, len(packets), runs=RUNS, messages_a_packet=size)
+    made: list[int] = []
+    _, seconds, ratio = side_by_side(
+        lambda: [checksum(packet) for packet in packets],
+        lambda: made.append(sum(len(switch.process(port, packet)) for packet in packets)),
+        RUNS,
+    )
+    assert set(made) == {copies}, "copies are missing, or there are too many"
+    median = statistics.median(seconds)
+    say(
+        "packet subscriptions",
+        messages_a_packet=size,
+        packets=len(packets),
+        packets_a_second=round(len(packets) / median),
+        messages_a_second=round(size * len(packets) / median),
+        passes_a_packet=passes / len(packets),
+        copies_a_packet=copies / len(packets),
+        messages_a_copy=kept / max(1, copies),
+        to="checksum of the frames in plain Python",
+        ratio=ratio,
+    )
 
 
 def new_orders() -> Iterator[bytes]:
@@ -129,27 +130,16 @@ def expected(model: Model, port: int, packet: bytes) -> list[tuple[int, bytes]]:
         return []
 
 
-def rules_of_program(network: Network) -> list[CheckedRule]:
-    """The lab's rules that the program has tables for: those of new orders."""
-    network_filters = NetworkFilters(itch(), PUBLISHER)
-    held = []
-    for rule in default_rules(network):
-        with suppress(FilterError):
-            network_filters.entries(network, [rule], {})
-            held.append(rule)
-    return held
-
-
-def entries_of_filters(network: Network, rules: list[CheckedRule]) -> dict[str, list[SwitchEntry]]:
-    """All that each switch holds where switches match: groups, routes, filters."""
-    made = NetworkFilters(itch(), PUBLISHER).entries(network, rules, {})
-    assert not made.rejections
+def with_groups_and_routes(
+    network: Network, filters: Mapping[str, Sequence[SwitchEntry]]
+) -> dict[str, list[SwitchEntry]]:
+    """All that each switch holds where switches match."""
     onward = routes(network)
     return {
         name: [
             *port_groups(name, [link.port for link in network.links if link.switch == name]),
             *onward[name],
-            *made.entries.get(name, ()),
+            *filters.get(name, ()),
         ]
         for name in network.switches
     }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
 from compile import say
+from measuring import side_by_side
 from p4_passes import COUNTS, Curve
 from virtual_trees_cases import datagram, entries_of, modelled, random_tables, stack_frame
 
@@ -50,15 +50,12 @@ class Measured:
 
     def __call__(self, name: str, work: Work, **more: Any) -> float:
         """The time of ``work`` in times of the yardstick: the median of runs, each beside one."""
-        assert work() == self.copies, "copies are missing, or there are too many"
-        plain, seconds = [], []
-        for _ in range(RUNS):
-            plain.append(_timed(self._plain, self.copies))
-            seconds.append(_timed(work, self.copies))
-        median = statistics.median(seconds)
+        made: list[int] = []
+        plain, seconds, ratio = side_by_side(self._plain, lambda: made.append(work()), RUNS)
+        assert set(made) == {self.copies}, "copies are missing, or there are too many"
         self._all_plain += plain
+        median = statistics.median(seconds)
         a_second = len(self.frames) / median
-        ratio = statistics.median(s / p for s, p in zip(seconds, plain, strict=True))
         say(
             name,
             frames=len(self.frames),
@@ -79,14 +76,6 @@ class Measured:
     def _plain(self) -> int:
         tables = self.tables
         return sum(len(modelled(tables, port, labels, ip)) for port, labels, ip in self.frames)
-
-
-def _timed(work: Work, copies: int) -> float:
-    began = time.thread_time()
-    made = work()
-    seconds = time.thread_time() - began
-    assert made == copies
-    return seconds
 
 
 def switch_tables(ports: int) -> SwitchTables:
