@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -337,11 +337,9 @@ def test_a_refresher_that_does_not_lead_waits_writes_nothing_and_takes_over(
     deployment: Deployment,
 ) -> None:
     tables = deployment.tables
-    leader = deployment.refresher(RIVAL)
-    leader.begin_term()
-    leader.refresh(leader.derive())
-    waiting = deployment.refresher()
-    with deployment.following(waiting) as failures:
+    leader, waiting = deployment.refresher(RIVAL), deployment.refresher()
+    assert refresh_switches.once(leader)
+    with closing(leader), closing(waiting), deployment.following(waiting) as failures:
         time.sleep(2)
         assert not waiting.leads(connect=False)
         written = {name: tables.version(name) for name in TABLES}
@@ -354,7 +352,6 @@ def test_a_refresher_that_does_not_lead_waits_writes_nothing_and_takes_over(
         leader.close()
         until(lambda: bool(failures) or deployment.in_step(BROADCAST, SMALL))
         until(lambda: bool(failures) or deployment.ready() == dict(waiting.derived_from))
-    waiting.close()
     deployment.reset()
 
 
