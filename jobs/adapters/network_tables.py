@@ -18,18 +18,22 @@ log = logging.getLogger(__name__)
 
 
 class NetworkTables:
-    """Keeps what it read until `forget`: a read takes up to a second, and is needed again."""
+    """Keeps what it read until `forget`: a read takes up to a second, and is needed again.
 
-    def __init__(self, tables: Tables) -> None:
+    sources: the tables that decide, `SOURCES` and perhaps others.
+    """
+
+    def __init__(self, tables: Tables, sources: Collection[str] = SOURCES) -> None:
         self._tables = tables
+        self._sources = tuple(sources)
         self._read: dict[tuple[str, int], list[dict[str, Any]]] = {}
 
     def current(self) -> dict[str, int]:
-        """Versions of `SOURCES`, one after the other."""
-        return {name: self._tables.version(name) for name in SOURCES}
+        """Versions of the sources, one after the other."""
+        return {name: self._tables.version(name) for name in self._sources}
 
     def consistent(self) -> dict[str, int]:
-        """Versions of `SOURCES` that were current all at one time."""
+        """Versions of the sources that were current all at one time."""
         versions = self.current()
         while (again := self.current()) != versions:
             versions = again

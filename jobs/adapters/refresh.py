@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.adapters.credentials import Credentials
+from jobs.adapters.network_match import SOURCE as SUBSCRIPTIONS
+from jobs.adapters.network_match import NetworkMatch, check_pipelines
 from jobs.adapters.network_tables import NetworkTables
-from jobs.adapters.network_versions import LEDGER, TABLE, NetworkVersions
+from jobs.adapters.network_versions import LEDGER, SOURCES, TABLE, NetworkVersions
 from jobs.adapters.settings import Settings
 from jobs.adapters.switch_session import SwitchSession
 from jobs.adapters.switch_sessions import OpenSession, SwitchSessions
 from jobs.adapters.tables import Tables
-from udfs.errors import NetworkError, SwitchError
+from udfs.errors import FilterError, NetworkError, SwitchError
 from udfs.switches import rollout
 from udfs.switches.derivation import derive
 from udfs.switches.entry import Difference, SwitchEntry
@@ -50,6 +52,8 @@ class _Derived:
 class Refresher:
     """Refreshes the switches of one deployment. A context manager; `close` ends its connections.
 
+    Where the switches match (``spark.stackcast.match``), subscriptions are a source, too.
+
     Not for several threads at once. derived_from: versions of the sources that `derive` last read,
     whether they could be used or not. version: of `switch_entries`, as `derive` last left it; None
     before. election_id: that of the settings by default.
@@ -64,7 +68,9 @@ class Refresher:
         open_session: OpenSession | None = None,
     ) -> None:
         self._tables = tables
-        self._network = NetworkTables(tables)
+        self._match = NetworkMatch(settings) if settings.match == "network" else None
+        sources = SOURCES if self._match is None else (*SOURCES, SUBSCRIPTIONS)
+        self._network = NetworkTables(tables, sources)
         self._versions = NetworkVersions(tables)
         self._patience = float(settings.wait_seconds)
         own = settings.election_id if election_id is None else election_id
@@ -110,6 +116,8 @@ class Refresher:
         What we knew of tables and switches may be old; `derive` and `refresh` come next.
         """
         self._versions.begin_term()
+        if self._match is not None:
+            self._match.forget()
         self._derived, self.derived_from = None, {}
         self._in_step.clear()
 
@@ -143,7 +151,8 @@ class Refresher:
 
         What stacks of versions in use may name stays. Where the sources do not fit together or
         give an id another meaning, this raises NetworkError, and the entries are those of the
-        versions in use. Raises TableError MISSING.
+        versions in use. So it is with FilterError where switches match, and cannot hold the
+        subscriptions. Raises TableError MISSING.
         """
         current = self._network.consistent()
         self._derived, self.derived_from, self._settled = None, {}, False
@@ -152,13 +161,15 @@ class Refresher:
         self._network.prefetch([*current.items(), (ENTRIES, before)])
         try:
             source, union = self._union(current, current)
-        except NetworkError:
+        except (NetworkError, FilterError):
             last = self._versions.newest(current)
             if last is not None:
                 self._write(before, self._union(last, current)[1])
             self.derived_from = current  # not tried again until somebody edits the tables
             raise
         version = self._write(before, union)
+        if self._match is not None:
+            self._match.write_rejections(self._tables)
         self._derived, self.derived_from = _Derived(current, source, version), current
         kept = {item for versions in (current, *self._in_use) for item in versions.items()}
         self._network.forget(kept | {(ENTRIES, version)})
@@ -284,7 +295,13 @@ class Refresher:
         rows = self._network.rows("switches", versions["switches"])
         pipelines = {row["switch"]: row["pipeline"] for row in rows}
         tables = {name: self._sessions.tables_of(name) for name in set(pipelines.values())}
-        return source, derive(source, older, pipelines, tables)
+        if self._match is None:
+            check_pipelines(pipelines)
+            return source, derive(source, older, pipelines, tables)
+        subscriptions = self._network.rows(SUBSCRIPTIONS, versions[SUBSCRIPTIONS])
+        held = self._network.rows(ENTRIES, self._tables.version(ENTRIES))
+        filters = self._match.entries(source.network, versions, subscriptions, held, pipelines)
+        return source, derive(source, older, pipelines, tables, filters)
 
     def _find_in_use(self, current: Versions) -> list[Versions]:
         ready = self._versions.ready()

@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from udfs.errors import SwitchError
 from udfs.stacks.entries import LABELS_A_PASS, positions_of, switch_entries
 from udfs.switches.entry import GROUPS, SwitchEntry
+from udfs.switches.ports import port_groups
 from udfs.switches.rollout import Source, Union, rewired, together
-from udfs.switches.routes import ROUTE
+from udfs.switches.routes import ROUTE, routes
 from udfs.trees.network import Network
 from udfs.trees.virtual_tree import VirtualTree, stored
+
+FILTERING = "packet_subscriptions"
+"""The program of switches that match: what filters go into it comes from the subscriptions."""
+
+_START = "ingress.subscriptions.start"
 
 Entries = Callable[[Network, list[VirtualTree], Collection[str]], list[SwitchEntry]]
 
@@ -41,9 +48,34 @@ def _virtual_trees(
     return switch_entries(network, trees, positions)
 
 
+def _without_filters(
+    network: Network, _trees: list[VirtualTree], tables: Collection[str]
+) -> list[SwitchEntry]:
+    """Groups and routes: filters are made of subscriptions, from one version to the next."""
+    if tables and _START not in tables:
+        raise SwitchError(
+            "WRONG_PROGRAM",
+            f"the program has no table {_START!r}: it is no {FILTERING}.p4",
+            table=_START,
+        )
+    ports: dict[str, list[int]] = {name: [] for name in network.switches}
+    for link in network.links:
+        ports[link.switch].append(link.port)
+    return [
+        entry
+        for switch, onward in routes(network).items()
+        for entry in (*port_groups(switch, ports[switch]), *onward)
+    ]
+
+
 def _named_by_stacks(entry: SwitchEntry) -> bool:
     """All but routes: those are for other traffic, and old ones beside new ones send it astray."""
     return entry.table != ROUTE
+
+
+def _never(_: SwitchEntry) -> bool:
+    """No stack comes here."""
+    return False
 
 
 def _ports(entry: SwitchEntry) -> int:
@@ -62,6 +94,7 @@ def _ports(entry: SwitchEntry) -> int:
 
 DERIVATIONS: Mapping[str, Derivation] = {
     "virtual_trees": Derivation(_virtual_trees, _named_by_stacks, _ports),
+    FILTERING: Derivation(_without_filters, _never, _ports),
 }
 
 
@@ -70,16 +103,18 @@ def derive(
     older: Iterable[Source],
     pipelines: Mapping[str, str],
     tables: Mapping[str, Collection[str]],
+    filters: Iterable[SwitchEntry] = (),
 ) -> Union:
     """What the switches should hold: what the newest tables say, and what stacks in use may name.
 
     older: what versions in use say, but for the newest. pipelines: program of each switch; those
-    whose program is unknown here get nothing. tables: names of the tables of each program.
+    whose program is unknown here get nothing. tables: names of the tables of each program. filters:
+    what switches that match hold of the newest subscriptions.
 
     `check_meaning` comes before this. Raises NetworkError for a tree's edge that is no link,
     SwitchError ``WRONG_PROGRAM`` where tables are not those of the program.
     """
-    newest: list[SwitchEntry] = []
+    newest = list(filters)
     others = list(older)
     kept: list[list[SwitchEntry]] = [[] for _ in others]
     elsewhere = [rewired(source.network, other.network) for other in others]

@@ -78,6 +78,7 @@ class NetworkFilters:
         rejections += beyond
         live = rules_without(live, {r.id for r in beyond}, self._specification)
         found: dict[str, list[SwitchEntry]] = {}
+        slots = dict(self._slots)
         for switch, behind in ports.items():
             own = rules_of_switch(live, behind, self._specification)
             made = entries(
@@ -87,8 +88,10 @@ class NetworkFilters:
                 options=self._options,
                 slots=self._slots.get(switch),
             )
-            self._slots[switch] = made.slots
+            slots[switch] = made.slots
             found[switch] = _next_generation(switch, made.entries, held.get(switch, ()))
+        # Rules that could not be compiled leave everything as it was.
+        self._slots = slots
         return Filtered(found, rejections)
 
 

@@ -1,0 +1,161 @@
+"""Where the switches match: what they hold of the subscriptions, from version to version."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import schemas
+from jobs.adapters.pipeline import Pipeline
+from jobs.adapters.settings import FORMATS, PREFIX, Settings
+from jobs.adapters.sql_errors import SQL_ERRORS, one_line
+from jobs.adapters.tables import Tables
+from udfs.errors import NetworkError, SettingsError
+from udfs.filters.subscriptions import Rejection, check, select
+from udfs.filters.switch import pipeline
+from udfs.filters.switch.event_port import event_ports
+from udfs.filters.switch.network_filters import NetworkFilters
+from udfs.messages.specification import parse_specification
+from udfs.switches.derivation import FILTERING
+from udfs.switches.entry import SwitchEntry
+from udfs.switches.rollout import Versions
+from udfs.trees.network import Network
+from udfs.trees.rows import entry_from_row
+
+log = logging.getLogger(__name__)
+
+SOURCE = "subscriptions"
+REJECTED = "rejected_subscriptions"
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+class NetworkMatch:
+    """Compiles subscriptions for the switches of the publisher's tree.
+
+    Raises SettingsError ``WRONG_PORT`` if the compiled program takes another UDP port for events
+    than hosts see, SwitchError ``NO_P4INFO``.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        config = Pipeline.read(settings.p4_folder, FILTERING).device_config
+        ports = event_ports(config)
+        if ports and settings.port not in ports:
+            raise SettingsError(
+                "WRONG_PORT",
+                f"{PREFIX}multicast.port is {settings.port}, and the program {FILTERING} of "
+                f"{settings.p4_folder} takes events at UDP port {', '.join(map(str, ports))}: set "
+                "that, or make and compile the program for yours",
+            )
+        self._publisher = settings.publisher
+        self._format = settings.format
+        self._specification = parse_specification(
+            schemas.read_text(f"messages/{settings.format}.spec"), settings.format
+        )
+        self._filters = NetworkFilters(self._specification, settings.publisher)
+        self._made: tuple[Versions, list[SwitchEntry], list[Rejection]] | None = None
+        self._rejected: list[dict[str, Any]] | None = None
+
+    def entries(
+        self,
+        network: Network,
+        versions: Versions,
+        subscriptions: Rows,
+        held: Rows,
+        pipelines: Mapping[str, str],
+    ) -> list[SwitchEntry]:
+        """The filters of all switches, as of ``versions`` of the tables.
+
+        subscriptions: the table's rows. held: those of ``switch_entries``. pipelines: the program
+        of each switch.
+
+        Raises NetworkError ``WRONG_PIPELINE``, ``UNKNOWN_HOST``; FilterError where the rules
+        together are beyond the limits.
+        """
+        if self._made is not None and self._made[0] == versions:
+            return self._made[1]
+        clock = time.monotonic()
+        selected, rejections = select(subscriptions, self._format, FORMATS)
+        hosts = set(network.subscribers())
+        rules, unfit = check(selected, self._specification, hosts, self._publisher)
+        before: dict[str, list[SwitchEntry]] = defaultdict(list)
+        for row in held:
+            if row["table_name"].startswith(f"{pipeline.PREFIX}."):
+                before[row["switch"]].append(entry_from_row(row))
+        filtered = self._filters.entries(network, rules, before)
+        for switch in filtered.entries:
+            if pipelines.get(switch) != FILTERING:
+                raise NetworkError(
+                    "WRONG_PIPELINE",
+                    f"switch {switch!r} is on the way from {self._publisher} to hosts and runs "
+                    f"{pipelines.get(switch)!r}: with {PREFIX}match=network write {FILTERING!r} "
+                    "into column pipeline of switches",
+                    switch=switch,
+                )
+        rejections += [*unfit, *filtered.rejections]
+        made = [entry for entries in filtered.entries.values() for entry in entries]
+        log.info(
+            "filters of subscriptions@%d: %d rules, %d rejected, %d entries on %d switches in "
+            "%.2f s",
+            versions[SOURCE],
+            len(rules) - len(filtered.rejections),
+            len(rejections),
+            len(made),
+            len(filtered.entries),
+            time.monotonic() - clock,
+        )
+        self._made = dict(versions), made, rejections
+        return made
+
+    def forget(self) -> None:
+        """Somebody else may have written ``switch_entries``: `entries` is to look at them again."""
+        self._made = self._rejected = None
+
+    def write_rejections(self, tables: Tables) -> None:
+        """Make `rejected_subscriptions` hold what the last `entries` refused, if that is new."""
+        if self._made is None:
+            return
+        versions, _, rejections = self._made
+        rows = [
+            {
+                "id": rejection.id,
+                "code": rejection.code,
+                "line": rejection.line,
+                "column": rejection.column,
+                "message": rejection.message,
+                "subscriptions_version": versions[SOURCE],
+            }
+            for rejection in rejections
+        ]
+        if rows == self._rejected:
+            return
+        known = {(row["id"], row["message"]) for row in self._rejected or ()}
+        for row in rows:
+            if (row["id"], row["message"]) not in known:
+                log.warning("subscription %s: %s %s", row["id"], row["code"], row["message"])
+        try:
+            tables.overwrite(REJECTED, rows)
+        except SQL_ERRORS as error:
+            # They explain and decide nothing: written anew with the next edit.
+            log.error("table %s could not be written: %s", REJECTED, one_line(error))
+            return
+        self._rejected = rows
+
+
+def check_pipelines(pipelines: Mapping[str, str]) -> None:
+    """Where the stream matches, no switch may run the program that filters.
+
+    Raises NetworkError ``WRONG_PIPELINE``.
+    """
+    filtering = sorted(switch for switch, name in pipelines.items() if name == FILTERING)
+    if filtering:
+        raise NetworkError(
+            "WRONG_PIPELINE",
+            f"switch {filtering[0]!r} runs {FILTERING!r}, which knows no stacks: with {PREFIX}"
+            "match=spark write 'virtual_trees' into column pipeline of switches, or set "
+            f"{PREFIX}match=network",
+            switch=filtering[0],
+        )
