@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -47,6 +47,10 @@ def up(
         int, typer.Option("--subscriptions", min=0, help="How many rules to write.")
     ] = 1000,
     seed: Annotated[int, typer.Option("--seed", help="Of the subscriptions.")] = 1,
+    match: Annotated[
+        Literal["spark", "network"],
+        typer.Option("--match", help="Where events meet subscriptions: spark, or the switches."),
+    ] = "spark",
     external_host: Annotated[
         list[str] | None,
         typer.Option(
@@ -73,6 +77,7 @@ def up(
         subscriptions=subscriptions,
         seed=seed,
         external=external_hosts(external_host or ()),
+        match=match,
     )
     typer.echo("bringing up the broker and the network ...", err=True)
     state = daemon.up(options)

@@ -9,36 +9,29 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import schemas
-from jobs.adapters import session
+from jobs import embedded_lab
 from jobs.adapters.delivery import Delivery
 from jobs.adapters.kafka import Topics
 from jobs.adapters.lifecycle import Lifecycle
-from jobs.adapters.refresh import Refresher
 from jobs.adapters.settings import FORMATS, Settings
 from jobs.adapters.tables import Tables
 from lab import deployment, report, verification
 from lab.lab import Lab
 from lab.packets import open_records
-from lab.process import child_options, stop_process
 from lab.publisher import Published, publish
 from lab.showcase import Showcase
-from lab.topologies import NetworkOptions, load_network
-from udfs.errors import LabError, SettingsError
 from udfs.filters.subscriptions import CheckedRule, check, select
 from udfs.messages.specification import Specification, parse_specification
 from udfs.trees.broadcast import broadcast_trees
@@ -46,7 +39,6 @@ from udfs.trees.network import Network
 
 log = logging.getLogger("stackcast.lab")
 
-T = TypeVar("T")
 Start = Callable[[SparkSession, Settings, Lifecycle], tuple[StreamingQuery, Delivery]]
 
 
@@ -56,33 +48,14 @@ def run(settings: Settings, lifecycle: Lifecycle, start: Start) -> int:
     0 only if every message went in and every delivery was exact.
     """
     began = time.monotonic()
-    if settings.sink != "udp":
-        raise SettingsError(
-            "BAD_VALUE",
-            f"spark.stackcast.sink is {settings.sink!r}, but the embedded lab is reached by udp "
-            "only: configure a broker and tables of your own for other sinks",
-        )
-    folder = Path(settings.lab_folder).absolute()
-    if settings.lab_session and folder in Path(settings.lab_session).absolute().parents:
-        raise SettingsError(
-            "BAD_VALUE",
-            f"spark.stackcast.lab.session is {settings.lab_session!r}, which lies in the lab's own "
-            "folder; every run empties that: move the file elsewhere",
-        )
-    network = load_network(_network_options(settings))
-    log.info(
-        "network: %d switches, %d hosts, %d directed links",
-        len(network.switches),
-        len(network.subscribers()),
-        len(network.links),
-    )
+    folder, network = embedded_lab.prepare(settings)
     with ExitStack() as stack:
         lab = Lab(folder, network)
         stack.enter_context(lab)
         lab.clear()
-        generator = stack.enter_context(_trading_session(settings, folder))
+        generator = stack.enter_context(embedded_lab.trading_session(settings, folder))
         settings = dataclasses.replace(settings, tables=str(folder / "tables"))
-        spark_and_tables = _beside(lambda: _tables(settings))
+        spark_and_tables = embedded_lab.beside(lambda: embedded_lab.open_tables(settings))
         lab.up()
         log.info(
             "broker %s; %d switches at %s",
@@ -100,8 +73,8 @@ def run(settings: Settings, lifecycle: Lifecycle, start: Start) -> int:
             udp_endpoint=lab.ingress[settings.publisher],
             udp_window=deployment.WINDOW,
         )
-        _fill(tables, settings, network, lab.p4runtime)
-        _refresh(tables, settings, lifecycle)
+        embedded_lab.fill(tables, settings, network, lab.p4runtime)
+        embedded_lab.refresh(tables, settings, lifecycle)
         source = generator()
         published = _deliver(spark, settings, lifecycle, start, source)
         status = lab.settle()
@@ -109,93 +82,6 @@ def run(settings: Settings, lifecycle: Lifecycle, start: Start) -> int:
         outcome = Outcome(spark, settings, tables, network, published, folder, status)
         summary = outcome.write(time.monotonic() - began)
     return 0 if outcome.exact(summary) else 1
-
-
-def _network_options(settings: Settings) -> NetworkOptions:
-    return NetworkOptions(
-        pods=settings.lab_pods,
-        racks=settings.lab_racks,
-        hosts=settings.lab_hosts,
-        planes=settings.lab_planes,
-        spines=settings.lab_spines,
-        hosts_per_switch=settings.lab_hosts if "lab.hosts" in settings.given else 1,
-        name="" if settings.lab_network == "fabric" else settings.lab_network,
-    )
-
-
-def _beside(work: Callable[[], T]) -> Future[T]:
-    """Run ``work`` on a thread that does not keep the program alive."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
-
-
-@contextmanager
-def _trading_session(settings: Settings, folder: Path) -> Iterator[Callable[[], Path]]:
-    """Generate the session in a process of its own; yields a function that waits for the file."""
-    if settings.lab_session:
-        path = Path(settings.lab_session)
-        if not path.is_file():
-            raise LabError(
-                "NO_SESSION", f"there is no file {path}: set spark.stackcast.lab.session"
-            )
-        yield lambda: path
-        return
-    path = folder / "session.NASDAQ_ITCH50"
-    command = [sys.executable, "-m", "lab.generate", "--out", str(path)]
-    for option, value in (
-        ("--messages", settings.lab_messages),
-        ("--seed", settings.lab_seed),
-        ("--symbols", settings.lab_symbols),
-    ):
-        command += [option, str(value)]
-    with (folder / "generate.log").open("wb") as output:
-        child = subprocess.Popen(command, stdout=output, stderr=output, **child_options())
-
-    def wait() -> Path:
-        if child.wait() != 0:
-            text = (folder / "generate.log").read_text()[-2000:]
-            raise LabError("NO_SESSION", f"the trading session could not be generated: {text}")
-        return path
-
-    try:
-        yield wait
-    finally:
-        stop_process(child, 5)
-
-
-def _tables(settings: Settings) -> tuple[SparkSession, Tables]:
-    spark = session.start("stackcast itch_stream")
-    tables = Tables(spark, settings.tables)
-    tables.create()
-    log.info("tables are in %s", tables.location)
-    return spark, tables
-
-
-def _fill(tables: Tables, settings: Settings, network: Network, p4runtime: str) -> None:
-    """Network, broadcast tree and subscriptions of the lab."""
-    rows = deployment.rows(network, p4runtime, settings.lab_subscriptions, settings.lab_seed)
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(tables.append, rows, rows.values()))
-    log.info("%d subscriptions by %d hosts", len(rows["subscriptions"]), len(network.subscribers()))
-
-
-def _refresh(tables: Tables, settings: Settings, lifecycle: Lifecycle) -> None:
-    with Refresher(tables, settings, lifecycle.stopping.is_set) as refresher:
-        behind = [s for s in refresher.refresh(refresher.derive()) if not s["in_step"]]
-    if behind:
-        raise LabError(
-            "SWITCHES_NOT_IN_STEP",
-            f"{len(behind)} switches do not hold their entries, the first: {behind[0]['switch']}: "
-            + "; ".join(behind[0]["errors"]),
-        )
 
 
 def _deliver(
@@ -218,7 +104,7 @@ def _deliver(
     # The topic must be there before the stream looks for it.
     publish(settings.kafka["bootstrap.servers"], settings.topic, ())
     query, delivery = start(spark, settings, lifecycle)
-    publishing = _beside(work)
+    publishing = embedded_lab.beside(work)
     topics = Topics(spark, settings)
 
     @cache

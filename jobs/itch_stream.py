@@ -3,7 +3,8 @@
     spark-submit [--properties-file conf/X.conf] jobs/itch_stream.py
 
 Runs until SIGTERM, which ends it after the batch in progress. Where no broker is configured it
-brings up the embedded lab, delivers one trading session, proves the outcome and ends.
+brings up the embedded lab, delivers one trading session, proves the outcome and ends; with
+`spark.stackcast.match=network` the lab's switches match, and no stream runs.
 """
 
 from __future__ import annotations
@@ -14,18 +15,28 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import schemas
-from jobs import embedded
+from jobs import embedded, embedded_network
 from jobs.adapters import application, session
 from jobs.adapters.delivery import Delivery
 from jobs.adapters.kafka import Topics
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.settings import Settings
 from jobs.adapters.tables import Tables
+from udfs.errors import SettingsError
 from udfs.messages.specification import parse_specification
 from udfs.sources import needs_arrival
 
 
 def deliver(settings: Settings, lifecycle: Lifecycle) -> int:
+    if settings.match == "network":
+        if not settings.embedded:
+            raise SettingsError(
+                "MATCHED_IN_NETWORK",
+                "with spark.stackcast.match=network the switches match, and no stream does: run "
+                "jobs/refresh_switches.py with the same settings, and send the feed itself, plain "
+                "UDP, to the publisher's switch",
+            )
+        return embedded_network.run(settings, lifecycle)
     if settings.embedded:
         return embedded.run(settings, lifecycle, start)
     spark = session.start("stackcast itch_stream")

@@ -51,6 +51,7 @@ class Options:
     subscriptions: int = 1000
     seed: int = 1
     external: dict[str, str] = field(default_factory=dict)
+    match: str = "spark"
 
     @staticmethod
     def from_json(text: str) -> Options:
@@ -187,7 +188,7 @@ def run(options: Options, stop: Callable[[float], bool]) -> None:
             lab.up()
             for topic in options.topics:
                 ensure_topic(lab.bootstrap_servers, topic, options.partitions)
-            deployment.write(lab, options.subscriptions, options.seed)
+            deployment.write(lab, options.subscriptions, options.seed, options.match)
             with _answering(lab) as address:
                 state = {
                     "pid": os.getpid(),
@@ -198,6 +199,7 @@ def run(options: Options, stop: Callable[[float], bool]) -> None:
                     "hosts": list(lab.hosts),
                     "external": options.external,
                     "switches": list(network.switches),
+                    "match": options.match,
                     "status": address,
                 }
                 _write_state(folder, state)

@@ -11,12 +11,16 @@ from typing import Any
 
 from lab.lab import Lab
 from lab.subscriptions import subscriptions
+from udfs.switches.derivation import FILTERING
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.network import Network
 from udfs.trees.rows import network_to_rows, tree_to_row
 
 #: Frames in flight to the lab's switches; loopback sockets hold this many without loss.
 WINDOW = 64
+
+#: The program of the switches, by where events meet subscriptions (``spark.stackcast.match``).
+PIPELINES = {"spark": "virtual_trees", "network": FILTERING}
 
 #: Where the project's own file is not at hand: what one machine cannot do without.
 _ESSENTIAL = """\
@@ -36,6 +40,7 @@ def rows(
     count: int,
     seed: int,
     updated_at: dt.datetime | str | None = None,
+    match: str = "spark",
 ) -> dict[str, Sequence[dict[str, Any]]]:
     """Rows of ``switches``, ``hosts``, ``links``, ``virtual_trees`` and ``subscriptions``.
 
@@ -44,6 +49,7 @@ def rows(
     p4runtime: address of all switches, ``host:port``.
     count: how many subscriptions; ``seed``: of them.
     updated_at: of the subscriptions, as a time or as ISO text; now by default.
+    match: what ``spark.stackcast.match`` is: it decides on the switches' program.
     """
     wanted = subscriptions(network.subscribers(), count, seed=seed)
     # The columns that people fill when they write the table.
@@ -54,13 +60,13 @@ def rows(
         "updated_at": dt.datetime.now(dt.UTC) if updated_at is None else updated_at,
     }
     return {
-        **network_to_rows(network, dict.fromkeys(network.switches, p4runtime)),
+        **network_to_rows(network, dict.fromkeys(network.switches, p4runtime), PIPELINES[match]),
         "virtual_trees": [tree_to_row(tree) for tree in broadcast_trees(network)],
         "subscriptions": [{**row, **who} for row in wanted],
     }
 
 
-def write(lab: Lab, count: int, seed: int) -> None:
+def write(lab: Lab, count: int, seed: int, match: str = "spark") -> None:
     """Writes ``lab.conf`` and ``network/<table>.jsonl`` into the folder of a lab that is up.
 
     ``lab.conf`` is complete, since Spark reads no ``spark-defaults.conf`` beside a properties file.
@@ -68,6 +74,7 @@ def write(lab: Lab, count: int, seed: int) -> None:
     publisher, endpoint = next(iter(lab.ingress.items()))
     ours = {
         "kafka.bootstrap.servers": lab.bootstrap_servers,
+        "match": match,
         "publisher": publisher,
         "sink": "udp",
         "sink.udp.endpoint": endpoint,
@@ -79,7 +86,7 @@ def write(lab: Lab, count: int, seed: int) -> None:
     folder = lab.folder / "network"
     folder.mkdir(exist_ok=True)
     now = dt.datetime.now(dt.UTC).isoformat()
-    for table, content in rows(lab.network, lab.p4runtime, count, seed, now).items():
+    for table, content in rows(lab.network, lab.p4runtime, count, seed, now, match).items():
         lines = "".join(json.dumps(row) + "\n" for row in content)
         (folder / f"{table}.jsonl").write_text(lines)
 

@@ -45,6 +45,7 @@ class Lab:
         these have no receipts.
     jars: class path of the broker; ``default_class_path()`` by default.
     java: the Java executable; that of ``JAVA_HOME``, else the first of the path, by default.
+    broker: whether there is a broker, which needs Java; a network that matches needs none.
 
     After ``up``: ``bootstrap_servers`` (``host:port``), ``p4runtime`` (``host:port``, all switches
     by their device id), ``ingress`` (publisher host to ``host:port`` of its UDP tunnel), ``hosts``
@@ -58,6 +59,7 @@ class Lab:
         jars: Iterable[str | Path] | None = None,
         java: str | None = None,
         external: Mapping[str, str] = MappingProxyType({}),
+        broker: bool = True,
     ) -> None:
         check_external(external, network.subscribers())
         self.folder = Path(folder).absolute()
@@ -67,6 +69,7 @@ class Lab:
         self.p4runtime = ""
         self.ingress: dict[str, str] = {}
         self._external = dict(external)
+        self._with_broker = broker
         self._jars = jars
         self._java = java or _java()
         self._lock = FolderLock(self.folder)
@@ -104,6 +107,9 @@ class Lab:
         if not self._lock.held:
             self._lock.take()
         try:
+            if not self._with_broker:
+                self._start_network()
+                return self
             jars = self._jars if self._jars is not None else default_class_path()
             self._start_network()
             self._broker = Broker(jars, self.folder / "broker", self._java)

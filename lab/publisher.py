@@ -119,7 +119,7 @@ def publish(
     try:
         width = len(producer.partitions_for(topic))
         source = whole_packets(messages) if packets else new_packets(messages, session, seed)
-        for packet, group in _paced(source, pace, stop):
+        for packet, group in paced(source, pace, stop):
             if not room.acquire(timeout=_PATIENCE_S):
                 failures.append(TimeoutError(f"nothing acknowledged for {_PATIENCE_S:.0f} s"))
                 break
@@ -185,7 +185,7 @@ def _connect(kind: Callable[..., Any], bootstrap_servers: str, **options: Any) -
         ) from error
 
 
-def _paced(packets: Iterable[Packet], pace: Speed, stop: Event) -> Iterator[Packet]:
+def paced(packets: Iterable[Packet], pace: Speed, stop: Event) -> Iterator[Packet]:
     """Yields each packet when it is due; ends when ``stop`` is set."""
     due = time.monotonic()
     last_stamp: int | None = None

@@ -21,6 +21,7 @@ _SUMMARY_LINES: tuple[tuple[str, str], ...] = (
     ("messages_in", "messages in"),
     ("messages_matched", "messages matched"),
     ("frames_sent", "frames sent"),
+    ("rejected_subscriptions", "subscriptions rejected"),
     ("deliveries_expected", "deliveries expected"),
     ("deliveries_received", "deliveries received"),
     ("missing", "missing"),

@@ -10,6 +10,7 @@ from lab.timeline import keeps_state
 from udfs.errors import MessageError
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import CheckedRule
+from udfs.filters.switch.routing import ports_towards
 from udfs.messages.reference import read_message, read_packet
 from udfs.messages.specification import Specification
 from udfs.stacks.labels import KINDS, describe, split
@@ -90,7 +91,7 @@ class Showcase:
             return None
         shown.update(rule.id for rule in matching)
         receivers = frozenset(host for rule in matching for host in rule.receivers)
-        encodings = self._encoder.encode(receivers)
+        labels, edges = self._way(receivers)
         return {
             "partition": partition,
             "offset": offset,
@@ -100,13 +101,39 @@ class Showcase:
             },
             "subscriptions": [rule.id for rule in matching],
             "receivers": sorted(receivers),
-            "labels": [self._label(label) for e in encodings for label in e.labels],
-            "edges": [list(edge) for e in encodings for edge in e.edges],
+            "labels": [self._label(label) for label in labels],
+            "edges": [list(edge) for edge in edges],
         }
+
+    def _way(self, receivers: frozenset[str]) -> tuple[list[int], list[tuple[str, str]]]:
+        """Labels and links of the notification."""
+        encodings = self._encoder.encode(receivers)
+        return (
+            [label for e in encodings for label in e.labels],
+            [edge for e in encodings for edge in e.edges],
+        )
 
     def _label(self, label: int) -> dict[str, Any]:
         kind, number = split(label)
         return {"text": describe(label, self._network), "kind": KINDS[kind], "id": number}
+
+
+class FilteredShowcase(Showcase):
+    """The same where the switches match: no stacks, and one tree for all."""
+
+    def __init__(self, network: Network, specification: Specification, publisher: str) -> None:
+        super().__init__(network, (), specification, publisher, 1)
+        self._publisher = publisher
+        self._ports = ports_towards(network, publisher)
+        self._ends = {(link.switch, link.port): link.neighbor for link in network.links}
+
+    def _way(self, receivers: frozenset[str]) -> tuple[list[int], list[tuple[str, str]]]:
+        first = self._network.host(self._publisher).switch
+        edges = [(self._publisher, first)]
+        for switch, ports in self._ports.items():
+            taken = {ports[name] for name in receivers if name in ports}
+            edges += ((switch, self._ends[switch, port]) for port in sorted(taken))
+        return [], edges
 
 
 def _messages(payload: bytes) -> list[tuple[int, bytes]]:

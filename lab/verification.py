@@ -141,12 +141,14 @@ def expected(
     batches: Sequence[Batch],
     specification: Specification,
     topic: str,
+    session: bytes | None = None,
 ) -> Expectation:
     """What each host must receive of ``records``, rule by rule, message by message.
 
     records: (partition, Kafka offset, payload), in any order, each once.
     batches: a record counts under the rules of every batch that took its offset; in the order in
     which they ran. A host is owed a message once, however many of its rules match it.
+    session: of all packets; by default that which the stream gives a partition of the ``topic``.
     """
     expectation = Expectation()
     partitions: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
@@ -158,6 +160,7 @@ def expected(
         rows.sort()
         offsets[partition] = np.fromiter((offset for offset, _ in rows), "i8", len(rows))
     timeline = Timeline(specification)
+    sessions = {p: session or session_id(topic, p) for p in partitions}
     for batch in batches:
         timeline.begin([rule for rule in batch.rules if keeps_state(rule)])
         chosen: list[tuple[int, int, bytes]] = []
@@ -170,7 +173,7 @@ def expected(
         names = sorted({name for node, _ in conditions for name in fields_of(node)})
         asked = [specification.field(name) for name in names]
         events: list[tuple[Key, dict[str, int]]] = []
-        for event in _events(chosen, specification, topic, expectation):
+        for event in _events(chosen, specification, sessions, expectation):
             events.append(event)
             if len(events) == _EVENTS_A_BLOCK:
                 _owe(events, conditions, asked, timeline, expectation)
@@ -183,19 +186,16 @@ def expected(
 def _events(
     records: Iterable[tuple[int, int, bytes]],
     specification: Specification,
-    topic: str,
+    sessions: Mapping[int, bytes],
     expectation: Expectation,
 ) -> Iterator[tuple[Key, dict[str, int]]]:
     """The events of the sound packets; counts everything else in ``expectation``."""
-    sessions: dict[int, bytes] = {}
     for partition, offset, payload in records:
         try:
             messages = tuple(read_packet(payload)[2])
         except MessageError as error:
             expectation.dead_letters[error.what.lower()] += 1
             continue
-        if partition not in sessions:
-            sessions[partition] = session_id(topic, partition)
         session = sessions[partition]
         expectation.packets[session, offset] = messages
         expectation.payload_bytes += len(payload)
@@ -289,14 +289,21 @@ def receipt_bytes(receipt: Receipt) -> bytes:
 # --- the comparison -----------------------------------------------------------------------------
 
 
-def compare(expectation: Expectation, received: Mapping[str, Sequence[Receipt]]) -> Outcome:
-    """Hold what arrived against what had to arrive, as multisets of keys, host by host."""
+def compare(
+    expectation: Expectation, received: Mapping[str, Sequence[Receipt]], pruned: bool = False
+) -> Outcome:
+    """Hold what arrived against what had to arrive, as multisets of keys, host by host.
+
+    pruned: datagrams are source packets without some of their messages, under the number of the
+    packet, in place of an offset; as from switches that match.
+    """
     outcome = Outcome()
     for host in sorted(expectation.deliveries.keys() | received.keys(), key=_natural):
         tally = _compare_host(
             expectation.deliveries.get(host, Counter()),
             received.get(host, ()),
             expectation.packets,
+            pruned,
         )
         outcome.hosts[host] = tally
         for name, count in tally.counts().items():
@@ -313,6 +320,7 @@ def _compare_host(
     owed: Counter[Key],
     datagrams: Sequence[Receipt],
     packets: Mapping[tuple[bytes, int], Sequence[bytes]],
+    pruned: bool,
 ) -> Tally:
     tally = Tally(expected=owed.total())
     arrived: Counter[Key] = Counter()
@@ -320,12 +328,13 @@ def _compare_host(
     for session, sequence, messages in datagrams:
         if not messages:
             continue  # heartbeat or end of session: MoldUDP64's own, no notification
-        offset, index = split_sequence(sequence)
+        offset, index = (sequence, 0) if pruned else split_sequence(sequence)
         arrived.update((session, offset, message) for message in messages)
         tally.out_of_order += offset < latest.get(session, offset)
         latest[session] = max(offset, latest.get(session, offset))
         source = packets.get((session, offset), ())[index:]
-        tally.misnumbered += not (source and source[0] == messages[0] and _within(messages, source))
+        first = bool(source) and (pruned or source[0] == messages[0])
+        tally.misnumbered += not (first and _within(messages, source))
     tally.received = arrived.total()
     for key, count in arrived.items():
         due = owed.get(key, 0)

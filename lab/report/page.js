@@ -277,8 +277,8 @@
     hop: "The switch that owns this link also sends out of it. The label leaves the stack there.",
     stop: "The switch that owns this link does not send out of it: the tree is pruned. The label leaves the stack there.",
   };
-  function stackList(labels) {
-    if (!labels.length) return make("p", { className: "note", text: "No label: nobody receives it." });
+  function stackList(labels, wanted) {
+    if (!labels.length) return make("p", { className: "note", text: wanted ? "No stack: the switches match." : "No label: nobody receives it." });
     return make("ol", { className: "stack" }, ...labels.map((label) => {
       const value = ((wire[label.kind] ?? 0) << 14) | Number(label.id);
       return make("li", { className: label.kind in wire ? label.kind : "" },
@@ -303,7 +303,7 @@
     const matched = row.subscriptions.map((id) => find("subscription", id) ?? { id, host: "?", filter: String(id) });
     byId("detail").replaceChildren(
       make("h2", { text: titleOf(row) }), make("p", { className: "note", text: [typeOf(row), placeOf(row)].filter(Boolean).join(", ") }),
-      heading("Header stack"), stackList(row.labels),
+      heading("Header stack"), stackList(row.labels, row.receivers.length),
       heading(`Receivers (${number(row.receivers.length)}), over ${plural(row.edges.length, "link")}`), hostChips(row.receivers),
       heading(`Matched by (${number(matched.length)})`), linksTo("subscription", matched, "No subscription."),
       heading("Event"),

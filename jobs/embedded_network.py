@@ -1,0 +1,215 @@
+"""The embedded default where the switches match: one trading session through the network, proved.
+
+Brings up switches and hosts (`lab`), fills the tables, has the refresher write the filters, sends
+the session's packets whole into the publisher's switch, and compares what the hosts received with
+what they were owed. Neither broker nor stream: Spark reads and writes tables, and sees no packet.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+
+import schemas
+from jobs import embedded_lab
+from jobs.adapters.lifecycle import Lifecycle
+from jobs.adapters.network_match import REJECTED
+from jobs.adapters.settings import FORMATS, Settings
+from jobs.adapters.tables import Tables
+from jobs.adapters.wire import Sink, SinkOptions, open_sink
+from lab import deployment, report, verification
+from lab.feed import feed_frames
+from lab.lab import Lab
+from lab.packets import SESSION, new_packets, open_records
+from lab.publisher import Speed, paced
+from lab.showcase import FilteredShowcase
+from udfs.filters.subscriptions import CheckedRule, check, select
+from udfs.messages.specification import parse_specification
+from udfs.trees.network import Host, Network
+
+log = logging.getLogger("stackcast.lab")
+
+_AT_ONCE = 64
+_PROGRESS_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Fed:
+    """What went in, and how long it took.
+
+    packets: partition 0, number of the first message, bytes; of each in order.
+    """
+
+    packets: Sequence[tuple[int, int, bytes]]
+    messages: int
+    seconds: float
+
+
+def run(settings: Settings, lifecycle: Lifecycle) -> int:
+    """One run on the embedded lab. Returns the exit code: 0 only if every delivery was exact."""
+    began = time.monotonic()
+    folder, network = embedded_lab.prepare(settings)
+    settings = dataclasses.replace(settings, tables=str(folder / "tables"))
+    with ExitStack() as stack:
+        lab = stack.enter_context(Lab(folder, network, broker=False))
+        lab.clear()
+        generator = stack.enter_context(embedded_lab.trading_session(settings, folder))
+        spark_and_tables = embedded_lab.beside(lambda: embedded_lab.open_tables(settings))
+        lab.up()
+        log.info("%d switches at %s", len(network.switches), lab.p4runtime)
+        spark, tables = spark_and_tables.result()
+        stack.callback(spark.stop)
+        lifecycle.hold_jvm(spark)
+        embedded_lab.fill(tables, settings, network, lab.p4runtime)
+        embedded_lab.refresh(tables, settings, lifecycle)
+        source = generator()
+        options = SinkOptions(
+            "udp", endpoint=lab.ingress[settings.publisher], window=deployment.WINDOW
+        )
+        sink = open_sink(options)
+        stack.callback(sink.close)
+        fed = feed(settings, network.host(settings.publisher), sink, source, lifecycle.stopping)
+        log.info("%d packets, %d messages in %.1f s", len(fed.packets), fed.messages, fed.seconds)
+        status = lab.settle()
+        log.info("comparing what the hosts received with what they were owed")
+        outcome = Outcome(settings, tables, network, fed, folder, status)
+        outcome.write(time.monotonic() - began)
+    return 0 if outcome.exact else 1
+
+
+def feed(settings: Settings, publisher: Host, sink: Sink, source: Path, stop: Event) -> Fed:
+    """Send the session; returns when the switches have carried every packet.
+
+    ``stop`` ends it early. Raises SinkError, LabError ``PACKET_TOO_LARGE``.
+    """
+    began = shown = time.monotonic()
+    group = int(ipaddress.IPv4Address(settings.group))
+    sent: list[tuple[int, int, bytes]] = []
+    messages = 0
+    pace = Speed.parse(settings.lab_speed)
+    with open_records(source) as records:
+        packets = paced(new_packets(records, SESSION, settings.lab_seed), pace, stop)
+        at_once = _AT_ONCE if pace.kind == "full" else 1
+        while several := list(islice(packets, at_once)):
+            payloads = [packet for packet, _ in several]
+            frames = feed_frames(payloads, publisher, group, settings.port, mtu=settings.mtu)
+            _send(sink, list(frames))
+            sent += ((0, int.from_bytes(packet[10:18]), packet) for packet in payloads)
+            messages += sum(len(own) for _, own in several)
+            if time.monotonic() - shown > _PROGRESS_SECONDS:
+                shown = time.monotonic()
+                log.info("%d messages in %d packets are in the network", messages, len(sent))
+    sink.flush()
+    return Fed(sent, messages, time.monotonic() - began)
+
+
+def _send(sink: Sink, frames: Sequence[bytes]) -> None:
+    offsets = np.zeros(len(frames) + 1, np.int64)
+    np.cumsum([len(frame) for frame in frames], out=offsets[1:])
+    sink.send(np.frombuffer(b"".join(frames), np.uint8), offsets)
+
+
+class Outcome:
+    """What a run came to: proved, counted, and written down."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        tables: Tables,
+        network: Network,
+        fed: Fed,
+        folder: Path,
+        status: Mapping[str, Any],
+    ) -> None:
+        self._settings = settings
+        self._network = network
+        self._fed = fed
+        self._folder = folder
+        self._status = status
+        self._specification = parse_specification(
+            schemas.read_text(f"messages/{settings.format}.spec"), settings.format
+        )
+        self._subscriptions = tables.rows("subscriptions")
+        self._rejected = {row["id"] for row in tables.rows(REJECTED)}
+        self._rules = self._live()
+        self._expected = expected(fed.packets, self._rules, self._specification)
+        received = verification.receipts(folder)
+        self._compared = verification.compare(self._expected, received, pruned=True)
+
+    @property
+    def exact(self) -> bool:
+        """Whether all packets went in and every delivery was as owed."""
+        carried = self._status["frames_in"] == len(self._fed.packets)
+        return self._compared.exact and carried and bool(self._fed.packets)
+
+    def write(self, seconds: float) -> dict[str, Any]:
+        """Print the table, write report.json and report.html; returns the summary."""
+        compared, expected = self._compared, self._expected
+        summary: dict[str, Any] = {
+            "messages_in": self._fed.messages,
+            "messages_matched": expected.messages_matched,
+            "frames_sent": len(self._fed.packets),
+            "rejected_subscriptions": len(self._rejected),
+            "deliveries_expected": compared.expected,
+            "deliveries_received": compared.received,
+            "missing": compared.missing,
+            "extra": compared.extra,
+            "duplicates": compared.duplicates,
+            "out_of_order": compared.out_of_order,
+            "misnumbered": compared.misnumbered,
+            "dead_letters": expected.dead_letters.total(),
+            "link_bytes": sum(self._status["link_bytes"].values()),
+            "unicast_bytes": verification.unicast_bytes(
+                self._network, self._settings.publisher, expected
+            ),
+            "broadcast_bytes": verification.broadcast_bytes(self._network, expected),
+            "feed_seconds": round(self._fed.seconds, 1),
+            "seconds": round(seconds, 1),
+        }
+        report.print_table(summary, compared.rows())
+        report.write_json(self._folder / "report.json", summary)
+        report.write_html(self._folder / "report.html", self._page(summary))
+        print(f"report: {self._folder / 'report.html'}")
+        return summary
+
+    def _live(self) -> list[CheckedRule]:
+        rows, _ = select(self._subscriptions, self._settings.format, FORMATS)
+        hosts = set(self._network.subscribers())
+        rules, _ = check(rows, self._specification, hosts, self._settings.publisher)
+        return [rule for rule in rules if rule.id not in self._rejected]
+
+    def _page(self, summary: dict[str, Any]) -> report.ReportData:
+        showcase = FilteredShowcase(self._network, self._specification, self._settings.publisher)
+        return report.ReportData(
+            summary=summary,
+            hosts=self._compared.rows(),
+            nodes=showcase.nodes(),
+            links=showcase.links(),
+            subscriptions=[
+                {"id": r["id"], "host": r["subscriber"], "filter": r["filter"]}
+                for r in self._subscriptions
+                if r["enabled"] and r["id"] not in self._rejected
+            ],
+            notifications=showcase.notifications(self._fed.packets, self._rules),
+        )
+
+
+def expected(
+    packets: Iterable[tuple[int, int, bytes]],
+    rules: Sequence[CheckedRule],
+    specification: Any,
+) -> verification.Expectation:
+    """What hosts are owed of packets as `feed` has them, all under the same rules."""
+    all_of_it = verification.Batch(0, {0: (0, 1 << 62)}, rules)
+    return verification.expected(packets, [all_of_it], specification, "", SESSION)
