@@ -24,10 +24,10 @@ from udfs.messages.specification import Specification
 def refused_by_program(
     rules: Sequence[CheckedRule], specification: Specification, program: Pipeline
 ) -> list[Rejection]:
-    """Rules that ``entries`` raises NO_TABLE for whatever other rules there are, in their order.
+    """Rules that ``entries`` cannot take whatever other rules there are, in their order.
 
-    They ask for a field that ``program`` has no table for, or for a range of values of one that it
-    matches exactly.
+    They ask for a field that ``program`` has no table for, for a range of values of one that it
+    matches exactly (NO_TABLE), or for a window that none of its registers has (NO_SLOT).
     """
     table = table_of_rules(rules, specification)
     stages = {stage.field: stage for stage in program.stages}
@@ -60,6 +60,11 @@ def refused_by_program(
         for token in outcomes[outcome]:
             if isinstance(token, CellUpdate) and token.field not in {None, *read}:
                 found.setdefault(rule, _why(str(token.field), False))
+    windows = {block.microseconds for block in program.blocks}
+    for rule, cells in table.kept.items():
+        for cell in cells:
+            if cell.window not in windows:
+                found.setdefault(rule, _no_window(cell.window))
     faults = {at: SubscriptionError("NOT_ON_SWITCHES", found[at]) for at in sorted(found)}
     return [
         Rejection(rules[at].id, fault.code, 1, 1, fault.message) for at, fault in faults.items()
@@ -92,12 +97,23 @@ def _wide(spans: Intervals) -> bool:
 
 
 def _why(field: str, known: bool) -> str:
-    what = (
+    return _refusal(
         f"matches single values of {field}, and this rule asks for a range of them: ask for values"
         if known
-        else f"does not read {field}: ask for other fields"
+        else f"does not read {field}: ask for other fields",
+        "annotate the field with @query_field",
     )
+
+
+def _no_window(microseconds: int) -> str:
+    return _refusal(
+        f"keeps no state over windows of {microseconds} microseconds: take another window",
+        "declare one with @query_counter",
+    )
+
+
+def _refusal(what: str, remedy: str) -> str:
     return (
-        f"the switches' program {what}, annotate the field with @query_field and make the program "
-        "anew, or let the stream match (spark.stackcast.match=spark)"
+        f"the switches' program {what}, {remedy} and make the program anew, or let the stream "
+        "match (spark.stackcast.match=spark)"
     )
