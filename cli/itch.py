@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
 from typing import Annotated, Any
 
 import typer
 
+from cli.signals import stop_on_signal
 from lab.generate import generate as generate_file
 from lab.itch_writer import itch_specification
 from lab.packets import check_records, open_records
@@ -128,7 +126,7 @@ def publish_command(
         "partitions": partitions,
         "progress": _show_published,
     }
-    with _stop_on_signal() as stop:
+    with stop_on_signal() as stop:
         if file is not None:
             with open_records(file) as records:
                 checked = check_records(records, packets)
@@ -228,21 +226,3 @@ def _progress(text: str) -> None:
 
 def _clear_progress() -> None:
     _progress("")
-
-
-@contextmanager
-def _stop_on_signal() -> Iterator[Event]:
-    """An event that Ctrl-C and SIGTERM set, so that what was sent is flushed and counted."""
-    stop = Event()
-
-    def handle(*_: object) -> None:
-        stop.set()
-
-    before: list[tuple[int, Callable[..., Any] | int | None]] = [
-        (number, signal.signal(number, handle)) for number in (signal.SIGINT, signal.SIGTERM)
-    ]
-    try:
-        yield stop
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from lab import daemon, standalone
+from cli.signals import stop_on_signal
+from jobs.adapters.settings import Settings
+from jobs.adapters.wire import SinkOptions, open_sink
+from jobs.network_feed import feed
+from lab import daemon, deployment, standalone
 from lab.broker import var_folder
 from lab.hosts import external_hosts
+from lab.network import read_description
+from lab.packets import check_records, open_records
 from lab.ports import read_ports
 from lab.topologies import NetworkOptions
+from lab.trading_session import TradingSession
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -114,6 +122,55 @@ def status(
         f"drops      {', '.join(drops) or 'none'}\n"
         f"links      {sum(counters['link_bytes'].values()):,} bytes"
     )
+
+
+@app.command("feed")
+def feed_command(
+    file: Annotated[Path | None, typer.Argument(help="BinaryFILE to send, .gz or not.")] = None,
+    *,
+    folder: Folder = None,
+    generated: Annotated[
+        int, typer.Option("--generate", min=0, help="Send a session of so many messages.")
+    ] = 0,
+    speed: Annotated[
+        str, typer.Option("--speed", help="full, recorded (by timestamps) or packets a second.")
+    ] = "full",
+    seed: Annotated[int, typer.Option("--seed", help="Of what is generated.")] = 1,
+    symbols: Annotated[int, typer.Option("--symbols", help="How many stocks are traded.")] = 200,
+) -> None:
+    """Send a session, whole, to the publisher's switch of a lab whose switches match.
+
+    For 'stackcast lab up --match network'. Ctrl-C ends it cleanly.
+    """
+    if (file is None) == (generated == 0):
+        raise typer.BadParameter("give a file or --generate N, and not both")
+    where = _folder(folder)
+    state = daemon.status(where)
+    if state is None or state.get("match") != "network":
+        typer.echo(f"no lab is up in {where} that was started with --match network", err=True)
+        raise typer.Exit(1)
+    publisher, endpoint = next(iter(state["ingress"].items()))
+    network = read_description(where / "network.json")
+    settings = Settings(lab_speed=speed, lab_seed=seed)
+    sink = open_sink(SinkOptions("udp", endpoint=endpoint, window=deployment.WINDOW))
+    session = TradingSession(generated, seed, symbols)
+    try:
+        with (
+            stop_on_signal() as stop,
+            open_records(file) if file else nullcontext(session) as source,
+        ):
+            checked = check_records(iter(source), False)
+            fed = feed(settings, network.host(publisher), sink, checked, stop, _show_fed)
+    finally:
+        sink.close()
+    typer.echo(
+        f"{publisher} by {endpoint}: {fed.messages:,} messages in {len(fed.packets):,} packets, "
+        f"{fed.seconds:.1f} s"
+    )
+
+
+def _show_fed(messages: int, packets: int) -> None:
+    typer.echo(f"{messages:,} messages in {packets:,} packets", err=True)
 
 
 @app.command()

@@ -8,18 +8,12 @@ what they were owed. Neither broker nor stream: Spark reads and writes tables, a
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from threading import Event
 from typing import Any
-
-import numpy as np
 
 import schemas
 from jobs import embedded_lab
@@ -27,33 +21,17 @@ from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.network_match import REJECTED
 from jobs.adapters.settings import FORMATS, Settings
 from jobs.adapters.tables import Tables
-from jobs.adapters.wire import Sink, SinkOptions, open_sink
+from jobs.adapters.wire import SinkOptions, open_sink
+from jobs.network_feed import Fed, feed
 from lab import deployment, report, verification
-from lab.feed import feed_frames
 from lab.lab import Lab
-from lab.packets import SESSION, new_packets, open_records
-from lab.publisher import Speed, paced
+from lab.packets import SESSION, open_records
 from lab.showcase import FilteredShowcase
 from udfs.filters.subscriptions import CheckedRule, check, select
-from udfs.messages.specification import parse_specification
-from udfs.trees.network import Host, Network
+from udfs.messages.specification import Specification, parse_specification
+from udfs.trees.network import Network
 
 log = logging.getLogger("stackcast.lab")
-
-_AT_ONCE = 64
-_PROGRESS_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class Fed:
-    """What went in, and how long it took.
-
-    packets: partition 0, number of the first message, bytes; of each in order.
-    """
-
-    packets: Sequence[tuple[int, int, bytes]]
-    messages: int
-    seconds: float
 
 
 def run(settings: Settings, lifecycle: Lifecycle) -> int:
@@ -79,45 +57,15 @@ def run(settings: Settings, lifecycle: Lifecycle) -> int:
         )
         sink = open_sink(options)
         stack.callback(sink.close)
-        fed = feed(settings, network.host(settings.publisher), sink, source, lifecycle.stopping)
+        publisher = network.host(settings.publisher)
+        with open_records(source) as records:
+            fed = feed(settings, publisher, sink, records, lifecycle.stopping)
         log.info("%d packets, %d messages in %.1f s", len(fed.packets), fed.messages, fed.seconds)
         status = lab.settle()
         log.info("comparing what the hosts received with what they were owed")
         outcome = Outcome(settings, tables, network, fed, folder, status)
         outcome.write(time.monotonic() - began)
     return 0 if outcome.exact else 1
-
-
-def feed(settings: Settings, publisher: Host, sink: Sink, source: Path, stop: Event) -> Fed:
-    """Send the session; returns when the switches have carried every packet.
-
-    ``stop`` ends it early. Raises SinkError, LabError ``PACKET_TOO_LARGE``.
-    """
-    began = shown = time.monotonic()
-    group = int(ipaddress.IPv4Address(settings.group))
-    sent: list[tuple[int, int, bytes]] = []
-    messages = 0
-    pace = Speed.parse(settings.lab_speed)
-    with open_records(source) as records:
-        packets = paced(new_packets(records, SESSION, settings.lab_seed), pace, stop)
-        at_once = _AT_ONCE if pace.kind == "full" else 1
-        while several := list(islice(packets, at_once)):
-            payloads = [packet for packet, _ in several]
-            frames = feed_frames(payloads, publisher, group, settings.port, mtu=settings.mtu)
-            _send(sink, list(frames))
-            sent += ((0, int.from_bytes(packet[10:18]), packet) for packet in payloads)
-            messages += sum(len(own) for _, own in several)
-            if time.monotonic() - shown > _PROGRESS_SECONDS:
-                shown = time.monotonic()
-                log.info("%d messages in %d packets are in the network", messages, len(sent))
-    sink.flush()
-    return Fed(sent, messages, time.monotonic() - began)
-
-
-def _send(sink: Sink, frames: Sequence[bytes]) -> None:
-    offsets = np.zeros(len(frames) + 1, np.int64)
-    np.cumsum([len(frame) for frame in frames], out=offsets[1:])
-    sink.send(np.frombuffer(b"".join(frames), np.uint8), offsets)
 
 
 class Outcome:
@@ -208,7 +156,7 @@ class Outcome:
 def expected(
     packets: Iterable[tuple[int, int, bytes]],
     rules: Sequence[CheckedRule],
-    specification: Any,
+    specification: Specification,
 ) -> verification.Expectation:
     """What hosts are owed of packets as `feed` has them, all under the same rules."""
     all_of_it = verification.Batch(0, {0: (0, 1 << 62)}, rules)

@@ -18,12 +18,13 @@ import schemas
 from jobs import embedded_network, itch_stream
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.settings import Settings
+from jobs.network_feed import feed
 from lab import verification
 from lab.bmv2.simple_switch import SimpleSwitch
 from lab.fabric import Fabric
 from lab.feed import feed_frames
 from lab.hosts import udp_payload
-from lab.packets import new_packets, write_records
+from lab.packets import new_packets
 from lab.showcase import FilteredShowcase
 from lab.subscriptions import subscriptions
 from lab.trading_session import TradingSession
@@ -135,15 +136,13 @@ STATE = (
 )
 
 
-def test_a_session_arrives_exactly_rules_with_state_included(tmp_path):
-    session = tmp_path / "session"
-    write_records(session, TradingSession(1500, 3, 12))
+def test_a_session_arrives_exactly_rules_with_state_included():
     state = check(STATE, ITCH, set(NEAR), "feed1")[0]
     rules = [*lab_rules(1), *state]
     switches = Switches()
     switches.write(rules)
     sink = FabricSink(switches)
-    fed = embedded_network.feed(Settings(), NETWORK.hosts["feed1"], sink, session, Event())
+    fed = feed(Settings(), NETWORK.hosts["feed1"], sink, TradingSession(1500, 3, 12), Event())
     assert fed.messages == 1500
     owed = embedded_network.expected(fed.packets, rules, ITCH)
     assert len(owed.deliveries) == len(NETWORK.subscribers())
@@ -154,13 +153,11 @@ def test_a_session_arrives_exactly_rules_with_state_included(tmp_path):
     assert not verification.compare(fewer, switches.received, pruned=True).exact
 
 
-def test_a_session_that_is_stopped_ends_with_what_was_sent(tmp_path):
-    session = tmp_path / "session"
-    write_records(session, TradingSession(300, 3, 12))
+def test_a_session_that_is_stopped_ends_with_what_was_sent():
     stop = Event()
     stop.set()
     sink = FabricSink(Switches())
-    fed = embedded_network.feed(Settings(), NETWORK.hosts["feed1"], sink, session, stop)
+    fed = feed(Settings(), NETWORK.hosts["feed1"], sink, TradingSession(300, 3, 12), stop)
     assert (fed.messages, list(fed.packets)) == (0, [])
 
 

@@ -1,0 +1,27 @@
+"""Ctrl-C and SIGTERM for commands that send until they are told to end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event
+from typing import Any
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[Event]:
+    """An event that Ctrl-C and SIGTERM set, so that what was sent is flushed and counted."""
+    stop = Event()
+
+    def handle(*_: object) -> None:
+        stop.set()
+
+    before: list[tuple[int, Callable[..., Any] | int | None]] = [
+        (number, signal.signal(number, handle)) for number in (signal.SIGINT, signal.SIGTERM)
+    ]
+    try:
+        yield stop
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
