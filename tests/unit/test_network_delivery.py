@@ -13,6 +13,7 @@ from threading import Event
 
 import numpy as np
 import pytest
+from network_edits import by_old_or_new
 
 import schemas
 from jobs import embedded_network, itch_stream
@@ -195,30 +196,9 @@ def test_while_rules_are_edited_each_message_goes_by_the_old_or_by_the_new_ones(
     old, new = (
         embedded_network.expected(sent, rules, ITCH).deliveries for rules in (before, after)
     )
-    got = defaultdict(set)
-    for host, receipts in switches.received.items():
-        numbers = [receipt.sequence for receipt in receipts]
-        assert numbers == sorted(set(numbers))
-        got[host] = {(r.session, r.sequence, m) for r in receipts for m in r.messages}
-    racks = defaultdict(list)
-    for host in NETWORK.subscribers():
-        racks[NETWORK.hosts[host].switch].append(host)
-    last = sent[middle][1]
-    mixed = {"old": 0, "new": 0}
-    for hosts in racks.values():
-        keys = {key for side in (old, new, got) for host in hosts for key in side[host]}
-        for key in keys:
-            by = {
-                name: {host for host in hosts if key in side[host]}
-                for name, side in (("old", old), ("new", new), ("got", got))
-            }
-            assert by["got"] in (by["old"], by["new"])
-            if key[1] >= last:
-                assert by["got"] == by["new"]
-            elif by["old"] != by["new"]:
-                mixed["old" if by["got"] == by["old"] else "new"] += 1
+    went = by_old_or_new(NETWORK, switches.received, old, new, sent[middle][1])
     if edit[0] != edit[1]:
-        assert min(mixed.values()) > 0, "the edit was not on its way while packets were"
+        assert min(went["old"], went["new"]) > 0, "no packet came while the edit was on its way"
 
 
 def test_the_map_shows_the_way_through_the_switches():
