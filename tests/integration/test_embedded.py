@@ -192,3 +192,32 @@ def test_a_wrong_setting_is_one_clear_line(run, settings, words):
     assert all(word in one.output for word in words)
     assert "Traceback" not in one.output
     assert one.gone(), one.processes()
+
+
+def test_where_the_switches_match_hosts_get_the_same_without_broker_and_stream(run):
+    one = run(
+        match="network",
+        lab__messages=3_000,
+        lab__subscriptions=100,
+        lab__pods=2,
+        lab__planes=1,
+        lab__spines=1,
+    )
+    assert one.end() == 0, one.output[-3000:]
+    found = report(one)
+    assert found.keys() >= KEYS - {"batches"}
+    assert found["messages_in"] == 3_000
+    assert found["deliveries_received"] == found["deliveries_expected"] > 300
+    assert not any(found[key] for key in ("missing", "extra", "duplicates", "misnumbered"))
+    assert 0 < found["link_bytes"] < found["unicast_bytes"]
+    assert 0 < found["rejected_subscriptions"] < 30
+    assert "Delivered exactly" in one.output and "broker" not in one.output
+    assert (one.folder / "lab" / "report.html").is_file()
+    assert one.gone()
+
+
+def test_where_the_switches_match_the_main_job_of_a_deployment_says_what_to_run(run):
+    one = run(match="network", kafka__bootstrap__servers="127.0.0.1:1")
+    assert one.end() == 2
+    assert "SETTINGS.MATCHED_IN_NETWORK" in one.output and "refresh_switches" in one.output
+    assert one.gone()

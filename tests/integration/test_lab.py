@@ -68,6 +68,13 @@ def test_a_lab_comes_up_answers_and_leaves_no_process(tmp_path):
     lab.down()  # again is fine
 
 
+def test_a_lab_without_a_broker_needs_no_java(tmp_path):
+    with Lab(tmp_path, load_network(SMALL), java="no-such-java", broker=False) as lab:
+        lab.up()
+        assert (lab.bootstrap_servers, lab.settle()["frames_in"]) == ("", 0)
+        lab.check()
+
+
 def test_a_part_that_dies_is_noticed(tmp_path):
     with Lab(tmp_path, load_network(SMALL)) as lab:
         before = set(children(os.getpid()))
@@ -151,6 +158,24 @@ def test_a_lab_in_the_background(tmp_path):
     assert not (tmp_path / "lab.json").exists()
     again = stackcast("lab", "down", "--folder", tmp_path)
     assert (again.returncode, "no lab is up" in again.stdout) == (0, True)
+
+
+def test_a_lab_whose_switches_match_says_so_to_jobs_and_takes_a_feed(tmp_path):
+    refused = stackcast("lab", "feed", "--folder", tmp_path, "--generate", "10")
+    assert (refused.returncode, "no lab is up" in refused.stderr) == (1, True)
+    up = stackcast("lab", "up", "--folder", tmp_path, *SIZES, "--match", "network")
+    assert up.returncode == 0, up.stderr
+    try:
+        assert "spark.stackcast.match network\n" in (tmp_path / "lab.conf").read_text()
+        switches = (tmp_path / "network" / "switches.jsonl").read_text().splitlines()
+        assert {json.loads(line)["pipeline"] for line in switches} == {"packet_subscriptions"}
+        fed = stackcast("lab", "feed", "--folder", tmp_path, "--generate", "500", "--symbols", "20")
+        assert fed.returncode == 0 and "500 messages" in fed.stdout, fed.stderr
+        told = json.loads(stackcast("lab", "status", "--folder", tmp_path, "--json").stdout)
+        # Nobody has set a program.
+        assert told["counters"]["frames_in"] == told["counters"]["drops"]["no_program"] > 40
+    finally:
+        stackcast("lab", "down", "--folder", tmp_path)
 
 
 def test_the_background_lab_dies_whole_even_if_killed(tmp_path):
