@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 SOURCE = "subscriptions"
 REJECTED = "rejected_subscriptions"
+#: Most rejections that one edit writes into the log.
+_SHOWN = 10
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -133,9 +135,11 @@ class NetworkMatch:
         if rows == self._rejected:
             return
         known = {(row["id"], row["message"]) for row in self._rejected or ()}
-        for row in rows:
-            if (row["id"], row["message"]) not in known:
-                log.warning("subscription %s: %s %s", row["id"], row["code"], row["message"])
+        new = [row for row in rows if (row["id"], row["message"]) not in known]
+        for row in new[:_SHOWN]:
+            log.warning("subscription %s: %s %s", row["id"], row["code"], row["message"])
+        if len(new) > _SHOWN:
+            log.warning("%d more are rejected: table %s", len(new) - _SHOWN, REJECTED)
         try:
             tables.overwrite(REJECTED, rows)
         except SQL_ERRORS as error:

@@ -12,6 +12,7 @@ from jobs.adapters.settings import Settings
 from udfs.errors import FilterError, NetworkError, SettingsError, SwitchError
 from udfs.filters.switch.event_port import event_ports
 from udfs.filters.switch.network_filters import START
+from udfs.filters.switch.program import MAIN
 from udfs.switches import derivation
 from udfs.switches.derivation import FILTERING, derive
 from udfs.switches.entry import GROUPS
@@ -189,3 +190,13 @@ def test_a_filtering_switch_holds_groups_routes_and_its_filters_and_nothing_of_o
         derive(source, [], PIPELINES, {FILTERING: ["ingress.label_1.look_up"]})
     assert refused.value.code == "SWITCH.WRONG_PROGRAM"
     assert FILTERING in derivation.DERIVATIONS
+    assert FILTERING == MAIN
+
+
+def test_a_flood_of_rejections_is_all_in_the_table_and_some_in_the_log(caplog):
+    match, tables = NetworkMatch(settings()), FakeTables()
+    entries(match, [row(n, "trade.price > 3") for n in range(50)])
+    match.write_rejections(tables)
+    assert len(tables.written[0]) == 50
+    assert len(caplog.records) == 11
+    assert caplog.messages[-1].startswith("40 more")
