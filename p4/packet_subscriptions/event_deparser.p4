@@ -3,6 +3,7 @@ control event_deparser(packet_out packet, in headers_t hdr) {
     apply {
         packet.emit(hdr.ethernet);
         packet.emit(hdr.ipv4);
+        packet.emit(hdr.options);
         packet.emit(hdr.udp);
         packet.emit(hdr.moldudp64);
         packet.emit(hdr.examined);

@@ -297,6 +297,10 @@ header direct_listing_capital_raise_h {
     bit<32> upper_price_range_collar;
 }
 
+header options_h {
+    varbit<OPTIONS_BITS> values;
+}
+
 // While a datagram is examined: one message, and one of a type that nobody can ask for.
 header block_h {
     bit<16> length;
@@ -326,6 +330,7 @@ error {
 struct headers_t {
     ethernet_h ethernet;
     ipv4_h ipv4;
+    options_h options;
     udp_h udp;
     moldudp64_h moldudp64;
     examined_h examined;

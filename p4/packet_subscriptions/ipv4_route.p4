@@ -30,7 +30,7 @@ control ipv4_route(inout headers_t hdr, inout metadata_t meta,
     apply {
         if (!hdr.ipv4.isValid()) {
             meta.reason = NOT_IPV4;
-        } else if ((bit<32>) hdr.ipv4.length < IPV4_BYTES
+        } else if (hdr.ipv4.length < meta.header_bytes
             || (bit<32>) hdr.ipv4.length > standard_metadata.packet_length - ETHERNET_BYTES) {
             meta.reason = CUT_SHORT;
         } else if (hdr.ipv4.ttl <= 1) {

@@ -9,6 +9,7 @@ struct metadata_t {
     bit<1> again;  // comes in again
     bit<1> ready;  // to be sent to its ports
     reason_t reason;  // why it is dropped
+    bit<16> header_bytes;  // of IPv4, with its options
     bit<1> events;  // 1: a datagram of messages
     bit<16> length;
     bit<16> no_sum;  // stays 0

@@ -5,6 +5,31 @@ parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,
     bit<16> left = 0;  // messages
 
     state start {
+        meta.again = 0;
+        meta.ready = 0;
+        meta.header_bytes = IPV4_BYTES;
+        meta.events = 0;
+        meta.no_sum = 0;
+        meta.summed = 0;
+        meta.feed = 0;
+        meta.unwanted = 0;
+        transition select(standard_metadata.instance_type) {
+            RECIRCULATED: again;
+            default: arrived;
+        }
+    }
+
+    // What a packet takes along is not there yet.
+    state arrived {
+        meta.step = ARRIVED;
+        meta.ports = 0;
+        meta.all_ports = 0;
+        meta.place = 0;
+        meta.examined_bits = 0;
+        transition parse_ethernet;
+    }
+
+    state again {
         transition select(meta.step) {
             WHOLE: accept;
             default: parse_ethernet;
@@ -14,22 +39,31 @@ parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,
     state parse_ethernet {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.type_) {
-            IPV4: options;
+            IPV4: parse_version;
             default: accept;
         }
     }
 
-    // What has options is left alone: it is no event, and is not routed. A fragment is routed.
-    state options {
+    // A fragment, or what has options, is no event, and is routed.
+    state parse_version {
         transition select(packet.lookahead<bit<64>>()) {
             64w0x4500000000000000 &&& 64w0xff00000000003fff: parse_ipv4;
-            64w0x4500000000000000 &&& 64w0xff00000000000000: parse_fragment;
+            64w0x4500000000000000 &&& 64w0xff00000000000000: parse_routed;
+            64w0x4600000000000000 &&& 64w0xfe00000000000000: parse_options;
+            64w0x4800000000000000 &&& 64w0xf800000000000000: parse_options;
             default: accept;
         }
     }
 
-    state parse_fragment {
+    state parse_routed {
         packet.extract(hdr.ipv4);
+        transition accept;
+    }
+
+    state parse_options {
+        meta.header_bytes = (bit<16>) packet.lookahead<bit<8>>()[3:0] << 2;
+        packet.extract(hdr.ipv4);
+        packet.extract(hdr.options, (bit<32>) (meta.header_bytes - IPV4_BYTES) << 3);
         transition accept;
     }
 

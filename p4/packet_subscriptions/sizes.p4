@@ -16,7 +16,8 @@ const port_t NOWHERE = 0;  // only to pass egress and come in again
 const bit<16> IPV4 = 0x0800;
 const bit<8> UDP = 17;
 const bit<32> ETHERNET_BYTES = 14;
-const bit<32> IPV4_BYTES = 20;
+const bit<16> IPV4_BYTES = 20;  // without options
+const int OPTIONS_BITS = 320;  // at most
 const bit<8> FEED = 1;
 
 const int MESSAGES = 64;  // of a datagram, at most
@@ -28,6 +29,9 @@ const bit<32> LENGTH_BITS = 16;
 const bit<16> LENGTH_OCTETS = 2;
 // What was examined has the ports of each message, too.
 const int EXAMINED_BITS = 76096;
+
+// standard_metadata.instance_type
+const bit<32> RECIRCULATED = 4;
 
 // Which pass of a packet.
 const bit<8> ARRIVED = 0;  // the first
@@ -48,5 +52,5 @@ const reason_t UNWANTED = 6;  // no port wants any of the messages
 const reason_t NO_PORT = 7;  // only the port that the packet came in by wants any
 const reason_t NO_ROUTE = 8;  // no prefix holds the IPv4 destination
 const reason_t TTL_OVER = 9;  // the IPv4 time to live ends here
-const reason_t NOT_IPV4 = 10;  // neither an event nor IPv4 without options
+const reason_t NOT_IPV4 = 10;  // neither an event nor IPv4
 const bit<32> REASONS = 11;

@@ -14,7 +14,8 @@ control verify_checksums(inout headers_t hdr, inout metadata_t meta) {
                 hdr.ipv4.ttl,
                 hdr.ipv4.protocol,
                 hdr.ipv4.src,
-                hdr.ipv4.dst
+                hdr.ipv4.dst,
+                hdr.options.values
             },
             hdr.ipv4.checksum,
             HashAlgorithm.csum16);

@@ -7,5 +7,6 @@ control frame_deparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.later);
         EACH_POSITION(EMIT_LABEL)
         packet.emit(hdr.ipv4);
+        packet.emit(hdr.options);
     }
 }

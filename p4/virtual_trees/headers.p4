@@ -33,12 +33,17 @@ header ipv4_h {
     bit<32> dst;
 }
 
+header ipv4_options_h {
+    varbit<OPTIONS_BITS> values;
+}
+
 struct headers_t {
     ethernet_h ethernet;
     stack_h stack;
     EACH_POSITION(LABEL_HEADER)  // label_1 .. label_K, of this pass
     labels_h later;  // all others
     ipv4_h ipv4;  // of a frame without a stack; behind a stack it is payload
+    ipv4_options_h options;
 }
 
 struct metadata_t {

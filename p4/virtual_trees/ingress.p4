@@ -13,6 +13,8 @@ control ingress(
     route_ipv4() route;
 
     apply {
+        meta.reason = NOT_DROPPED;
+        meta.untyped = 0;
         if (standard.parser_error != error.NoError) {
             meta.reason = CUT_SHORT;
         } else if (!hdr.stack.isValid()) {

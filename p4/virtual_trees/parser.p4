@@ -7,6 +7,22 @@ parser frame_parser(
     inout standard_metadata_t standard
 ) {
     state start {
+        transition select(standard.instance_type) {
+            RECIRCULATED: ethernet;
+            default: arrived;
+        }
+    }
+
+    // What a frame takes along is not there yet.
+    state arrived {
+        meta.ingress_port = standard.ingress_port;
+        meta.unexamined = 0;
+        meta.ports = 0;
+        meta.pruned = 0;
+        transition ethernet;
+    }
+
+    state ethernet {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.type_) {
             STACK: stack;
@@ -17,6 +33,14 @@ parser frame_parser(
 
     state ipv4 {
         packet.extract(hdr.ipv4);
+        transition select(hdr.ipv4.version, hdr.ipv4.ihl) {
+            (4, 6 .. 15): options;
+            default: accept;
+        }
+    }
+
+    state options {
+        packet.extract(hdr.options, (bit<32>) (hdr.ipv4.ihl - WORDS) << 5);
         transition accept;
     }
 
@@ -24,12 +48,11 @@ parser frame_parser(
         packet.extract(hdr.stack);
         transition select(standard.instance_type) {
             RECIRCULATED: taken_0;
-            default: arrived;
+            default: counted;
         }
     }
 
-    state arrived {
-        meta.ingress_port = standard.ingress_port;
+    state counted {
         meta.unexamined = hdr.stack.num_entries;
         transition select(hdr.stack.num_entries) {
             1 .. MAX_LABELS: taken_0;

@@ -36,12 +36,12 @@ control route_ipv4(
     }
 
     apply {
-        if (!hdr.ipv4.isValid() || hdr.ipv4.version != 4 || hdr.ipv4.ihl != 5) {
+        if (!hdr.ipv4.isValid() || hdr.ipv4.version != 4 || hdr.ipv4.ihl < WORDS) {
             meta.reason = NOT_IPV4;
         } else if (standard.checksum_error == 1) {
             meta.reason = BAD_CHECKSUM;
         } else if (
-            (bit<32>) hdr.ipv4.length < IPV4_BYTES
+            hdr.ipv4.length < (bit<16>) hdr.ipv4.ihl << 2
             || (bit<32>) hdr.ipv4.length > standard.packet_length - ETHERNET_BYTES
         ) {
             meta.reason = CUT_SHORT;

@@ -5,7 +5,11 @@ control send_copies(inout metadata_t meta, inout standard_metadata_t standard) {
         if ((meta.ports | meta.pruned) == 0) {
             meta.reason = UNKNOWN_LABELS;
         } else {
-            meta.ports = meta.ports & ~meta.pruned & ~(64w1 << (bit<8>) (meta.ingress_port - 1));
+            meta.ports = meta.ports & ~meta.pruned;
+            // A port above PORTS is in no mask.
+            if (meta.ingress_port <= PORTS) {
+                meta.ports = meta.ports & ~(64w1 << (bit<8>) (meta.ingress_port - 1));
+            }
             if (meta.ports == 0) {
                 meta.reason = NO_PORT;
             } else if ((meta.ports & ~64w0xff) == 0) {

@@ -1,10 +1,11 @@
 // Widths, sizes and numbers that switches, control plane and frames must agree on.
 
 // Labels that one pass looks at: 1, 2, 4, 8, 16, 32 or 64. Every position has a table of all labels
-// of the switch, so twice as many cost twice the entries and save at best half of the passes. In a
-// fabric of 4 pods, 16 hosts and one broadcast tree, random receiver sets take 4.3 passes with 1
-// label a pass, 1.6 with 4, 1.07 with 8, and 1 with 16: beyond 8 the entries buy next to nothing.
-// With stacks of 25 labels (128 hosts) it is 25, 6.6, 3.5 and 2.1: there 16 may be worth its memory.
+// of the switch, so twice as many cost twice the entries and save at best half of the passes. In the
+// lab's network (16 hosts, one broadcast tree) a frame of the default session takes 5.15 passes with
+// 1 label a pass, 1.67 with 4, 1.02 with 8, and 1 with 16: beyond 8 the entries buy next to nothing.
+// With stacks of 39 labels (128 hosts, 30 % of them) it is 31.8, 8.33, 4.40 and 2.35: there 16 may
+// be worth its memory. docs/benchmarks.md has all of these.
 #ifndef LABELS_A_PASS
 #define LABELS_A_PASS 8
 #endif
@@ -19,6 +20,7 @@ const int ROUTES = 4096;
 
 typedef bit<9> port_t;
 typedef bit<64> ports_t;  // bit p - 1 is port p
+const port_t PORTS = 64;
 
 // A multicast group is a subset of 8 ports, (subset << 8) | mask of its ports; or a copy for each
 // subset, whose replicas are of instance subset + 1.
@@ -32,6 +34,8 @@ const bit<16> IPV4 = 0x0800;
 const bit<32> ETHERNET_BYTES = 14;
 const bit<32> COUNT_BYTES = 2;
 const bit<32> IPV4_BYTES = 20;
+const bit<4> WORDS = 5;         // 4 bytes each, of an IPv4 header without options
+const int OPTIONS_BITS = 320;   // at most
 const bit<32> SHORTEST_FRAME = 60;  // up to this, Ethernet fills frames up
 
 // standard_metadata.instance_type
@@ -52,6 +56,6 @@ const reason_t UNKNOWN_LABELS = 6;  // no label means anything to this switch
 const reason_t NO_PORT = 7;         // labels are known, but leave no port to send to
 const reason_t NO_ROUTE = 8;        // no prefix holds the IPv4 destination
 const reason_t TTL_OVER = 9;        // the IPv4 time to live ends here
-const reason_t NOT_IPV4 = 10;       // neither a stack nor IPv4 without options
+const reason_t NOT_IPV4 = 10;       // neither a stack nor IPv4
 const reason_t BAD_CHECKSUM = 11;   // of the IPv4 header
 const bit<32> REASONS = 12;

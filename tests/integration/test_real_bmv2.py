@@ -12,7 +12,17 @@ import virtual_trees_cases
 from feature_cases import FEATURES, PORTS, receivable
 from pruning_model import datagram
 from real_switch import RealSwitch
-from test_packet_subscriptions import LENGTHS, PLAIN, ROUTES, STATE, order, routed, rows
+from test_packet_subscriptions import (
+    ALERT,
+    LENGTHS,
+    PLAIN,
+    ROUTES,
+    STATE,
+    order,
+    other,
+    routed,
+    rows,
+)
 
 from lab.bmv2.simple_switch import SimpleSwitch
 from udfs.switches.entry import SwitchEntry
@@ -136,6 +146,12 @@ def test_subscriptions_are_served_as_in_bmv2(rules: tuple[str, ...], real: RealS
             if rng.random() < 0.05:
                 del frame[rng.randrange(14, len(frame)) :]
             yield rng.randint(1, PORTS), bytes(frame)
+        for words in range(11):
+            frame = bytearray(other("10.1.2.3", options=ALERT * words))
+            yield 1, bytes(frame)
+            yield 1, bytes(frame[:-1])
+            frame[14 + rng.randrange(20 + 4 * words)] ^= 1 << rng.randrange(8)
+            yield 1, bytes(frame)
 
     assert compare(switch, real, frames(), seed) > FRAMES / 4
     same_drops(switch, real)

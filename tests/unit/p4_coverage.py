@@ -6,6 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
+from lab.bmv2.packet import Packet
 from lab.bmv2.simple_switch import SimpleSwitch
 
 
@@ -60,3 +63,39 @@ def _place(node: dict[str, Any]) -> Iterator[str]:
     if info:
         text = " ".join(str(info.get("source_fragment", "")).split())
         yield f"{info.get('filename', '')}:{info.get('line', '')}: ({text})"
+
+
+def soil(monkeypatch: pytest.MonkeyPatch, switch: SimpleSwitch, config: bytes) -> None:
+    """Let each pass begin with all bits of metadata set, but of what is kept and of the target's.
+
+    The target's own is ``standard_metadata``, which is as it should be. ``config`` is what the
+    switch runs; it must remember no results.
+    """
+    program = switch.program
+    assert program is not None
+    described = json.loads(config)
+    types = {kind["name"]: kind["fields"] for kind in described["header_types"]}
+    ones = {
+        program.field_slot(header["name"], name): (1 << bits) - 1
+        for header in described["headers"]
+        if header["metadata"] and header["name"] != "standard_metadata"
+        for name, bits, *_ in types[header["header_type"]]
+    }
+    assert ones
+    begin, reset = program.packet, program.reset_metadata
+
+    def soiled(packet: Packet) -> None:
+        for slot, value in ones.items():
+            packet.fields[slot] = value
+
+    def packet(data: bytes, ingress_port: int) -> Packet:
+        made = begin(data, ingress_port)
+        soiled(made)
+        return made
+
+    def reset_metadata(packet: Packet) -> None:
+        reset(packet)
+        soiled(packet)
+
+    monkeypatch.setattr(program, "packet", packet)
+    monkeypatch.setattr(program, "reset_metadata", reset_metadata)

@@ -62,13 +62,14 @@ class Model:
         # The program looks ahead at eight bytes.
         if len(frame) < 22:
             raise DroppedError("CUT_SHORT")
-        if frame[14] != 0x45:
+        words = frame[14] & 0xF
+        if frame[14] >> 4 != 4 or words < 5:
             raise DroppedError("NOT_IPV4")
-        if len(frame) < 34:
+        ip = frame[14 : 14 + 4 * words]
+        if len(ip) < 4 * words:
             raise DroppedError("CUT_SHORT")
-        ip = frame[14:34]
         whole = int.from_bytes(ip[6:8], "big") & 0x3FFF == 0
-        if whole and ip[9] == 17:
+        if words == 5 and whole and ip[9] == 17:
             if len(frame) < 42:
                 raise DroppedError("CUT_SHORT")
             if int.from_bytes(frame[36:38], "big") == EVENT_PORT:
@@ -157,7 +158,8 @@ class Model:
 
     def _routed(self, frame: bytes) -> list[tuple[int, bytes]]:
         length = int.from_bytes(frame[16:18], "big")
-        if not 20 <= length <= len(frame) - 14:
+        end = 14 + 4 * (frame[14] & 0xF)
+        if not end - 14 <= length <= len(frame) - 14:
             raise DroppedError("CUT_SHORT")
         if frame[22] <= 1:
             raise DroppedError("TTL_OVER")
@@ -167,8 +169,8 @@ class Model:
             raise DroppedError("NO_ROUTE")
         route = max(found, key=lambda route: ip_network(route.prefix).prefixlen)
         ip = frame[14:22] + bytes([frame[22] - 1, frame[23]])
-        ip += struct.pack("!H", checksum(ip + frame[26:34])) + frame[26:34]
-        return [(route.port, (route.mac or frame[:6]) + frame[6:14] + ip + frame[34:])]
+        ip += struct.pack("!H", checksum(ip + frame[26:end])) + frame[26:end]
+        return [(route.port, (route.mac or frame[:6]) + frame[6:14] + ip + frame[end:])]
 
 
 def checksum(octets: bytes) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from p4_coverage import soil
 from pruning_model import REASONS, DroppedError, Model, Route, checksum, datagram
 
 from lab.bmv2.simple_switch import SimpleSwitch
@@ -98,7 +99,12 @@ class Pair:
 
 @cache
 def switch_of(texts: tuple[str, ...]) -> SimpleSwitch:
-    switch = SimpleSwitch()
+    return running(texts)
+
+
+def running(texts: Iterable[str], **options: bool) -> SimpleSwitch:
+    """The software switch with these rules."""
+    switch = SimpleSwitch(**options)
     switch.load(JSON)
     held = port_groups("s", PORTS) + rows(list(texts)) + [routed(route) for route in ROUTES]
     switch.apply({entry.key: entry for entry in held})
@@ -340,14 +346,30 @@ def test_random_bytes_go_nowhere_unless_they_are_a_datagram(octets):
 
 
 def other(
-    address: str, ttl: int = 16, protocol: int = 17, port: int = 5, fragment: int = 0
+    address: str,
+    ttl: int = 16,
+    protocol: int = 17,
+    port: int = 5,
+    fragment: int = 0,
+    options: bytes = b"",
 ) -> bytes:
-    """A frame of other traffic."""
+    """A frame of other traffic; ``options`` of IPv4 are whole words."""
     frame = bytearray(datagram([b"hello"], port=port))
     frame[30:34] = bytes(map(int, address.split(".")))
     frame[22], frame[23] = ttl, protocol
     frame[20:22] = struct.pack("!H", fragment)
-    return right_sums(bytes(frame))
+    if not options:
+        return right_sums(bytes(frame))
+    frame[14] += len(options) // 4
+    frame[16:18] = struct.pack("!H", int.from_bytes(frame[16:18], "big") + len(options))
+    frame[24:26] = b"\0\0"
+    frame[34:34] = options
+    frame[24:26] = struct.pack("!H", checksum(bytes(frame[14 : 34 + len(options)])))
+    return bytes(frame)
+
+
+ALERT = bytes.fromhex("94040000")
+"""The router alert, with which IGMP and RSVP are sent."""
 
 
 @pytest.mark.parametrize(
@@ -363,11 +385,55 @@ def other(
         (other("10.1.2.3", ttl=1), []),
         (other("10.1.2.3", ttl=2), [2]),
         (datagram([], port=26_400), []),
+        (other("10.1.2.3", protocol=2, options=ALERT), [2]),
+        (other("10.1.2.9", protocol=46, options=ALERT * 10), [64]),
+        (other("10.1.2.3", port=26_400, options=ALERT), [2]),
+        (other("10.1.2.3", fragment=1, options=ALERT), [2]),
+        (other("10.1.2.3", ttl=1, options=ALERT), []),
     ],
 )
 def test_other_traffic_is_forwarded_by_its_address(frame, copies):
     pair = Pair(PLAIN)
     assert [port for port, _ in pair.agree(frame)] == copies
+
+
+@patient
+@given(st.integers(1, 10), st.data())
+def test_options_are_forwarded_whole_and_their_checksum_is_verified(words, data):
+    pair = Pair(PLAIN)
+    options = data.draw(st.binary(min_size=4 * words, max_size=4 * words))
+    frame = other("10.1.2.3", data.draw(st.integers(0, 255)), 2, options=options)
+    pair.agree(frame)
+    # Damaged, cut short, or of a length that ends within the header.
+    bit = data.draw(st.integers(0, 8 * 74 - 1)) % (8 * len(frame))
+    changed = bytearray(frame)
+    changed[bit // 8] ^= 0x80 >> bit % 8
+    pair.agree(bytes(changed))
+    pair.agree(frame[: data.draw(st.integers(14, len(frame)))])
+    short = bytearray(frame)
+    short[16:18] = struct.pack("!H", data.draw(st.integers(18, 22 + 4 * words)))
+    short[24:26] = b"\0\0"
+    short[24:26] = struct.pack("!H", checksum(bytes(short[14 : 34 + 4 * words])))
+    pair.agree(bytes(short))
+
+
+def test_a_header_shorter_than_any_is_no_ipv4():
+    pair = Pair(PLAIN)
+    frame = other("10.1.2.3")
+    for first in (0x44, 0x40, 0x65, 0x66, 0x05):
+        assert not pair.agree(frame[:14] + bytes([first]) + frame[15:])
+
+
+def test_metadata_need_not_be_zeros_at_first(monkeypatch):
+    pair = Pair(PLAIN)
+    pair.switch = running(PLAIN, cached=False)
+    soil(monkeypatch, pair.switch, JSON)
+    for several in (["GOOGL"], ["GOOGL", "MSFT", "X"], ["X"], ["MSFT", "IBM"] * 5):
+        for udp_sum in (True, False):
+            pair.agree(datagram([order(stock) for stock in several], udp_sum=udp_sum))
+    pair.agree(datagram([b"", b"?", order("GOOGL")]))
+    for frame in (other("10.1.2.3"), other("10.1.2.9", options=ALERT), datagram([], count=0)):
+        pair.agree(frame)
 
 
 def test_heartbeats_and_the_end_of_a_session_are_other_traffic():

@@ -134,7 +134,8 @@ def pass_plain(switch: SimpleSwitch) -> None:
     switch.process(1, plain[:-1])
     switch.process(1, plain[:-1] + b"!")
     switch.process(1, bytes(64))
-    switch.process(1, plain[:14] + b"\x46" + plain[15:])
+    switch.process(1, plain[:14] + b"\x44" + plain[15:])
+    switch.process(1, cases.other("10.1.2.3", options=cases.ALERT))
     switch.apply({row.key: None for row in held})
 
 

@@ -12,8 +12,9 @@ import pytest
 import virtual_trees_cases as cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from p4_coverage import soil
 from real_switch import RealSwitch
-from scapy.layers.inet import IP, UDP
+from scapy.layers.inet import IP, UDP, IPOption_Router_Alert
 from scapy.layers.l2 import Ether
 from test_encode import all_up, random_network, random_trees
 from virtual_trees_cases import REASONS, datagram, modelled, plain_frame, stack_frame
@@ -176,6 +177,28 @@ def sent(network, switches, switch, port, frame):
     return got, links
 
 
+def test_a_frame_from_a_port_above_64_goes_to_every_port(odd):
+    labels, behind = [label(TREE, 1), label(TREE, 2)], datagram()
+    whole = modelled(cases.ODD_TABLES, 64, labels, behind)
+    assert [port for port, _ in whole] == [3, 5, 9, 20]
+    for entered in (0, 65, 257, 259, 261, 265, 276, 510):
+        copies, reasons = told(odd, entered, stack_frame(labels, behind))
+        assert (copies, reasons) == (whole, [])
+
+
+def test_metadata_need_not_be_zeros_at_first(monkeypatch):
+    rng = random.Random(6)
+    switch = switch_with(cases.entries_of(cases.ODD_TABLES, 20), cached=False)
+    soil(monkeypatch, switch, cases.JSON.read_bytes())
+    for _, frame, reason in cases.odd_frames():
+        copies, reasons = told(switch, 1, frame)
+        assert (bool(copies), reasons) == (reason is None, [reason] if reason else [])
+    for _ in range(200):
+        labels, port, behind = cases.random_stack(rng), rng.randint(1, 20), datagram()
+        wanted = modelled(cases.ODD_TABLES, port, labels, behind)
+        assert told(switch, port, stack_frame(labels, behind))[0] == wanted
+
+
 @settings(max_examples=40, deadline=None)
 @given(RANDOM)
 def test_other_traffic_comes_to_its_host_by_ipv4_alone(pool, rng):
@@ -183,6 +206,7 @@ def test_other_traffic_comes_to_its_host_by_ipv4_alone(pool, rng):
     source, target = (network.hosts[rng.choice(sorted(network.hosts))] for _ in range(2))
     ends = (str(IPv4Address(host.ipv4)) for host in (source, target))
     packet = IP(src=next(ends), dst=next(ends), ttl=64, tos=rng.randint(0, 255))
+    packet.options = [IPOption_Router_Alert()] * rng.choice([0, 0, 1, 10])
     packet = packet / UDP(dport=9) / rng.randbytes(30)
     frame = plain_frame(bytes(packet))
     with running(pool, network, []) as switches:
@@ -245,6 +269,7 @@ def test_every_statement_of_the_program_is_reached():
         switch.process(rng.randint(1, 63), stack_frame(cases.random_stack(rng), datagram()))
     for port in range(1, 64):
         switch.process(0, stack_frame([label(TREE, port)], datagram()))
+    switch.process(257, stack_frame([label(TREE, 1)], datagram()))
     missed = {
         what
         for number, what in switch.program.coverage_points.items()

@@ -121,4 +121,4 @@ def test_labels_a_pass_are_an_option_of_the_compiler(positions, pytestconfig):
     source = p4_products.FOLDER / "virtual_trees.p4"
     info, program = p4_products.compile_program(p4c, source, option)
     assert actions_of(p4info(info)) == wanted_actions(positions)
-    assert len(json.loads(program)["headers"]) == positions + 6
+    assert len(json.loads(program)["headers"]) == positions + 7

@@ -7,9 +7,10 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
+from typing import Any
 
 import p4_products
-from scapy.layers.inet import IP
+from scapy.layers.inet import IP, IPOption_Router_Alert
 
 from udfs.stacks.entries import LABELS_A_PASS, table_entries
 from udfs.stacks.forwarding import SwitchTables, forward
@@ -32,9 +33,14 @@ HOST_MAC = 0x020000000001
 Copies = list[tuple[int, bytes]]
 
 
-def datagram(payload: bytes = b"x" * 40, **fields: int) -> bytes:
+def datagram(payload: bytes = b"x" * 40, **fields: Any) -> bytes:
     """An IPv4 datagram with a right checksum, unless ``fields`` say otherwise."""
     return bytes(IP(**{"src": "10.0.0.1", "dst": "233.54.12.1", "proto": 17, **fields}) / payload)
+
+
+def full_of_options() -> bytes:
+    """A datagram for a host with 40 bytes of options."""
+    return datagram(dst="10.1.2.3", proto=46, options=[IPOption_Router_Alert()] * 10)
 
 
 def stack_frame(labels: Sequence[int], behind: bytes, count: int | None = None) -> bytes:
@@ -152,8 +158,16 @@ def odd_frames() -> Iterator[tuple[str, bytes, str | None]]:
     yield "other subsets of ports", stack_frame([label(TREE, 2)], whole), None
     yield "no route", plain_frame(whole), "NO_ROUTE"
     yield "ARP", plain_frame(bytes(28), 0x0806), "NOT_IPV4"
-    yield "options", plain_frame(datagram(ihl=6)), "NOT_IPV4"
+    alert = datagram(dst="10.1.2.3", proto=2, options=[IPOption_Router_Alert()])
+    yield "options", plain_frame(alert), None
+    yield "as many options as there can be", plain_frame(full_of_options()), None
+    yield "cut within its options", plain_frame(alert[:23]), "CUT_SHORT"
+    yield "a wrong bit of options", plain_frame(alert[:23] + b"\1" + alert[24:]), "BAD_CHECKSUM"
+    ends = datagram(dst="10.1.2.3", len=23, options=[IPOption_Router_Alert()])
+    yield "a length that ends within its options", plain_frame(ends), "CUT_SHORT"
+    yield "a header of 16 bytes", plain_frame(b"\x44" + whole[1:]), "NOT_IPV4"
     yield "version 6", plain_frame(b"\x65" + whole[1:]), "NOT_IPV4"
+    yield "version 6 and 24 bytes", plain_frame(b"\x66" + whole[1:20]), "NOT_IPV4"
     for ttl in (0, 1):
         yield f"a time to live of {ttl}", plain_frame(datagram(dst="10.1.2.3", ttl=ttl)), "TTL_OVER"
     wrong = plain_frame(datagram(dst="10.1.2.3", chksum=0x1234))

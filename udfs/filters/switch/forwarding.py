@@ -54,7 +54,7 @@ def routing(program: Pipeline) -> str:
             apply {{
                 if (!{i}.isValid()) {{
                     meta.reason = NOT_IPV4;
-                }} else if ((bit<32>) {i}.{length} < IPV4_BYTES
+                }} else if ({i}.{length} < meta.header_bytes
                     || (bit<32>) {i}.{length} > standard_metadata.packet_length - ETHERNET_BYTES) {{
                     meta.reason = CUT_SHORT;
                 }} else if ({ttl} <= 1) {{

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import dedent, indent
 
-from udfs.filters.switch.pipeline import Layer, Pipeline, p4_name
+from udfs.filters.switch.metadata import metadata
+from udfs.filters.switch.pipeline import OPTIONS, Layer, Pipeline, p4_name
 from udfs.filters.switch.several import (
     VARIABLES,
     in_order,
@@ -28,7 +29,8 @@ def headers(program: Pipeline) -> str:
     for layer in layers(program):
         fields = "".join(f"    bit<{f.bits}> {p4_name(f.name)};\n" for f in layer.header.fields)
         text += f"header {layer.name}_h {{\n{fields}}}\n\n"
-    members = [(f"{layer.name}_h", layer.name) for layer in layers(program)]
+    text += "header options_h {\n    varbit<OPTIONS_BITS> values;\n}\n\n"
+    members = [(f"{name}_h", name) for name in _names(program)]
     if program.repetition is not None:
         text += several_headers()
         members = in_order(program, members)
@@ -39,6 +41,14 @@ def headers(program: Pipeline) -> str:
 def layers(program: Pipeline) -> tuple[Layer, ...]:
     """All headers of the specification in the order in which they are parsed and emitted."""
     return (*program.stack, *program.framing, *program.messages)
+
+
+def _names(program: Pipeline) -> list[str]:
+    """The headers of every program: those of the specification, and the options of IPv4."""
+    ipv4 = program.layer("ipv4").name
+    names = [layer.name for layer in layers(program)]
+    at = names.index(ipv4) + 1
+    return [*names[:at], OPTIONS, *names[at:]]
 
 
 def parser(program: Pipeline) -> str:
@@ -61,7 +71,7 @@ def parser(program: Pipeline) -> str:
 
 def deparser(program: Pipeline) -> str:
     """All headers, in their order."""
-    names = [("", layer.name) for layer in layers(program)]
+    names = [("", name) for name in _names(program)]
     emitted = [name for _, name in names]
     if program.repetition is not None:
         emitted = []
@@ -86,9 +96,22 @@ def _stack_states(program: Pipeline) -> Iterator[str]:
     v6 = next((layer for layer in program.stack if layer.parts["role"] == "ipv6"), None)
     own = first_state(program)
     event = "" if own else "    meta.feed = FEED;\n"
-    versions = "        IPV4: options;\n" + ("        IPV6: parse_ipv6;\n" if v6 else "")
+    fields = metadata(program)
+    versions = "        IPV4: parse_version;\n" + ("        IPV6: parse_ipv6;\n" if v6 else "")
+    of_pass = "".join(f"meta.{f.name} = {f.first};\n" for f in fields if f.first and not f.kept)
     yield state(
         "start",
+        of_pass,
+        "transition select(standard_metadata.instance_type) {\n        RECIRCULATED: again;\n"
+        "        default: arrived;\n    }",
+    )
+    yield "// What a packet takes along is not there yet.\n" + state(
+        "arrived",
+        "".join(f"meta.{f.name} = {f.first};\n" for f in fields if f.first and f.kept),
+        "transition parse_ethernet;",
+    )
+    yield state(
+        "again",
         "",
         "transition select(meta.step) {\n        WHOLE: accept;\n        default: parse_ethernet;\n"
         "    }",
@@ -101,16 +124,25 @@ def _stack_states(program: Pipeline) -> Iterator[str]:
     )
     # The first bytes of IPv4: version and length, then, in the last two, the fragment.
     yield dedent("""\
-        // What has options is left alone: it is no event, and is not routed. A fragment is routed.
-        state options {
+        // A fragment, or what has options, is no event, and is routed.
+        state parse_version {
             transition select(packet.lookahead<bit<64>>()) {
                 64w0x4500000000000000 &&& 64w0xff00000000003fff: parse_ipv4;
-                64w0x4500000000000000 &&& 64w0xff00000000000000: parse_fragment;
+                64w0x4500000000000000 &&& 64w0xff00000000000000: parse_routed;
+                64w0x4600000000000000 &&& 64w0xfe00000000000000: parse_options;
+                64w0x4800000000000000 &&& 64w0xf800000000000000: parse_options;
                 default: accept;
             }
         }
         """)
-    yield state("parse_fragment", f"packet.extract(hdr.{ipv4.name});", "transition accept;")
+    yield state("parse_routed", f"packet.extract(hdr.{ipv4.name});", "transition accept;")
+    yield state(
+        "parse_options",
+        "meta.header_bytes = (bit<16>) packet.lookahead<bit<8>>()[3:0] << 2;\n"
+        f"packet.extract(hdr.{ipv4.name});\n"
+        f"packet.extract(hdr.{OPTIONS}, (bit<32>) (meta.header_bytes - IPV4_BYTES) << 3);",
+        "transition accept;",
+    )
     for layer in (ipv4, v6):
         if layer is not None:
             protocol = "protocol" if layer is ipv4 else "next"

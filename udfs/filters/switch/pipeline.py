@@ -28,6 +28,8 @@ MASK_BITS = PORTS
 """Ports of a switch; bit p - 1 of a mask is port p."""
 GROUP_BITS = 16
 SLOT_BITS = 32
+OPTIONS = "options"
+"""The header of IPv4 options."""
 VALUE_BITS = 64
 FUNCTIONS = ("count", "sum", "avg", "min", "max")
 """Position is the number that the program's tables give."""
@@ -320,7 +322,7 @@ _OWN: Mapping[str, str] = {
 }
 
 
-_OWN_NAMES = frozenset(["wanted", "wanted_now", "examined", "rest", "blocks"])
+_OWN_NAMES = frozenset([OPTIONS, "wanted", "wanted_now", "examined", "rest", "blocks"])
 """Headers of the program that are in no specification."""
 
 

@@ -11,10 +11,12 @@ from textwrap import indent, wrap
 
 from udfs.filters.switch.forwarding import egress, ingress, routing, sending
 from udfs.filters.switch.leaves import calls, delivery, one_event
+from udfs.filters.switch.metadata import metadata
 from udfs.filters.switch.parser import UDP, deparser, headers, parser
 from udfs.filters.switch.pipeline import (
     GROUP_BITS,
     MASK_BITS,
+    OPTIONS,
     PORT_BITS,
     STATE_BITS,
     VALUE_BITS,
@@ -46,7 +48,7 @@ REASONS = (
     ("NO_PORT", "only the port that the packet came in by wants any", ""),
     ("NO_ROUTE", "no prefix holds the IPv4 destination", ""),
     ("TTL_OVER", "the IPv4 time to live ends here", ""),
-    ("NOT_IPV4", "neither an event nor IPv4 without options", ""),
+    ("NOT_IPV4", "neither an event nor IPv4", ""),
 )
 """Why packets are dropped: indexes of the counter ``ingress.dropped``, from 1 on.
 
@@ -195,7 +197,8 @@ def _sizes(program: Pipeline) -> str:
         ("const bit<16> IPV6 = 0x86dd;", v6),
         (f"const bit<8> UDP = {UDP};", True),
         ("const bit<32> ETHERNET_BYTES = 14;", True),
-        ("const bit<32> IPV4_BYTES = 20;", True),
+        ("const bit<16> IPV4_BYTES = 20;  // without options", True),
+        ("const int OPTIONS_BITS = 320;  // at most", True),
         ("const bit<8> FEED = 1;", True),
         ("", several),
         (f"const int MESSAGES = {options.messages};  // of a datagram, at most", several),
@@ -207,6 +210,9 @@ def _sizes(program: Pipeline) -> str:
         ("const bit<16> LENGTH_OCTETS = 2;", several),
         ("// What was examined has the ports of each message, too.", several),
         (f"const int EXAMINED_BITS = {examined};", several),
+        ("", True),
+        ("// standard_metadata.instance_type", True),
+        ("const bit<32> RECIRCULATED = 4;", True),
         ("", True),
         ("// Which pass of a packet.", True),
         ("const bit<8> ARRIVED = 0;  // the first", True),
@@ -231,30 +237,7 @@ def _sizes(program: Pipeline) -> str:
 
 
 def _metadata(program: Pipeline) -> str:
-    several = program.repetition is not None
-    kept = "@field_list(KEPT_FIELDS) "
-    fields = [
-        (f"{kept}bit<8> step;", True),
-        (f"{kept}ports_t elsewhere;  // ports that it did not come in by", True),
-        (f"{kept}ports_t ports;  // of one event, then of the packet", True),
-        (f"{kept}ports_t all_ports;  // of the messages so far", several),
-        (f"{kept}bit<16> place;  // messages so far", several),
-        (f"{kept}bit<32> examined_bits;", several),
-        (f"{kept}bit<48> arrived;", program.takes_time_along),
-        ("bit<1> again;  // comes in again", True),
-        ("bit<1> ready;  // to be sent to its ports", True),
-        ("reason_t reason;  // why it is dropped", True),
-        ("bit<1> events;  // 1: a datagram of messages", several),
-        ("bit<16> length;", several),
-        ("bit<16> no_sum;  // stays 0", several),
-        ("bit<1> summed;  // a UDP checksum to be made", several),
-        ("bit<8> feed;  // 0: no event", True),
-        ("bit<8> message_type;", True),
-        ("state_t state;", True),
-        ("bit<1> unwanted;  // no rule is for it", True),
-        ("bit<64> now;", bool(program.blocks)),
-    ]
-    listed = "".join(f"    {f}\n" for f, used in fields if used)
+    listed = "".join(f"    {field.declared}\n" for field in metadata(program))
     return "// What goes with a packet.\nstruct metadata_t {\n" + listed + "}\n"
 
 
@@ -265,7 +248,10 @@ def _checksums(program: Pipeline, what: str, more: str) -> str:
     own = checksum_statement(
         what,
         f"hdr.{ipv4.name}.isValid()",
-        [f"hdr.{ipv4.name}.{name}" for name in names if name != checksum],
+        [
+            *(f"hdr.{ipv4.name}.{name}" for name in names if name != checksum),
+            f"hdr.{OPTIONS}.values",
+        ],
         f"hdr.{ipv4.name}.{checksum}",
     )
     control = {"verify": "verify_checksums", "update": "compute_checksums"}[what]
