@@ -4,7 +4,7 @@
 #   ./spark-submit.sh jobs/itch_stream.py              the main job, on the embedded default
 #   ./spark-submit.sh [spark-submit options] jobs/X.py [arguments]
 #   ./spark-submit.sh test [pytest options]            all tests
-#   ./spark-submit.sh bench NAME [arguments]           benchmarks/NAME.py
+#   ./spark-submit.sh bench NAME [arguments]           benchmarks/bench_NAME.py
 #   eval "$(./spark-submit.sh env)"                    this shell gets spark-submit and stackcast
 #
 # Everything it makes lies under var/ (or $STACKCAST_VAR); remove that folder to start afresh.
@@ -238,16 +238,17 @@ case "${1:-}" in
   bench)
     name=${2:-}
     known=
-    for file in "$ROOT"/benchmarks/*.py; do
-      # Others are modules that benchmarks share.
-      if [ -f "$file" ] && grep -q '^if __name__' "$file"; then file=${file##*/} known="$known ${file%.py}"; fi
+    for file in "$ROOT"/benchmarks/bench_*.py; do
+      if [ -f "$file" ]; then file=${file##*/bench_} known="$known ${file%.py}"; fi
     done
     case "$known " in *" $name "*) ;; *) name= ;; esac
     [ -n "$name" ] || die "there is no benchmark '${2:-}'; there are:${known:- none yet}"
     shift 2
     ensure_environment bench
     export_environment
-    exec python "$ROOT/benchmarks/$name.py" "$@"
+    # Frames and oracles that benchmarks use are those of the tests.
+    export PYTHONPATH="$ROOT/tests/unit"
+    exec python "$ROOT/benchmarks/bench_$name.py" "$@"
     ;;
   env)
     ensure_environment runtime

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from compile import say
+from bench_compile import say
 from p4_products import products
 from p4_speed import Frame, different_frames, switch_tables
 from real_switch import RealSwitch

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
-from compile import say
+from bench_compile import say
 from measuring import side_by_side
 from p4_passes import tables_of
 from p4_products import digest, products, programs, sources

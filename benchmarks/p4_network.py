@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from random import Random
 
-from compile import say
+from bench_compile import say
 from p4_workloads import PUBLISHER, Workload
 from virtual_trees_cases import datagram, modelled, stack_frame
 

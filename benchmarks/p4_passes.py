@@ -8,7 +8,7 @@ from math import ceil
 from random import Random
 from typing import Any
 
-from compile import say
+from bench_compile import say
 from p4_workloads import Visit, Workload
 from virtual_trees_cases import datagram, modelled, stack_frame
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from compile import say
+from bench_compile import say
 from measuring import side_by_side
 from p4_passes import COUNTS, Curve
 from virtual_trees_cases import datagram, entries_of, modelled, random_tables, stack_frame

@@ -374,7 +374,7 @@ def test_the_tests_need_their_packages_only_beside_what_is_there(ready: Machine)
 def test_benchmarks_need_what_they_compare_with_beside_the_tests_packages(ready: Machine):
     folder = ready.clone / "benchmarks"
     folder.mkdir()
-    (folder / "speed.py").write_text('print("speed")\nif __name__ == "__main__":\n    pass\n')
+    (folder / "bench_speed.py").write_text("")
     (folder / "shared.py").write_text("")
     assert ready.run("bench", "speed", "--fast").returncode == 0
     assert ready.events()[:2] == ["test | jars runtime", "bench | jars runtime test"]

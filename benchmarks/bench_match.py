@@ -24,7 +24,7 @@ import duckdb
 import numpy as np
 import polars
 import pyarrow as pa
-from compile import HOSTS, RULES, SYMBOLS, Drawn, independent, texts_of
+from bench_compile import HOSTS, RULES, SYMBOLS, Drawn, independent, texts_of
 from itch.parser import MessageParser as FeedParser
 from itchcpp.parser import MessageParser as CppParser
 from measuring import Reporter, Session, drain, one_core, struct_loop

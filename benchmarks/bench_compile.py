@@ -2,7 +2,7 @@
 
     ./spark-submit.sh bench compile [--pictures]
 
-One line of JSON a measurement, as in ``benchmarks/kernels.py``: ``seconds`` is time on one core.
+One line of JSON a measurement, as in ``bench_kernels.py``: ``seconds`` is time on one core.
 ``--pictures`` also draws docs/pictures/entries.svg from the measured entries. The process measures
 memory in a second one of its own. docs/benchmarks.md says what the workloads are.
 """

@@ -11,19 +11,13 @@ draws docs/pictures/passes.svg; it wants ``--p4c``. docs/benchmarks.md says what
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
-
-# This file has the name of the package that P4Runtime's messages are in: libraries come first.
-sys.path.append(sys.path.pop(0))
-# Frames, oracles and the compiler's command line are those of the tests.
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "unit"))
 
 import p4_messages
 import p4_network
 import p4_passes
 import p4_speed
-from compile import say
+from bench_compile import say
 from measuring import one_core
 from p4_products import FOLDER, compile_program
 from p4_workloads import workloads
