@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -244,6 +246,9 @@ def switch(
         tls_ca=tls_ca,
     )
     standalone.serve(options, lambda line: typer.echo(json.dumps(line)))
+    sys.stdout.flush()
+    # Otherwise Python would wait for what a client still asks of the server.
+    os._exit(0)
 
 
 def _folder(folder: Path | None) -> Path:

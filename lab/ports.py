@@ -48,6 +48,8 @@ _SEND_ERRORS = {
     errno.ENOBUFS: "interface_full",
 }
 
+_TUNNEL_ERRORS = {errno.EMSGSIZE: "frame_too_large", errno.EAGAIN: "tunnel_full"}
+
 _Address = tuple[str, int]
 
 
@@ -76,7 +78,7 @@ class Port(Protocol):
         """Readable when a frame waits."""
 
     def receive(self) -> bytes | None:
-        """The next frame that waits, or None."""
+        """The next frame that waits; None if there is none, or an error was told in its place."""
 
     def send(self, frame: bytes) -> None:
         """Send a frame, or count it as lost."""
@@ -96,7 +98,7 @@ class UdpTunnel:
         return "udp:{}:{}/{}:{}".format(*self.local, *self.remote)
 
     def open(self, number: int) -> Port:
-        """Raises LabError ``PORT_TAKEN``."""
+        """Raises LabError ``PORT_TAKEN``, ``BAD_ADDRESS``, ``NO_PERMISSION``."""
         return UdpTunnelPort(number, self)
 
 
@@ -120,7 +122,8 @@ Link = UdpTunnel | Interface
 def read_ports(texts: Iterable[str]) -> dict[int, Link]:
     """What each port is joined to, from ``1=udp:127.0.0.1:5001/127.0.0.1:5002`` or ``1=veth0``.
 
-    Raises LabError ``BAD_PORT``.
+    An interface belongs to one port, as each of two would receive all of its frames. Raises
+    LabError ``BAD_PORT``.
     """
     ports: dict[int, Link] = {}
     for text in texts:
@@ -129,15 +132,20 @@ def read_ports(texts: Iterable[str]) -> dict[int, Link]:
             raise _bad(text, f"give NUMBER=LINK with a number of 0 to {LAST_PORT}")
         if int(number) in ports:
             raise _bad(text, f"port {int(number)} is there already")
-        ports[int(number)] = _read_link(text, link)
+        read = _read_link(text, link)
+        for other, taken in ports.items():
+            if read == taken:
+                raise _bad(text, f"port {other} is joined to it already")
+        ports[int(number)] = read
     return ports
 
 
 class UdpTunnelPort:
     """The near end of a UDP tunnel; datagrams of others than the far end are not received.
 
-    Reasons in ``drops``: ``tunnel_unreachable`` (nobody listens at the far end), ``tunnel_full``,
-    ``frame_too_large``.
+    Reasons in ``drops``: ``tunnel_unreachable`` (nobody listens at the far end, or the network says
+    that it cannot be reached), ``tunnel_full``, ``frame_too_large`` (for a datagram, or for the
+    way). What the network says comes late, so that such frames are among ``frames_out`` too.
     """
 
     def __init__(self, number: int, link: UdpTunnel) -> None:
@@ -147,16 +155,44 @@ class UdpTunnelPort:
         self._link = link
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            self._socket.bind(link.local)
-            # Names the far end once, and keeps datagrams of all others out.
-            self._socket.connect(link.remote)
-        except OSError as error:
+            self._open()
+        except LabError:
             self._socket.close()
-            raise LabError(
-                "PORT_TAKEN",
-                f"port {number}: the tunnel {link} cannot be opened: {error.strerror}",
-            ) from None
+            raise
         _give_room(self._socket)
+
+    def _open(self) -> None:
+        near, far = self._link.local, self._link.remote
+        what = f"port {self.number}: the tunnel {self._link} cannot be opened"
+        if IPv4Address(far[0]).is_multicast or IPv4Address(far[0]).is_unspecified:
+            raise LabError("BAD_ADDRESS", f"{what}: its far end {far[0]} is no single machine")
+        try:
+            self._socket.bind(near)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise LabError(
+                    "PORT_TAKEN", f"{what}: another program has {near[0]}:{near[1]}"
+                ) from None
+            if error.errno == errno.EACCES:
+                raise LabError(
+                    "NO_PERMISSION", f"{what}: UDP port {near[1]} needs root; take one above 1023"
+                ) from None
+            why = (
+                f"its near end {near[0]} is no address of this machine"
+                if error.errno == errno.EADDRNOTAVAIL
+                else f"near end {near[0]}:{near[1]}: {error.strerror}"
+            )
+            raise LabError("BAD_ADDRESS", f"{what}: {why}") from None
+        try:
+            # Names the far end once, and keeps datagrams of all others out.
+            self._socket.connect(far)
+        except OSError as error:
+            why = (
+                f"its far end {far[0]} is a broadcast address"
+                if error.errno == errno.EACCES
+                else f"its far end {far[0]} cannot be reached from {near[0]}: {error.strerror}"
+            )
+            raise LabError("BAD_ADDRESS", f"{what}: {why}") from None
 
     @property
     def what(self) -> str:
@@ -166,39 +202,36 @@ class UdpTunnelPort:
         return self._socket.fileno()
 
     def receive(self) -> bytes | None:
-        while True:
-            try:
-                frame = self._socket.recv(_LARGEST_FRAME)
-            except BlockingIOError:
-                return None
-            except ConnectionRefusedError:
-                # The answer to a frame that was sent earlier.
-                self.drops["tunnel_unreachable"] += 1
-                continue
-            self.counters.frames_in += 1
-            self.counters.bytes_in += len(frame)
-            return frame
+        try:
+            frame = self._socket.recv(_LARGEST_FRAME)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            # What the network (ICMP) says of a frame that was sent earlier. A frame that waits
+            # behind it keeps the socket readable.
+            self._lost(error)
+            return None
+        self.counters.frames_in += 1
+        self.counters.bytes_in += len(frame)
+        return frame
 
     def send(self, frame: bytes) -> None:
         try:
             self._socket.send(frame)
-        except ConnectionRefusedError:
-            # The kernel tells of an earlier frame, and has not sent this one.
-            self.drops["tunnel_unreachable"] += 1
+        except OSError as told:
+            self._lost(told)
+            # The kernel may have told of an earlier frame, and not have sent this one.
             try:
                 self._socket.send(frame)
-            except OSError:
-                self.drops["tunnel_unreachable"] += 1
+            except OSError as again:
+                if again.errno != told.errno:
+                    self._lost(again)
                 return
-        except BlockingIOError:
-            self.drops["tunnel_full"] += 1
-            return
-        except OSError:
-            too_large = len(frame) > _LARGEST_FRAME - 28
-            self.drops["frame_too_large" if too_large else "tunnel_unreachable"] += 1
-            return
         self.counters.frames_out += 1
         self.counters.bytes_out += len(frame)
+
+    def _lost(self, error: OSError) -> None:
+        self.drops[_TUNNEL_ERRORS.get(error.errno or 0, "tunnel_unreachable")] += 1
 
     def close(self) -> None:
         self._socket.close()

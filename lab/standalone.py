@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from lab.bmv2.simple_switch import SimpleSwitch
+from lab.p4runtime.address import check_listen
 from lab.p4runtime.credentials import ServerCredentials
 from lab.p4runtime.device import Device
+from lab.p4runtime.files import parse_json, parse_p4info
 from lab.p4runtime.server import P4RuntimeServer
 from lab.ports import Link, Port
 from lab.switch import Pipeline
@@ -52,17 +54,18 @@ def serve(options: SwitchOptions, say: Callable[[dict[str, Any]], None]) -> None
     """Run a switch until SIGTERM, SIGINT or SIGHUP; SIGUSR1 tells what it counts.
 
     ``say`` is given the line that says where it is, once all answers, and the counters. Call it
-    from the main thread. Raises LabError ``BAD_SWITCH``, ``BAD_TLS``, ``PORT_TAKEN`` and what
-    opening ports raises, SwitchError ``WRONG_PROGRAM``, and OSError for files of the program.
+    from the main thread. A call that is not done when the server stops goes on in its thread: end
+    the process then. Raises LabError ``BAD_SWITCH``, ``BAD_TLS``, ``BAD_ADDRESS``, ``PORT_TAKEN``
+    and what opening ports raises, and SwitchError ``WRONG_PROGRAM``.
     """
     tls = _credentials(options)
-    _check_address(options.grpc)
+    check_listen(options.grpc)
     pipeline = SimpleSwitch()
     device = Device(f"device {options.device_id}", options.device_id, pipeline)
     if (options.json is None) != (options.p4info is None):
         raise LabError("BAD_SWITCH", "--json and --p4info belong together: give both, or none")
     if options.json is not None and options.p4info is not None:
-        device.install(_text(options.p4info), options.json.read_bytes())
+        device.install(*_program(options.p4info, options.json))
     switch = StandaloneSwitch(pipeline, open_ports(options.links))
     try:
         with _signals() as wake:
@@ -174,17 +177,23 @@ def _credentials(options: SwitchOptions) -> ServerCredentials | None:
     return None
 
 
-def _check_address(text: str) -> None:
-    host, _, port = text.rpartition(":")
-    if not (host and port.isascii() and port.isdecimal() and int(port) < 1 << 16):
-        raise LabError("BAD_SWITCH", f"--grpc {text}: give HOST:PORT")
-
-
-def _text(path: Path) -> str:
+def _program(p4info: Path, json: Path) -> tuple[str, bytes]:
+    """Both files of a program; what cannot be read is told by file, line and column."""
+    config = _contents("--json", json)
+    parse_json(config, str(json))
     try:
-        return path.read_text()
+        text = _contents("--p4info", p4info).decode()
     except UnicodeDecodeError:
-        raise SwitchError("WRONG_PROGRAM", f"{path} is no P4Info in text format") from None
+        raise SwitchError("WRONG_PROGRAM", f"{p4info} is no P4Info in text format") from None
+    parse_p4info(text, str(p4info))
+    return text, config
+
+
+def _contents(option: str, path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise LabError("BAD_SWITCH", f"{option} {path}: {error.strerror}") from None
 
 
 @contextmanager

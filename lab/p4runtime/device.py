@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from google.protobuf import text_format
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
 from lab.p4runtime.arbitration import Arbitration
 from lab.p4runtime.batch import Batch
+from lab.p4runtime.files import parse_p4info
 from lab.p4runtime.fit import check_fit
 from lab.p4runtime.holdings import Holdings
 from lab.p4runtime.p4info import P4InfoIndex
@@ -22,6 +22,11 @@ from udfs.errors import StackcastError, SwitchError
 
 _Config = p4runtime_pb2.SetForwardingPipelineConfigRequest
 _Write = p4runtime_pb2.WriteRequest
+
+MOST_UPDATES = 10_000
+"""Updates of one Write: others wait for the switch meanwhile."""
+
+_CHECK_EACH = 64
 
 
 class Device:
@@ -49,12 +54,10 @@ class Device:
         Raises SwitchError ``WRONG_PROGRAM``, naming what cannot be read or does not fit.
         """
         config = p4runtime_pb2.ForwardingPipelineConfig(p4_device_config=device_config)
+        config.p4info.CopyFrom(parse_p4info(p4info, "P4Info"))
         try:
-            text_format.Parse(p4info, config.p4info)
             with self.lock:
                 self._commit(self._verified(config))
-        except text_format.ParseError as error:
-            raise SwitchError("WRONG_PROGRAM", f"the P4Info cannot be read: {error}") from None
         except Refusal as refusal:
             raise SwitchError("WRONG_PROGRAM", refusal.message) from None
 
@@ -118,13 +121,23 @@ class Device:
         updates: Sequence[p4runtime_pb2.Update],
         atomicity: int,
         election_id: int | None,
+        wanted: Callable[[], bool] = lambda: True,
     ) -> list[Refusal | None]:
         """Apply updates in order; the answer to each is None, or why it was refused.
+
+        ``wanted``: whether the client still waits; once it does not, the Write ends and changes
+        nothing (``CANCELLED``). More than `MOST_UPDATES` are refused together.
 
         With ``CONTINUE_ON_ERROR`` the others take effect, with the other two modes none does
         (they are ``ABORTED``). Either way frames see the tables as before or as after. A group
         may be deleted while entries name it: frames for it are then dropped, as in BMv2.
         """
+        if len(updates) > MOST_UPDATES:
+            raise Refusal(
+                code_pb2.RESOURCE_EXHAUSTED,
+                f"{len(updates)} updates in one Write: this switch takes {MOST_UPDATES} at most, "
+                "send them in several",
+            )
         with self.lock:
             self._must_be_primary(election_id)
             holdings = self._current()
@@ -132,7 +145,9 @@ class Device:
                 raise invalid(f"unknown atomicity {atomicity}")
             batch = Batch(holdings, self._live(holdings))
             answers: list[Refusal | None] = []
-            for update in updates:
+            for position, update in enumerate(updates):
+                if not position % _CHECK_EACH and not wanted():
+                    raise Refusal(code_pb2.CANCELLED, "nobody waits for the Write any more")
                 try:
                     batch.update(update)
                     answers.append(None)

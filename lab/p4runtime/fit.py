@@ -9,13 +9,20 @@ from lab.p4runtime.p4info import OPTIONAL, TERNARY, P4InfoIndex, Table
 from lab.p4runtime.program import JsonProgram, JsonTable
 from lab.p4runtime.refusal import Refusal, invalid
 
+_ARCH = "v1model"
+
 
 def check_fit(index: P4InfoIndex, program: JsonProgram) -> None:
-    """Compare tables, keys, actions, parameters, defaults, counters and registers by name.
+    """Compare architecture, tables, keys, actions, parameters, sizes, defaults, counters and
+    registers by name.
 
     Raises `Refusal` INVALID_ARGUMENT with the name that does not fit. Tables without a key, and
     tables that only hold entries of the program itself, may be in the JSON alone: p4c makes such.
     """
+    # A P4Info that somebody wrote may leave it out.
+    arch = index.p4info.pkg_info.arch
+    if arch and arch != _ARCH:
+        raise invalid(f"the P4Info is of a program for {arch!r}: this switch runs {_ARCH!r}")
     for table in index.tables.values():
         if table.name not in program.tables:
             raise _lacks("JSON", f"table {table.name!r}")
@@ -90,7 +97,7 @@ def _check_table(table: Table, other: JsonTable) -> None:
         words = {True: "with entries of its own", False: "without"}
         raise _differs(what, words[table.started], words[bool(other.own)])
     # Where a program brings entries along, p4c writes their count into the JSON as the size.
-    if not other.own and table.size > other.size:
+    if not other.own and table.size != other.size:
         raise _differs(what, f"of {table.size} entries", f"of {other.size}")
 
 

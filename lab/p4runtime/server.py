@@ -2,7 +2,7 @@
 
 Only what travels is here: requests to calls of `lab.p4runtime.device.Device`, its answers and
 refusals back. Statuses are those of the P4Runtime specification; a refused Write or Read carries
-one ``p4.v1.Error`` for each of its updates or entities.
+one ``p4.v1.Error`` for each of its updates or entities, as long as they have room (`statuses`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from concurrent import futures
 from typing import Any, NoReturn
 
 import grpc
-from google.rpc import code_pb2, status_pb2
+from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 
+from lab.p4runtime.address import check_listen
 from lab.p4runtime.credentials import ServerCredentials
 from lab.p4runtime.device import Device
 from lab.p4runtime.refusal import Refusal
+from lab.p4runtime.statuses import batch_status
 from udfs.errors import LabError
 
 API_VERSION = "1.4.0"
@@ -53,8 +55,10 @@ class P4RuntimeServer:
     ----------
     listen: ``HOST:PORT``; port 0 takes a free one. tls: none by default.
 
-    ``address`` is where it listens: ``"127.0.0.1:port"``. Raises LabError ``PORT_TAKEN``,
-    ``BAD_TLS``.
+    patience: seconds within which a stream must begin with arbitration.
+
+    ``address`` is where it listens: ``"127.0.0.1:port"``. Raises LabError ``BAD_ADDRESS``,
+    ``PORT_TAKEN``, ``BAD_TLS``.
     """
 
     def __init__(
@@ -62,12 +66,10 @@ class P4RuntimeServer:
         devices: Iterable[Device],
         listen: str = "127.0.0.1:0",
         tls: ServerCredentials | None = None,
+        patience: float = 10.0,
     ) -> None:
+        check_listen(listen)
         host, _, port = listen.rpartition(":")
-        taken = LabError("PORT_TAKEN", f"port {port} of {host or listen!r} cannot be listened on")
-        # gRPC would take another port for one that is too high.
-        if not (host and port.isdecimal() and int(port) < 1 << 16):
-            raise taken
         by_id = {device.arbitration.device_id: device for device in devices}
         credentials = tls and tls.load()
         # A stream keeps a thread as long as it lives; the others must not wait for it. Threads come
@@ -75,7 +77,7 @@ class P4RuntimeServer:
         streams = _SPARE_THREADS + sum(device.arbitration.most for device in by_id.values())
         self._threads = futures.ThreadPoolExecutor(streams + _SPARE_THREADS, "p4runtime")
         self._server = grpc.server(self._threads, options=_OPTIONS)
-        servicer = _Servicer(by_id, streams)
+        servicer = _Servicer(by_id, streams, patience)
         p4runtime_pb2_grpc.add_P4RuntimeServicer_to_server(servicer, self._server)
         try:
             if credentials is None:
@@ -86,7 +88,10 @@ class P4RuntimeServer:
             bound = 0
         if not bound:
             self._threads.shutdown(wait=False)
-            raise taken
+            root = "; ports below 1024 need root" if 0 < int(port) < 1024 else ""
+            raise LabError(
+                "PORT_TAKEN", f"port {port} of {host} is taken, or not ours to take{root}"
+            )
         self.address = f"{host}:{bound}"
 
     def start(self) -> P4RuntimeServer:
@@ -94,7 +99,11 @@ class P4RuntimeServer:
         return self
 
     def stop(self, grace: float = 0.2) -> None:
-        """Ends all streams and calls; ``grace`` is in seconds."""
+        """Ends all streams and calls; ``grace`` is in seconds.
+
+        A Write that has not taken effect yet never will. Other calls may go on in their threads;
+        nobody hears of them.
+        """
         self._server.stop(grace).wait(grace + 0.5)
         self._threads.shutdown(wait=False)
 
@@ -102,8 +111,9 @@ class P4RuntimeServer:
 class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
     # The names of the methods are the protocol's.
 
-    def __init__(self, devices: Mapping[int, Device], streams: int) -> None:
+    def __init__(self, devices: Mapping[int, Device], streams: int, patience: float) -> None:
         self._devices = devices
+        self._patience = patience
         self._streams = threading.BoundedSemaphore(streams)
 
     def Capabilities(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -139,7 +149,9 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
         try:
             device = self._device(request.device_id)
             _default_role(request.role, request.role_id)
-            answers = device.write(request.updates, request.atomicity, _election_id(request))
+            answers = device.write(
+                request.updates, request.atomicity, _election_id(request), context.is_active
+            )
         except Refusal as refusal:
             _abort(context, refusal)
         if any(answers):
@@ -164,8 +176,13 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
         if not self._streams.acquire(blocking=False):
             _abort(context, Refusal(code_pb2.RESOURCE_EXHAUSTED, "too many streams are open"))
         try:
-            outbox = _Outbox()
-            threading.Thread(target=self._listen, args=(requests, outbox), daemon=True).start()
+            outbox, begun = _Outbox(), threading.Event()
+            threading.Thread(
+                target=self._listen, args=(requests, outbox, begun), daemon=True
+            ).start()
+            # A stream that says nothing must not take the place of another.
+            if not begun.wait(self._patience):
+                _abort(context, _no_arbitration(f" within {self._patience:g} s"))
             while (message := outbox.get()) is not None:
                 if isinstance(message, Refusal):
                     _abort(context, message)
@@ -173,18 +190,17 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
         finally:
             self._streams.release()
 
-    def _listen(self, requests: Iterator[Any], outbox: _Outbox) -> None:
+    def _listen(self, requests: Iterator[Any], outbox: _Outbox, begun: threading.Event) -> None:
         """One client's messages, until it leaves; runs beside the thread that answers it."""
         device: Device | None = None
         last: Any = None
         try:
             for request in requests:
+                begun.set()
                 if request.HasField("arbitration"):
                     device = self._arbitrate(device, request.arbitration, outbox)
                 elif device is None:
-                    raise Refusal(
-                        code_pb2.FAILED_PRECONDITION, "a stream must begin with arbitration"
-                    )
+                    raise _no_arbitration()
                 else:
                     outbox.put(_unsupported(request))
         except Refusal as refusal:
@@ -192,6 +208,7 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
         except grpc.RpcError:
             log.debug("a client's stream broke off")
         finally:
+            begun.set()
             if device is not None:
                 with device.lock:
                     device.arbitration.leave(outbox)
@@ -233,6 +250,11 @@ def _default_role(name: str, number: int) -> None:
         )
 
 
+def _no_arbitration(when: str = "") -> Refusal:
+    words = f"a stream must begin with arbitration{when}"
+    return Refusal(code_pb2.FAILED_PRECONDITION, words)
+
+
 def _unsupported(request: Any) -> Any:
     response = p4runtime_pb2.StreamMessageResponse()
     kind = request.WhichOneof("update")
@@ -253,15 +275,7 @@ def _abort(context: Any, refusal: Refusal) -> NoReturn:
 
 
 def _abort_batch(context: Any, answers: Sequence[Refusal | None]) -> NoReturn:
-    first = next(answer for answer in answers if answer is not None)
-    refused = sum(answer is not None for answer in answers)
-    words = first.message if refused == 1 else f"{first.message} (and {refused - 1} more)"
-    status = status_pb2.Status(code=code_pb2.UNKNOWN, message=words)
-    for answer in answers:
-        error = p4runtime_pb2.Error(canonical_code=code_pb2.OK)
-        if answer is not None:
-            error = p4runtime_pb2.Error(canonical_code=answer.code, message=answer.message)
-        status.details.add().Pack(error)
+    status = batch_status(answers)
     context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
-    context.abort(grpc.StatusCode.UNKNOWN, words)
+    context.abort(grpc.StatusCode.UNKNOWN, status.message)
     raise AssertionError("abort raises")

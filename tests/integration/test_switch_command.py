@@ -303,3 +303,18 @@ def test_an_address_that_is_taken_is_told():
         taken.listen()
         where = "{}:{}".format(*taken.getsockname())
         assert refused("--grpc", where).startswith("LAB.PORT_TAKEN")
+
+
+def test_an_address_that_cannot_be_is_told():
+    # Kept for documentation, so that no machine has it.
+    line = refused("--grpc", "203.0.113.1:9559")
+    assert line.startswith("LAB.BAD_ADDRESS") and "no address of this machine" in line
+    line = refused(*FREE, "--port", "1=udp:203.0.113.1:5001/127.0.0.1:5002")
+    assert line.startswith("LAB.BAD_ADDRESS") and "near end" in line
+
+
+def test_swapped_files_are_told_in_one_short_line(tmp_path: Path):
+    line = refused("--json", PROGRAM[3], "--p4info", PROGRAM[1], *FREE)
+    assert line.startswith(f"SWITCH.WRONG_PROGRAM: {PROGRAM[3]}:1:1: no JSON") and len(line) < 400
+    line = refused("--json", str(tmp_path), "--p4info", PROGRAM[3], *FREE)
+    assert line.startswith("LAB.BAD_SWITCH") and str(tmp_path) in line

@@ -35,7 +35,7 @@ from hypothesis import strategies as st
 from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2
 
-from lab.p4runtime.device import Device
+from lab.p4runtime.device import MOST_UPDATES, Device
 from lab.p4runtime.program import read_program
 from lab.p4runtime.refusal import Refusal
 from udfs.errors import SwitchError
@@ -115,6 +115,11 @@ MISFITS: list[tuple[Callable[[Any], Any], str]] = [
         lambda i: setattr(table(i), "size", 65),
         "'ingress.lpm_table' is of 65 entries in the P4Info, of 64",
     ),
+    (
+        lambda i: setattr(table(i), "size", 5),
+        "'ingress.lpm_table' is of 5 entries in the P4Info, of 64",
+    ),
+    (lambda i: setattr(i.pkg_info, "arch", "psa"), "a program for 'psa'"),
     (
         lambda i: setattr(table(i), "const_default_action_id", 3),
         "the default action of table 'ingress.lpm_table' is constant",
@@ -353,6 +358,7 @@ def test_reconciling_keeps_all_that_the_new_program_can_hold_under_its_own_ids()
         table(info).match_fields[0].id = 4
         info.direct_counters[0].direct_table_id ^= 0x10_0000
         table(info, "ternary_table").size = 9
+        json_table(program, "ingress.ternary_table")["max_size"] = 9
 
     device.set_config(Set.RECONCILE_AND_COMMIT, changed(change), 1)
     assert pipeline.loads == 2 and pipeline.entries == held
@@ -394,7 +400,7 @@ def take_action(info: Any, program: Any) -> None:
 
 
 def shrink(info: Any, program: Any) -> None:
-    table(info).size = 1
+    table(info).size = json_table(program, "ingress.lpm_table")["max_size"] = 1
 
 
 @pytest.mark.parametrize(
@@ -423,7 +429,7 @@ def test_a_pipeline_that_refuses_an_entry_of_a_new_program_gets_the_old_one_back
     pipeline = Remembering()
     device = full_device(pipeline)
     held = dict(pipeline.entries)
-    made = changed(lambda info, _: setattr(table(info), "size", 9))
+    made = changed(lambda info, _: setattr(table(info).match_fields[0], "id", 4))
 
     real = pipeline.check
 
@@ -459,6 +465,37 @@ def test_a_device_can_begin_with_a_program_of_files() -> None:
             device.install(info, program)
         assert answer.value.code == "SWITCH.WRONG_PROGRAM"
     assert device.config().p4info == INFO
+
+
+@pytest.mark.parametrize(
+    ("info", "words"),
+    [
+        ("pkg_info {\n  arch: 5\n}", r"P4Info:2:9: no P4Info in text format: "),
+        (JSON.decode(), r"P4Info:1:1: .*; it begins with '\{', as JSON does"),
+    ],
+)
+def test_a_p4info_that_cannot_be_read_is_told_by_line_and_column_in_few_words(
+    info: str, words: str
+) -> None:
+    with pytest.raises(SwitchError, match=words) as answer:
+        fresh().install(info, JSON)
+    assert len(answer.value.message) < 240
+
+
+def test_a_write_of_too_many_updates_or_for_nobody_changes_nothing() -> None:
+    pipeline = Remembering()
+    device = full_device(pipeline)
+    held = dict(pipeline.entries)
+    (update,) = updates("INSERT", lpm(b"\x0b\0\0\0"))
+    with pytest.raises(Refusal, match=f"10001 updates .* {MOST_UPDATES} at most") as answer:
+        device.write([update] * (MOST_UPDATES + 1), 0, 1)
+    assert answer.value.code == code_pb2.RESOURCE_EXHAUSTED
+    waits = iter([True, False])
+    with pytest.raises(Refusal) as answer:
+        device.write([update] * 1000, 0, 1, lambda: next(waits))
+    assert answer.value.code == code_pb2.CANCELLED
+    assert pipeline.entries == held
+    assert device.write([update], 0, 1) == [None]
 
 
 def test_before_there_is_a_program_nothing_is_written_or_read() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -35,8 +36,10 @@ from jobs.adapters.credentials import Credentials
 from jobs.adapters.p4runtime import SwitchConnection
 from lab.bmv2.simple_switch import SimpleSwitch
 from lab.p4runtime.credentials import ServerCredentials
-from lab.p4runtime.device import Device
+from lab.p4runtime.device import MOST_UPDATES, Device
+from lab.p4runtime.refusal import Refusal, invalid
 from lab.p4runtime.server import P4RuntimeServer
+from lab.p4runtime.statuses import batch_status
 from udfs.errors import LabError, SwitchError
 from udfs.stacks.entries import switch_entries
 from udfs.switches.entry import Difference, SwitchEntry, canonical, difference, group_entry
@@ -292,6 +295,99 @@ def test_a_stream_begins_with_arbitration(stub: Any) -> None:
     assert error.value.code() == grpc.StatusCode.FAILED_PRECONDITION
 
 
+def test_a_stream_that_never_begins_gives_its_place_back() -> None:
+    server = P4RuntimeServer([Device("s1", 1, Remembering())], patience=0.3).start()
+    try:
+        with grpc.insecure_channel(server.address) as channel:
+            stub = p4runtime_pb2_grpc.P4RuntimeStub(channel)
+            first = Stream(stub)
+            assert first.code() == "OK"
+            silent: list[Any] = [queue.SimpleQueue() for _ in range(30)]
+            for call in [stub.StreamChannel(iter(each.get, None)) for each in silent]:
+                with pytest.raises(grpc.RpcError) as error:
+                    next(call)
+                assert error.value.code().name in ("FAILED_PRECONDITION", "RESOURCE_EXHAUSTED")
+            # It came before them, and later ones find room again.
+            first.ask(1, 2)
+            assert first.code() == "OK"
+            assert Stream(stub, 1, 1).code() == "ALREADY_EXISTS"
+            for each in silent:
+                each.put(None)
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("count", "refusals", "parts"),
+    [
+        (2, 1, 2),
+        (100, 100, 100),
+        (150, 150, 150),
+        (340, 300, 340),
+        (500, 500, 0),
+        (MOST_UPDATES, MOST_UPDATES, 0),
+    ],
+)
+def test_a_client_with_usual_limits_hears_why_a_batch_of_any_size_was_refused(
+    stub: Any, count: int, refusals: int, parts: int
+) -> None:
+    stream = Stream(stub)
+    assert stream.code() == "OK"
+    stub.SetForwardingPipelineConfig(set_request())
+    fine = [group(number, (1, 0)) for number in range(1, count - refusals + 1)]
+    wrong = [table_entry("keyless")] * refusals
+    request = write_request(*updates("INSERT", *fine, *wrong))
+    code, answers = refused(lambda: stub.Write(request, timeout=30))
+    assert (code, len(answers)) == ("UNKNOWN", parts)
+    assert not parts or answers == ["OK"] * len(fine) + ["INVALID_ARGUMENT"] * refusals
+    assert len(read_all(stub, group(0))) == len(fine)
+
+
+def test_a_status_has_the_words_of_each_part_as_long_as_they_have_room() -> None:
+    def words(answers: list[Refusal | None]) -> list[str]:
+        status = batch_status(answers)
+        assert status.ByteSize() + len(status.message.encode()) <= 7_000
+        found = []
+        for detail in status.details:
+            part = p4runtime_pb2.Error()
+            assert detail.Unpack(part)
+            found.append(part.message)
+        return found
+
+    why = invalid("table 'ingress.one' has no action of id 7, and that is a long word of it")
+    assert words([None, why]) == ["", why.message]
+    assert words([why] * 65) == [f"{why.message[:57]}..."] * 65
+    assert words([None, why] * 40)[1].startswith("table 'ingress.one'")
+    assert words([why] * 300) == [""] * 300
+    assert words([why] * 5_000) == []
+    assert words([invalid("ä" * 100_000)]) == ["ä" * 397 + "..."]
+
+
+def test_a_server_that_stops_ends_a_long_write() -> None:
+    pipeline = Remembering()
+    begun = threading.Event()
+
+    def check(entry: SwitchEntry) -> None:
+        begun.set()
+        time.sleep(0.005)
+
+    pipeline.check = check  # type: ignore[method-assign]
+    server = P4RuntimeServer([Device("s1", 1, pipeline)]).start()
+    with grpc.insecure_channel(server.address) as channel:
+        stub = p4runtime_pb2_grpc.P4RuntimeStub(channel)
+        stream = Stream(stub)
+        assert stream.code() == "OK"
+        stub.SetForwardingPipelineConfig(set_request())
+        many = [group(number, (1, 0)) for number in range(1, 5_001)]
+        answer = stub.Write.future(write_request(*updates("INSERT", *many)))
+        assert begun.wait(10)
+        server.stop()
+        with pytest.raises(grpc.RpcError):
+            answer.result(10)
+    time.sleep(1)
+    assert pipeline.entries == {}
+
+
 def test_streams_without_end_do_not_keep_others_from_their_calls(stub: Any) -> None:
     streams = [Stream(stub, 1, None) for _ in range(16)]
     assert {stream.code() for stream in streams} == {"NOT_FOUND"}
@@ -464,12 +560,32 @@ def test_a_file_that_is_no_use_for_tls_is_named(
 def test_a_port_that_is_taken_is_named() -> None:
     server = P4RuntimeServer([])
     try:
-        for listen in (server.address, "no such host:0", "127.0.0.1:70000", "nonsense"):
-            with pytest.raises(LabError) as error:
-                P4RuntimeServer([], listen)
-            assert error.value.code == "LAB.PORT_TAKEN"
+        with pytest.raises(LabError) as error:
+            P4RuntimeServer([], server.address)
+        assert error.value.code == "LAB.PORT_TAKEN"
+        assert server.address.rpartition(":")[2] in error.value.message
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize(
+    ("listen", "words"),
+    [
+        ("nonsense", "give HOST:PORT"),
+        (":9559", "give HOST:PORT"),
+        ("127.0.0.1:70000", "give HOST:PORT"),
+        ("127.0.0.1:22:1", "'127.0.0.1:22' is no host"),
+        ("::1:9559", "in brackets"),
+        ("[::x]:9559", "'::x' is no IPv6 address"),
+        ("no such host:0", "no host 'no such host'"),
+        # Kept for documentation, so that no machine has it.
+        ("203.0.113.1:9559", "'203.0.113.1' is no address of this machine"),
+    ],
+)
+def test_an_address_to_listen_at_that_cannot_be_is_told(listen: str, words: str) -> None:
+    with pytest.raises(LabError, match=re.escape(words)) as error:
+        P4RuntimeServer([], listen)
+    assert error.value.code == "LAB.BAD_ADDRESS" and listen in error.value.message
 
 
 # --- our own adapter, and the software switch behind the server

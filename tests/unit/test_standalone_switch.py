@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import re
 import signal
 import socket
 import struct
@@ -112,6 +114,13 @@ def test_a_port_that_cannot_be_is_one_clear_error(text: str, words: str):
     assert words in caught.value.message and f"--port {text}:" in caught.value.message
 
 
+@pytest.mark.parametrize("link", ["veth0", "udp:127.0.0.1:5001/127.0.0.1:5002"])
+def test_a_link_belongs_to_one_port(link: str):
+    with pytest.raises(LabError, match="port 1 is joined to it already") as caught:
+        read_ports([f"1={link}", "3=veth1", f"2={link}"])
+    assert caught.value.code == "LAB.BAD_PORT" and f"--port 2={link}" in caught.value.message
+
+
 def test_a_port_is_given_once():
     with pytest.raises(LabError, match="port 1 is there already"):
         read_ports(["1=veth0", "01=veth1"])
@@ -136,8 +145,6 @@ def options(**changed: Any) -> SwitchOptions:
     [
         ({"json": P4 / "virtual_trees.json"}, "--json and --p4info belong together"),
         ({"p4info": P4 / "virtual_trees.p4info.txtpb"}, "--json and --p4info belong together"),
-        ({"grpc": "nowhere"}, "give HOST:PORT"),
-        ({"grpc": "127.0.0.1:65536"}, "give HOST:PORT"),
         ({"tls_ca": P4 / "ca.pem"}, "needs both --tls-certificate and --tls-key"),
         ({"tls_key": P4 / "key.pem"}, "needs both --tls-certificate and --tls-key"),
     ],
@@ -146,6 +153,31 @@ def test_options_that_do_not_belong_together_are_told(wrong: dict[str, Any], wor
     with pytest.raises(LabError, match=words) as caught:
         serve(options(**wrong), pytest.fail)
     assert caught.value.code == "LAB.BAD_SWITCH"
+
+
+def test_an_address_that_cannot_be_served_at_is_told():
+    with pytest.raises(LabError, match="give HOST:PORT") as caught:
+        serve(options(grpc="nowhere"), pytest.fail)
+    assert caught.value.code == "LAB.BAD_ADDRESS"
+
+
+def test_files_of_a_program_that_are_swapped_or_no_files_are_told_in_few_words(tmp_path: Path):
+    json, p4info = P4 / "virtual_trees.json", P4 / "virtual_trees.p4info.txtpb"
+    with pytest.raises(SwitchError) as swapped:
+        serve(options(json=p4info, p4info=json), pytest.fail)
+    assert swapped.value.message.startswith(f"{p4info}:1:1: no JSON: ")
+    with pytest.raises(SwitchError) as twice:
+        serve(options(json=json, p4info=json), pytest.fail)
+    assert twice.value.message.startswith(f"{json}:1:1: no P4Info in text format: ")
+    assert "begins with '{'" in twice.value.message
+    for error in (swapped.value, twice.value):
+        assert error.code == "SWITCH.WRONG_PROGRAM"
+        assert len(error.message) < 250 + len(str(json))
+    for wrong, why in ((tmp_path, "Is a directory"), (tmp_path / "none", "No such file")):
+        for files in ({"json": wrong, "p4info": p4info}, {"json": json, "p4info": wrong}):
+            with pytest.raises(LabError, match=why) as caught:
+                serve(options(**files), pytest.fail)
+            assert caught.value.code == "LAB.BAD_SWITCH" and str(wrong) in caught.value.message
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"program": 1}'])
@@ -169,6 +201,76 @@ def test_a_taken_port_is_told_and_the_others_are_given_back():
         assert caught.value.code == "LAB.PORT_TAKEN"
         assert "port 2" in caught.value.message and str(links[2]) in caught.value.message
         first.open(1).close()
+
+
+@pytest.mark.parametrize(
+    ("near", "far", "words"),
+    [
+        # Kept for documentation, so that no machine has it.
+        ("203.0.113.1", "127.0.0.1", "near end 203.0.113.1 is no address of this machine"),
+        ("127.0.0.1", "255.255.255.255", "far end 255.255.255.255 is a broadcast address"),
+        ("127.0.0.1", "127.255.255.255", "far end 127.255.255.255 is a broadcast address"),
+        ("127.0.0.1", "224.0.0.1", "far end 224.0.0.1 is no single machine"),
+        ("127.0.0.1", "0.0.0.0", "far end 0.0.0.0 is no single machine"),
+    ],
+)
+def test_a_tunnel_between_addresses_that_cannot_be_is_told(near: str, far: str, words: str):
+    link = UdpTunnel((near, free_port()), (far, 5002))
+    with pytest.raises(LabError, match=re.escape(words)) as caught:
+        link.open(4)
+    assert caught.value.code == "LAB.BAD_ADDRESS" and "port 4" in caught.value.message
+
+
+class Told(socket.socket):
+    """A tunnel's socket whose kernel has errors to tell, in place of what is asked of it."""
+
+    errors: list[int]
+
+    def _tell(self) -> None:
+        if self.errors:
+            raise OSError(self.errors.pop(0), "told")
+
+    def send(self, *args: Any) -> int:
+        self._tell()
+        return super().send(*args)
+
+    def recv(self, *args: Any) -> bytes:
+        self._tell()
+        return super().recv(*args)
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.EHOSTUNREACH, "tunnel_unreachable"),
+        (errno.ENETUNREACH, "tunnel_unreachable"),
+        (errno.EACCES, "tunnel_unreachable"),
+        (errno.EPROTO, "tunnel_unreachable"),
+        (errno.ECONNREFUSED, "tunnel_unreachable"),
+        (errno.EMSGSIZE, "frame_too_large"),
+    ],
+)
+def test_what_the_network_tells_of_a_tunnel_is_counted_and_loses_no_other_frame(
+    neighbours: list[Neighbour], monkeypatch: pytest.MonkeyPatch, number: int, reason: str
+):
+    monkeypatch.setattr(socket, "socket", Told)
+    monkeypatch.setattr(Told, "errors", [], raising=False)
+    (port,) = open_ports({1: neighbours[0].link()})
+    try:
+        neighbours[0].send(b"waits")
+        Told.errors[:] = [number]
+        assert port.receive() is None
+        assert port.receive() == b"waits"
+        Told.errors[:] = [number]
+        port.send(b"goes")
+        assert neighbours[0].socket.recv(2048) == b"goes"
+        assert port.drops == {reason: 2} and port.counters.frames_out == 1
+        # It is this frame's own error if it comes again: one frame, counted once.
+        Told.errors[:] = [number, number]
+        port.send(b"does not")
+        assert port.drops == {reason: 3} and port.counters.frames_out == 1
+    finally:
+        port.close()
 
 
 def test_an_interface_that_is_not_there_is_told():

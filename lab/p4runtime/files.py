@@ -1,0 +1,51 @@
+"""The two files of a program as text: P4Info and BMv2 JSON, and where they cannot be read.
+
+``name`` is what an error calls the text by: its file. All raise SwitchError ``WRONG_PROGRAM``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from google.protobuf import text_format
+from p4.config.v1 import p4info_pb2
+
+from udfs.errors import SwitchError
+
+# A P4Info parser quotes the whole line, and compact JSON is one line.
+_LONGEST_REASON = 80
+
+
+def parse_p4info(text: str, name: str) -> p4info_pb2.P4Info:
+    """A P4Info in text format."""
+    p4info = p4info_pb2.P4Info()
+    try:
+        text_format.Parse(text, p4info)
+    except text_format.ParseError as error:
+        line, column = error.GetLine() or 1, error.GetColumn() or 1
+        reason = str(error).removeprefix(f"{line}:{column} : ")
+        hint = ""
+        if text.lstrip().startswith("{"):
+            hint = "; it begins with '{', as JSON does: the P4Info is the other file of a program"
+        raise _unreadable(name, line, column, "no P4Info in text format", reason, hint) from None
+    return p4info
+
+
+def parse_json(text: bytes, name: str) -> Any:
+    """A JSON document, of any form."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _unreadable(name, error.lineno, error.colno, "no JSON", error.msg) from None
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(name, 1, 1, "no JSON", str(error)) from None
+
+
+def _unreadable(
+    name: str, line: int, column: int, what: str, reason: str, hint: str = ""
+) -> SwitchError:
+    reason = " ".join(reason.split())
+    if len(reason) > _LONGEST_REASON:
+        reason = f"{reason[: _LONGEST_REASON - 3]}..."
+    return SwitchError("WRONG_PROGRAM", f"{name}:{line}:{column}: {what}: {reason}{hint}")
