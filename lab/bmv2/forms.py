@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab.bmv2.source import refuse
+from lab.bmv2.source import reading, refuse
 from lab.bmv2.tables import Condition, ExactTable, RankedTable
 from udfs.errors import SwitchError
 from udfs.switches.entry import SwitchEntry
@@ -131,8 +131,8 @@ class TableForm:
         for entry in self.entries:
             call = entry["action_entry"]
             action = numbers[call["action_id"]]
-            names = (name for name, _ in action.params)
-            values = {n: int(v, 16) for n, v in zip(names, call["action_data"], strict=True)}
+            given = zip(action.params, call["action_data"], strict=True)
+            values = {name: _value(value, width) for (name, width), value in given}
             parts = zip(self.key, entry["match_key"], strict=True)
             match = tuple(_constant_condition(field, part) for field, part in parts)
             # Here the lowest number wins, in P4Runtime the highest.
@@ -143,6 +143,8 @@ class TableForm:
 
 def _constant_condition(field: KeyField, part: Json) -> Condition:
     kind = part["match_type"]
+    if kind != field.kind:
+        raise ValueError(f"an entry matches {field.name!r} by {kind!r} instead of {field.kind!r}")
     if kind == "range":
         return int(part["start"], 16), int(part["end"], 16)
     value = int(part["key"]) if kind == "valid" else int(part["key"], 16)
@@ -155,10 +157,27 @@ def _constant_condition(field: KeyField, part: Json) -> Condition:
     return value, value
 
 
+def _value(text: str, width: int) -> int:
+    value = int(text, 16)
+    if not 0 <= value < 1 << width:
+        raise ValueError(f"{text} does not fit {width} bits")
+    return value
+
+
 def table_form(
     number: int, table: Json, actions: Mapping[int, Json], widths: tuple[int, ...]
 ) -> TableForm:
-    """Read a table of the JSON; ``widths`` are those of its key's fields."""
+    """Read a table of the JSON; ``widths`` are those of its key's fields.
+
+    Raises SwitchError ``WRONG_PROGRAM`` naming the table.
+    """
+    with reading(f"table {table['name']!r}"):
+        return _table_form(number, table, actions, widths)
+
+
+def _table_form(
+    number: int, table: Json, actions: Mapping[int, Json], widths: tuple[int, ...]
+) -> TableForm:
     name = table["name"]
     if table.get("type", "simple") != "simple":
         raise refuse(f"table {name!r}", "action profiles and selectors do not run here")
@@ -178,7 +197,12 @@ def table_form(
     default: tuple[Any, ...] = (-1,)
     constant = False
     if entry := table.get("default_entry"):
-        data = tuple(int(value, 16) for value in entry.get("action_data", ()))
+        called = actions[entry["action_id"]]
+        widths = [each["bitwidth"] for each in called["runtime_data"]]
+        data = tuple(
+            _value(value, width)
+            for value, width in zip(entry.get("action_data", ()), widths, strict=True)
+        )
         default = (entry["action_id"], *data)
         # The data alone may be free while the action is fixed; then it is no constant.
         constant = bool(entry.get("action_entry_const"))

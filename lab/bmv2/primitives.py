@@ -99,6 +99,8 @@ class Primitives:
 
     def store(self, node: Json, value: Value) -> None:
         slot, form, guard = self.target(node)
+        if form.variable:
+            raise refuse(f"field {form.name!r}", "a number is assigned to what has no width")
         self.note_reads()
         with self.source.only_if(guard):
             self.source.line(f"{slot} = {_bare(stored(value, form))}")

@@ -14,14 +14,13 @@ from lab.bmv2.coverage import Coverage
 from lab.bmv2.deparsing import Deparsing
 from lab.bmv2.expressions import Expressions
 from lab.bmv2.forms import TableForm
-from lab.bmv2.layout import INTRINSIC, Layout
+from lab.bmv2.layout import ANY_LENGTH, INTRINSIC, Layout
 from lab.bmv2.packet import Packet
 from lab.bmv2.parsing import Parsing
 from lab.bmv2.pipelines import Pipelines
 from lab.bmv2.primitives import Primitives
-from lab.bmv2.source import Source, refuse
+from lab.bmv2.source import Source, reading, refuse
 from lab.bmv2.state import State
-from udfs.errors import SwitchError
 
 __all__ = ["INTRINSIC", "Program", "load_program"]
 
@@ -223,18 +222,9 @@ def _mentions_length(config: Mapping[str, Any]) -> bool:
 
 
 _NUMBERS = ("id", "size", "bitwidth", "action_id", "max_length", "compressed_bitwidth", "priority")
-_MALFORMED = (
-    LookupError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    AssertionError,
-    ArithmeticError,
-    RecursionError,
-    SyntaxError,
-)
 # Cells of a register array or counter; what is larger is a slip, or meant to fill the memory.
 _MOST_CELLS = 1 << 26
+_MOST_BITS = 1 << 16
 
 
 def _no_float(text: str) -> None:
@@ -258,6 +248,23 @@ def _check_numbers(config: Any) -> None:
             todo += each
 
 
+def _check_widths(config: Any) -> None:
+    """Fields have bits, and headers whole bytes: else values would not fit the frame."""
+    bits = {}
+    for each in config["header_types"]:
+        name = each["name"]
+        bits[name] = 0
+        for member, width, *_ in each["fields"]:
+            if width == ANY_LENGTH:
+                continue
+            if type(width) is not int or not 0 < width <= _MOST_BITS:
+                raise refuse(f"header type {name!r}", f"field {member!r} of {width!r} bits")
+            bits[name] += width
+    for header in config["headers"]:
+        if not header.get("metadata") and bits[header["header_type"]] % 8:
+            raise refuse(f"header {header['name']!r}", "its fields are not whole bytes together")
+
+
 def load_program(config: bytes, *, coverage: bool = False) -> Program:
     """Compile a BMv2 JSON. Raises SwitchError ``WRONG_PROGRAM`` naming the part that cannot run."""
     try:
@@ -266,13 +273,18 @@ def load_program(config: bytes, *, coverage: bool = False) -> Program:
         raise refuse("BMv2 JSON", f"it is no JSON ({error})") from None
     if not isinstance(parsed, dict):
         raise refuse("BMv2 JSON", "it is no object")
-    version = (parsed.get("__meta__") or {}).get("version") or [0]
+    with reading("BMv2 JSON: __meta__"):
+        version = list((parsed.get("__meta__") or {}).get("version") or [0])
     if version[0] != _MAJOR:
         raise refuse("BMv2 JSON", f"format {version} instead of {_MAJOR}.x")
     _check_numbers(parsed)
-    try:
-        return Program(parsed, coverage=coverage)
-    except SwitchError:
-        raise
-    except _MALFORMED as error:
-        raise refuse("BMv2 JSON", f"it is malformed ({type(error).__name__}: {error})") from error
+    with reading("BMv2 JSON"):
+        _check_widths(parsed)
+        program = Program(parsed, coverage=coverage)
+    # Entries of the program itself are put into tables once it runs; nothing may be wrong then.
+    for name, form in program.tables.items():
+        with reading(f"table {name!r}"):
+            table = form.empty()
+            for match, priority, row in form.constant_rows():
+                table.insert(match, priority, row)
+    return program

@@ -15,6 +15,30 @@ def refuse(part: str, why: str) -> SwitchError:
     return SwitchError("WRONG_PROGRAM", f"{part}: {why}", part=part)
 
 
+MALFORMED = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+    RecursionError,
+    SyntaxError,
+)
+"""What Python raises where a JSON is not of the form that the code expects."""
+
+
+@contextmanager
+def reading(part: str) -> Iterator[None]:
+    """Whatever a malformed JSON raises here is refused by the name of the part."""
+    try:
+        yield
+    except SwitchError:
+        raise
+    except MALFORMED as error:
+        raise refuse(part, f"it is malformed ({type(error).__name__}: {error})") from error
+
+
 class Source:
     """Lines of Python with their indentation, and the constants that they name.
 

@@ -435,6 +435,65 @@ def test_an_unknown_statement_is_refused(primitive: dict[str, Any]):
     assert raised.value.what == "WRONG_PROGRAM"
 
 
+def first_entry(config: Any) -> Any:
+    tables = [table for each in config["pipelines"] for table in each["tables"]]
+    return next(table["entries"] for table in tables if table.get("entries"))[0]
+
+
+def field_of(config: Any, name: str) -> Any:
+    """Name, width and sign of a field."""
+    fields = [field for each in config["header_types"] for field in each["fields"]]
+    return next(field for field in fields if field[0] == name)
+
+
+@pytest.mark.parametrize(
+    ("program", "change", "words"),
+    [
+        ("tables", lambda c: first_entry(c)["match_key"][0].pop("match_type"), "table 'ingress."),
+        ("tables", lambda c: first_entry(c)["match_key"].pop(), "table 'ingress."),
+        (
+            "tables",
+            lambda c: first_entry(c)["match_key"][0].update(match_type="valid"),
+            "by 'valid'",
+        ),
+        ("tables", lambda c: first_entry(c).pop("action_entry"), "table 'ingress."),
+        ("tables", lambda c: first_entry(c)["action_entry"].update(action_id=999), "ingress."),
+        ("tables", lambda c: first_entry(c)["action_entry"]["action_data"].append("0x1"), "ingr"),
+        ("tables", lambda c: c.update(__meta__={"version": 2}), "__meta__"),
+        *(
+            (
+                "arithmetic",
+                lambda c, width=width: field_of(c, "signed_comparisons").__setitem__(1, width),
+                words,
+            )
+            for width, words in (
+                (0, "'signed_comparisons' of 0 bits"),
+                (True, "'signed_comparisons' of True bits"),
+                (7, "are not whole bytes"),
+                (1 << 40, "'signed_comparisons' of"),
+                ("*", "not whole bytes"),
+            )
+        ),
+        (
+            "arithmetic",
+            lambda c: [
+                field_of(c, "signed_comparisons").__setitem__(1, "*"),
+                field_of(c, "padding").__setitem__(1, 13),
+            ],
+            "field 'signed_comparisons'",
+        ),
+    ],
+)
+def test_a_part_that_would_fail_with_the_first_frame_is_refused_at_once(
+    program: str, change: Any, words: str
+):
+    config = json.loads((TESTS / f"feature_{program}.json").read_text())
+    change(config)
+    with pytest.raises(SwitchError, match=words) as raised:
+        load_program(json.dumps(config).encode())
+    assert raised.value.what == "WRONG_PROGRAM"
+
+
 @pytest.mark.parametrize("key", ["size", "bitwidth"])
 def test_no_text_of_a_program_is_run_as_python(key: str):
     register = {"name": "r", "id": 0, "size": 4, "bitwidth": 8, key: "(covered(99) or 4)"}
