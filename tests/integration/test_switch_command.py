@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import shutil
 import signal
 import socket
@@ -15,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import certificates
+import grpc
 import networkx as nx
 import pytest
 from fill_switches import fill
+from google.protobuf import text_format
+from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
@@ -270,6 +274,32 @@ def test_frames_go_from_interface_to_interface(namespace: list[str]):
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_signal_ends_it_whatever_clients_still_ask(run: Runs):
+    running = run(*FREE)
+    kind = p4runtime_pb2.SetForwardingPipelineConfigRequest
+    request = kind(device_id=1, action=kind.VERIFY)
+    request.election_id.low = 1
+    program = ROOT / "p4" / "packet_subscriptions"
+    text_format.Parse(program.with_suffix(".p4info.txtpb").read_text(), request.config.p4info)
+    with grpc.insecure_channel(running.ready["p4runtime"]) as channel:
+        stub = p4runtime_pb2_grpc.P4RuntimeStub(channel)
+        ask: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        stream = stub.StreamChannel(iter(ask.get, None))
+        first = p4runtime_pb2.StreamMessageRequest()
+        first.arbitration.device_id = first.arbitration.election_id.low = 1
+        ask.put(first)
+        next(stream)
+        # Each is compiled anew; together they take far longer than the end may.
+        calls = []
+        for number in range(30):
+            request.config.p4_device_config = program.with_suffix(".json").read_bytes()
+            request.config.p4_device_config += b" " * number
+            calls.append(stub.SetForwardingPipelineConfig.future(request))
+        time.sleep(0.5)
+        assert running.end()["drops"] == {}
+        assert not all(call.done() and call.code() == grpc.StatusCode.OK for call in calls)
 
 
 def refused(*arguments: str) -> str:
