@@ -45,6 +45,21 @@ class SwitchTarget:
 
 
 @dataclass(frozen=True)
+class Comparison(Difference):
+    """What a refresh would change: entries, and the program if it is not None.
+
+    program: what would happen to the program, in words that begin with ``set`` (there is none),
+    ``reconciled`` (same tables, entries stay where the switch can keep them) or ``replaced``
+    (all entries that there are go, and are in ``delete``). True if anything would change.
+    """
+
+    program: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.program is not None or super().__bool__()
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How a switch stands after :meth:`SwitchSession.refresh`.
 
@@ -67,7 +82,9 @@ class SwitchSession:
 
     Safe to use from several threads; calls for one switch follow each other. ``election_id`` is
     from 1 to 2^64 - 1: of several sessions that live, the one with the highest writes. ``given_up``
-    is asked before anything is tried again.
+    is asked before anything is tried again. ``superseded``, from any thread, is asked whenever we
+    became primary anew: whether another has led since what is to be written was worked out. If
+    so, nothing is written.
     """
 
     def __init__(
@@ -76,11 +93,13 @@ class SwitchSession:
         credentials: Credentials | None = None,
         election_id: int = 1,
         given_up: Callable[[], bool] = lambda: False,
+        superseded: Callable[[], bool] = lambda: False,
     ) -> None:
         self.target = target
         self._credentials = credentials or Credentials()
         self._election_id = election_id
         self._given_up = given_up
+        self._superseded = superseded
         self._lock = threading.RLock()
         self._connection: SwitchConnection | None = None
         # The term of ours that the last good read belongs to; None: there was none.
@@ -141,6 +160,9 @@ class SwitchSession:
                 connection = self._connected()
                 connected = True
                 self._stand_for_primary(connection)
+                if self._read_in_term != connection.terms and self._superseded():
+                    why = f"{self._where}: another has led since this was worked out; not written"
+                    return Outcome(None, False, [why], primary=False)
                 outcome, settled = self._once(connection, desired, pipeline, batch)
                 if settled:
                     return outcome
@@ -229,7 +251,7 @@ class SwitchSession:
                 limits=beyond,
             )
 
-    def compare(self, desired: Collection[SwitchEntry], pipeline: Pipeline) -> Difference:
+    def compare(self, desired: Collection[SwitchEntry], pipeline: Pipeline) -> Comparison:
         """What a refresh would write. It only reads, and takes no part in the arbitration.
 
         Raises SwitchError ``UNREACHABLE``, ``BAD_TLS``, ``READ_FAILED``, ``LIMIT``.
@@ -239,7 +261,8 @@ class SwitchSession:
             # Of another program's entries nothing stays.
             same = connection.holds(pipeline)
             held = connection.read_entries(self.target.name) if same else set()
-        return difference(desired, held)
+        change = difference(desired, held)
+        return Comparison(change.insert, change.modify, change.delete)
 
     def disturbed(self) -> bool:
         """Whether the switch may hold something else than after the last refresh. Never waits.

@@ -104,7 +104,7 @@ class SwitchSessions:
     def compare(
         self, desired: Mapping[str, Sequence[SwitchEntry]]
     ) -> dict[str, Difference | SwitchError]:
-        """What a refresh would change on each switch; it only reads."""
+        """What a refresh would change on each switch, as a Comparison; it only reads."""
 
         def one(name: str) -> Difference | SwitchError:
             switch, session = self._standing[name]
