@@ -39,6 +39,8 @@ log = logging.getLogger("stackcast.refresh_switches")
 
 POLL_SECONDS = 0.5
 STANDBY_SECONDS = 1.0
+#: How often Spark looks for rows of others; without it, a hundred times a second.
+FEED_TRIGGER = "1 second"
 #: Pause before a switch that is not in step is tried again: the first and the longest.
 RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 10.0
@@ -111,13 +113,24 @@ def wait_to_lead(refresher: Refresher, seconds: float, lifecycle: Lifecycle) -> 
 def once(refresher: Refresher) -> bool:
     """Bring all switches in step; returns whether they are."""
     refresher.begin_term()
-    refresher.refresh(refresher.derive())
+    refresher.refresh(_derive(refresher))
     for _ in range(ROUNDS):
         # Trees that became active or may go now.
         if refresher.behind() or not refresher.stale():
             break
-        refresher.refresh(refresher.derive(), refresher.behind())
+        refresher.refresh(_derive(refresher), refresher.behind())
     return not refresher.behind()
+
+
+def _derive(refresher: Refresher) -> int:
+    """Raises SwitchError NOT_PRIMARY if another has come to lead in the meantime."""
+    version = refresher.derive()
+    if refresher.superseded() or not refresher.leads(connect=False):
+        raise SwitchError(
+            "NOT_PRIMARY",
+            "another refresher has come to write the switches: they were left to it",
+        )
+    return version
 
 
 def follow(tables: Tables, refresher: Refresher, lifecycle: Lifecycle) -> None:
@@ -132,7 +145,8 @@ def follow(tables: Tables, refresher: Refresher, lifecycle: Lifecycle) -> None:
             following.wake.set()
 
     # No checkpoint to keep: the snapshot at every start covers whatever was missed.
-    query = tables.changes("switch_entries", version).writeStream.foreachBatch(take).start()
+    changes = tables.changes("switch_entries", version).writeStream
+    query = changes.trigger(processingTime=FEED_TRIGGER).foreachBatch(take).start()
     lifecycle.run(query, finished=following.look)
 
 
@@ -183,6 +197,9 @@ class Following:
         refresher = self._refresher
         if refresher.stale():
             self._derive()
+            # That may have taken seconds.
+            if refresher.superseded() or not refresher.leads(connect=False):
+                return
         refresher.settle()
         wrong = refresher.disturbed() | refresher.behind()
         due = {name for name in wrong if self._again.get(name, (now, 0.0))[0] <= now}
@@ -192,7 +209,7 @@ class Following:
     def _derive(self) -> None:
         try:
             self._refresher.derive()
-        except (NetworkError, FilterError) as error:
+        except (NetworkError, FilterError, SwitchError) as error:
             # Switches that are away or restarted still get what they should have held.
             log.error("the tables cannot be used, the switches stay as they are: %s", error)
         else:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from jobs.adapters.network_versions import SOURCES
-from jobs.adapters.sql_errors import SQL_ERRORS, one_line
+from jobs.adapters.sql_errors import SQL_ERRORS, gone_for_good, one_line
 from jobs.adapters.switch_sessions import side_by_side
 from jobs.adapters.tables import Tables
 from udfs.errors import NetworkError
@@ -15,6 +16,14 @@ from udfs.switches.rollout import Source, Versions
 from udfs.trees.rows import network_from_rows, tree_from_row
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Older:
+    """What versions in use say. gone: those among them that Delta cannot read ever again."""
+
+    sources: list[Source]
+    gone: list[Versions]
 
 
 class NetworkTables:
@@ -27,6 +36,7 @@ class NetworkTables:
         self._tables = tables
         self._sources = tuple(sources)
         self._read: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        self._told: set[frozenset[tuple[str, int]]] = set()
 
     def current(self) -> dict[str, int]:
         """Versions of the sources, one after the other."""
@@ -66,12 +76,35 @@ class NetworkTables:
         trees = self.rows("virtual_trees", versions["virtual_trees"])
         return Source(network, [tree_from_row(row) for row in trees])
 
-    def source_or_none(self, versions: Versions) -> Source | None:
-        """None where these versions cannot be read or used any more: by no stream, either."""
-        try:
-            return self.source(versions)
-        except SQL_ERRORS as error:
-            log.warning("versions %s cannot be read any more: %s", dict(versions), one_line(error))
-        except NetworkError as error:
-            log.warning("versions %s cannot be used: %s", dict(versions), error)
-        return None
+    def older(self, in_use: Iterable[Versions]) -> Older:
+        """What these versions say, in the same order.
+
+        Left out are those whose rows make no network: no stream can use them, either. An error of
+        storage that may pass is raised: what is in use is not known then.
+        """
+        found = Older([], [])
+        for versions in in_use:
+            try:
+                found.sources.append(self.source(versions))
+            except SQL_ERRORS as error:
+                if not gone_for_good(error):
+                    raise
+                found.gone.append(versions)
+                self._tell(
+                    versions,
+                    "a batch may still use versions %s, which Delta has no more (%s). Nothing "
+                    "leaves the switches and no tree is retired until egress_ledger has a batch of "
+                    "newer versions. If no stream runs any more that used them, delete its rows "
+                    "from egress_ledger and network_versions",
+                    one_line(error),
+                )
+            except NetworkError as error:
+                self._tell(versions, "versions %s cannot be used: %s", error)
+        return found
+
+    def _tell(self, versions: Versions, text: str, why: object) -> None:
+        """Once for the same versions."""
+        key = frozenset(versions.items())
+        if key not in self._told:
+            self._told.add(key)
+            log.warning(text, dict(versions), why)

@@ -29,7 +29,7 @@ from udfs.switches import rollout
 from udfs.switches.derivation import derive
 from udfs.switches.entry import Difference, SwitchEntry
 from udfs.switches.rollout import Source, Union, Versions
-from udfs.trees.rows import entry_to_row
+from udfs.trees.rows import entry_from_row, entry_to_row
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,12 @@ class Refresher:
         credentials = Credentials(settings.tls_ca, settings.tls_certificate, settings.tls_key)
         self._sessions = SwitchSessions(
             settings.p4_folder,
-            open_session or (lambda target: SwitchSession(target, credentials, own, given_up)),
+            open_session
+            or (
+                lambda target: SwitchSession(
+                    target, credentials, own, given_up, self._versions.superseded
+                )
+            ),
         )
         self.derived_from: Versions = {}
         self.version: int | None = None
@@ -176,7 +181,14 @@ class Refresher:
         return version
 
     def _write(self, before: int, union: Union) -> int:
-        """Make `switch_entries`, which is at version ``before``, hold the union."""
+        """Make `switch_entries`, which is at version ``before``, hold the union.
+
+        Raises SwitchError ``NOT_PRIMARY`` if another has led since `begin_term`.
+        """
+        if self.superseded():
+            raise SwitchError(
+                "NOT_PRIMARY", "another refresher has led since this was worked out: not written"
+            )
         for entry in union.taken_back:
             log.warning(
                 "switch %s: what %s stands for has changed while stacks may name it; frames of "
@@ -289,19 +301,19 @@ class Refresher:
         self._in_use = self._find_in_use(current)
         # The newest first: where two contradict each other, that stands.
         others = [other for other in reversed(self._in_use) if other != versions]
-        found = [self._network.source_or_none(other) for other in others]
-        older = [other for other in found if other is not None]
-        rollout.check_meaning(source, older)
+        older = self._network.older(others)
+        rollout.check_meaning(source, older.sources)
+        held = self._network.rows(ENTRIES, self._tables.version(ENTRIES))
+        standing = [entry_from_row(row) for row in held] if older.gone else []
         rows = self._network.rows("switches", versions["switches"])
         pipelines = {row["switch"]: row["pipeline"] for row in rows}
         tables = {name: self._sessions.tables_of(name) for name in set(pipelines.values())}
         if self._match is None:
             check_pipelines(pipelines)
-            return source, derive(source, older, pipelines, tables)
+            return source, derive(source, older.sources, pipelines, tables, (), standing)
         subscriptions = self._network.rows(SUBSCRIPTIONS, versions[SUBSCRIPTIONS])
-        held = self._network.rows(ENTRIES, self._tables.version(ENTRIES))
         filters = self._match.entries(source.network, versions, subscriptions, held, pipelines)
-        return source, derive(source, older, pipelines, tables, filters)
+        return source, derive(source, older.sources, pipelines, tables, filters, standing)
 
     def _find_in_use(self, current: Versions) -> list[Versions]:
         ready = self._versions.ready()
@@ -339,10 +351,12 @@ class Refresher:
         due = {tree.id: tree.state for tree in derived.source.trees}
         if not {"installing", "retiring"} & set(due.values()):
             return
-        using = [self._network.source_or_none(v) for v in self._find_in_use(derived.versions)]
+        using = self._network.older(self._find_in_use(derived.versions))
         moved = rollout.next_states(
-            derived.source.trees, [source.trees for source in using if source is not None]
+            derived.source.trees, [source.trees for source in using.sources]
         )
+        if using.gone:  # they may name any tree
+            moved = {tree: state for tree, state in moved.items() if state != "retired"}
         if not moved:
             return
         moves = {tree: (due[tree], state) for tree, state in moved.items()}

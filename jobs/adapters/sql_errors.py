@@ -13,6 +13,14 @@ from pyspark.sql import SparkSession
 #: Everything that a statement, a read or a write can raise; Delta's own reach Python unconverted.
 SQL_ERRORS = (PySparkException, Py4JError)
 
+#: The log has no such version (any more), or a data file of it was removed.
+_GONE = re.compile(
+    r"DELTA_VERSION_NOT_FOUND|DELTA_NO_RECREATABLE_HISTORY_FOUND|DELTA_TRUNCATED_TRANSACTION_LOG"
+    r"|BEYOND_DELETED_FILE_RETENTION|DELTA_FILE_NOT_FOUND|FILE_NOT_EXIST"
+    r"|FileNotFoundException(?!.*_delta_log)"
+)
+#: Causes of a cause that are looked at.
+_CAUSES = 10
 _CONTEXT = re.compile(r"(;\s*$)|(^== )|(^['+:]? *['+]- )|(^JVM stacktrace)|(^\s*at )")
 
 
@@ -27,6 +35,21 @@ def one_line(error: BaseException) -> str:
         if found:
             break
     return " ".join(" ".join(lines).split()) or type(error).__name__
+
+
+def gone_for_good(error: BaseException) -> bool:
+    """Whether a read failed as Delta lacks that version, or files of it: no later try can succeed.
+
+    False for anything else, as storage that does not answer.
+    """
+    texts = [str(error)]
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    for _ in range(_CAUSES):
+        if cause is None:
+            break
+        texts.append(str(cause.toString()))
+        cause = cause.getCause()
+    return any(_GONE.search(text) for text in texts)
 
 
 def quiet(spark: SparkSession) -> None:

@@ -191,6 +191,24 @@ def test_one_that_does_not_lead_does_nothing_and_starts_afresh_when_it_does(cloc
     assert refresher.asked == [{"a", "b"}] * 3 and refresher.terms == 3
 
 
+@pytest.mark.parametrize("how", ["superseded", "not primary"])
+def test_entries_that_took_long_to_work_out_are_not_written_where_another_leads_by_then(clock, how):
+    refresher = Away({"a": True})
+    following = Following(refresher)
+    derive = refresher.derive
+
+    def slow() -> int:
+        refresher.rivals, refresher.leading = int(how == "superseded"), how == "superseded"
+        return derive()
+
+    refresher.derive = slow
+    following.look()
+    assert refresher.asked == []
+    refresher.derive, refresher.leading = derive, True
+    looks(following, clock, 3)
+    assert refresher.asked == [{"a"}]
+
+
 def test_who_does_not_come_to_lead_in_time_says_so(clock):
     refresher = MagicMock()
     refresher.leads.return_value = False
@@ -204,14 +222,32 @@ def test_who_does_not_come_to_lead_in_time_says_so(clock):
     wait_to_lead(refresher, 5, lifecycle)
 
 
-def test_a_first_pass_goes_on_until_trees_have_moved_but_not_for_ever():
+def first_pass() -> MagicMock:
     refresher = MagicMock()
     refresher.behind.return_value = set()
+    refresher.superseded.return_value = False
+    return refresher
+
+
+def test_a_first_pass_writes_no_switch_that_another_leads_since_the_entries_were_worked_out():
+    refresher = first_pass()
+    refresher.superseded.return_value = True
+    with pytest.raises(SwitchError, match="NOT_PRIMARY"):
+        once(refresher)
+    assert not refresher.refresh.called
+    refresher = first_pass()
+    refresher.leads.return_value = False
+    with pytest.raises(SwitchError, match="NOT_PRIMARY"):
+        once(refresher)
+    assert not refresher.refresh.called
+
+
+def test_a_first_pass_goes_on_until_trees_have_moved_but_not_for_ever():
+    refresher = first_pass()
     refresher.stale.side_effect = [True, True, False]
     assert once(refresher)
     assert refresher.derive.call_count == 3
-    refresher = MagicMock()
-    refresher.behind.return_value = set()
+    refresher = first_pass()
     assert once(refresher)
     assert refresher.derive.call_count == 1 + refresh_switches.ROUNDS
     refresher.behind.return_value = {"a"}

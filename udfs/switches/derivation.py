@@ -104,12 +104,14 @@ def derive(
     pipelines: Mapping[str, str],
     tables: Mapping[str, Collection[str]],
     filters: Iterable[SwitchEntry] = (),
+    standing: Iterable[SwitchEntry] = (),
 ) -> Union:
     """What the switches should hold: what the newest tables say, and what stacks in use may name.
 
     older: what versions in use say, but for the newest. pipelines: program of each switch; those
     whose program is unknown here get nothing. tables: names of the tables of each program. filters:
-    what switches that match hold of the newest subscriptions.
+    what switches that match hold of the newest subscriptions. standing: what switches hold for
+    versions in use that nobody can read any more: it stays, where a stack may need it.
 
     `check_meaning` comes before this. Raises NetworkError for a tree's edge that is no link,
     SwitchError ``WRONG_PROGRAM`` where tables are not those of the program.
@@ -119,6 +121,8 @@ def derive(
     kept: list[list[SwitchEntry]] = [[] for _ in others]
     elsewhere = [rewired(source.network, other.network) for other in others]
     lost: set[SwitchEntry] = set()
+    unknown: list[SwitchEntry] = []
+    standing = list(standing)
     for name in sorted(set(pipelines.values())):
         derivation = DERIVATIONS.get(name)
         if derivation is None:
@@ -129,10 +133,15 @@ def derive(
             for entry in derivation.entries(source.network, stored(source.trees), names)
             if pipelines.get(entry.switch) == name
         ]
+        unknown += [
+            entry
+            for entry in standing
+            if pipelines.get(entry.switch) == name and derivation.kept(entry)
+        ]
         for number, other in enumerate(others):
             for entry in derivation.entries(other.network, other.named, names):
                 if pipelines.get(entry.switch) == name and derivation.kept(entry):
                     kept[number].append(entry)
                     if derivation.ports(entry) & elsewhere[number].get(entry.switch, 0):
                         lost.add(entry)
-    return together(newest, kept, lost.__contains__)
+    return together(newest, [*kept, unknown], lost.__contains__)
