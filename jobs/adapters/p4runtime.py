@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import grpc
 from p4.config.v1 import p4info_pb2
@@ -36,6 +36,7 @@ _KINDS = {
 }
 
 Failure = tuple[SwitchEntry, str]
+Change = Literal["set", "reconciled", "replaced"]
 
 
 class SwitchConnection:
@@ -58,6 +59,7 @@ class SwitchConnection:
         election_id: int = 0,
         credentials: Credentials | None = None,
         timeout: float = _CONNECT_SECONDS,
+        name: str = "",
     ) -> SwitchConnection:
         """Connect and take part in the switch's arbitration.
 
@@ -68,9 +70,10 @@ class SwitchConnection:
         ----------
         address: ``host:port``. election_id: at most 128 bits.
         credentials: of this switch (``Credentials.for_switch``); plain text by default.
-        timeout: seconds.
+        timeout: seconds. name: of the switch, for errors.
         """
-        return cls(Client(address, device_id, election_id, credentials or Credentials(), timeout))
+        credentials = credentials or Credentials()
+        return cls(Client(address, device_id, election_id, credentials, timeout, name))
 
     def __enter__(self) -> SwitchConnection:
         return self
@@ -139,24 +142,32 @@ class SwitchConnection:
         """
         if isinstance(program, str):
             program = Pipeline("", program, device_config)
-        running = self._running()
-        same_tables = running is not None and running.p4info == program.p4info
-        if same_tables and (running.cookie.cookie == program.cookie or self._loaded(program)):
+        change = self.change_to(program)
+        if change is None:
             self._names = Names(program.p4info)
             return False
         self._must_be_primary()
-        if not (same_tables and self._reconcile(program)):
-            if running is not None:
+        if not (change == "reconciled" and self._reconcile(program)):
+            if change != "set":
                 self._clear_groups()
             self._replace(program)
             log.info("%s was given program %s, and is empty", self._client.where, program.name)
         self._names = Names(program.p4info)
         return True
 
-    def holds(self, program: Pipeline) -> bool:
-        """Whether the switch runs a program of this P4Info, so that its entries can be read."""
+    def change_to(self, program: Pipeline) -> Change | None:
+        """What :meth:`ensure_pipeline` would do to make the switch run this program.
+
+        ``set``: it runs none. ``reconciled``: it runs another of the same P4Info. ``replaced``:
+        one of another P4Info. None: it runs this one.
+        """
         running = self._running()
-        return running is not None and running.p4info == program.p4info
+        if running is None:
+            return "set"
+        if running.p4info != program.p4info:
+            return "replaced"
+        same = running.cookie.cookie == program.cookie or self._loaded(program)
+        return None if same else "reconciled"
 
     @property
     def names(self) -> Names:
@@ -242,8 +253,7 @@ class SwitchConnection:
     def _read(self, wildcard: Any) -> Iterator[Any]:
         request = p4runtime_pb2.ReadRequest(device_id=self._client.device_id, entities=[wildcard])
         try:
-            for response in self._client.stub.Read(request, timeout=_RPC_SECONDS):
-                yield from response.entities
+            yield from self._client.read(request)
         except grpc.RpcError as error:
             # A switch without groups has none.
             if error.code() != grpc.StatusCode.UNIMPLEMENTED or wildcard.HasField("table_entry"):
@@ -331,7 +341,7 @@ class SwitchConnection:
                 raise unreachable(self._client, "the connection broke off")
             raise SwitchError(
                 "NOT_PRIMARY",
-                f"{self._client.where} is written by another client with a higher election id",
+                f"{self._client.where}: {self._client.not_ours}",
                 address=self._client.address,
             )
 
@@ -340,7 +350,8 @@ class SwitchConnection:
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
             return unreachable(self._client, words)
         if code == grpc.StatusCode.PERMISSION_DENIED:
-            what = "NOT_PRIMARY"
+            self._client.heed_notices()
+            what, words = "NOT_PRIMARY", f"{words}; {self._client.not_ours}"
         return SwitchError(
             what,
             f"{self._client.where} answered {code.name}: {words}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -19,8 +20,12 @@ from p4runtime_sh.p4runtime import P4RuntimeClient
 
 from jobs.adapters.credentials import Credentials
 from udfs.errors import SwitchError
+from udfs.switches import election
 
 _CLOSE_SECONDS = 0.5
+# A read takes as long as it needs while something comes, or while the switch answers otherwise.
+_SILENCE_SECONDS = 15.0
+_READ_SECONDS = 600.0
 # The answer to a refused batch holds an error for each update, and gRPC takes 8 KB of such
 # details unless told otherwise.
 _CHANNEL_OPTIONS = (
@@ -47,7 +52,9 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
         election_id: int,
         credentials: Credentials,
         timeout: float,
+        name: str = "",
     ) -> None:
+        self.name = name
         self.address = address
         self.device_id = device_id
         self.election_id = halves(election_id)
@@ -124,7 +131,67 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
 
     @property
     def where(self) -> str:
-        return f"switch at {self.address} (device {self.device_id})"
+        name = f"switch {self.name!r}" if self.name else "switch"
+        return f"{name} at {self.address} (device {self.device_id})"
+
+    @property
+    def not_ours(self) -> str:
+        """Who may write in our place, as far as the switch has told."""
+        highest = election.told(self.highest)
+        if not self.taken:
+            return f"no client may write it now; the highest election id it has seen is {highest}"
+        if self.highest == self.own:
+            return f"another client writes it, with an election id above ours, {self._told_own}"
+        return f"another client writes it, with election id {highest}; ours is {self._told_own}"
+
+    @property
+    def own(self) -> int:
+        """Our election id, raised or not."""
+        return self.election_id[0] << 64 | self.election_id[1]
+
+    @property
+    def _told_own(self) -> str:
+        return election.told(self.own)
+
+    def read(self, request: Any) -> Iterator[Any]:
+        """Entities of a Read as they come.
+
+        A switch may take long to tell all, so it is given up only when nothing has come for
+        `_SILENCE_SECONDS` and it does not answer a plain call either. Raises SwitchError
+        ``UNREACHABLE`` then, and grpc.RpcError.
+        """
+        call = self.stub.Read(request, timeout=_READ_SECONDS)
+        come, ended, silent = [0], threading.Event(), threading.Event()
+
+        def watch() -> None:
+            before = 0
+            while not ended.wait(_SILENCE_SECONDS):
+                if come[0] == before and not self._answers():
+                    silent.set()
+                    call.cancel()
+                    return
+                before = come[0]
+
+        threading.Thread(target=watch, daemon=True).start()
+        try:
+            for response in call:
+                come[0] += 1
+                yield from response.entities
+        except grpc.RpcError:
+            if silent.is_set():
+                raise unreachable(self, "it stopped answering while it was read") from None
+            raise
+        finally:
+            ended.set()
+            call.cancel()
+
+    def _answers(self) -> bool:
+        request = p4runtime_pb2.CapabilitiesRequest()
+        try:
+            self.stub.Capabilities(request, timeout=_SILENCE_SECONDS)
+        except grpc.RpcError as error:
+            return bool(error.code() == grpc.StatusCode.UNIMPLEMENTED)
+        return True
 
     def heed_notices(self) -> bool:
         """Whether we are primary, after all that the switch has told so far."""

@@ -1,8 +1,9 @@
 """One switch kept in step with what it should hold, over a connection that is kept.
 
-Nothing is believed that was not read: every refresh reads the switch, writes the difference step
-by step, and reads it again. A call that dies half-way, or a switch that forgot its tables, is
-therefore no case of its own: the next try begins with what the switch holds then.
+Nothing is believed that was not read: a refresh writes the difference to what the switch was last
+read to hold, step by step, and reads it again; if it then holds something else, once more. A call
+that dies half-way, or a switch that forgot its tables, is therefore no case of its own: the next
+try begins with what the switch holds then.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jobs.adapters.credentials import Credentials
 from jobs.adapters.p4runtime import Failure, SwitchConnection
 from jobs.adapters.pipeline import Pipeline
+from jobs.adapters.switch_outcome import NOTHING, Comparison, Outcome, SwitchTarget
 from udfs.errors import SwitchError
 from udfs.switches import election, ordering
 from udfs.switches.entry import Difference, SwitchEntry, difference
@@ -30,51 +32,20 @@ _LONGEST_PAUSE = 2.0
 # lost its connection for a moment.
 _STAND_IN_SECONDS = 1.0
 _PROBE_SECONDS = 10.0
-_NOTHING = Difference((), (), ())
+_CHANGES = {
+    "set": "the switch runs no program",
+    "reconciled": "it runs another build of the program; entries stay if the switch can keep them",
+    "replaced": "it runs a program of other tables; all that it holds goes with that",
+}
+
+
+__all__ = ["Comparison", "Outcome", "SwitchSession", "SwitchTarget"]
 
 
 @dataclass(frozen=True)
-class SwitchTarget:
-    """Where a switch is, and how much it takes in all (None: as much as its program's tables)."""
-
-    name: str
-    address: str
-    device_id: int
-    max_rules: int | None = None
-    max_groups: int | None = None
-
-
-@dataclass(frozen=True)
-class Comparison(Difference):
-    """What a refresh would change: entries, and the program if it is not None.
-
-    program: what would happen to the program, in words that begin with ``set`` (there is none),
-    ``reconciled`` (same tables, entries stay where the switch can keep them) or ``replaced``
-    (all entries that there are go, and are in ``delete``). True if anything would change.
-    """
-
-    program: str | None = None
-
-    def __bool__(self) -> bool:
-        return self.program is not None or super().__bool__()
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a switch stands after :meth:`SwitchSession.refresh`.
-
-    held: entries that it was last read to hold, groups among them; None if it could not be read.
-    in_step: it was read back to hold exactly what it should. errors: what went wrong, refusals in
-    the switch's own words. seconds: from the call to the last read. primary: whether we may
-    write it; if not, nothing was written after that was known. left: what still differs.
-    """
-
-    held: int | None
-    in_step: bool
-    errors: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    primary: bool = True
-    left: Difference = field(default_factory=lambda: _NOTHING)
+class _Wanted:
+    pipeline: Pipeline
+    entries: tuple[SwitchEntry, ...]
 
 
 class SwitchSession:
@@ -104,6 +75,10 @@ class SwitchSession:
         self._connection: SwitchConnection | None = None
         # The term of ours that the last good read belongs to; None: there was none.
         self._read_in_term: int | None = None
+        # What it was last read to hold, if nothing was written since.
+        self._held: tuple[SwitchEntry, ...] | None = None
+        # What was last asked for that is within its limits.
+        self._fitting: _Wanted | None = None
         self._probe: Any = None
         self._probed = 0.0
 
@@ -143,17 +118,17 @@ class SwitchSession:
         """Make the switch hold exactly ``desired``, make before break; never raises SwitchError.
 
         A switch that does not answer at all is tried again for ``patience`` seconds, one that
-        stops answering a few times. Beyond a limit of the switch nothing is written.
+        stops answering a few times. Where ``desired`` is beyond a limit of the switch, nothing of
+        it is written; what was asked for before it, and was not, is mended.
         """
         with self._lock:
             began = time.monotonic()
-            outcome = self._refresh(desired, pipeline, began + patience)
+            wanted = _Wanted(pipeline, tuple(desired))
+            outcome = self._refresh(wanted, began + patience)
             return replace(outcome, seconds=time.monotonic() - began)
 
-    def _refresh(
-        self, desired: Collection[SwitchEntry], pipeline: Pipeline, deadline: float
-    ) -> Outcome:
-        pause, batch, tries = _FIRST_PAUSE, 0, 0
+    def _refresh(self, wanted: _Wanted, deadline: float) -> Outcome:
+        pause, batch, tries, seen = _FIRST_PAUSE, 0, 0, False
         while True:
             connected = False
             try:
@@ -161,11 +136,13 @@ class SwitchSession:
                 connected = True
                 self._stand_for_primary(connection)
                 if self._read_in_term != connection.terms and self._superseded():
+                    self._fitting = None
                     why = f"{self._where}: another has led since this was worked out; not written"
                     return Outcome(None, False, [why], primary=False)
-                outcome, settled = self._once(connection, desired, pipeline, batch)
+                outcome, settled = self._once(connection, wanted, batch, seen)
                 if settled:
                     return outcome
+                seen = True
                 why = "it was read back to hold something else than what was written"
                 outcome = replace(outcome, errors=[*outcome.errors, f"{self._where}: {why}"])
             except SwitchError as error:
@@ -188,27 +165,75 @@ class SwitchSession:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _once(
+        self, connection: SwitchConnection, wanted: _Wanted, batch: int, seen: bool
+    ) -> tuple[Outcome, bool]:
+        """One try; also returns whether nothing is left to be written but what was refused.
+
+        ``seen``: what the switch is known to hold was read in this refresh.
+        """
+        anew = self._read_in_term != connection.terms
+        held = None if anew else self._held
+        self._read_in_term, self._held = connection.terms, None
+        limit = self._limit(wanted)
+        if limit is None:
+            self._fitting = wanted
+            return self._make_hold(connection, wanted, held, batch, seen)
+        older = self._held_before(connection, wanted.pipeline, anew)
+        if older is None:
+            held = None
+            if connection.change_to(wanted.pipeline) is None:
+                held = tuple(connection.read_entries(self.target.name))
+            left = difference(wanted.entries, held) if held is not None else NOTHING
+            count = None if held is None else len(held)
+            return Outcome(count, False, [str(limit)], left=left), True
+        outcome, settled = self._make_hold(connection, older, held, batch, seen)
+        errors = [str(limit), *outcome.errors]
+        return replace(outcome, in_step=False, errors=errors), settled
+
+    def _held_before(
+        self, connection: SwitchConnection, pipeline: Pipeline, anew: bool
+    ) -> _Wanted | None:
+        """What to mend while more is asked for than fits; None: nothing, the switch stays.
+
+        A switch without a program is given it. Where another may have written since, only a
+        switch that lost entries is mended.
+        """
+        older = self._fitting or _Wanted(pipeline, ())
+        change = connection.change_to(older.pipeline)
+        if change == "set":
+            connection.ensure_pipeline(older.pipeline)
+        if anew and self._fitting is not None:
+            foreign = change == "replaced"
+            if not foreign:
+                gap = difference(older.entries, connection.read_entries(self.target.name))
+                foreign = bool(gap.modify or gap.delete)
+            if foreign:
+                self._fitting = None
+        return self._fitting
+
+    def _make_hold(
         self,
         connection: SwitchConnection,
-        desired: Collection[SwitchEntry],
-        pipeline: Pipeline,
+        wanted: _Wanted,
+        known: tuple[SwitchEntry, ...] | None,
         batch: int,
+        seen: bool,
     ) -> tuple[Outcome, bool]:
-        """Read, write the difference, read again. Errors are updates that were refused.
+        """Write the difference, and read. Errors are updates that were refused.
 
-        Also returns whether nothing but those is left to be written.
+        known: what it was last read to hold, if that may be built on.
         """
-        name, target = self.target.name, self.target
-        self._read_in_term = connection.terms
-        self._check_limits(desired, pipeline)
-        connection.ensure_pipeline(pipeline)
-        held = connection.read_entries(name)
-        change = difference(desired, held)
+        name, target, sizes = self.target.name, self.target, wanted.pipeline.sizes
+        if connection.ensure_pipeline(wanted.pipeline):
+            known = None
+        held: Collection[SwitchEntry] = known or ()
+        change = difference(wanted.entries, held)
+        if known is None or not change:
+            held, seen = connection.read_entries(name), True
+            change = difference(wanted.entries, held)
         failures: list[Failure] = []
         if change:
-            crowded = ordering.crowded(
-                change, held, pipeline.sizes, target.max_rules, target.max_groups
-            )
+            crowded = ordering.crowded(change, held, sizes, target.max_rules, target.max_groups)
             if crowded:
                 log.warning(
                     "switch %s: no room for old beside new in %s: the old goes first",
@@ -218,10 +243,14 @@ class SwitchSession:
             for step in ordering.steps(change, connection.names.tables, crowded):
                 failures += self._write(connection, step, failures, batch)
             held = connection.read_entries(name)
-        left = difference(desired, held)
+        left = difference(wanted.entries, held)
+        self._held = tuple(held) if left else wanted.entries
         errors = [f"{entry.key}: {words}" for entry, words in failures] if left else []
-        outcome = Outcome(len(held), not left, errors, left=left)
-        return outcome, _all_of(left) <= {entry.key for entry, _ in failures}
+        primary = connection.is_primary or not connection.alive
+        outcome = Outcome(len(held), not left, errors, primary=primary, left=left)
+        # An update may be refused because the switch no longer held what it was read to hold.
+        settled = not left or (seen and _all_of(left) <= {entry.key for entry, _ in failures})
+        return outcome, settled
 
     def _write(
         self,
@@ -238,31 +267,41 @@ class SwitchSession:
         written = connection.write_step(step, batch) if batch else connection.write_step(step)
         return [*written, *((entry, why) for entry in kept)]
 
-    def _check_limits(self, desired: Collection[SwitchEntry], pipeline: Pipeline) -> None:
-        target = self.target
+    def _limit(self, wanted: _Wanted) -> SwitchError | None:
+        target, sizes = self.target, wanted.pipeline.sizes
         beyond = ordering.check_limits(
-            target.name, desired, pipeline.sizes, target.max_rules, target.max_groups
+            target.name, wanted.entries, sizes, target.max_rules, target.max_groups
         )
-        if beyond:
-            raise SwitchError(
-                "LIMIT",
-                f"{'; '.join(beyond)}: nothing was written; ask less of it, or raise the limit",
-                switch=target.name,
-                limits=beyond,
-            )
+        if not beyond:
+            return None
+        return SwitchError(
+            "LIMIT",
+            f"{'; '.join(beyond)}: nothing new was written; ask less of it, or raise the limit",
+            switch=target.name,
+            limits=beyond,
+        )
 
     def compare(self, desired: Collection[SwitchEntry], pipeline: Pipeline) -> Comparison:
-        """What a refresh would write. It only reads, and takes no part in the arbitration.
+        """What a refresh would change. It only reads, and takes no part in the arbitration.
 
         Raises SwitchError ``UNREACHABLE``, ``BAD_TLS``, ``READ_FAILED``, ``LIMIT``.
         """
-        self._check_limits(desired, pipeline)
+        wanted = _Wanted(pipeline, tuple(desired))
+        limit = self._limit(wanted)
+        if limit is not None:
+            raise limit
         with self._connect(0) as connection:
-            # Of another program's entries nothing stays.
-            same = connection.holds(pipeline)
-            held = connection.read_entries(self.target.name) if same else set()
-        change = difference(desired, held)
-        return Comparison(change.insert, change.modify, change.delete)
+            change = connection.change_to(pipeline)
+            if change == "set":
+                held: set[SwitchEntry] = set()
+            else:
+                held = connection.read_entries(self.target.name)
+        program = f"{change}: {_CHANGES[change]}" if change else None
+        if change == "replaced":
+            gone = tuple(sorted(held, key=lambda entry: entry.key))
+            return Comparison(wanted.entries, (), gone, program)
+        entries = difference(wanted.entries, held)
+        return Comparison(entries.insert, entries.modify, entries.delete, program)
 
     def disturbed(self) -> bool:
         """Whether the switch may hold something else than after the last refresh. Never waits.
@@ -296,11 +335,13 @@ class SwitchSession:
     def _connect(self, election_id: int) -> SwitchConnection:
         target = self.target
         credentials = self._credentials.for_switch(target.name)
-        return SwitchConnection.connect(target.address, target.device_id, election_id, credentials)
+        return SwitchConnection.connect(
+            target.address, target.device_id, election_id, credentials, name=target.name
+        )
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
-        self._read_in_term = self._probe = None
+        self._read_in_term = self._held = self._probe = None
         if connection is not None:
             connection.close()
 
@@ -312,11 +353,12 @@ class SwitchSession:
             highest, taken = connection.rivals
             waited = time.monotonic() - began
             if wanted is None or waited > 3 * _STAND_IN_SECONDS:
+                seen = f"{election.told(highest)}; ours is {self._election_id}"
+                why = "did not let us write; the highest election id it has seen is"
+                if wanted is None and taken:
+                    why = "is written by another client, with election id"
                 raise SwitchError(
-                    "NOT_PRIMARY",
-                    f"{self._where} is written by another client, whose election id "
-                    f"{election.rank(highest)} is not below ours, {self._election_id}",
-                    address=self.target.address,
+                    "NOT_PRIMARY", f"{self._where} {why} {seen}", address=self.target.address
                 )
             if taken or waited >= _STAND_IN_SECONDS:
                 connection.ask_again(wanted)

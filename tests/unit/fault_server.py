@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import random
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from dataclasses import dataclass, field
@@ -36,7 +37,8 @@ class Faults:
     number and itself. die: numbers of updates before which the switch dies, its streams and calls
     with it; forgets: it comes back without program and entries. forget: numbers after whose Write
     the tables are silently emptied. rival: numbers after whose Write another client is primary.
-    vague: a Write with a refused update says nothing about which, and applies none.
+    vague: a Write with a refused update says nothing about which, and applies none. slow: seconds
+    before each response of a Read. deaf: plain calls are not answered.
     """
 
     shuffle: random.Random | None = None
@@ -46,12 +48,15 @@ class Faults:
     forget: set[int] = field(default_factory=set)
     rival: set[int] = field(default_factory=set)
     vague: bool = False
+    slow: float = 0.0
+    deaf: bool = False
 
 
 class FaultyDevice:
     """One switch. writes: kind and entry of each update of each Write that was let in.
 
-    actions: how its program was set. keeps_entries: it can reconcile. forgot: it lost its entries.
+    actions: how its program was set. reads: how often all tables were read. keeps_entries: it can
+    reconcile. forgot: it lost its entries.
     """
 
     def __init__(self, name: str, device_id: int) -> None:
@@ -73,6 +78,7 @@ class FaultyDevice:
             self.number = 0
             self.writes: list[list[tuple[str, SwitchEntry]]] = []
             self.actions: list[str] = []
+            self.reads = 0
             self.keeps_entries = True
             self.forgot = False
             self.faults = Faults()
@@ -248,6 +254,8 @@ class FaultServer(p4runtime_pb2_grpc.P4RuntimeServicer):
         self._threads.shutdown(wait=False)
 
     def Capabilities(self, request: Any, context: Any) -> Any:  # noqa: N802
+        if any(device.faults.deaf for device in self.devices.values()):
+            context.abort(grpc.StatusCode.UNAVAILABLE, "no answer")
         return p4runtime_pb2.CapabilitiesResponse(p4runtime_api_version="1.4.0")
 
     def SetForwardingPipelineConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -286,7 +294,9 @@ class FaultServer(p4runtime_pb2_grpc.P4RuntimeServicer):
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no program")
             kinds = {entity.WhichOneof("entity") for entity in request.entities}
             found = [e for e in device.held.values() if e.WhichOneof("entity") in kinds]
+            device.reads += "table_entry" in kinds
         for start in range(0, len(found), 100):
+            time.sleep(device.faults.slow)
             yield p4runtime_pb2.ReadResponse(entities=found[start : start + 100])
 
     def StreamChannel(self, requests: Any, context: Any) -> Iterator[Any]:  # noqa: N802

@@ -243,7 +243,7 @@ def test_a_switch_that_is_not_there_is_told_at_once_or_waited_for(
     away = SwitchSession(SwitchTarget("s1", "127.0.0.1:1", 1))
     outcome = away.refresh(SOME, PIPELINE)
     assert (outcome.held, outcome.in_step, outcome.primary) == (None, False, True)
-    assert outcome.errors[0].startswith("SWITCH.UNREACHABLE: switch at 127.0.0.1:1")
+    assert outcome.errors[0].startswith("SWITCH.UNREACHABLE: switch 's1' at 127.0.0.1:1")
     assert outcome.seconds < 2 and away.disturbed()
     with pytest.raises(SwitchError, match="UNREACHABLE"):
         away.compare(SOME, PIPELINE)
@@ -296,7 +296,8 @@ def test_the_higher_election_id_writes_and_the_other_waits_and_takes_over(
     writes = len(device.writes)
     outcome = low.refresh(SOME, PIPELINE)
     assert (outcome.primary, outcome.in_step) == (False, False)
-    assert "election id 2 is not below ours, 1" in outcome.errors[0]
+    assert outcome.errors[0].startswith(f"SWITCH.NOT_PRIMARY: switch 's1' at {running.address}")
+    assert "another client, with election id 2; ours is 1" in outcome.errors[0]
     assert len(device.writes) == writes and device.entries() == set(SOME[1:])
     # It takes over where the other leaves ...
     high.close()

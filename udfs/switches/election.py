@@ -21,6 +21,12 @@ def rank(election_id: int) -> int:
     return election_id & (1 << _OWN_BITS) - 1 if _raised(election_id) else election_id
 
 
+def told(election_id: int) -> str:
+    """An election id for people: the id that a refresher was given, and what it was raised to."""
+    own = rank(election_id)
+    return str(own) if own == election_id else f"{own} (raised to {election_id:#x})"
+
+
 def election_id(own: int, highest: int, taken: bool) -> int | None:
     """The id to ask with so as to become primary; None if another goes first.
 
