@@ -104,8 +104,9 @@ def wait_to_lead(refresher: Refresher, seconds: float, lifecycle: Lifecycle) -> 
         if time.monotonic() >= deadline or lifecycle.stopping.is_set():
             raise SwitchError(
                 "NOT_PRIMARY",
-                "another refresher writes the switches, with a higher election id or the same: "
-                "nothing was written. --dry-run compares all the same, --reconcile takes over",
+                f"another client writes switches {refresher.written_by_others()}, with a higher "
+                "election id or the same: nothing was written. End it; --dry-run compares all the same, "
+                "--reconcile takes over",
             )
         lifecycle.stopping.wait(STANDBY_SECONDS)
 
@@ -182,7 +183,11 @@ class Following:
     def _do(self, now: float) -> None:
         if not self._refresher.leads(connect=not self._leads):
             if self._leads is not False:
-                log.warning("another refresher writes the switches: waiting until it ends")
+                log.warning(
+                    "another refresher writes switches, or another client: %s. Waiting until it "
+                    "ends",
+                    self._refresher.written_by_others() or "none that answers",
+                )
             self._leads = False
             return
         if self._leads is False:

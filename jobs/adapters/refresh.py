@@ -21,11 +21,12 @@ from jobs.adapters.network_match import NetworkMatch, check_pipelines
 from jobs.adapters.network_tables import NetworkTables
 from jobs.adapters.network_versions import LEDGER, SOURCES, TABLE, NetworkVersions
 from jobs.adapters.settings import Settings
-from jobs.adapters.switch_session import SwitchSession
+from jobs.adapters.sql_errors import SQL_ERRORS, gone_for_good, one_line
+from jobs.adapters.switch_session import Outcome, SwitchSession
 from jobs.adapters.switch_sessions import OpenSession, SwitchSessions
 from jobs.adapters.tables import Tables
 from udfs.errors import FilterError, NetworkError, SwitchError
-from udfs.switches import rollout
+from udfs.switches import rollout, room
 from udfs.switches.derivation import derive
 from udfs.switches.entry import Difference, SwitchEntry
 from udfs.switches.rollout import Source, Union, Versions
@@ -42,11 +43,21 @@ LONGEST_DRAIN_SECONDS = 30.0
 @dataclass(frozen=True)
 class _Derived:
     """What `Refresher.derive` came to: ``versions`` of the sources, what they say, and the
-    ``version`` of `switch_entries` that came of it."""
+    ``version`` of `switch_entries` that came of it. complete: every switch has room for it."""
 
     versions: Versions
     source: Source
     version: int
+    complete: bool
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What a source asks of switches; no_room: those of them that cannot hold it, and why."""
+
+    source: Source
+    union: Union
+    no_room: dict[str, SwitchError]
 
 
 class Refresher:
@@ -92,6 +103,10 @@ class Refresher:
         #: What `switch_entries` holds at ``version``, and the switches that were read to hold it.
         self._wanted: list[dict[str, Any]] = []
         self._in_step: set[str] = set()
+        self._no_room: dict[str, SwitchError] = {}
+        #: Switches that another client writes; whether we have begun a term and led since.
+        self._foreign: set[str] = set()
+        self._leading = False
         self._looked_at: tuple[int, int] = (-1, -1)
         self._look_at = self._pause = 0.0
 
@@ -106,14 +121,36 @@ class Refresher:
         self._sessions.close()
 
     def leads(self, connect: bool = True) -> bool:
-        """Whether no switch that answers is written by another refresher that goes before us.
+        """Whether no other refresher goes before us.
 
-        One that does not lead must write neither tables nor switches. Without ``connect`` only
-        switches that there is a connection to are asked, so that none is waited for.
+        One that does not lead must write neither tables nor switches. A client that writes single
+        switches is no reason to leave the others alone: to begin with, most of those that answer
+        must be ours, and from then on one must, as long as nobody else has begun a term.
+
+        Without ``connect`` only switches that there is a connection to are asked, so that none is
+        waited for.
         """
         if connect:
             self._follow_switches()
-        return self._sessions.leads(connect)
+        answers = self._sessions.leads(connect)
+        self._foreign = {name for name, ours in answers.items() if not ours}
+        self._in_step -= self._foreign
+        own = len(answers) - len(self._foreign)
+        if not self._foreign:
+            return True
+        if self._leading and not self.superseded():
+            self._leading = own > 0
+        else:
+            self._leading = False
+            return own > len(self._foreign)
+        return self._leading
+
+    def written_by_others(self) -> str:
+        """Which switches another client writes, by what `leads` last found."""
+        return ", ".join(
+            f"{name!r} at {self._sessions.address(name)}"
+            for name in sorted(self._foreign & self._sessions.names)
+        )
 
     def begin_term(self) -> None:
         """Call when we have come to lead: nobody that led before says any more what is ready.
@@ -125,6 +162,7 @@ class Refresher:
             self._match.forget()
         self._derived, self.derived_from = None, {}
         self._in_step.clear()
+        self._leading = True
 
     def superseded(self) -> bool:
         """Whether another refresher has led since `begin_term`."""
@@ -165,22 +203,43 @@ class Refresher:
         before = self._tables.version(ENTRIES)
         self._network.prefetch([*current.items(), (ENTRIES, before)])
         try:
-            source, union = self._union(current, current)
-        except (NetworkError, FilterError):
-            last = self._versions.newest(current)
-            if last is not None:
-                self._write(before, self._union(last, current)[1])
+            wanted = self._union(current, current)
+        except (NetworkError, FilterError, SwitchError) as error:
+            self._fall_back(before, current, error)
             self.derived_from = current  # not tried again until somebody edits the tables
             raise
-        version = self._write(before, union)
+        version = self._write(before, wanted)
         if self._match is not None:
             self._match.write_rejections(self._tables)
-        self._derived, self.derived_from = _Derived(current, source, version), current
+        complete = not wanted.no_room
+        self._derived = _Derived(current, wanted.source, version, complete)
+        self.derived_from = current
         kept = {item for versions in (current, *self._in_use) for item in versions.items()}
         self._network.forget(kept | {(ENTRIES, version)})
         return version
 
-    def _write(self, before: int, union: Union) -> int:
+    def _fall_back(self, before: int, current: Versions, why: Exception) -> None:
+        """Have switches hold what the last ready versions say, or else what they should so far.
+
+        ``why``: the current versions cannot be used, which the caller is going to raise.
+        """
+        last = self._versions.newest(current)
+        try:
+            if last is not None:
+                self._write(before, self._union(last, current))
+                return
+        except (NetworkError, FilterError) as error:
+            log.error("the last ready versions %s cannot be used: %s", dict(last or {}), error)
+        except SQL_ERRORS as error:
+            log.error("the tables cannot be used, the switches stay as they are: %s", why)
+            if not gone_for_good(error):
+                raise
+            log.error("nor can the last ready versions be read: %s", one_line(error))
+        rows = self._network.rows(ENTRIES, before)
+        if rows:  # with none, nobody has ever said what switches should hold
+            self._hold(before, rows)
+
+    def _write(self, before: int, wanted: _Wanted) -> int:
         """Make `switch_entries`, which is at version ``before``, hold the union.
 
         Raises SwitchError ``NOT_PRIMARY`` if another has led since `begin_term`.
@@ -189,6 +248,11 @@ class Refresher:
             raise SwitchError(
                 "NOT_PRIMARY", "another refresher has led since this was worked out: not written"
             )
+        union = wanted.union
+        for switch, error in wanted.no_room.items():
+            if str(error) != str(self._no_room.get(switch)):
+                log.error("%s", error)
+        self._no_room = wanted.no_room
         for entry in union.taken_back:
             log.warning(
                 "switch %s: what %s stands for has changed while stacks may name it; frames of "
@@ -204,12 +268,16 @@ class Refresher:
             if version <= before + 1:
                 break
             before = version  # somebody else wrote in between
+        self._hold(version, rows)
+        return version
+
+    def _hold(self, version: int, rows: list[dict[str, Any]]) -> None:
+        """From now on switches should hold the rows of this version of `switch_entries`."""
         # What switches hold is what we last wrote there, whatever others wrote into the table.
         self._in_step -= _changed(self._wanted, rows)
         self._wanted = rows
         self._network.know(ENTRIES, version, rows)
         self.version = version
-        return version
 
     def refresh(
         self, version: int, only: Collection[str] | None = None, wait: bool = True
@@ -237,8 +305,8 @@ class Refresher:
                 "entries_version": version,
                 "desired": len(desired[name]),
                 "held": outcome.held,
-                "in_step": outcome.in_step,
-                "errors": outcome.errors,
+                "in_step": outcome.in_step and name not in self._no_room,
+                "errors": [*self._room_errors(name, outcome), *outcome.errors],
                 "seconds": outcome.seconds,
                 "checked_at": now,
             }
@@ -255,7 +323,8 @@ class Refresher:
             sum(outcome.held or 0 for outcome in outcomes.values()),
         )
         self._in_step -= outcomes.keys()
-        if all(outcome.primary for outcome in outcomes.values()):
+        ours = all(outcome.primary for outcome in outcomes.values())
+        if ours or (not self.superseded() and self.leads(connect=False)):
             self._tables.append("switch_status", statuses)
             if self.version == version:
                 self._in_step |= in_step
@@ -268,7 +337,9 @@ class Refresher:
         Does nothing where that is done. Call it after `derive`, as that may change no switch.
         """
         derived = self._derived
-        if derived is None or self._settled or self.behind() or self.disturbed():
+        if derived is None or self._settled or not derived.complete:
+            return
+        if self.behind() or self.disturbed():
             return
         ready = self._versions.newest(derived.versions)
         if ready is None or rollout.age(ready) < rollout.age(derived.versions):
@@ -284,9 +355,11 @@ class Refresher:
         """
         self._follow_switches()
         current = self._network.consistent()
-        _, union = self._union(current, current)
+        wanted = self._union(current, current)
+        for error in wanted.no_room.values():
+            log.error("%s", error)
         desired: dict[str, list[SwitchEntry]] = defaultdict(list)
-        for entry in union.entries:
+        for entry in wanted.union.entries:
             desired[entry.switch].append(entry)
         return self._sessions.compare(desired)
 
@@ -295,7 +368,11 @@ class Refresher:
         self._in_step -= self._sessions.follow(rows)
         self._in_step &= self._sessions.names
 
-    def _union(self, versions: Versions, current: Versions) -> tuple[Source, Union]:
+    def _room_errors(self, name: str, outcome: Outcome) -> list[str]:
+        error = self._no_room.get(name)
+        return [] if error is None or not outcome.in_step else [str(error)]
+
+    def _union(self, versions: Versions, current: Versions) -> _Wanted:
         """What ``versions`` say, and what switches should hold for them and for those in use."""
         source = self._network.source(versions)
         self._in_use = self._find_in_use(current)
@@ -304,16 +381,33 @@ class Refresher:
         older = self._network.older(others)
         rollout.check_meaning(source, older.sources)
         held = self._network.rows(ENTRIES, self._tables.version(ENTRIES))
-        standing = [entry_from_row(row) for row in held] if older.gone else []
+        unread = [entry_from_row(row) for row in held] if older.gone else []
         rows = self._network.rows("switches", versions["switches"])
         pipelines = {row["switch"]: row["pipeline"] for row in rows}
         tables = {name: self._sessions.tables_of(name) for name in set(pipelines.values())}
+        filters: list[SwitchEntry] = []
         if self._match is None:
             check_pipelines(pipelines)
-            return source, derive(source, older.sources, pipelines, tables, (), standing)
-        subscriptions = self._network.rows(SUBSCRIPTIONS, versions[SUBSCRIPTIONS])
-        filters = self._match.entries(source.network, versions, subscriptions, held, pipelines)
-        return source, derive(source, older.sources, pipelines, tables, filters, standing)
+        else:
+            subscriptions = self._network.rows(SUBSCRIPTIONS, versions[SUBSCRIPTIONS])
+            filters = self._match.entries(source.network, versions, subscriptions, held, pipelines)
+        union = derive(source, older.sources, pipelines, tables, filters, unread)
+        limits = {
+            row["switch"]: room.Limits(
+                self._sessions.sizes_of(row["pipeline"]), row["max_rules"], row["max_groups"]
+            )
+            for row in rows
+        }
+        beyond = room.crowded(union.entries, limits)
+        if not beyond:
+            return _Wanted(source, union, {})
+        newest = derive(source, [], pipelines, tables, filters).entries
+        no_room = {
+            switch: room.no_room(switch, limits_hit, newest, union.entries)
+            for switch, limits_hit in beyond.items()
+        }
+        stays = room.stay(union, beyond.keys(), [entry_from_row(row) for row in held])
+        return _Wanted(source, stays, no_room)
 
     def _find_in_use(self, current: Versions) -> list[Versions]:
         ready = self._versions.ready()

@@ -72,13 +72,18 @@ class SwitchSessions:
         self._standing.clear()
         side_by_side(lambda session: session.close(), sessions)
 
-    def leads(self, connect: bool) -> bool:
-        """Whether no switch that answers is written by another client that goes before us.
+    def leads(self, connect: bool) -> dict[str, bool]:
+        """Of each switch that answers whether we write it, and no other client goes before us.
 
         Without ``connect`` only those are asked that there is a connection to.
         """
-        sessions = [session for _, session in self._standing.values()]
-        return False not in side_by_side(lambda session: session.leads(connect), sessions)
+        names = sorted(self._standing)
+        found = side_by_side(lambda name: self._standing[name][1].leads(connect), names)
+        return {name: leads for name, leads in zip(names, found, strict=True) if leads is not None}
+
+    def address(self, name: str) -> str:
+        """Where the switch is."""
+        return self._standing[name][0].target.address
 
     def disturbed(self) -> set[str]:
         """Switches that may hold something else than they were read to hold. Never waits."""
@@ -130,6 +135,14 @@ class SwitchSessions:
                 )
             self._pipelines[name] = known
         return known
+
+    def sizes_of(self, pipeline: str) -> dict[str, int]:
+        """Most entries of the tables of a program that was read; none of one that was not."""
+        known = self._pipelines.get(pipeline)
+        try:
+            return {} if known is None else known.sizes
+        except SwitchError:
+            return {}
 
     def tables_of(self, pipeline: str) -> list[str]:
         """Names of a program's tables; none where it cannot be read: its switches will tell."""

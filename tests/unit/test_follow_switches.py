@@ -47,6 +47,9 @@ class Away:
     def leads(self, connect: bool) -> bool:
         return self.leading
 
+    def written_by_others(self) -> str:
+        return "'a' at its:1"
+
     def begin_term(self) -> None:
         self.terms += 1
         self.rivals = 0
@@ -176,7 +179,7 @@ def test_one_that_does_not_lead_does_nothing_and_starts_afresh_when_it_does(cloc
     following = Following(refresher)
     looks(following, clock, 30)
     assert refresher.asked == [] and refresher.terms == 0 and refresher.version is None
-    assert caplog.text.count("another refresher") == 1
+    assert caplog.text.count("'a' at its:1") == 1
     refresher.leading = True
     looks(following, clock, 2)
     assert refresher.asked == [{"a", "b"}] and refresher.terms == 1

@@ -7,12 +7,14 @@ import itertools
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
-from rollout_world import World, refresher
+from rollout_world import FakeSession, OneProgram, World
 
 from jobs import refresh_switches
 from jobs.adapters import network_tables, refresh, switch_sessions
 from jobs.adapters.network_versions import SOURCES, NetworkVersions
 from jobs.adapters.refresh import Refresher
+from jobs.adapters.settings import Settings
+from jobs.adapters.switch_session import Outcome
 from jobs.refresh_switches import Following
 from udfs.switches.entry import canonical
 from udfs.trees.rows import network_to_rows, tree_to_row
@@ -51,11 +53,26 @@ def tree(number, state="active", edges=(("h1", RACK),)):
     return VirtualTree(number, frozenset(edges), "test", state)
 
 
+class Session(FakeSession):
+    """Switches that are ``taken`` are written by somebody else."""
+
+    taken: set[str]
+
+    def leads(self, connect=True):
+        return self._name not in self.taken and super().leads(connect)
+
+    def refresh(self, desired, pipeline, patience=0.0):
+        if self._name in self.taken:
+            return Outcome(None, False, ["written by another"], primary=False)
+        return super().refresh(desired, pipeline, patience)
+
+
 class Site:
     """A world with a network, and refreshers that look at it."""
 
     def __init__(self):
         self.world = World()
+        self.taken = set()
         self.tables = self.world.tables
         self.switches()
 
@@ -69,8 +86,19 @@ class Site:
     def trees(self, *trees):
         self.tables.overwrite("virtual_trees", [tree_to_row(tree) for tree in trees])
 
-    def job(self, between=lambda: None):
-        return Following(refresher(self.world, "a", between, Refresher))
+    def job(self, owner="a"):
+        def opened(target):
+            session = Session(self.world, owner, target, lambda: None)
+            session.taken = self.taken
+            return session
+
+        made = Refresher(self.tables.through(lambda: None), Settings(), open_session=opened)
+        made._sessions.__class__ = OneProgram
+        return Following(made)
+
+    def status(self, switch):
+        """The newest row of a switch."""
+        return [row for row in self.tables.rows("switch_status") if row["switch"] == switch][-1]
 
     def current(self):
         return {name: self.tables.version(name) for name in SOURCES}
@@ -173,3 +201,137 @@ def test_a_tree_in_use_by_gone_versions_alone_is_not_retired(site):
     failing(again, "virtual_trees", used["virtual_trees"], AnalysisException(GONE))
     looks(again, 12)
     assert site.state(5) == "retiring" and site.holds(5)
+
+
+def test_a_bad_edit_is_told_and_switches_are_mended_though_the_last_good_is_gone(site, caplog):
+    site.trees(tree(5))
+    looks(site.job())
+    good = site.current()
+    site.batch(good, 1)
+    site.trees(tree(5), tree(7, edges=(("h1", "h2"),)))
+    again = site.job()
+    failing(again, "virtual_trees", good["virtual_trees"], AnalysisException(GONE))
+    site.world.held[RACK].clear()
+    looks(again)
+    assert site.holds(5)
+    assert "the tables cannot be used" in caplog.text
+    assert site.ready() == good
+
+
+def test_a_bad_edit_is_told_though_storage_does_not_answer_for_the_last_good(site, caplog):
+    site.trees(tree(5))
+    looks(site.job())
+    good = site.current()
+    site.tables.overwrite("hosts", [])
+    again = site.job()
+    failing(again, "hosts", good["hosts"], PySparkException("timed out"), times=2)
+    site.world.held[RACK].clear()
+    again.look()
+    assert caplog.text.index("the tables cannot be used") < caplog.text.index("timed out")
+    looks(again)
+    assert site.holds(5)
+
+
+def groups_and_rules(site):
+    held = site.world.held[RACK].values()
+    groups = sum(entry.table == "multicast_group" for entry in held)
+    return groups, len(held) - groups
+
+
+def test_an_exchange_without_room_leaves_that_switch_as_it_is_and_others_go_on(site, caplog):
+    site.trees(tree(5))
+    job = site.job()
+    looks(job)
+    first = site.current()
+    site.batch(first, 1)
+    _, rules = groups_and_rules(site)
+    before = dict(site.world.held[RACK])
+    site.switches(max_rules=rules)
+    looks(job)
+    assert site.ready() == site.current()
+    far = NETWORK.hosts["h2"].switch
+    site.trees(tree(6, "installing"), tree(8, "installing", (("h2", far),)))
+    looks(job)
+    assert site.world.held[RACK] == before
+    assert site.state(6) == "installing" and site.ready() != site.current()
+    assert f"{rules} entries for the newest tables, 1 more" not in caplog.text
+    assert "more for batches that still use older versions" in caplog.text
+    assert not site.status(RACK)["in_step"]
+    assert "SWITCH.LIMIT" in site.status(RACK)["errors"][0]
+    assert any(
+        "label" in entry.table and entry.match[0][2] == canonical(0x4000 | 8)
+        for entry in site.world.held[far].values()
+    )
+    # It restarts, and so does the refresher.
+    site.world.held[RACK].clear()
+    site.world.disturbed.add(("a", RACK))
+    looks(job)
+    assert site.world.held[RACK] == before
+    site.world.held[RACK].clear()
+    job = site.job()
+    looks(job)
+    assert site.world.held[RACK] == before
+    # First out with the old, then in with the new.
+    site.trees(tree(5, "retiring"))
+    looks(job)
+    assert site.ready() == site.current() and site.holds(5)
+    site.batch(site.ready(), 2)
+    looks(job, 12)
+    assert not site.holds(5) and site.state(5) == "retired"
+    site.trees(tree(6, "installing"))
+    looks(job)
+    site.batch(site.ready(), 3)
+    looks(job, 12)
+    assert site.holds(6) and site.state(6) == "active" and site.ready() == site.current()
+    assert site.status(RACK)["in_step"]
+
+
+def test_one_client_on_one_switch_keeps_no_other_switch_from_its_entries(site, caplog):
+    site.trees(tree(5))
+    job = site.job()
+    looks(job)
+    other = next(name for name in NETWORK.switches if name != RACK)
+    site.taken.add(other)
+    site.trees(tree(5), tree(6, "installing"))
+    looks(job)
+    assert site.holds(6)
+    assert site.ready() != site.current()
+    assert not site.status(other)["in_step"] and site.status(RACK)["in_step"]
+    # The same where it was there first.
+    job = site.job()
+    site.trees(tree(5), tree(6, "installing"), tree(7, "installing"))
+    looks(job)
+    assert site.holds(7) and site.ready() != site.current()
+    site.taken.clear()
+    looks(job, 12)
+    assert site.ready() == site.current()
+    assert [site.state(number) for number in (5, 6, 7)] == ["active"] * 3
+
+
+def test_where_most_switches_are_written_by_another_it_waits_and_names_them(site, caplog):
+    site.trees(tree(5))
+    site.taken.update(NETWORK.switches)
+    job = site.job()
+    looks(job)
+    assert all(name in caplog.text for name in NETWORK.switches)
+    site.taken.discard(RACK)
+    looks(job)
+    assert not site.holds(5) and site.tables.version("network_versions") == 0
+    site.taken.clear()
+    looks(job)
+    assert site.holds(5)
+
+
+def test_one_that_others_have_led_since_gives_way_while_they_hold_most_switches(site):
+    site.trees(tree(5))
+    job = site.job()
+    looks(job)
+    site.taken.update(set(NETWORK.switches) - {RACK})
+    rival = NetworkVersions(site.tables)
+    rival.begin_term()
+    site.trees(tree(5), tree(6, "installing"))
+    looks(job)
+    assert not site.holds(6) and not rival.superseded()
+    site.taken.clear()
+    looks(job)
+    assert site.holds(6) and rival.superseded()
