@@ -11,7 +11,7 @@ with a higher election id lives, this one waits, and takes over when it ends.
 
 --once       end after the first pass
 --reconcile  the same, taking over from a refresher that runs for as long as it takes
---dry-run    write nothing, print what would be: + new, - gone, ~ changed entries
+--dry-run    write nothing, print what would be: + new, - gone, ~ changed entries and programs
 
 Exit code with one of these: 0 all in step, 1 not so (or not yet), 2 an error.
 """
@@ -31,6 +31,7 @@ from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.refresh import Refresher
 from jobs.adapters.settings import Settings
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
+from jobs.adapters.switch_outcome import Comparison
 from jobs.adapters.tables import Tables
 from udfs.errors import FilterError, NetworkError, SwitchError
 from udfs.switches.entry import SwitchEntry
@@ -83,6 +84,8 @@ def show(refresher: Refresher) -> int:
             failed = True
             continue
         differs = differs or bool(found)
+        if isinstance(found, Comparison) and found.program is not None:
+            print(f"~ {switch} program -> {found.program}")
         marks = (("+", found.insert), ("-", found.delete), ("~", found.modify))
         for mark, entry in sorted(
             ((mark, entry) for mark, entries in marks for entry in entries),
@@ -105,14 +108,14 @@ def wait_to_lead(refresher: Refresher, seconds: float, lifecycle: Lifecycle) -> 
             raise SwitchError(
                 "NOT_PRIMARY",
                 f"another client writes switches {refresher.written_by_others()}, with a higher "
-                "election id or the same: nothing was written. End it; --dry-run compares all the same, "
-                "--reconcile takes over",
+                "election id or the same: nothing was written. End it; --dry-run compares all the "
+                "same, --reconcile takes over",
             )
         lifecycle.stopping.wait(STANDBY_SECONDS)
 
 
 def once(refresher: Refresher) -> bool:
-    """Bring all switches in step; returns whether they are."""
+    """Bring all switches in step; returns whether they are, and with the newest tables."""
     refresher.begin_term()
     refresher.refresh(_derive(refresher))
     for _ in range(ROUNDS):
@@ -120,7 +123,7 @@ def once(refresher: Refresher) -> bool:
         if refresher.behind() or not refresher.stale():
             break
         refresher.refresh(_derive(refresher), refresher.behind())
-    return not refresher.behind()
+    return not refresher.behind() and not refresher.without_room()
 
 
 def _derive(refresher: Refresher) -> int:

@@ -176,6 +176,10 @@ class Refresher:
         """Switches that are not known to hold what they should."""
         return self._sessions.names - self._in_step
 
+    def without_room(self) -> set[str]:
+        """Switches that cannot hold what is newest, and stay as they were."""
+        return set(self._no_room)
+
     def stale(self) -> bool:
         """Whether `derive` may come to something else by now.
 
@@ -349,19 +353,19 @@ class Refresher:
         self._settled = True
 
     def compare(self) -> dict[str, Difference | SwitchError]:
-        """What a refresh would change on each switch, now. Only reads, tables and switches alike.
+        """What a refresh would change on each switch, now, or why nothing, as it has no room.
+
+        Only reads, tables and switches alike.
 
         Raises as `derive`.
         """
         self._follow_switches()
         current = self._network.consistent()
         wanted = self._union(current, current)
-        for error in wanted.no_room.values():
-            log.error("%s", error)
         desired: dict[str, list[SwitchEntry]] = defaultdict(list)
         for entry in wanted.union.entries:
             desired[entry.switch].append(entry)
-        return self._sessions.compare(desired)
+        return {**self._sessions.compare(desired), **wanted.no_room}
 
     def _follow_switches(self) -> None:
         rows = self._network.rows("switches", self._tables.version("switches"))

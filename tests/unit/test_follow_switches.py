@@ -8,6 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from jobs import refresh_switches
+from jobs.adapters.switch_outcome import Comparison
 from jobs.refresh_switches import Following, once, show, wait_to_lead
 from udfs.errors import NetworkError, SwitchError
 from udfs.switches.entry import Difference, SwitchEntry, group_entry
@@ -229,6 +230,7 @@ def first_pass() -> MagicMock:
     refresher = MagicMock()
     refresher.behind.return_value = set()
     refresher.superseded.return_value = False
+    refresher.without_room.return_value = set()
     return refresher
 
 
@@ -257,6 +259,13 @@ def test_a_first_pass_goes_on_until_trees_have_moved_but_not_for_ever():
     assert not once(refresher)
 
 
+def test_a_first_pass_is_not_done_where_a_switch_has_no_room():
+    refresher = first_pass()
+    refresher.stale.return_value = False
+    refresher.without_room.return_value = {"a"}
+    assert not once(refresher)
+
+
 ENTRY = SwitchEntry("a", "t", (("k", "exact", b"\x01"),), "go", (("port", b"\x02"),))
 
 
@@ -274,6 +283,10 @@ def test_a_dry_run_prints_a_line_an_entry_and_tells_by_its_exit_code(capsys, cap
     ]
     refresher.compare.return_value = {"b": Difference((), (), ())}
     assert show(refresher) == 0
+    program = Comparison((), (), (), "reconciled: another build")
+    refresher.compare.return_value = {"b": program, "c": Comparison((), (), ())}
+    assert show(refresher) == 1
+    assert capsys.readouterr().out == "~ b program -> reconciled: another build\n"
     refresher.compare.return_value = {"b": SwitchError("UNREACHABLE", "b is away")}
     assert show(refresher) == 2
     assert "b is away" in caplog.text and not capsys.readouterr().out

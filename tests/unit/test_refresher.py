@@ -16,6 +16,7 @@ from jobs.adapters.refresh import Refresher
 from jobs.adapters.settings import Settings
 from jobs.adapters.switch_session import Outcome
 from jobs.refresh_switches import Following
+from udfs.errors import SwitchError
 from udfs.switches.entry import canonical
 from udfs.trees.rows import network_to_rows, tree_to_row
 from udfs.trees.topology import fabric
@@ -262,6 +263,9 @@ def test_an_exchange_without_room_leaves_that_switch_as_it_is_and_others_go_on(s
         "label" in entry.table and entry.match[0][2] == canonical(0x4000 | 8)
         for entry in site.world.held[far].values()
     )
+    assert job._refresher.without_room() == {RACK}
+    shown = job._refresher.compare()
+    assert [name for name, found in shown.items() if isinstance(found, SwitchError)] == [RACK]
     # It restarts, and so does the refresher.
     site.world.held[RACK].clear()
     site.world.disturbed.add(("a", RACK))
