@@ -36,6 +36,7 @@ class NetworkTables:
         self._tables = tables
         self._sources = tuple(sources)
         self._read: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        self._sources_read: dict[frozenset[tuple[str, int]], Source] = {}
         self._told: set[frozenset[tuple[str, int]]] = set()
 
     def current(self) -> dict[str, int]:
@@ -67,9 +68,18 @@ class NetworkTables:
     def forget(self, but: Collection[tuple[str, int]]) -> None:
         """Forget what was read ``but`` for these versions of tables."""
         self._read = {key: rows for key, rows in self._read.items() if key in but}
+        kept = set(but)
+        self._sources_read = {k: source for k, source in self._sources_read.items() if k <= kept}
 
     def source(self, versions: Versions) -> Source:
         """What the tables say. Raises NetworkError."""
+        key = frozenset((name, versions[name]) for name in SOURCES)
+        known = self._sources_read.get(key)
+        if known is None:
+            known = self._sources_read[key] = self._source(versions)
+        return known
+
+    def _source(self, versions: Versions) -> Source:
         network = network_from_rows(
             *(self.rows(name, versions[name]) for name in ("switches", "hosts", "links"))
         )

@@ -27,7 +27,7 @@ from jobs.adapters.switch_sessions import OpenSession, SwitchSessions
 from jobs.adapters.tables import Tables
 from udfs.errors import FilterError, NetworkError, SwitchError
 from udfs.switches import rollout, room
-from udfs.switches.derivation import derive
+from udfs.switches.derivation import Memo, derive
 from udfs.switches.entry import Difference, SwitchEntry
 from udfs.switches.rollout import Source, Union, Versions
 from udfs.trees.rows import entry_from_row, entry_to_row
@@ -99,6 +99,7 @@ class Refresher:
         self.version: int | None = None
         self._derived: _Derived | None = None
         self._settled = False
+        self._memo: Memo = {}
         self._in_use: list[Versions] = []
         #: What `switch_entries` holds at ``version``, and the switches that were read to hold it.
         self._wanted: list[dict[str, Any]] = []
@@ -395,7 +396,7 @@ class Refresher:
         else:
             subscriptions = self._network.rows(SUBSCRIPTIONS, versions[SUBSCRIPTIONS])
             filters = self._match.entries(source.network, versions, subscriptions, held, pipelines)
-        union = derive(source, older.sources, pipelines, tables, filters, unread)
+        union = derive(source, older.sources, pipelines, tables, filters, unread, self._memo)
         limits = {
             row["switch"]: room.Limits(
                 self._sessions.sizes_of(row["pipeline"]), row["max_rules"], row["max_groups"]

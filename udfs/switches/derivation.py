@@ -6,8 +6,8 @@ A new program needs an entry in `DERIVATIONS` under its name, that of column ``p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from udfs.errors import SwitchError
 from udfs.stacks.entries import LABELS_A_PASS, positions_of, switch_entries
@@ -24,6 +24,10 @@ FILTERING = "packet_subscriptions"
 _START = "ingress.subscriptions.start"
 
 Entries = Callable[[Network, list[VirtualTree], Collection[str]], list[SwitchEntry]]
+
+
+#: What entries of versions in use came to, by all that decides them: to be kept between calls.
+Memo = dict[Hashable, list[SwitchEntry]]
 
 
 @dataclass(frozen=True)
@@ -105,19 +109,27 @@ def derive(
     tables: Mapping[str, Collection[str]],
     filters: Iterable[SwitchEntry] = (),
     standing: Iterable[SwitchEntry] = (),
+    memo: Memo | None = None,
 ) -> Union:
     """What the switches should hold: what the newest tables say, and what stacks in use may name.
 
     older: what versions in use say, but for the newest. pipelines: program of each switch; those
     whose program is unknown here get nothing. tables: names of the tables of each program. filters:
     what switches that match hold of the newest subscriptions. standing: what switches hold for
-    versions in use that nobody can read any more: it stays, where a stack may need it.
+    versions in use that nobody can read any more: it stays, where a stack may need it. memo: makes
+    the next call with it cheaper; holds what this one needed.
 
     `check_meaning` comes before this. Raises NetworkError for a tree's edge that is no link,
     SwitchError ``WRONG_PROGRAM`` where tables are not those of the program.
     """
     newest = list(filters)
-    others = list(older)
+    # While a stream stands still, versions pile up in which only links failed and came back.
+    distinct: dict[Hashable, Source] = {}
+    for other in older:
+        distinct.setdefault(_decides(other), other)
+    decisive, others = list(distinct), list(distinct.values())
+    known: Memo = {} if memo is None else memo
+    made: Memo = {}
     kept: list[list[SwitchEntry]] = [[] for _ in others]
     elsewhere = [rewired(source.network, other.network) for other in others]
     lost: set[SwitchEntry] = set()
@@ -139,9 +151,30 @@ def derive(
             if pipelines.get(entry.switch) == name and derivation.kept(entry)
         ]
         for number, other in enumerate(others):
-            for entry in derivation.entries(other.network, other.named, names):
-                if pipelines.get(entry.switch) == name and derivation.kept(entry):
+            key = name, tuple(names), decisive[number]
+            if key not in known:
+                entries = derivation.entries(other.network, other.named, names)
+                known[key] = [entry for entry in entries if derivation.kept(entry)]
+            made[key] = known[key]
+            for entry in made[key]:
+                if pipelines.get(entry.switch) == name:
                     kept[number].append(entry)
                     if derivation.ports(entry) & elsewhere[number].get(entry.switch, 0):
                         lost.add(entry)
+    if memo is not None:
+        memo.clear()
+        memo.update(made)
     return together(newest, [*kept, unknown], lost.__contains__)
+
+
+def _decides(source: Source) -> Hashable:
+    """All of a source in use that decides what stacks made from it may name.
+
+    Whether a link is up, and what crossing it costs, decide routes alone, which are not kept.
+    """
+    return (
+        tuple(source.network.switches.values()),
+        tuple(source.network.hosts.values()),
+        tuple(replace(link, up=True, weight=1.0) for link in source.network.links),
+        frozenset((tree.id, tree.edges) for tree in source.named),
+    )
