@@ -1,0 +1,40 @@
+"""The query that operators are told to alert on finds the switches that are out of step now."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+
+
+def test_the_alert_on_switches_looks_at_the_newest_row_of_each_that_there_is(spark: SparkSession):
+    (query,) = re.findall(r"switches out of step \| `([^`]+)`", OPERATIONS.read_text())
+
+    def row(switch: str, second: int, in_step: bool) -> tuple[object, ...]:
+        at = dt.datetime.fromtimestamp(second, dt.UTC)
+        return switch, in_step, [] if in_step else [f"error {second}"], at
+
+    rows = [
+        row("mended", 1, False),
+        row("mended", 2, True),
+        row("broken", 2, False),
+        row("broken", 1, True),
+        row("removed", 1, False),
+    ]
+    columns = "switch string, in_step boolean, errors array<string>, checked_at timestamp"
+    status = spark.createDataFrame(rows, columns)
+    status.createOrReplaceTempView("alert_status")
+    switches = spark.createDataFrame([("mended",), ("broken",)], "switch string")
+    switches.createOrReplaceTempView("alert_switches")
+    query = query.replace("switch_status", "alert_status").replace(
+        "FROM switches", "FROM alert_switches"
+    )
+    (found,) = spark.sql(query).collect()
+    assert found["switch"] == "broken" and found["errors"] == ["error 2"]
