@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.adapters.pipeline import Pipeline
-from udfs.switches.election import MOST, election_id, rank
+from udfs.switches.election import MOST, election_id, rank, told
 from udfs.switches.entry import GROUPS, Difference, SwitchEntry, canonical, difference, group_entry
 from udfs.switches.ordering import Step, check_limits, crowded, steps, withheld
 
@@ -189,3 +189,9 @@ def test_an_id_asked_for_is_high_enough_and_nobody_of_the_same_rank_is_pushed_ou
     assert rank(highest) != ours or election_id(ours, highest, taken=True) is None
     if highest <= ours:
         assert election_id(ours, highest, taken=False) == ours
+
+
+def test_an_election_id_is_told_by_whose_it_is() -> None:
+    assert told(7) == "7"
+    raised = election_id(5, 7, taken=False)
+    assert raised is not None and told(raised) == f"5 (raised to {raised:#x})"
