@@ -107,9 +107,9 @@ def wait_to_lead(refresher: Refresher, seconds: float, lifecycle: Lifecycle) -> 
         if time.monotonic() >= deadline or lifecycle.stopping.is_set():
             raise SwitchError(
                 "NOT_PRIMARY",
-                f"another client writes switches {refresher.written_by_others()}, with a higher "
-                "election id or the same: nothing was written. End it; --dry-run compares all the "
-                "same, --reconcile takes over",
+                f"nothing was written, as another client goes before us: "
+                f"{refresher.written_by_others()}. End it; --dry-run compares all the same, "
+                "--reconcile takes over",
             )
         lifecycle.stopping.wait(STANDBY_SECONDS)
 
@@ -187,9 +187,9 @@ class Following:
         if not self._refresher.leads(connect=not self._leads):
             if self._leads is not False:
                 log.warning(
-                    "another refresher writes switches, or another client: %s. Waiting until it "
-                    "ends",
-                    self._refresher.written_by_others() or "none that answers",
+                    "another refresher writes the switches, or another client; waiting until it "
+                    "ends: %s",
+                    self._refresher.written_by_others(),
                 )
             self._leads = False
             return

@@ -147,11 +147,9 @@ class Refresher:
         return self._leading
 
     def written_by_others(self) -> str:
-        """Which switches another client writes, by what `leads` last found."""
-        return ", ".join(
-            f"{name!r} at {self._sessions.address(name)}"
-            for name in sorted(self._foreign & self._sessions.names)
-        )
+        """Of switches that another client writes, who and where, by what `leads` last found."""
+        foreign = sorted(self._foreign & self._sessions.names)
+        return "; ".join(self._sessions.rival(name) for name in foreign)
 
     def begin_term(self) -> None:
         """Call when we have come to lead: nobody that led before says any more what is ready.
@@ -468,9 +466,11 @@ class Refresher:
         waits = any(versions != derived.versions for versions in self._in_use)
         waits = waits or any(tree.state == "retiring" for tree in derived.source.trees)
         now = time.monotonic()
-        if not waits or now < self._look_at or self._drain_versions() == self._looked_at:
+        if not waits or now < self._look_at:
             return False
-        self._looked_at = self._drain_versions()
+        seen, self._looked_at = self._looked_at, self._drain_versions()
+        if self._looked_at == seen:
+            return False
         moved = self._find_in_use(derived.versions) != self._in_use
         # A stream that stays behind for long is not asked every second.
         self._pause = DRAIN_SECONDS if moved else min(2 * self._pause, LONGEST_DRAIN_SECONDS)

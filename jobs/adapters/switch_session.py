@@ -67,6 +67,7 @@ class SwitchSession:
         superseded: Callable[[], bool] = lambda: False,
     ) -> None:
         self.target = target
+        self.rival = ""
         self._credentials = credentials or Credentials()
         self._election_id = election_id
         self._given_up = given_up
@@ -98,7 +99,7 @@ class SwitchSession:
         """Whether we are the primary client, after standing for it where nobody goes before us.
 
         Writes nothing. None for a switch that cannot be asked; with ``connect`` false, for one
-        that there is no connection to.
+        that there is no connection to. After False, ``rival`` says who goes before us.
         """
         with self._lock:
             alive = self._connection is not None and self._connection.alive
@@ -109,7 +110,9 @@ class SwitchSession:
             except SwitchError as error:
                 if error.what == "UNREACHABLE":
                     self._disconnect()
-                return False if error.what == "NOT_PRIMARY" else None
+                self.rival = str(error) if error.what == "NOT_PRIMARY" else ""
+                return False if self.rival else None
+            self.rival = ""
             return True
 
     def refresh(

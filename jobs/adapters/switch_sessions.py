@@ -81,9 +81,9 @@ class SwitchSessions:
         found = side_by_side(lambda name: self._standing[name][1].leads(connect), names)
         return {name: leads for name, leads in zip(names, found, strict=True) if leads is not None}
 
-    def address(self, name: str) -> str:
-        """Where the switch is."""
-        return self._standing[name][0].target.address
+    def rival(self, name: str) -> str:
+        """Who writes the switch in our place, as `leads` last found: its address and id."""
+        return self._standing[name][1].rival
 
     def disturbed(self) -> set[str]:
         """Switches that may hold something else than they were read to hold. Never waits."""

@@ -122,6 +122,8 @@ class World:
 class FakeSession:
     """A session that writes the world's switch update by update, in the real order of steps."""
 
+    rival = ""
+
     def __init__(self, world, owner, target, between):
         self._world, self._owner, self._name, self._between = world, owner, target.name, between
         self._read_in_term = None
