@@ -7,6 +7,7 @@ rows mean together says `udfs.switches.rollout`.
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,7 @@ COLUMNS = (
     "committed_at",
     "ready_at",
     "seconds",
+    "table_ids",
 )
 
 _WRITER = "stackcast-refresh"
@@ -38,22 +40,25 @@ _SKEW = dt.timedelta(hours=1)
 
 
 class NetworkVersions:
-    """Reads the table again only when it has a new version, and then only what is new."""
+    """Reads the table again only when it has a new version, and then only what is new.
+
+    For several threads. What rows say of tables that were deleted and made anew since counts no
+    more, as the new ones will reach the same versions.
+    """
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._version: int | None = None
+        self._lock = threading.RLock()
+        self._seen: tuple[str, int] | None = None
         self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-        self._ledger_version: int | None = None
+        self._ledger_seen: tuple[str, int] | None = None
         self._last: dict[str, dict[str, Any]] = {}
         self._term: int | None = None
         self._published = 0
 
     def ready(self) -> list[Versions]:
         """All versions that were ever ready, in no order. Raises TableError MISSING."""
-        self._read()
-        rows = self._rows.values()
-        return [row["versions"] for row in rows if row["topic"] is None and row["versions"]]
+        return [row["versions"] for row in self._valid() if row["topic"] is None]
 
     def newest(self, current: Versions) -> Versions | None:
         """The newest versions that are ready, or None; ``current`` are the tables' now."""
@@ -61,20 +66,20 @@ class NetworkVersions:
 
     def used(self) -> list[Versions]:
         """Of each stream the versions of its last batch, or those that it announced."""
-        self._read()
-        self._read_ledger()
+        last = self.topics()
         used: dict[str, Versions] = {}
-        for row in self._rows.values():
+        for row in self._valid():
             topic = row["topic"]
-            if topic is not None and topic not in self._last:
+            if topic is not None and topic not in last:
                 known = used.setdefault(topic, row["versions"])
                 used[topic] = min(known, row["versions"], key=rollout.age)
-        return [*used.values(), *(row["versions"] for row in self._last.values())]
+        return [*used.values(), *last.values()]
 
     def topics(self) -> dict[str, Versions]:
         """Of each stream on record in `egress_ledger` the versions of its last batch."""
-        self._read_ledger()
-        return {topic: row["versions"] for topic, row in self._last.items()}
+        with self._lock:
+            self._read_ledger()
+            return {topic: row["versions"] for topic, row in self._last.items()}
 
     def begin_term(self) -> None:
         """Take the lead in this table: from now on, `publish` of those before us has no effect.
@@ -82,21 +87,32 @@ class NetworkVersions:
         Without this, one that was cut off between its last look at the switches and the end of its
         commit could say of versions that they are ready after we have taken them off.
         """
+        term, step = 0, 1
         while True:
-            self._read()
-            term = 1 + max((row["term"] or 0 for row in self._rows.values()), default=0)
+            # Delta refuses a number that counted before, also where its row was deleted since.
+            term = max(term, self._newest_term()) + step
+            step *= 2
             now = dt.datetime.now(dt.UTC)
             self._append({"versions": {}, "term": term, "ready_at": now}, term << _TERM_BITS)
-            self._read()
-            if any(row["term"] == term and row["ready_at"] == now for row in self._rows.values()):
-                self._term, self._published = term, 0
-                return
+            with self._lock:
+                # All of it: no clock decides whether we find our row.
+                self._seen = None
+                self._read()
+                if any(
+                    row["term"] == term and row["ready_at"] == now for row in self._rows.values()
+                ):
+                    self._term, self._published = term, 0
+                    return
 
     def superseded(self) -> bool:
         """Whether another has begun a term since ours, so that our `publish` has no effect."""
-        self._read()
-        newest = max((row["term"] or 0 for row in self._rows.values()), default=0)
+        newest = self._newest_term()
         return self._term is not None and newest > self._term
+
+    def _newest_term(self) -> int:
+        self._read()
+        with self._lock:
+            return max((row["term"] or 0 for row in self._rows.values()), default=0)
 
     def publish(
         self,
@@ -114,6 +130,7 @@ class NetworkVersions:
             "entries_version": entries_version,
             "committed_at": committed_at,
             "ready_at": ready_at,
+            "table_ids": self._ids(versions),
         }
         if committed_at is not None:
             row["seconds"] = (ready_at - committed_at).total_seconds()
@@ -126,34 +143,72 @@ class NetworkVersions:
         `egress_ledger` has a batch of the stream. So ask for the newest again after this.
         """
         now = dt.datetime.now(dt.UTC)
-        self._append({"versions": dict(versions), "topic": topic, "ready_at": now})
+        ids = self._ids(versions)
+        self._append(
+            {"versions": dict(versions), "topic": topic, "ready_at": now, "table_ids": ids}
+        )
 
     def _append(self, row: dict[str, Any], number: int | None = None) -> None:
         transaction = None if number is None else (_WRITER, number)
         self._tables.append(TABLE, [dict.fromkeys(COLUMNS) | row], transaction)
 
+    def _ids(self, versions: Versions) -> dict[str, str]:
+        """Which tables these are versions of; none where a table has not come so far."""
+        heads = {name: self._tables.head(name) for name in versions}
+        return {
+            name: table if versions[name] <= version else ""
+            for name, (table, version) in heads.items()
+        }
+
+    def _valid(self) -> list[dict[str, Any]]:
+        """Rows with versions, all of tables that still are the same."""
+        self._read()
+        with self._lock:
+            rows = [row for row in self._rows.values() if row["versions"]]
+        names = {name for row in rows for name in row["table_ids"]}
+        now = {name: self._tables.head(name)[0] for name in names}
+        return [row for row in rows if row["table_ids"].items() <= now.items()]
+
     def _read(self) -> None:
-        version = self._tables.version(TABLE)
-        if version == self._version:
+        if self._tables.head(TABLE) == self._seen:
             return
-        since: Mapping[str, Any] = {}
-        if self._version is not None and version > self._version and self._rows:
-            since = {"ready_at": max(row["ready_at"] for row in self._rows.values()) - _SKEW}
-        else:
-            self._rows.clear()
-        for row in self._tables.rows(TABLE, version, since):
-            versions = {str(name): int(number) for name, number in dict(row["versions"]).items()}
-            key = (row["topic"], row["term"], row["ready_at"], *sorted(versions.items()))
-            self._rows[key] = row | {"versions": versions}
-        self._version = version
+        with self._lock:
+            # Another thread may have read meanwhile, and more.
+            now, seen = self._tables.head(TABLE), self._seen
+            if now == seen:
+                return
+            since: Mapping[str, Any] = {}
+            if self._rows and self._goes_on(TABLE, seen, now):
+                # A row of the future, by a clock that was wrong, must not hide those after it.
+                newest = max(row["ready_at"] for row in self._rows.values())
+                since = {"ready_at": min(newest, dt.datetime.now(dt.UTC)) - _SKEW}
+            rows = self._tables.rows(TABLE, now[1], since)
+            if not since:
+                self._rows.clear()
+            for row in rows:
+                versions = {str(name): int(v) for name, v in dict(row["versions"]).items()}
+                # Tables and rows of earlier versions of ours say nothing of that.
+                ids = dict(row.get("table_ids") or {})
+                key = (row["topic"], row["term"], row["ready_at"], *sorted(versions.items()))
+                self._rows[key] = row | {"versions": versions, "table_ids": ids}
+            self._seen = now
 
     def _read_ledger(self) -> None:
-        version = self._tables.version(LEDGER)
-        if version == self._ledger_version:
+        now = self._tables.head(LEDGER)
+        if now == self._ledger_seen:
             return
-        if self._ledger_version is not None and version < self._ledger_version:
+        since = {}
+        if self._goes_on(LEDGER, self._ledger_seen, now):
+            since = {topic: row["started_at"] for topic, row in self._last.items()}
+        rows = self._tables.last_of_each(LEDGER, "topic", "started_at", "versions", since)
+        if not since:
             self._last.clear()
-        since = {topic: row["started_at"] for topic, row in self._last.items()}
-        for row in self._tables.last_of_each(LEDGER, "topic", "started_at", "versions", since):
+        for row in rows:
             self._last[row["topic"]] = row | {"versions": dict(row["versions"])}
-        self._ledger_version = version
+        self._ledger_seen = now
+
+    def _goes_on(self, name: str, seen: tuple[str, int] | None, now: tuple[str, int]) -> bool:
+        """Whether a table has all rows that it had when it was ``seen``."""
+        if seen is None or seen[0] != now[0]:
+            return False
+        return self._tables.only_added(name, seen[1], now[1])

@@ -267,7 +267,7 @@ def _parse(key: str, text: str, setting_field: Any) -> Any:
             raise _bad(key, text, "a whole number") from None
         if not limits["least"] <= number <= limits["most"]:
             span = f"of {limits['least']} or more"
-            if limits["most"] != _LARGEST:
+            if limits["most"] != _LARGEST or number > _LARGEST:
                 span = f"from {limits['least']} to {limits['most']}"
             raise _bad(key, text, f"a whole number {span}")
         return number

@@ -7,7 +7,6 @@ name of a schema (``catalog.schema``). In both cases SQL sees the tables under `
 from __future__ import annotations
 
 import datetime as dt
-import json
 import re
 import string
 from collections.abc import Mapping
@@ -18,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from delta.tables import DeltaTable
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, functions
 
 import schemas
+from jobs.adapters.table_log import LocalLog, SparkLog, actions, only_adds
 from udfs.errors import TableError
 
 #: Every table, in the order of the design's section 4.
@@ -47,6 +46,12 @@ FORMER_CONSTRAINTS = {
     ("virtual_trees", "state_known"): "state IN ('installing', 'active', 'retiring')",
 }
 
+#: Columns that tables of earlier versions lack, with their types.
+ADDED_COLUMNS = {"network_versions": {"table_ids": "MAP<STRING, STRING>"}}
+
+#: Above so many new commits, reading a table anew takes no longer than looking at each.
+MOST_COMMITS = 100
+
 PARALLEL = 4
 SCHEMA_OF_PATHS = "stackcast"
 
@@ -64,6 +69,7 @@ class Tables:
         self._local = self._by_path and "://" not in location
         if self._local:
             self.location = str(Path(self.location.removeprefix("file:")).absolute())
+        self._logs: dict[str, LocalLog] = {}
 
     def sql_name(self, table: str) -> str:
         """Name of the table in SQL; for tables in a path, after `attach`."""
@@ -77,8 +83,9 @@ class Tables:
     def create(self, *names: str) -> None:
         """Make the tables that are missing (all by default).
 
-        Existing ones stay as they are, columns that somebody added included; only a constraint
-        that an earlier version of ours gave them, and that is another now, is replaced.
+        Existing ones stay as they are, columns that somebody added included; only columns that an
+        earlier version of ours did not have are added, and a constraint of it that is another now
+        is replaced.
         """
         if not self._by_path:
             self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
@@ -89,10 +96,19 @@ class Tables:
     def _create(self, name: str) -> None:
         text = string.Template(schemas.read_text(f"tables/{name}.sql"))
         former = {c: words for (table, c), words in FORMER_CONSTRAINTS.items() if table == name}
-        old = bool(former) and self._exists(name)
+        added = ADDED_COLUMNS.get(name, {})
+        old = bool(former or added) and self._exists(name)
         self._spark.sql(text.substitute(table=self._statement_name(name)))
         if old:
             self._renew_constraints(name, text.template, former)
+            self._add_columns(name, added)
+
+    def _add_columns(self, name: str, added: Mapping[str, str]) -> None:
+        known = {column.lower() for column in self.read(name).columns}
+        lacking = [f"{column} {kind}" for column, kind in added.items() if column not in known]
+        if lacking:
+            table = self._statement_name(name)
+            self._spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({', '.join(lacking)})")
 
     def _renew_constraints(self, name: str, text: str, former: Mapping[str, str]) -> None:
         table = self._statement_name(name)
@@ -163,36 +179,44 @@ class Tables:
             )
 
     def version(self, name: str) -> int:
-        """Current version. On a local path it lists the log (under 1 ms), else it asks Delta.
+        """Current version. On a local path it looks for new commits (10 us), else it asks Delta.
 
         Raises TableError MISSING.
         """
-        if self._local:
-            log = Path(self._path(name)) / "_delta_log"
-            try:
-                commits = [e.name for e in log.iterdir() if e.name.endswith(".json")]
-            except FileNotFoundError:
-                commits = []
-            numbers = [
-                int(c.removesuffix(".json")) for c in commits if c[0].isdigit() and len(c) == 25
-            ]
-            if not numbers:
-                raise self._missing(name)
-            return max(numbers)
-        jvm: Any = self._spark._jvm
-        log_of = jvm.org.apache.spark.sql.delta.DeltaLog.forTable
-        session = self._spark._jsparkSession
-        try:
-            where = self._path(name) if self._by_path else self._identifier(name)
-            delta_log = log_of(session, where)
-        except AnalysisException as error:
-            raise self._missing(name) from error
-        version = int(
-            delta_log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty()).version()
-        )
-        if version < 0:
+        newest = self._log(name).version() if self._local else self._spark_log(name).version()
+        if newest is None:
             raise self._missing(name)
-        return version
+        return newest
+
+    def head(self, name: str) -> tuple[str, int]:
+        """Delta's id of the table, and its version: one that is made anew has another id.
+
+        Raises TableError MISSING.
+        """
+        if self._local and (known := self._log(name).id()):
+            return known, self.version(name)
+        head = self._spark_log(name).head()
+        if head is None:
+            raise self._missing(name)
+        return head
+
+    def only_added(self, name: str, before: int, version: int) -> bool:
+        """Whether ``version`` has all rows of the version ``before``; False if it is hard to tell.
+
+        Rewritten files with the same rows, as by OPTIMIZE, take none away. The table is the one
+        that it was: `head` tells.
+        """
+        if not before <= version <= before + MOST_COMMITS:
+            return False
+        log = self._log(name) if self._local else self._spark_log(name)
+        return all(only_adds(log.commit(v)) for v in range(before + 1, version + 1))
+
+    def _log(self, name: str) -> LocalLog:
+        return self._logs.setdefault(name, LocalLog(Path(self._path(name))))
+
+    def _spark_log(self, name: str) -> SparkLog:
+        where = self._path(name) if self._by_path else self._identifier(name)
+        return SparkLog(self._spark, where)
 
     def read(self, name: str, version: int | None = None) -> DataFrame:
         """The rows of a table, as of a version (the current one by default)."""
@@ -236,13 +260,8 @@ class Tables:
     def committed_at(self, name: str, version: int) -> dt.datetime | None:
         """When a version was committed, as its log says; None where the log has it no more."""
         if self._local:
-            path = Path(self._path(name)) / "_delta_log" / f"{version:020d}.json"
-            try:
-                lines = path.read_text().splitlines()
-                actions = [json.loads(line) for line in lines if '"commitInfo"' in line]
-            except (OSError, ValueError):
-                return None
-            times = [a["commitInfo"].get("timestamp") for a in actions if "commitInfo" in a]
+            found = actions(self._log(name).commit(version) or "")
+            times = [a["commitInfo"].get("timestamp") for a in found if "commitInfo" in a]
             known = [dt.datetime.fromtimestamp(t / 1000, dt.UTC) for t in times if t is not None]
             return known[0] if known else None
         history = self._delta(name).history(self.version(name) - version + 1)

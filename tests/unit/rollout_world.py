@@ -6,11 +6,16 @@ at random. So what a test finds to hold, holds however these programs interleave
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime as dt
 import itertools
 from collections import defaultdict
 
+import pytest
+
+from jobs import refresh_switches
+from jobs.adapters import network_tables, refresh, switch_sessions
 from jobs.adapters.batch_versions import BatchVersions, network_part
 from jobs.adapters.network_tables import NetworkTables
 from jobs.adapters.settings import Settings
@@ -30,6 +35,29 @@ class Killed(BaseException):
     """The program ends here, as by SIGKILL: nothing that catches errors catches this."""
 
 
+class Clock:
+    """Time in which every pause is over at the next look."""
+
+    def __init__(self):
+        self._ticks = itertools.count(0, 1000)
+
+    def monotonic(self):
+        return float(next(self._ticks))
+
+
+@contextlib.contextmanager
+def hasty():
+    """No pause lasts, and things come one after the other, so that a seed tells the whole story."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(refresh_switches, "time", Clock())
+        patch.setattr(refresh, "time", Clock())
+        for module in (network_tables, switch_sessions):
+            patch.setattr(
+                module, "side_by_side", lambda work, items: [work(item) for item in items]
+            )
+        yield
+
+
 class FakeTables:
     """Tables in memory, all versions kept; ``between`` is called before every step."""
 
@@ -37,12 +65,31 @@ class FakeTables:
         self._contents = {name: [[]] for name in NAMES} if contents is None else contents
         self._between = between
         self.transactions = {}
+        self._ids = {name: name for name in NAMES}
 
     def through(self, between):
         """The same tables for another program."""
         other = FakeTables(between, self._contents)
         other.transactions = self.transactions
+        other._ids = self._ids
         return other
+
+    def recreate(self, name, *versions):
+        """Delete the table and make it anew, with these rows as versions 1, 2, ..."""
+        self._contents[name] = [[], *copy.deepcopy(list(versions))]
+        self._ids[name] += " anew"
+        for key in [key for key in self.transactions if key[0] == name]:
+            del self.transactions[key]
+
+    def head(self, name):
+        return self._ids[name], self.version(name)
+
+    def only_added(self, name, before, version):
+        self._between()
+        held = self._contents[name][before : version + 1]
+        return before <= version and all(
+            all(row in after for row in earlier) for earlier, after in itertools.pairwise(held)
+        )
 
     def version(self, name):
         self._between()

@@ -9,10 +9,9 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rollout_world import POSITIONS, Killed, Stream, World, refresher
+from rollout_world import POSITIONS, Killed, Stream, World, hasty, refresher
 
 from jobs import refresh_switches
-from jobs.adapters import network_tables, refresh, switch_sessions
 from jobs.adapters.network_tables import NetworkTables
 from jobs.adapters.network_versions import NetworkVersions
 from jobs.adapters.refresh import Refresher
@@ -31,16 +30,6 @@ pytestmark = pytest.mark.unit
 
 NETWORK = fabric(pods=1, racks=2, hosts=1, planes=1, spines=1)
 RACK = NETWORK.hosts["h1"].switch
-
-
-class Clock:
-    """Time in which every pause is over at the next look."""
-
-    def __init__(self):
-        self._ticks = itertools.count(0, 1000)
-
-    def monotonic(self):
-        return float(next(self._ticks))
 
 
 class People:
@@ -265,14 +254,8 @@ class Play:
 
 @pytest.fixture(scope="module", autouse=True)
 def _hasty():
-    patch = pytest.MonkeyPatch()
-    patch.setattr(refresh_switches, "time", Clock())
-    patch.setattr(refresh, "time", Clock())
-    # One after the other, so that a seed tells the whole story.
-    for module in (network_tables, switch_sessions):
-        patch.setattr(module, "side_by_side", lambda work, items: [work(item) for item in items])
-    yield
-    patch.undo()
+    with hasty():
+        yield
 
 
 @settings(max_examples=20, deadline=None)
@@ -350,13 +333,16 @@ def source(*trees, links=NETWORK.links, hosts=HOSTS):
 
 
 def test_an_id_that_stacks_may_name_keeps_its_meaning():
-    old = source(tree(1), tree(2, "retiring"), tree(3, "installing"))
+    old = source(tree(1), tree(2, "retiring"), tree(3, "installing"), tree(4, "retired"))
     others = (("feed1", RACK),)
-    rollout.check_meaning(source(tree(1, "retiring"), tree(2, edges=others)), [old])
-    rollout.check_meaning(source(tree(3, edges=others), tree(4)), [old])
-    rollout.check_meaning(source(tree(1, "retired", edges=others)), [old])
-    with pytest.raises(NetworkError, match=r"TREE_ID_REUSED.*tree 1 "):
-        rollout.check_meaning(source(tree(1, "installing", edges=others)), [source(), old])
+    states = ("installing", "active", "retiring", "retired")
+    for number, state in itertools.product(range(1, 5), states):
+        rollout.check_meaning(source(tree(number, state)), [old])
+    # What only was to be installed is free; so is an id that no row has.
+    rollout.check_meaning(source(tree(3, edges=others), tree(5, edges=others)), [old])
+    for number, state in itertools.product((1, 2, 4), states):
+        with pytest.raises(NetworkError, match=rf"TREE_ID_REUSED.*tree {number} "):
+            rollout.check_meaning(source(tree(number, state, others)), [source(), old])
     with pytest.raises(NetworkError, match="DUPLICATE_TREE"):
         rollout.check_meaning(source(tree(1), tree(1, "retired")), [])
     down = [dataclasses.replace(link, up=False, weight=7.0) for link in NETWORK.links]

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from udfs.errors import NetworkError
 from udfs.switches.entry import GROUPS, SwitchEntry, group_entry, group_id, replicas
 from udfs.trees.network import Link, Network
-from udfs.trees.virtual_tree import State, VirtualTree, stored
+from udfs.trees.virtual_tree import State, VirtualTree
 
 Versions = Mapping[str, int]
 
@@ -97,30 +97,35 @@ class Source:
 def check_meaning(source: Source, others: Iterable[Source]) -> None:
     """Hold the newest tables against versions in use: an id means one thing.
 
-    Raises NetworkError ``DUPLICATE_TREE``, ``TREE_ID_REUSED`` (a stored tree has other edges),
+    The edges of a tree may be edited as long as it is `installing`; from then on they belong to its
+    id, when it is retired, too: a row that came back under another meaning would be taken for the
+    tree that it was. The newest ready versions are always in use, so no edit escapes.
+
+    Raises NetworkError ``DUPLICATE_TREE``, ``TREE_ID_REUSED`` (a tree has other edges),
     ``LINK_ID_REUSED`` (a link's id stands for another port or neighbor).
     """
     trees: dict[int, VirtualTree] = {}
     for tree in source.trees:
         if trees.setdefault(tree.id, tree) is not tree:
             raise NetworkError("DUPLICATE_TREE", f"two trees have the id {tree.id}", tree=tree.id)
-    current = {tree.id: tree.edges for tree in stored(source.trees)}
     for other in others:
-        for tree in other.named:
-            if current.get(tree.id, tree.edges) != tree.edges:
+        for tree in other.trees:
+            now = trees.get(tree.id, tree)
+            if now.edges != tree.edges and tree.state != "installing":
                 raise NetworkError(
                     "TREE_ID_REUSED",
-                    f"virtual tree {tree.id} has other edges than the tree that stacks name by "
-                    "this id: give the new tree an id that no row had before",
+                    f"virtual tree {tree.id} has other edges than the tree that had this id "
+                    "before, and an id stays taken when its tree is retired: give the new tree an "
+                    "id that no row had before",
                     tree=tree.id,
                 )
         for link in other.network.links:
-            now = source.network.link_by_id.get(link.id)
-            if now is not None and _ends(now) != _ends(link):
+            found = source.network.link_by_id.get(link.id)
+            if found is not None and _ends(found) != _ends(link):
                 raise NetworkError(
                     "LINK_ID_REUSED",
-                    f"link {link.id} leads from {now.switch}:{now.port} to {now.neighbor}, and "
-                    f"stacks name by this id the link from {link.switch}:{link.port} to "
+                    f"link {link.id} leads from {found.switch}:{found.port} to {found.neighbor}, "
+                    f"and stacks name by this id the link from {link.switch}:{link.port} to "
                     f"{link.neighbor}: give the new link an id that no row had before",
                     link=link.id,
                 )
