@@ -46,9 +46,6 @@ FORMER_CONSTRAINTS = {
     ("virtual_trees", "state_known"): "state IN ('installing', 'active', 'retiring')",
 }
 
-#: Columns that tables of earlier versions lack, with their types.
-ADDED_COLUMNS = {"network_versions": {"table_ids": "MAP<STRING, STRING>"}}
-
 #: Above so many new commits, reading a table anew takes no longer than looking at each.
 MOST_COMMITS = 100
 
@@ -83,9 +80,8 @@ class Tables:
     def create(self, *names: str) -> None:
         """Make the tables that are missing (all by default).
 
-        Existing ones stay as they are, columns that somebody added included; only columns that an
-        earlier version of ours did not have are added, and a constraint of it that is another now
-        is replaced.
+        Existing ones stay as they are, columns that somebody added included; only a constraint of
+        an earlier version of ours that is another now is replaced.
         """
         if not self._by_path:
             self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
@@ -96,19 +92,10 @@ class Tables:
     def _create(self, name: str) -> None:
         text = string.Template(schemas.read_text(f"tables/{name}.sql"))
         former = {c: words for (table, c), words in FORMER_CONSTRAINTS.items() if table == name}
-        added = ADDED_COLUMNS.get(name, {})
-        old = bool(former or added) and self._exists(name)
+        old = bool(former) and self._exists(name)
         self._spark.sql(text.substitute(table=self._statement_name(name)))
         if old:
             self._renew_constraints(name, text.template, former)
-            self._add_columns(name, added)
-
-    def _add_columns(self, name: str, added: Mapping[str, str]) -> None:
-        known = {column.lower() for column in self.read(name).columns}
-        lacking = [f"{column} {kind}" for column, kind in added.items() if column not in known]
-        if lacking:
-            table = self._statement_name(name)
-            self._spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({', '.join(lacking)})")
 
     def _renew_constraints(self, name: str, text: str, former: Mapping[str, str]) -> None:
         table = self._statement_name(name)

@@ -104,7 +104,9 @@ class Deployment:
     def rob(self, switch: str) -> None:
         """Somebody else takes the lead of a switch, removes half of what it holds, and leaves."""
         device = NETWORK.switches[switch].device_id
-        with SwitchConnection.connect(self.p4runtime, device, 1 << 127) as connection:
+        with SwitchConnection.connect(self.p4runtime, device, 1) as connection:
+            highest, _ = connection.rivals()
+            assert connection.ask_again(highest + 1)
             entries = sorted(connection.read_entries(switch), key=lambda entry: entry.key)
             labels = tuple(entry for entry in entries if "label" in entry.table)
             assert connection.write(Difference((), (), labels[::2])) == []
@@ -325,9 +327,16 @@ def test_trees_are_exchanged_without_a_moment_in_which_a_stack_names_what_is_not
         deployment.batch(deployment.ready() | {"subscriptions": 3})
         until(lambda: bool(failures) or deployment.states()[old.id] == "retired")
         until(lambda: bool(failures) or deployment.in_step(BROADCAST, new))
-        # Its id is taken for ever.
-        rows[1] |= {"state": "active", "edges": rows[2]["edges"]}
-        assert deployment.states().keys() == {BROADCAST.id, old.id, new.id}
+        # Its id is taken for ever: no other tree gets it.
+        held = deployment.tables.version("switch_entries")
+        rows[1] |= {"state": "installing", "edges": rows[2]["edges"]}
+        rows[2]["state"] = "active"
+        deployment.tables.overwrite("virtual_trees", rows)
+        edited = deployment.tables.version("virtual_trees")
+        until(lambda: bool(failures) or refresher.derived_from.get("virtual_trees") == edited)
+        assert deployment.states()[old.id] == "installing"
+        assert deployment.tables.version("switch_entries") == held
+        assert deployment.in_step(BROADCAST, new)
     refresher.close()
     deployment.tables.overwrite("egress_ledger", [])
     deployment.reset()
