@@ -104,8 +104,8 @@ class Deployment:
     def rob(self, switch: str) -> None:
         """Somebody else takes the lead of a switch, removes half of what it holds, and leaves."""
         device = NETWORK.switches[switch].device_id
-        with SwitchConnection.connect(self.p4runtime, device, 1) as connection:
-            highest, _ = connection.rivals()
+        with SwitchConnection.connect(self.p4runtime, device, 1 << 62) as connection:
+            highest, _ = connection.rivals
             assert connection.ask_again(highest + 1)
             entries = sorted(connection.read_entries(switch), key=lambda entry: entry.key)
             labels = tuple(entry for entry in entries if "label" in entry.table)
