@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def run(*arguments: str | Path, cwd: Path, program: str = DOOR) -> subprocess.Co
 
 
 def our_lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if " stackcast." in line]
+    return [line for line in text.splitlines() if re.search(r" stackcast[.:]", line)]
 
 
 @pytest.fixture(scope="module")
