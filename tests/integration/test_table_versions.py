@@ -147,8 +147,9 @@ def test_a_stream_goes_by_what_is_ready_but_sees_links_fail_at_once(
 def test_who_has_been_succeeded_publishes_no_more(held: Tables) -> None:
     first, second = NetworkVersions(held), NetworkVersions(held)
     when = dt.datetime.now(dt.UTC)
-    for name in (*SOURCES, "hosts"):
-        held.overwrite(name, [])
+    host = {"host": "h", "switch": "s", "port": 1, "mac": 1, "ipv4": "10.0.0.1"}
+    for role in ("publisher", "subscriber"):
+        held.overwrite("hosts", [host | {"role": role}])
     after = {name: held.version(name) for name in SOURCES}
     newest = after | {"hosts": after["hosts"] - 1}
     first.begin_term()
