@@ -1,8 +1,10 @@
-"""What the tests share: one Spark session for all, and the shipped format."""
+"""What the tests share: one Spark session for all, the shipped format, networks of their own."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,3 +57,14 @@ def tables(spark: SparkSession, empty_tables: Path, tmp_path: Path) -> Tables:
     """Fresh, empty tables of one deployment."""
     shutil.copytree(empty_tables, tmp_path / "tables")
     return Tables(spark, str(tmp_path / "tables"))
+
+
+@pytest.fixture(scope="session")
+def namespace() -> list[str]:
+    """The command that runs another in a new network namespace, with a user namespace if needed."""
+    if not shutil.which("unshare") or not shutil.which("ip"):
+        pytest.skip("unshare (util-linux) and ip (iproute2) are needed")
+    command = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]
+    if subprocess.run([*command, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this system lets nobody make network namespaces")
+    return command

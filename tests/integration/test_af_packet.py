@@ -90,17 +90,6 @@ def run(program: list[str], *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def namespace() -> list[str]:
-    """The command that runs another in a new network namespace, with a user namespace if needed."""
-    if not shutil.which("unshare") or not shutil.which("ip"):
-        pytest.skip("unshare (util-linux) and ip (iproute2) are needed")
-    command = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]
-    if subprocess.run([*command, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("this system lets nobody make network namespaces")
-    return command
-
-
 def test_an_interface_carries_the_bytes_that_the_pcap_has(namespace, tmp_path):
     output = run([*namespace, sys.executable, "-c", PROGRAM], str(tmp_path / "frames.pcap"))
     assert output.splitlines() == [

@@ -252,17 +252,6 @@ assert last["counters"] == {}, last
 """
 
 
-@pytest.fixture(scope="module")
-def namespace() -> list[str]:
-    """The command that runs another in a new network namespace, with a user namespace if needed."""
-    if not shutil.which("unshare") or not shutil.which("ip"):
-        pytest.skip("unshare (util-linux) and ip (iproute2) are needed")
-    command = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]
-    if subprocess.run([*command, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("this system lets nobody make network namespaces")
-    return command
-
-
 def test_frames_go_from_interface_to_interface(namespace: list[str]):
     done = subprocess.run(
         [*namespace, sys.executable, "-c", NAMESPACE, *PROGRAM, *FREE],

@@ -65,9 +65,9 @@ def _rank(entry: SwitchEntry, position: Mapping[str, int]) -> Rank:
     table = entry.table
     if table == GROUPS:
         return 0, 0
-    if table.startswith("egress.") or ".route." in table or table.endswith((".leaf", ".ipv4")):
+    if table.startswith("egress.") or ".route." in table or table.endswith(".leaf"):
         return 1, 0
-    if entry.action.endswith((".stop", ".set_stop_port")):
+    if entry.action.endswith(".stop"):
         # While tables are refilled, a tree without the stops that prune it would reach too many.
         return 2, 0
     if table.endswith(_START):
