@@ -214,7 +214,7 @@ def test_a_broadcast_tree_goes_round_a_failed_link():
     ("what", "number", "edges"),
     [
         ("BAD_TREE_ID", 0, [("a", "b")]),
-        ("BAD_TREE_ID", 16384, [("a", "b")]),
+        ("BAD_TREE_ID", 1 << 30, [("a", "b")]),
         ("NOT_A_TREE", 1, []),
         ("NOT_A_TREE", 1, [("b", "a")]),
         ("NOT_A_TREE", 1, [("a", "b"), ("b", "c"), ("a", "c")]),

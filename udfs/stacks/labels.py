@@ -1,7 +1,12 @@
-"""Labels of a header stack: two bits of type, fourteen of id (WERNECKE 5.2.6)."""
+"""Labels of a header stack: two bits of type, the rest an id (WERNECKE 5.2.6).
+
+A network has labels of one width: 16 bits, or 32 where it has more directed links or stored trees
+than 14 bits can name.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from udfs.errors import StackError
@@ -12,41 +17,80 @@ if TYPE_CHECKING:
 TREE, HOP, STOP = 1, 2, 3
 KINDS = {TREE: "tree", HOP: "hop", STOP: "stop"}
 
-ID_BITS = 14
-MAX_ID = (1 << ID_BITS) - 1
-"""Largest id of a tree or a directed link; 0 names nothing."""
 MAX_LABELS = 64
 """Labels that a switch parses; a longer stack is dropped."""
 
 
-def label(kind: int, number: int) -> int:
-    """The 16-bit label of type ``kind`` (TREE, HOP or STOP) and id ``number`` (1..16383).
+@dataclass(frozen=True)
+class LabelFormat:
+    """Labels of ``bits`` (16 or 32) in frames of EtherType ``ether_type``.
 
-    Raises StackError ``BAD_LABEL`` if either is out of range.
+    Each width has an EtherType of its own: a switch drops frames whose labels it would misread.
     """
-    if kind not in KINDS or not 0 < number <= MAX_ID:
-        raise StackError(
-            "BAD_LABEL",
-            f"no label has type {kind} and id {number}: the types are {KINDS}, ids are 1..{MAX_ID}",
-            kind=kind,
-            number=number,
-        )
-    return kind << ID_BITS | number
+
+    bits: int
+    ether_type: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of a label."""
+        return self.bits // 8
+
+    @property
+    def id_bits(self) -> int:
+        return self.bits - 2
+
+    @property
+    def max_id(self) -> int:
+        """Largest id of a tree or a directed link; 0 names nothing."""
+        return (1 << self.id_bits) - 1
+
+    def label(self, kind: int, number: int) -> int:
+        """The label of type ``kind`` (TREE, HOP or STOP) and id ``number`` (1..max_id).
+
+        Raises StackError ``BAD_LABEL`` if either is out of range.
+        """
+        if kind not in KINDS or not 0 < number <= self.max_id:
+            raise StackError(
+                "BAD_LABEL",
+                f"no label of {self.bits} bits has type {kind} and id {number}: the types are "
+                f"{KINDS}, ids are 1..{self.max_id}",
+                kind=kind,
+                number=number,
+            )
+        return kind << self.id_bits | number
+
+    def split(self, value: int) -> tuple[int, int]:
+        """``(kind, id)`` of a label; inverse of :meth:`label`.
+
+        Raises StackError ``BAD_LABEL`` for type 00, id 0 or too many bits.
+        """
+        kind, number = value >> self.id_bits, value & self.max_id
+        self.label(kind, number)
+        return kind, number
 
 
-def split(value: int) -> tuple[int, int]:
-    """``(kind, id)`` of a 16-bit label; inverse of :func:`label`.
+NARROW = LabelFormat(16, 0x9999)
+WIDE = LabelFormat(32, 0x999A)
+FORMATS = {NARROW.bits: NARROW, WIDE.bits: WIDE}
 
-    Raises StackError ``BAD_LABEL`` for type 00, id 0 or more than 16 bits.
-    """
-    kind, number = value >> ID_BITS, value & MAX_ID
-    label(kind, number)
-    return kind, number
+ID_BITS = NARROW.id_bits
+MAX_ID = NARROW.max_id
 
 
-def describe(value: int, network: Network | None = None) -> str:
+def label(kind: int, number: int, labels: LabelFormat = NARROW) -> int:
+    """:meth:`LabelFormat.label`."""
+    return labels.label(kind, number)
+
+
+def split(value: int, labels: LabelFormat = NARROW) -> tuple[int, int]:
+    """:meth:`LabelFormat.split`."""
+    return labels.split(value)
+
+
+def describe(value: int, network: Network | None = None, labels: LabelFormat = NARROW) -> str:
     """A label for people: ``tree 1``, ``hop 17``; with a network ``hop 17 (pod1-rack1:3)``."""
-    kind, number = split(value)
+    kind, number = labels.split(value)
     text = f"{KINDS[kind]} {number}"
     link = network.link_by_id.get(number) if network is not None and kind != TREE else None
     return f"{text} ({link.switch}:{link.port})" if link else text

@@ -1,7 +1,8 @@
 """The network: switches, hosts and the directed links out of switches.
 
 A link's id is what hop and stop labels carry, so a network holds at most 16,383 directed
-links (14 bits, WERNECKE 5.2.6) and a switch at most 63 ports (``bit<64>`` of served ports).
+links (14 bits, WERNECKE 5.2.6) or, with wide labels, 1,073,741,823 (30 bits), and a switch at
+most 63 ports (``bit<64>`` of served ports).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from udfs.errors import NetworkError
-from udfs.stacks.labels import MAX_ID
+from udfs.stacks.labels import NARROW, WIDE, LabelFormat
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -49,8 +50,8 @@ class Host:
 class Link:
     """A directed link out of ``switch`` by ``port`` (1..63).
 
-    ``id`` is 1..16383 and unique; ``neighbor_port`` is None where the neighbor is a host.
-    ``weight`` is what crossing the link costs: above 0, at most 1e12, without unit.
+    ``id`` is unique and fits the network's labels; ``neighbor_port`` is None where the neighbor is
+    a host. ``weight`` is what crossing the link costs: above 0, at most 1e12, without unit.
     """
 
     id: int
@@ -65,14 +66,21 @@ class Link:
 class Network:
     """A validated, immutable network. Build it with :meth:`from_rows`; it pickles.
 
+    ``labels`` is the format of its header stacks.
+
     ``switches`` and ``hosts`` map names to rows, in ascending order of device id and of IPv4
     address; ``links`` is in ascending order of id. The order of the input has no effect, so
     what is computed from a network is the same on any machine.
     """
 
     def __init__(
-        self, switches: Iterable[Switch], hosts: Iterable[Host], links: Iterable[Link]
+        self,
+        switches: Iterable[Switch],
+        hosts: Iterable[Host],
+        links: Iterable[Link],
+        labels: LabelFormat = NARROW,
     ) -> None:
+        self.labels = labels
         switch_rows = sorted(switches, key=lambda switch: switch.device_id)
         host_rows = sorted(hosts, key=lambda host: host.ipv4)
         self.links: tuple[Link, ...] = tuple(sorted(links, key=lambda link: link.id))
@@ -87,16 +95,20 @@ class Network:
 
     @classmethod
     def from_rows(
-        cls, switches: Iterable[Switch], hosts: Iterable[Host], links: Iterable[Link]
+        cls,
+        switches: Iterable[Switch],
+        hosts: Iterable[Host],
+        links: Iterable[Link],
+        labels: LabelFormat = NARROW,
     ) -> Network:
-        """The network of these rows.
+        """The network of these rows; ``labels`` is how its stacks are written.
 
         Raises NetworkError: ``NO_SWITCH``, ``DUPLICATE_NAME``, ``DUPLICATE_DEVICE_ID``,
         ``DUPLICATE_ADDRESS``, ``BAD_DEVICE_ID``, ``BAD_ADDRESS``, ``TOO_MANY_LINKS``,
         ``DUPLICATE_LINK``, ``UNKNOWN_SWITCH``, ``TOO_MANY_PORTS``, ``DUPLICATE_PORT``,
         ``PARALLEL_LINK``, ``ONE_WAY_LINK``, ``BAD_WEIGHT``, ``UNATTACHED_HOST``, ``DISCONNECTED``.
         """
-        return cls(switches, hosts, links)
+        return cls(switches, hosts, links, labels)
 
     def link(self, switch: str, neighbor: str) -> Link:
         """The link from ``switch`` to ``neighbor``; NetworkError ``UNKNOWN_LINK`` if none."""
@@ -146,10 +158,11 @@ class Network:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Network):
             return NotImplemented
-        return (self.switches, self.hosts, self.links) == (
+        return (self.switches, self.hosts, self.links, self.labels) == (
             other.switches,
             other.hosts,
             other.links,
+            other.labels,
         )
 
     def __hash__(self) -> int:
@@ -160,12 +173,15 @@ class Network:
         return f"Network({counts})"
 
     def _check_links(self) -> None:
-        if self.links and not 0 < self.links[0].id <= self.links[-1].id <= MAX_ID:
-            worst = self.links[-1].id if self.links[-1].id > MAX_ID else self.links[0].id
+        largest = self.labels.max_id
+        if self.links and not 0 < self.links[0].id <= self.links[-1].id <= largest:
+            worst = self.links[-1].id if self.links[-1].id > largest else self.links[0].id
+            advice = "" if self.labels == WIDE else "; labels of 32 bits have room for more"
             raise NetworkError(
                 "TOO_MANY_LINKS",
-                f"directed link id {worst} does not fit a label: ids are 1..{MAX_ID} (14 bits), "
-                f"and the network has {len(self.links)} directed links",
+                f"directed link id {worst} does not fit a label: ids are 1..{largest} "
+                f"({self.labels.id_bits} bits), and the network has {len(self.links)} directed "
+                f"links{advice}",
                 link=worst,
             )
         if len(self.link_by_id) < len(self.links):

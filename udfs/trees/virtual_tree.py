@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from udfs.errors import NetworkError
-from udfs.stacks.labels import MAX_ID
+from udfs.stacks.labels import WIDE
 from udfs.trees.network import Network
 
 State = Literal["installing", "active", "retiring", "retired"]
@@ -17,9 +17,10 @@ State = Literal["installing", "active", "retiring", "retired"]
 class VirtualTree:
     """One stored tree.
 
-    ``id`` (1..16383) is never used again for another tree. ``edges`` are undirected, each a
-    sorted pair of names; hosts may be ends. Stacks name ``active`` trees only; switches hold all
-    but ``retired`` ones, which are kept as rows so that nobody takes their id again.
+    ``id`` (1..1,073,741,823, and what the network's labels have room for) is never used again for
+    another tree. ``edges`` are undirected, each a sorted pair of names; hosts may be ends. Stacks
+    name ``active`` trees only; switches hold all but ``retired`` ones, which are kept as rows so
+    that nobody takes their id again.
 
     Raises NetworkError ``BAD_TREE_ID``, ``NOT_A_TREE`` (unsorted pair, cycle, not connected,
     no edge).
@@ -31,10 +32,10 @@ class VirtualTree:
     state: State = "active"
 
     def __post_init__(self) -> None:
-        if not 0 < self.id <= MAX_ID:
+        if not 0 < self.id <= WIDE.max_id:
             raise NetworkError(
                 "BAD_TREE_ID",
-                f"virtual tree {self.id}: ids are 1..{MAX_ID} (14 bits)",
+                f"virtual tree {self.id}: ids are 1..{WIDE.max_id}",
                 tree=self.id,
             )
         fault = _fault(self.edges)

@@ -1,0 +1,74 @@
+"""Who publishes to whom, and what was published: what strategies and retuning know of a network's
+use (WERNECKE 5.3.4, 5.3.6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Publication:
+    """Notifications of one publisher to one set of receivers.
+
+    ``datagram_bytes``: of the IPv4 datagrams of all ``notifications`` together.
+    """
+
+    publisher: str
+    receivers: frozenset[str]
+    notifications: int = 1
+    datagram_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Hosts by what filters say of them, without looking at traffic (WERNECKE 5.3.4).
+
+    potential: publisher → hosts that may receive what it publishes, those of ``permanent`` among
+    them. permanent: publisher → hosts that receive all of it. Publishers without an entry, and
+    hosts that no publisher can match, take no part.
+    """
+
+    potential: Mapping[str, frozenset[str]]
+    permanent: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def publishers(self) -> tuple[str, ...]:
+        """Sorted."""
+        return tuple(sorted(self.potential))
+
+    def hosts(self) -> frozenset[str]:
+        """All that publish or may receive."""
+        return frozenset(self.potential).union(*self.potential.values())
+
+
+class Statistics:
+    """What was published, publications of equal publisher and receivers added up.
+
+    ``publications`` are in an order of their own, so the order of the input has no effect.
+    """
+
+    def __init__(self, publications: Iterable[Publication] = ()) -> None:
+        notifications: Counter[tuple[str, frozenset[str]]] = Counter()
+        size: Counter[tuple[str, frozenset[str]]] = Counter()
+        for each in publications:
+            notifications[each.publisher, each.receivers] += each.notifications
+            size[each.publisher, each.receivers] += each.datagram_bytes
+        self.publications: tuple[Publication, ...] = tuple(
+            Publication(*key, notifications[key], size[key])
+            for key in sorted(notifications, key=lambda key: (key[0], sorted(key[1])))
+        )
+        self._of_publisher: Counter[str] = Counter()
+        self._of_pair: Counter[tuple[str, str]] = Counter()
+        for each in self.publications:
+            self._of_publisher[each.publisher] += each.notifications
+            for receiver in each.receivers:
+                self._of_pair[each.publisher, receiver] += each.notifications
+
+    def notifications(self, publisher: str) -> int:
+        return self._of_publisher[publisher]
+
+    def frequency(self, publisher: str, subscriber: str) -> float:
+        """Share of the publisher's notifications that the subscriber received, 0..1."""
+        of_all = self._of_publisher[publisher]
+        return self._of_pair[publisher, subscriber] / of_all if of_all else 0.0

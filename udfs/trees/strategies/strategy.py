@@ -1,0 +1,110 @@
+"""What a strategy is, and how its trees get installed: as long as all their switches have room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from udfs.errors import NetworkError
+from udfs.trees.network import Network
+from udfs.trees.publications import Clients, Statistics
+from udfs.trees.virtual_tree import VirtualTree
+
+Edges = frozenset[tuple[str, str]]
+"""A tree: undirected edges between switches and hosts, each a sorted pair of names."""
+
+#: A tree of one edge says no more than a hop label does (WERNECKE 6.2.2).
+FEWEST_EDGES = 2
+#: Candidates in a row that brought no new tree, after which an endless strategy ends.
+_PATIENCE = 2_000
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What strategies may know. ``seed``: of those that draw lots."""
+
+    network: Network
+    clients: Clients
+    statistics: Statistics
+    seed: int = 0
+
+
+class Strategy(Protocol):
+    """Chooses trees. The same situation gives the same trees on any machine."""
+
+    @property
+    def name(self) -> str:
+        """As in the text: ``broadcast``, ``topo``, …"""
+
+    def candidates(self, situation: Situation, budget: Mapping[str, int]) -> Iterator[Edges]:
+        """Trees in the order in which they should be installed.
+
+        All edges are links of the network that are usable. Candidates may be endless, may repeat,
+        and need not fit: :func:`select` takes what fits. ``budget``: trees that each switch may
+        hold.
+        """
+
+
+class Room:
+    """How many more trees each switch may hold. A tree takes one place in every switch it touches.
+
+    Raises NetworkError ``BAD_SIZE`` for a budget below 0; a switch without one holds no tree.
+    """
+
+    def __init__(self, network: Network, budget: Mapping[str, int]) -> None:
+        below = sorted(name for name, most in budget.items() if most < 0)
+        if below:
+            raise NetworkError(
+                "BAD_SIZE", f"switch {below[0]!r} may hold {budget[below[0]]} trees: not below 0"
+            )
+        self.left = {name: budget.get(name, 0) for name in network.switches}
+
+    def fits(self, edges: Edges) -> bool:
+        return all(self.left[name] > 0 for name in self.switches(edges))
+
+    def take(self, edges: Edges) -> None:
+        for name in self.switches(edges):
+            self.left[name] -= 1
+
+    def give_back(self, edges: Edges) -> None:
+        for name in self.switches(edges):
+            self.left[name] += 1
+
+    def full(self) -> bool:
+        return not any(self.left.values())
+
+    def switches(self, edges: Edges) -> set[str]:
+        return {name for pair in edges for name in pair if name in self.left}
+
+
+def uniform(network: Network, trees: int) -> dict[str, int]:
+    """The same budget for every switch."""
+    return dict.fromkeys(network.switches, trees)
+
+
+def select(strategy: Strategy, situation: Situation, budget: Mapping[str, int]) -> list[Edges]:
+    """The strategy's trees that fit the budget together, in its order, all different.
+
+    Raises NetworkError ``BAD_SIZE`` for a budget below 0.
+    """
+    room = Room(situation.network, budget)
+    taken: dict[Edges, None] = {}
+    misses = 0
+    if room.full():
+        return []
+    for edges in strategy.candidates(situation, budget):
+        if len(edges) >= FEWEST_EDGES and edges not in taken and room.fits(edges):
+            room.take(edges)
+            taken[edges] = None
+            misses = 0
+        else:
+            misses += 1
+        if misses >= _PATIENCE or room.full():
+            break
+    return list(taken)
+
+
+def numbered(trees: Iterable[Edges], strategy: str, first_id: int = 1) -> list[VirtualTree]:
+    """Active virtual trees with ids from ``first_id`` on."""
+    return [VirtualTree(first_id + n, edges, strategy) for n, edges in enumerate(trees)]
