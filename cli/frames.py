@@ -121,7 +121,7 @@ def _row(frame: bytes, specification: Specification) -> Row:
         "destination_mac": _mac(parts.destination_mac),
         "source_mac": _mac(parts.source_mac),
         "ethertype": f"{parts.ethertype:#06x}",
-        "labels": [describe(label) for label in parts.labels],
+        "labels": [describe(label, labels=parts.label_format) for label in parts.labels],
         "source": _endpoint(parts.ipv4.source, parts.udp.source_port),
         "destination": _endpoint(parts.ipv4.destination, parts.udp.destination_port),
         "session": parts.session.decode("latin-1"),

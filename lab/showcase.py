@@ -13,7 +13,7 @@ from udfs.filters.subscriptions import CheckedRule
 from udfs.filters.switch.routing import ports_towards
 from udfs.messages.reference import read_message, read_packet
 from udfs.messages.specification import Specification
-from udfs.stacks.labels import KINDS, describe, split
+from udfs.stacks.labels import KINDS, describe
 from udfs.trees.encode import Encoder
 from udfs.trees.network import Network
 from udfs.trees.virtual_tree import VirtualTree
@@ -114,7 +114,7 @@ class Showcase:
         )
 
     def _label(self, label: int) -> dict[str, Any]:
-        kind, number = split(label)
+        kind, number = self._network.labels.split(label)
         return {"text": describe(label, self._network), "kind": KINDS[kind], "id": number}
 
 

@@ -27,7 +27,7 @@ from udfs.messages.specification import Field, Specification
 from udfs.stacks.frame import FrameTemplates, header_template
 from udfs.trees.encode import Encoder, Encoding
 from udfs.trees.network import Network
-from udfs.trees.virtual_tree import VirtualTree
+from udfs.trees.virtual_tree import VirtualTree, check_ids
 
 
 @dataclass(frozen=True)
@@ -164,10 +164,11 @@ class Planner:
 
         Subscriptions that do not compile are in the result's ``rejections``; the others are live.
         Raises FilterError where the whole set does not fit the limits, NetworkError where the
-        network is broken or lacks the publisher.
+        network is broken or lacks the publisher, or its labels cannot name a tree.
         """
         address = self._addressing
         publisher = network.host(address.publisher)
+        check_ids(trees, network.labels)
         receivers = set(network.subscribers())
         rules, rejections, compiled = self._rules.update(subscriptions, receivers)
         state = None
@@ -187,6 +188,7 @@ class Planner:
                         source_ipv4=publisher.ipv4,
                         group_ipv4=address.group,
                         port=address.port,
+                        label_format=network.labels,
                     )
                     for e in encodings
                 ]

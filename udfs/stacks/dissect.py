@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from udfs.errors import MessageError, StackError
 from udfs.messages.reference import read_packet
-from udfs.stacks.frame import ETHERTYPE_IPV4, ETHERTYPE_STACK, PROTOCOL_UDP
-from udfs.stacks.labels import MAX_LABELS, split
+from udfs.stacks.frame import ETHERTYPE_IPV4, PROTOCOL_UDP
+from udfs.stacks.labels import BY_ETHER_TYPE, MAX_LABELS, NARROW, LabelFormat
 
 _ETHERNET = 14
 _MOLDUDP64 = 20
@@ -36,6 +36,7 @@ class UDP:
 class Dissection:
     """Parts of a frame. ``labels`` is empty for a plain IPv4 frame.
 
+    label_format: of ``labels``, as the EtherType says.
     count: of the MoldUDP64 header (0: heartbeat, 0xFFFF: end of session).
     positions: byte position in the frame of each message, after its length field.
     padding: bytes after the IPv4 datagram, as Ethernet adds them to short frames.
@@ -54,6 +55,10 @@ class Dissection:
     positions: tuple[int, ...]
     padding: int
 
+    @property
+    def label_format(self) -> LabelFormat:
+        return BY_ETHER_TYPE.get(self.ethertype, NARROW)
+
 
 def dissect(frame: bytes) -> Dissection:
     """Take a frame apart and check all that it says about itself.
@@ -68,14 +73,16 @@ def dissect(frame: bytes) -> Dissection:
     ethertype = int.from_bytes(frame[12:14])
     at = _ETHERNET
     labels: tuple[int, ...] = ()
-    if ethertype == ETHERTYPE_STACK:
-        labels = _read_stack(frame, at)
-        at += 2 + 2 * len(labels)
+    form = BY_ETHER_TYPE.get(ethertype)
+    if form is not None:
+        labels = _read_stack(frame, at, form)
+        at += 2 + form.size * len(labels)
     elif ethertype != ETHERTYPE_IPV4:
         raise StackError(
             "UNKNOWN_ETHERTYPE",
-            f"EtherType {ethertype:#06x} at byte 12 is neither {ETHERTYPE_STACK:#06x} (header "
-            f"stack) nor {ETHERTYPE_IPV4:#06x} (IPv4)",
+            f"EtherType {ethertype:#06x} at byte 12 is neither "
+            f"{' or '.join(f'{known:#06x}' for known in BY_ETHER_TYPE)} (header stack) nor "
+            f"{ETHERTYPE_IPV4:#06x} (IPv4)",
             offset=12,
             ethertype=ethertype,
         )
@@ -120,7 +127,7 @@ def _need(frame: bytes, at: int, size: int, what: str) -> None:
         )
 
 
-def _read_stack(frame: bytes, at: int) -> tuple[int, ...]:
+def _read_stack(frame: bytes, at: int, form: LabelFormat) -> tuple[int, ...]:
     _need(frame, at, 2, "the number of labels")
     entries = int.from_bytes(frame[at : at + 2])
     if entries > MAX_LABELS:
@@ -134,16 +141,16 @@ def _read_stack(frame: bytes, at: int) -> tuple[int, ...]:
         raise StackError(
             "EMPTY_STACK", f"no label is announced at byte {at}: switches drop this", offset=at
         )
-    _need(frame, at + 2, 2 * entries, f"the stack of {entries} labels")
-    labels = struct.unpack_from(f">{entries}H", frame, at + 2)
+    _need(frame, at + 2, form.size * entries, f"the stack of {entries} labels")
+    labels = form.unpack(frame, at + 2, entries)
     for position, label in enumerate(labels):
-        offset = at + 2 + 2 * position
+        offset = at + 2 + form.size * position
         try:
-            split(label)
+            form.split(label)
         except StackError as error:
             raise StackError(
                 error.what,
-                f"label {label:#06x} at byte {offset}: {error.message}",
+                f"label {label:#0{2 + 2 * form.size}x} at byte {offset}: {error.message}",
                 offset=offset,
                 label=label,
             ) from error

@@ -1,6 +1,6 @@
 """What each switch should hold, as rows: derived from network and trees, and read back.
 
-Tables and actions are those of ``p4/virtual_trees.p4``.
+Tables and actions are those of ``p4/virtual_trees.p4``, compiled for labels of either width.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterable
 
 from udfs.errors import NetworkError, StackError, SwitchError
 from udfs.stacks.forwarding import SwitchTables
-from udfs.stacks.labels import HOP, STOP, TREE, label, split
+from udfs.stacks.labels import HOP, NARROW, STOP, TREE, LabelFormat
 from udfs.switches.entry import GROUPS, SwitchEntry, canonical
 from udfs.switches.ports import port_groups
 from udfs.switches.routes import ROUTE, routes
 from udfs.trees.network import Network
-from udfs.trees.virtual_tree import VirtualTree, tree_ports
+from udfs.trees.virtual_tree import VirtualTree, check_ids, tree_ports
 
 LABELS_A_PASS = 8
 """Positions of the shipped program: labels that one pass through a switch looks at."""
@@ -58,7 +58,7 @@ def switch_entries(
     ``positions`` times, once for each label of a pass (:func:`positions_of`). Whether a link is
     ``up`` matters to routes alone.
 
-    Raises NetworkError ``UNKNOWN_LINK`` (a tree's edge) or ``DUPLICATE_TREE``.
+    Raises NetworkError ``UNKNOWN_LINK`` (a tree's edge), ``DUPLICATE_TREE`` or ``BAD_TREE_ID``.
     """
     ports: dict[str, list[int]] = {name: [] for name in network.switches}
     for link in network.links:
@@ -77,7 +77,7 @@ def switch_entries(
 
 def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, SwitchTables]:
     """What :func:`switch_entries` says of stacks, in the form of the forwarding model."""
-    tables = {name: SwitchTables() for name in sorted(network.switches)}
+    tables = {name: SwitchTables(labels=network.labels) for name in sorted(network.switches)}
     host_ports: dict[str, set[int]] = {name: set() for name in tables}
     for link in network.links:
         tables[link.switch].hops[link.id] = link.port
@@ -87,7 +87,9 @@ def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, 
     for name, ports in host_ports.items():
         tables[name].host_ports = frozenset(ports)
     seen: set[int] = set()
-    for tree in sorted(trees, key=lambda tree: tree.id):
+    trees = sorted(trees, key=lambda tree: tree.id)
+    check_ids(trees, network.labels)
+    for tree in trees:
         if tree.id in seen:
             raise NetworkError("DUPLICATE_TREE", f"two trees have the id {tree.id}", tree=tree.id)
         seen.add(tree.id)
@@ -109,7 +111,7 @@ def table_entries(
     masks += [(STOP, number, 1 << port - 1) for number, port in sorted(tables.stops.items())]
     labels = [
         (
-            (("label", "exact", canonical(label(kind, number))),),
+            (("label", "exact", canonical(tables.labels.label(kind, number))),),
             _ACTIONS[kind],
             (("ports", canonical(mask)),),
         )
@@ -125,13 +127,17 @@ def table_entries(
     return entries
 
 
-def tables_from_entries(entries: Iterable[SwitchEntry]) -> SwitchTables:
+def tables_from_entries(
+    entries: Iterable[SwitchEntry], labels: LabelFormat = NARROW
+) -> SwitchTables:
     """The tables that one switch's entries amount to; groups and routes have no part in them.
+
+    ``labels``: the format that its program reads.
 
     Raises StackError ``BAD_ENTRY`` for a table, action, field or label that the program has
     not, for two entries of one key, and for a label that means different things by position.
     """
-    by_position = tables_by_position(entries)
+    by_position = tables_by_position(entries, labels)
     first = by_position[0]
     for place, other in enumerate(by_position[1:], 2):
         for what in ("trees", "hops", "stops"):
@@ -145,13 +151,15 @@ def tables_from_entries(entries: Iterable[SwitchEntry]) -> SwitchTables:
     return first
 
 
-def tables_by_position(entries: Iterable[SwitchEntry]) -> list[SwitchTables]:
+def tables_by_position(
+    entries: Iterable[SwitchEntry], labels: LabelFormat = NARROW
+) -> list[SwitchTables]:
     """The same, position by position: label number n of a stack is looked up at n modulo these.
 
     At least one position. They differ while a switch is being written.
     Raises StackError ``BAD_ENTRY`` like :func:`tables_from_entries`.
     """
-    positions: dict[int, SwitchTables] = {1: SwitchTables()}
+    positions = {1: SwitchTables(labels=labels)}
     host_ports: set[int] = set()
     seen: set[str] = set()
     for entry in entries:
@@ -161,21 +169,24 @@ def tables_by_position(entries: Iterable[SwitchEntry]) -> list[SwitchTables]:
         place = _TABLE.fullmatch(entry.table)
         try:
             if place is not None:
-                _read_label(positions.setdefault(int(place[1]), SwitchTables()), entry)
+                number = int(place[1])
+                _read_label(positions.setdefault(number, SwitchTables(labels=labels)), entry)
             elif entry.table == HOST_PORT and entry.action == TAKE_STACK_OFF:
                 host_ports.add(_integers(entry.match)["port"])
             elif entry.table not in (GROUPS, ROUTE):
                 raise _bad(entry, "the program has no such table, or the table no such action")
         except KeyError as missing:
             raise _bad(entry, f"it lacks {missing}") from None
-    made = [positions.get(place, SwitchTables()) for place in range(1, max(positions) + 1)]
+    made = [
+        positions.get(place, SwitchTables(labels=labels)) for place in range(1, max(positions) + 1)
+    ]
     for tables in made:
         tables.host_ports = frozenset(host_ports)
     return made
 
 
 def _read_label(tables: SwitchTables, entry: SwitchEntry) -> None:
-    kind, number = split(_integers(entry.match)["label"])
+    kind, number = tables.labels.split(_integers(entry.match)["label"])
     mask = int.from_bytes(dict(entry.params)["ports"], "big")
     if entry.action != entry.table.removesuffix("look_up") + _ACTIONS[kind]:
         raise _bad(entry, "its action is not the one of its label's type")

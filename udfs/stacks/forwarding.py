@@ -9,12 +9,11 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from udfs.stacks.labels import HOP, ID_BITS, MAX_ID, MAX_LABELS, STOP, TREE
+from udfs.stacks.labels import HOP, MAX_LABELS, NARROW, STOP, TREE, LabelFormat
 from udfs.trees.network import Network
 
 ETHERNET_BYTES = 14
 COUNT_BYTES = 2
-LABEL_BYTES = 2
 
 
 @dataclass
@@ -22,13 +21,15 @@ class SwitchTables:
     """What one switch holds.
 
     trees: tree id → port bitmask (bit port - 1). hops, stops: link id → egress port, of this
-    switch's own links. host_ports: ports before which the stack is taken off.
+    switch's own links. host_ports: ports before which the stack is taken off. labels: the
+    format of the stacks that its program reads.
     """
 
     trees: dict[int, int] = field(default_factory=dict)
     hops: dict[int, int] = field(default_factory=dict)
     stops: dict[int, int] = field(default_factory=dict)
     host_ports: frozenset[int] = frozenset()
+    labels: LabelFormat = NARROW
 
 
 def forward(
@@ -45,10 +46,11 @@ def forward(
     """
     if not 0 < len(labels) <= MAX_LABELS:
         return []
+    id_bits, max_id = tables.labels.id_bits, tables.labels.max_id
     ports = pruned = 0
     left: list[int] = []
     for label in labels:
-        kind, number = label >> ID_BITS, label & MAX_ID
+        kind, number = label >> id_bits, label & max_id
         if kind == TREE:
             ports |= tables.trees.get(number, 0)
         elif kind == HOP:
@@ -89,11 +91,19 @@ class Delivery:
 
 
 class ForwardingModel:
-    """A network whose switches hold ``tables``; asks nothing of the outside."""
+    """A network whose switches hold ``tables``; asks nothing of the outside.
+
+    A switch that reads other labels than the network's drops what has a stack: it does not know the
+    EtherType.
+    """
 
     def __init__(self, network: Network, tables: Mapping[str, SwitchTables]) -> None:
         self._network = network
-        self._tables = {name: tables.get(name, SwitchTables()) for name in network.switches}
+        nothing = SwitchTables(labels=network.labels)
+        self._tables = {
+            name: held if held.labels == network.labels else nothing
+            for name, held in ((name, tables.get(name, nothing)) for name in network.switches)
+        }
         self._ends = {
             (link.switch, link.port): (link.neighbor, link.neighbor_port)
             for link in network.links
@@ -147,10 +157,10 @@ def bytes_on_links(
     """Bytes that one notification puts on each directed link ``(u, v)``.
 
     ``datagram_bytes`` is the length of the IPv4 datagram. A frame is Ethernet (14), label count
-    (2) and labels (2 each), datagram; towards a host Ethernet and datagram.
+    (2) and labels (2 each, wide ones 4), datagram; towards a host Ethernet and datagram.
     """
     total: Counter[tuple[str, str]] = Counter()
     for u, v, labels in delivery.links:
-        stack = 0 if v in network.hosts else COUNT_BYTES + LABEL_BYTES * labels
+        stack = 0 if v in network.hosts else COUNT_BYTES + network.labels.size * labels
         total[u, v] += ETHERNET_BYTES + stack + datagram_bytes
     return total

@@ -2,6 +2,8 @@
 
     Ethernet 14 | num_entries 2 | label 2 x n | IPv4 20 | UDP 8 | MoldUDP64 20 | (length 2, bytes)*
 
+Wide labels have 4 bytes, and frames with them another EtherType.
+
 A template is everything up to UDP, made once for a leaf and version of the tables. The builder
 copies it in front of the messages and fills in lengths and checksums; no Python statement runs
 per message or frame.
@@ -22,9 +24,8 @@ from udfs.buffers import read_only
 from udfs.errors import StackError
 from udfs.messages.sequence import sequence_number
 from udfs.stacks import kernels
-from udfs.stacks.labels import MAX_LABELS, split
+from udfs.stacks.labels import MAX_LABELS, NARROW, LabelFormat
 
-ETHERTYPE_STACK = 0x9999
 ETHERTYPE_IPV4 = 0x0800
 MAX_MTU = 65_535
 PROTOCOL_UDP = 17
@@ -46,15 +47,17 @@ def header_template(
     *,
     source_port: int | None = None,
     ttl: int = 64,
+    label_format: LabelFormat = NARROW,
 ) -> bytes:
     """Headers of every frame that carries this stack; lengths and checksums are still 0.
 
     Parameters
     ----------
-    labels: 1 to 64 labels of 16 bits, in the order of the stack.
+    labels: 1 to 64 labels, in the order of the stack.
     source_mac, source_ipv4: the publisher's addresses as integers.
     group_ipv4: multicast group that the hosts listen to; it also gives the destination MAC.
     port: UDP destination port; also the source port, unless one is given.
+    label_format: the network's, which all labels must be of.
 
     Raises StackError ``EMPTY_STACK``, ``TOO_MANY_LABELS``, ``BAD_LABEL``, ``NOT_MULTICAST``.
     """
@@ -67,17 +70,15 @@ def header_template(
             labels=len(labels),
         )
     for label in labels:
-        split(label)
+        label_format.split(label)
     if group_ipv4 >> 28 != 0xE:
         raise StackError(
             "NOT_MULTICAST",
             f"{group_ipv4:#010x} is no multicast group: choose one of 224.0.0.0/4",
             group=group_ipv4,
         )
-    ethernet = (
-        multicast_mac(group_ipv4).to_bytes(6) + source_mac.to_bytes(6) + ETHERTYPE_STACK.to_bytes(2)
-    )
-    stack = struct.pack(f">H{len(labels)}H", len(labels), *labels)
+    ethernet = multicast_mac(group_ipv4).to_bytes(6) + source_mac.to_bytes(6)
+    stack = label_format.ether_type.to_bytes(2) + label_format.pack(labels)
     # Identification 0: a datagram that is never fragmented needs none (RFC 6864), and the same
     # packet sent again has the same bytes.
     ipv4 = struct.pack(

@@ -6,6 +6,8 @@ than 14 bits can name.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -69,10 +71,24 @@ class LabelFormat:
         self.label(kind, number)
         return kind, number
 
+    def pack(self, labels: Sequence[int]) -> bytes:
+        """A stack as frames have it behind their EtherType: the number of labels, then these."""
+        return struct.pack(f">H{len(labels)}{self._code}", len(labels), *labels)
+
+    def unpack(self, data: bytes, at: int, count: int) -> tuple[int, ...]:
+        """The ``count`` labels from byte ``at`` of ``data`` on, which must be there."""
+        return struct.unpack_from(f">{count}{self._code}", data, at)
+
+    @property
+    def _code(self) -> str:
+        """One label in the notation of ``struct``."""
+        return {2: "H", 4: "I"}[self.size]
+
 
 NARROW = LabelFormat(16, 0x9999)
 WIDE = LabelFormat(32, 0x999A)
 FORMATS = {NARROW.bits: NARROW, WIDE.bits: WIDE}
+BY_ETHER_TYPE = {form.ether_type: form for form in FORMATS.values()}
 
 ID_BITS = NARROW.id_bits
 MAX_ID = NARROW.max_id
@@ -88,9 +104,13 @@ def split(value: int, labels: LabelFormat = NARROW) -> tuple[int, int]:
     return labels.split(value)
 
 
-def describe(value: int, network: Network | None = None, labels: LabelFormat = NARROW) -> str:
-    """A label for people: ``tree 1``, ``hop 17``; with a network ``hop 17 (pod1-rack1:3)``."""
-    kind, number = labels.split(value)
+def describe(value: int, network: Network | None = None, labels: LabelFormat | None = None) -> str:
+    """A label for people: ``tree 1``, ``hop 17``; with a network ``hop 17 (pod1-rack1:3)``.
+
+    ``labels`` is the network's format by default.
+    """
+    form = labels or (NARROW if network is None else network.labels)
+    kind, number = form.split(value)
     text = f"{KINDS[kind]} {number}"
     link = network.link_by_id.get(number) if network is not None and kind != TREE else None
     return f"{text} ({link.switch}:{link.port})" if link else text

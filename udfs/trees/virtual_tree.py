@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from udfs.errors import NetworkError
-from udfs.stacks.labels import WIDE
+from udfs.stacks.labels import WIDE, LabelFormat
 from udfs.trees.network import Network
 
 State = Literal["installing", "active", "retiring", "retired"]
@@ -69,6 +69,19 @@ def _fault(edges: frozenset[tuple[str, str]]) -> str | None:
 def stored(trees: Iterable[VirtualTree]) -> list[VirtualTree]:
     """The trees that switches hold: all but the retired ones."""
     return [tree for tree in trees if tree.state != "retired"]
+
+
+def check_ids(trees: Iterable[VirtualTree], labels: LabelFormat) -> None:
+    """Raise NetworkError ``BAD_TREE_ID`` for a tree that labels of this format cannot name."""
+    for tree in trees:
+        if tree.id > labels.max_id:
+            advice = "" if labels == WIDE else "; labels of 32 bits have room for more"
+            raise NetworkError(
+                "BAD_TREE_ID",
+                f"virtual tree {tree.id} does not fit a label: ids are 1..{labels.max_id} "
+                f"({labels.id_bits} bits){advice}",
+                tree=tree.id,
+            )
 
 
 def tree_ports(network: Network, tree: VirtualTree) -> dict[str, int]:
