@@ -11,16 +11,13 @@ from typing import Any
 
 from lab.lab import Lab
 from lab.subscriptions import subscriptions
-from udfs.switches.derivation import FILTERING
+from udfs.switches.programs import FILTERING, stack_program
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.network import Network
 from udfs.trees.rows import network_to_rows, tree_to_row
 
 #: Frames in flight to the lab's switches; loopback sockets hold this many without loss.
 WINDOW = 64
-
-#: The program of the switches, by where events meet subscriptions (``spark.stackcast.match``).
-PIPELINES = {"spark": "virtual_trees", "network": FILTERING}
 
 #: Where the project's own file is not at hand: what one machine cannot do without.
 _ESSENTIAL = """\
@@ -49,8 +46,10 @@ def rows(
     p4runtime: address of all switches, ``host:port``.
     count: how many subscriptions; ``seed``: of them.
     updated_at: of the subscriptions, as a time or as ISO text; now by default.
-    match: what ``spark.stackcast.match`` is: it decides on the switches' program.
+    match: what ``spark.stackcast.match`` is: with the network's labels it decides on the switches'
+        program.
     """
+    program = FILTERING if match == "network" else stack_program(network.labels)
     wanted = subscriptions(network.subscribers(), count, seed=seed)
     # The columns that people fill when they write the table.
     who = {
@@ -60,7 +59,7 @@ def rows(
         "updated_at": dt.datetime.now(dt.UTC) if updated_at is None else updated_at,
     }
     return {
-        **network_to_rows(network, dict.fromkeys(network.switches, p4runtime), PIPELINES[match]),
+        **network_to_rows(network, dict.fromkeys(network.switches, p4runtime), program),
         "virtual_trees": [tree_to_row(tree) for tree in broadcast_trees(network)],
         "subscriptions": [{**row, **who} for row in wanted],
     }
@@ -75,6 +74,7 @@ def write(lab: Lab, count: int, seed: int, match: str = "spark") -> None:
     ours = {
         "kafka.bootstrap.servers": lab.bootstrap_servers,
         "match": match,
+        "label.bits": lab.network.labels.bits,
         "publisher": publisher,
         "sink": "udp",
         "sink.udp.endpoint": endpoint,

@@ -175,7 +175,7 @@ class Lab:
     def _start_network(self) -> None:
         description = self.folder / "network.json"
         rows = network_to_rows(self.network, dict.fromkeys(self.network.switches, ""))
-        description.write_text(json.dumps(rows))
+        description.write_text(json.dumps({**rows, "label_bits": self.network.labels.bits}))
         log = self.folder / "log" / "network.log"
         arguments: list[str | Path] = [sys.executable, "-m", "lab.network"]
         arguments += ["--description", description, "--out", self.folder]

@@ -4,13 +4,13 @@ A switch drops all frames until its program has been set over P4Runtime.
 
     python -m lab.network --description network.json --out DIR [--external-host h3=IP:PORT]
 
-``network.json`` holds the rows of the tables ``switches``, ``hosts`` and ``links``. When all is up,
-one JSON line says where: ``{"p4runtime", "ingress": {publisher: address}, "hosts": {host: address},
-"pid"}``. Then JSON lines on standard input are answered on standard output:
-``{"command": "status"}`` with counters, ``{"command": "stop"}`` with a last status. It also ends
-at the end of its input and on SIGTERM. What hosts receive is in ``DIR/receipts/<host>.mold``: a
-u16 big-endian length and a payload, again and again; a frame that was acknowledged to its sender
-is in the files.
+``network.json`` holds the rows of the tables ``switches``, ``hosts`` and ``links``, and perhaps
+``label_bits``, the width of the network's labels (16 or 32). When all is up, one JSON line says
+where: ``{"p4runtime", "ingress": {publisher: address}, "hosts": {host: address}, "pid"}``. Then
+JSON lines on standard input are answered on standard output: ``{"command": "status"}`` with
+counters, ``{"command": "stop"}`` with a last status. It also ends at the end of its input and on
+SIGTERM. What hosts receive is in ``DIR/receipts/<host>.mold``: a u16 big-endian length and a
+payload, again and again; a frame that was acknowledged to its sender is in the files.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from lab.ingress import Ingress
 from lab.p4runtime.device import Device
 from lab.p4runtime.server import P4RuntimeServer
 from udfs.errors import LabError, StackcastError
+from udfs.stacks.labels import FORMATS, NARROW
 from udfs.trees.network import Network
 from udfs.trees.rows import network_from_rows
 
@@ -165,13 +166,15 @@ def read_description(path: Path) -> Network:
     """The network of a description file. Raises LabError ``BAD_DESCRIPTION``, NetworkError."""
     try:
         rows = json.loads(path.read_text())
-        return network_from_rows(rows["switches"], rows["hosts"], rows["links"])
+        labels = FORMATS[rows.get("label_bits", NARROW.bits)]
+        return network_from_rows(rows["switches"], rows["hosts"], rows["links"], labels)
     except OSError as error:
         raise LabError("BAD_DESCRIPTION", f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise LabError(
             "BAD_DESCRIPTION",
-            f"{path}: rows of switches, hosts and links are needed: {error!r}",
+            f"{path}: rows of switches, hosts and links are needed, and label_bits may be 16 or "
+            f"32: {error!r}",
         ) from None
 
 

@@ -227,7 +227,7 @@ class Delivery:
             switches, hosts, links = (self._tables.rows(n, versions[n]) for n in NETWORK)
             if states != versions["links"]:
                 links = with_states(links, self._tables.rows("links", states))
-            self._network = (key, network_from_rows(switches, hosts, links))
+            self._network = (key, network_from_rows(switches, hosts, links, self._settings.labels))
         return self._network[1]
 
     def _write_plan(self, compilation: Compilation) -> None:

@@ -19,8 +19,9 @@ from udfs.filters.switch import pipeline
 from udfs.filters.switch.event_port import event_ports
 from udfs.filters.switch.network_filters import NetworkFilters
 from udfs.messages.specification import parse_specification
-from udfs.switches.derivation import FILTERING
+from udfs.stacks.labels import NARROW, LabelFormat
 from udfs.switches.entry import SwitchEntry
+from udfs.switches.programs import FILTERING, stack_program
 from udfs.switches.rollout import Versions
 from udfs.trees.network import Network
 from udfs.trees.rows import entry_from_row
@@ -149,8 +150,10 @@ class NetworkMatch:
         self._rejected = rows
 
 
-def check_pipelines(pipelines: Mapping[str, str]) -> None:
+def check_pipelines(pipelines: Mapping[str, str], labels: LabelFormat = NARROW) -> None:
     """Where the stream matches, no switch may run the program that filters.
+
+    labels: the format of the network's stacks.
 
     Raises NetworkError ``WRONG_PIPELINE``.
     """
@@ -159,7 +162,7 @@ def check_pipelines(pipelines: Mapping[str, str]) -> None:
         raise NetworkError(
             "WRONG_PIPELINE",
             f"switch {filtering[0]!r} runs {FILTERING!r}, which knows no stacks: with {PREFIX}"
-            "match=spark write 'virtual_trees' into column pipeline of switches, or set "
+            f"match=spark write {stack_program(labels)!r} into column pipeline of switches, or set "
             f"{PREFIX}match=network",
             switch=filtering[0],
         )

@@ -12,8 +12,10 @@ from jobs.adapters.sql_errors import SQL_ERRORS, gone_for_good, one_line
 from jobs.adapters.switch_sessions import side_by_side
 from jobs.adapters.tables import Tables
 from udfs.errors import NetworkError
+from udfs.stacks.labels import NARROW, LabelFormat
 from udfs.switches.rollout import Source, Versions
 from udfs.trees.rows import network_from_rows, tree_from_row
+from udfs.trees.virtual_tree import check_ids, stored
 
 log = logging.getLogger(__name__)
 
@@ -29,11 +31,18 @@ class Older:
 class NetworkTables:
     """Keeps what it read until `forget`: a read takes up to a second, and is needed again.
 
-    sources: the tables that decide, `SOURCES` and perhaps others.
+    sources: the tables that decide, `SOURCES` and perhaps others. labels: the format of the
+    network's stacks.
     """
 
-    def __init__(self, tables: Tables, sources: Collection[str] = SOURCES) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        sources: Collection[str] = SOURCES,
+        labels: LabelFormat = NARROW,
+    ) -> None:
         self._tables = tables
+        self._labels = labels
         self._sources = tuple(sources)
         self._read: dict[tuple[str, int], list[dict[str, Any]]] = {}
         self._sources_read: dict[frozenset[tuple[str, int]], Source] = {}
@@ -81,10 +90,15 @@ class NetworkTables:
 
     def _source(self, versions: Versions) -> Source:
         network = network_from_rows(
-            *(self.rows(name, versions[name]) for name in ("switches", "hosts", "links"))
+            self.rows("switches", versions["switches"]),
+            self.rows("hosts", versions["hosts"]),
+            self.rows("links", versions["links"]),
+            self._labels,
         )
         trees = self.rows("virtual_trees", versions["virtual_trees"])
-        return Source(network, [tree_from_row(row) for row in trees])
+        found = [tree_from_row(row) for row in trees]
+        check_ids(stored(found), network.labels)
+        return Source(network, found)
 
     def older(self, in_use: Iterable[Versions]) -> Older:
         """What these versions say, in the same order.

@@ -81,7 +81,7 @@ class Refresher:
         self._tables = tables
         self._match = NetworkMatch(settings) if settings.match == "network" else None
         sources = SOURCES if self._match is None else (*SOURCES, SUBSCRIPTIONS)
-        self._network = NetworkTables(tables, sources)
+        self._network = NetworkTables(tables, sources, settings.labels)
         self._versions = NetworkVersions(tables)
         self._patience = float(settings.wait_seconds)
         own = settings.election_id if election_id is None else election_id
@@ -390,7 +390,7 @@ class Refresher:
         tables = {name: self._sessions.tables_of(name) for name in set(pipelines.values())}
         filters: list[SwitchEntry] = []
         if self._match is None:
-            check_pipelines(pipelines)
+            check_pipelines(pipelines, source.network.labels)
         else:
             subscriptions = self._network.rows(SUBSCRIPTIONS, versions[SUBSCRIPTIONS])
             filters = self._match.entries(source.network, versions, subscriptions, held, pipelines)

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from udfs.errors import SettingsError
+from udfs.stacks.labels import FORMATS as LABEL_FORMATS
+from udfs.stacks.labels import LabelFormat
 
 PREFIX = "spark.stackcast."
 KAFKA_PREFIX = "spark.stackcast.kafka."
@@ -46,6 +48,8 @@ _SPEED = Form(
 )
 #: Formats that subscriptions may be written for, each for its own job.
 FORMATS = ("itch",)
+#: Room for a full stack and the longest message, by the width of labels.
+_LEAST_MTU = {16: 256, 32: 384}
 #: Settings that only a deployment of one's own needs.
 _DEPLOYMENT = {"tables", "checkpoint", "sink.udp.endpoint", "sink.af_packet.interface"}
 
@@ -61,7 +65,7 @@ def setting(
 ) -> Any:
     """One setting: its key without the prefix, its default, one sentence for the documentation.
 
-    choices and form hold for texts, least and most for whole numbers.
+    choices hold for what is written, form for texts, least and most for whole numbers.
     """
     limits = {"choices": choices, "least": least, "most": most, "form": form}
     return field(default=default, metadata={"key": key, "doc": doc, **limits})
@@ -108,7 +112,13 @@ class Settings:
     max_labels: int = setting(
         "maxLabels", 64, "Most labels that a switch can parse in one stack", least=1, most=64
     )
-    # 64 labels and the longest message need 230 bytes.
+    label_bits: int = setting(
+        "label.bits",
+        16,
+        "Width of the labels of the network's stacks; the switches' program must be for the same",
+        ("16", "32"),
+    )
+    # 64 labels and the longest message need 230 bytes, wide labels 358.
     mtu: int = setting(
         "mtu", 1500, "Most bytes of a frame after its Ethernet header", least=256, most=65_535
     )
@@ -199,6 +209,11 @@ class Settings:
             )
         return True
 
+    @property
+    def labels(self) -> LabelFormat:
+        """The format of the network's labels."""
+        return LABEL_FORMATS[self.label_bits]
+
     @staticmethod
     def read(properties: Iterable[tuple[str, str]]) -> Settings:
         """Settings from Spark properties; keys outside ``spark.stackcast.`` are ignored.
@@ -220,7 +235,10 @@ class Settings:
         for setting_field in known.values():
             if setting_field.name not in values:
                 values[setting_field.name] = _at_home(setting_field.default)
-        return Settings(**values, kafka=kafka, given=given)
+        made = Settings(**values, kafka=kafka, given=given)
+        if made.mtu < (least := _LEAST_MTU[made.label_bits]):
+            raise _bad(f"{PREFIX}mtu", str(made.mtu), f"{least} or more with labels of 32 bits")
+        return made
 
 
 def _at_home(default: Any) -> Any:
@@ -265,6 +283,10 @@ def _parse(key: str, text: str, setting_field: Any) -> Any:
             number = int(text.replace("_", ""))
         except ValueError:
             raise _bad(key, text, "a whole number") from None
+        if limits["choices"]:
+            if str(number) not in limits["choices"]:
+                raise _bad(key, text, " or ".join(limits["choices"]))
+            return number
         if not limits["least"] <= number <= limits["most"]:
             span = f"of {limits['least']} or more"
             if limits["most"] != _LARGEST or number > _LARGEST:

@@ -14,8 +14,9 @@ from udfs.filters.switch.event_port import event_ports
 from udfs.filters.switch.network_filters import START
 from udfs.filters.switch.program import MAIN
 from udfs.switches import derivation
-from udfs.switches.derivation import FILTERING, derive
+from udfs.switches.derivation import derive
 from udfs.switches.entry import GROUPS
+from udfs.switches.programs import FILTERING
 from udfs.switches.rollout import Source
 from udfs.switches.routes import ROUTE
 from udfs.trees.broadcast import broadcast_trees

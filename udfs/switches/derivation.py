@@ -13,13 +13,11 @@ from udfs.errors import SwitchError
 from udfs.stacks.entries import LABELS_A_PASS, positions_of, switch_entries
 from udfs.switches.entry import GROUPS, SwitchEntry
 from udfs.switches.ports import port_groups
+from udfs.switches.programs import FILTERING, STACKS
 from udfs.switches.rollout import Source, Union, rewired, together
 from udfs.switches.routes import ROUTE, routes
 from udfs.trees.network import Network
 from udfs.trees.virtual_tree import VirtualTree, stored
-
-FILTERING = "packet_subscriptions"
-"""The program of switches that match: what filters go into it comes from the subscriptions."""
 
 _START = "ingress.subscriptions.start"
 
@@ -97,7 +95,7 @@ def _ports(entry: SwitchEntry) -> int:
 
 
 DERIVATIONS: Mapping[str, Derivation] = {
-    "virtual_trees": Derivation(_virtual_trees, _named_by_stacks, _ports),
+    **dict.fromkeys(STACKS, Derivation(_virtual_trees, _named_by_stacks, _ports)),
     FILTERING: Derivation(_without_filters, _never, _ports),
 }
 
@@ -173,6 +171,7 @@ def _decides(source: Source) -> Hashable:
     Whether a link is up, and what crossing it costs, decide routes alone, which are not kept.
     """
     return (
+        source.network.labels,
         tuple(source.network.switches.values()),
         tuple(source.network.hosts.values()),
         tuple(replace(link, up=True, weight=1.0) for link in source.network.links),

@@ -11,7 +11,9 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Any, Protocol
 
 from udfs.errors import NetworkError
+from udfs.stacks.labels import NARROW, LabelFormat
 from udfs.switches.entry import SwitchEntry
+from udfs.switches.programs import check_labels, stack_program
 from udfs.trees.network import Host, Link, Network, Switch
 from udfs.trees.virtual_tree import VirtualTree
 
@@ -104,18 +106,33 @@ def with_states(links: Iterable[dict[str, Any]], now: Iterable[Row]) -> list[dic
 
 
 def network_from_rows(
-    switches: Iterable[Row], hosts: Iterable[Row], links: Iterable[Row]
+    switches: Iterable[Row],
+    hosts: Iterable[Row],
+    links: Iterable[Row],
+    labels: LabelFormat = NARROW,
 ) -> Network:
-    """The network of three tables, in any order. Raises NetworkError."""
+    """The network of three tables, in any order; ``labels``: the format of its stacks.
+
+    Raises NetworkError, also where the program of a switch reads other labels.
+    """
+    switch_rows = list(switches)
+    check_labels({row["switch"]: row["pipeline"] for row in switch_rows}, labels)
     return Network.from_rows(
-        map(switch_from_row, switches), map(host_from_row, hosts), map(link_from_row, links)
+        map(switch_from_row, switch_rows),
+        map(host_from_row, hosts),
+        map(link_from_row, links),
+        labels,
     )
 
 
 def network_to_rows(
-    network: Network, addresses: Mapping[str, str], pipeline: str = "virtual_trees"
+    network: Network, addresses: Mapping[str, str], pipeline: str | None = None
 ) -> dict[str, list[dict[str, Any]]]:
-    """Rows of ``switches``, ``hosts`` and ``links``; ``addresses``: switch → P4Runtime address."""
+    """Rows of ``switches``, ``hosts`` and ``links``; ``addresses``: switch → P4Runtime address.
+
+    ``pipeline`` is the shipped program for the network's labels by default.
+    """
+    pipeline = pipeline or stack_program(network.labels)
     return {
         "switches": [
             switch_to_row(switch, addresses[switch.name], pipeline)
