@@ -2,41 +2,122 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import islice
 
 from udfs.trees.network import Network
-from udfs.trees.steiner import SwitchGraph, edge
+from udfs.trees.switch_graph import SwitchGraph, edge
+from udfs.trees.strategies.strategy import Edges
 from udfs.trees.virtual_tree import VirtualTree
+
+#: Roots that are tried where the network names no spines. Each costs a search of the whole network.
+_MOST_ROOTS = 256
+
+
+@dataclass(frozen=True)
+class RootedTree:
+    """The shortest paths from ``root``, a switch, to all switches and hosts.
+
+    ``parent`` names the next node towards the root, for each node that usable links lead to but
+    the root itself.
+    """
+
+    root: str
+    parent: Mapping[str, str]
+
+    def path(self, node: str) -> Edges:
+        """The edges from ``node`` up to the root; none for a node that is out of reach."""
+        return frozenset(self._up(node, set()))
+
+    def joining(self, terminals: Iterable[str]) -> Edges:
+        """The part that joins ``terminals``: what Algorithm 5.2 leaves of the tree.
+
+        Pruning leaf after leaf until every leaf is a terminal keeps the paths between terminals,
+        so those are collected upwards, and the way from the root down to their first branch, if
+        no terminal is on it, is cut. Terminals out of reach are left out.
+        """
+        wanted = {node for node in terminals if node == self.root or node in self.parent}
+        joined: set[str] = set()
+        edges = [pair for node in wanted for pair in self._up(node, joined)]
+        return _without_stub(edges, self.root, wanted)
+
+    def _up(self, node: str, joined: set[str]) -> Iterator[tuple[str, str]]:
+        """Edges from ``node`` towards the root, as far as the first node already ``joined``."""
+        while node in self.parent and node not in joined:
+            joined.add(node)
+            above = self.parent[node]
+            yield edge(above, node)
+            node = above
+
+
+def rooted_trees(network: Network) -> Iterator[RootedTree]:
+    """Shortest-path trees of the whole network, those nearest to all hosts first.
+
+    Roots are the spine switches where the network names any (layer ``spine``), else all switches,
+    of a network of more than 256 those with the most links. Trees that reach the most hosts come
+    first, then those of the least distance, then by device id.
+    """
+    graph = SwitchGraph(network)
+    attached = [
+        (host.name, graph.index[host.switch])
+        for host in network.hosts.values()
+        if network.link(host.switch, host.name).up
+    ]
+    hanging = Counter(switch for _, switch in attached)
+    ranked = []
+    for root in _roots(network, graph):
+        distance, _ = _shortest_paths(graph, root)
+        reached = [(distance[u], count) for u, count in hanging.items() if distance[u] >= 0]
+        hosts = sum(count for _, count in reached)
+        ranked.append((-hosts, sum(far * count for far, count in reached), root))
+    for _, _, root in sorted(ranked):
+        distance, parents = _shortest_paths(graph, root)
+        parent = {graph.names[v]: graph.names[u] for v, u in enumerate(parents) if u >= 0}
+        parent |= {host: graph.names[u] for host, u in attached if distance[u] >= 0}
+        yield RootedTree(graph.names[root], parent)
+
+
+def spine_trees(network: Network) -> list[RootedTree]:
+    """The rooted trees among which publishers are spread.
+
+    One a spine switch; a network that names no spines has one, of its most central switch.
+    """
+    spines = sum(switch.layer == "spine" for switch in network.switches.values())
+    return list(islice(rooted_trees(network), spines or 1))
+
+
+def broadcast_edges(network: Network) -> Iterator[Edges]:
+    """The edges of all different broadcast trees, in the order of :func:`rooted_trees`."""
+    known: set[Edges] = set()
+    for tree in rooted_trees(network):
+        edges = tree.joining(network.hosts)
+        if edges and edges not in known:
+            known.add(edges)
+            yield edges
 
 
 def broadcast_trees(network: Network, count: int = 1, first_id: int = 1) -> list[VirtualTree]:
     """Up to ``count`` different broadcast trees with ids from ``first_id`` on.
 
-    A tree is the shortest paths from its root to all hosts that usable links lead to. Roots
-    are the spine switches where the network names any (layer ``spine``), else all switches;
-    those nearest to all hosts first, then by device id. Fewer trees come back where fewer
-    differ, none for a network of no hosts.
+    A tree is the shortest paths from its root to all hosts that usable links lead to, the roots
+    those of :func:`rooted_trees`. Fewer trees come back where fewer differ, none for a network of
+    no hosts.
     """
-    graph = SwitchGraph(network)
-    spines = [s.name for s in network.switches.values() if s.layer == "spine"]
-    ranked = []
-    for name in spines or graph.names:
-        distance, parent = _shortest_paths(graph, graph.index[name])
-        reached = [
-            d for host in network.hosts.values() if (d := distance[graph.index[host.switch]]) >= 0
-        ]
-        ranked.append((-len(reached), sum(reached), graph.index[name], parent, distance))
-    ranked.sort(key=lambda row: row[:3])
-    trees: list[VirtualTree] = []
-    known: set[frozenset[tuple[str, str]]] = set()
-    for _, _, root, parent, distance in ranked:
-        if len(trees) == count:
-            break
-        edges = _paths_to_hosts(network, graph, root, parent, distance)
-        if edges and edges not in known:
-            known.add(edges)
-            trees.append(VirtualTree(first_id + len(trees), edges, "broadcast"))
-    return trees
+    return [
+        VirtualTree(first_id + n, edges, "broadcast")
+        for n, edges in enumerate(islice(broadcast_edges(network), max(count, 0)))
+    ]
+
+
+def _roots(network: Network, graph: SwitchGraph) -> list[int]:
+    spines = [graph.index[s.name] for s in network.switches.values() if s.layer == "spine"]
+    if spines:
+        return spines
+    most_links = sorted(range(len(graph.names)), key=lambda u: (-len(graph.adjacency[u]), u))
+    return most_links[:_MOST_ROOTS]
 
 
 def _shortest_paths(graph: SwitchGraph, root: int) -> tuple[list[int], list[int]]:
@@ -55,27 +136,18 @@ def _shortest_paths(graph: SwitchGraph, root: int) -> tuple[list[int], list[int]
     return distance, parent
 
 
-def _paths_to_hosts(
-    network: Network, graph: SwitchGraph, root: int, parent: list[int], distance: list[int]
-) -> frozenset[tuple[str, str]]:
-    edges: set[tuple[str, str]] = set()
-    for host in network.hosts.values():
-        u = graph.index[host.switch]
-        if distance[u] < 0 or not network.link(host.switch, host.name).up:
-            continue
-        edges.add(edge(host.switch, host.name))
-        while u != root:
-            edges.add(edge(graph.names[parent[u]], graph.names[u]))
-            u = parent[u]
-    return _without_stub(edges, graph.names[root])
-
-
-def _without_stub(edges: set[tuple[str, str]], root: str) -> frozenset[tuple[str, str]]:
-    """Cut the way from the root down to the first branch: it leads to no host."""
-    while True:
-        at_root = [pair for pair in edges if root in pair]
-        if len(at_root) != 1 or len(edges) == 1:
-            return frozenset(edges)
-        edges.remove(at_root[0])
-        u, v = at_root[0]
-        root = v if u == root else u
+def _without_stub(pairs: Iterable[tuple[str, str]], root: str, terminals: set[str]) -> Edges:
+    """Cut the way from the root down to the first branch or terminal: it leads to nobody else."""
+    edges = set(pairs)
+    below: dict[str, list[str]] = {}
+    for u, v in edges:
+        below.setdefault(u, []).append(v)
+        below.setdefault(v, []).append(u)
+    above = ""
+    while root not in terminals:
+        children = [node for node in below.get(root, ()) if node != above]
+        if len(children) != 1:
+            break
+        edges.discard(edge(root, children[0]))
+        above, root = root, children[0]
+    return frozenset(edges)

@@ -1,0 +1,121 @@
+"""The strategy ``threshold``: a tree a publisher, then paths to its other subscribers
+(WERNECKE 5.3.4 to 5.3.6, Fig. 5.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from udfs.errors import NetworkError
+from udfs.trees.broadcast import RootedTree, spine_trees
+from udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, Room, Situation
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Base trees of the subscribers that receive at least ``percent`` % of the notifications.
+
+    A publisher's base tree is the broadcast tree of its spine, pruned to the publisher and those
+    of its potential subscribers; permanent ones count as 100 %. 0 % makes it the strategy
+    ``tree``, 100 % ``path``. Publishers with most notifications come first; spines are given out
+    in turn, in the network's order of hosts, so they stay the same while statistics change.
+
+    With ``paths``, what room is left is for virtual paths, each from a host up to a spine: those
+    first that would carry the most notifications which base trees do not carry. Without, hops
+    reach the other subscribers (Fig. 5.13).
+
+    A network that names no spines has one: its most central switch.
+
+    Raises NetworkError ``BAD_SIZE`` for a percentage outside 0..100.
+    """
+
+    percent: int
+    paths: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.percent <= 100:
+            raise NetworkError("BAD_SIZE", f"a threshold of {self.percent} %: say one of 0..100")
+
+    @property
+    def name(self) -> str:
+        return f"threshold-{self.percent}" + ("" if self.paths else "-hops")
+
+    def candidates(self, situation: Situation, budget: Mapping[str, int]) -> Iterator[Edges]:
+        room = Room(situation.network, budget)
+        publishers = _publishers(situation)
+        if room.full() or not publishers:
+            return
+        carried: dict[str, Edges] = {}
+        known: set[Edges] = set()
+        for publisher, spine in publishers.items():
+            base = spine.joining((publisher, *self._base(situation, publisher)))
+            if len(base) < FEWEST_EDGES:
+                continue
+            if base not in known and room.fits(base):
+                room.take(base)
+                known.add(base)
+                yield base
+            if base in known:
+                carried[publisher] = base
+        if self.paths:
+            yield from _paths(situation, publishers, carried, known, room)
+
+    def _base(self, situation: Situation, publisher: str) -> list[str]:
+        """The publisher's subscribers that belong into its base tree."""
+        clients, statistics = situation.clients, situation.statistics
+        permanent = clients.permanent.get(publisher, frozenset())
+        # Correctly rounded quotients: equal shares are equal numbers.
+        least = self.percent / 100
+        return [
+            host
+            for host in clients.potential[publisher] | permanent
+            if host in permanent or statistics.frequency(publisher, host) >= least
+        ]
+
+
+def _publishers(situation: Situation) -> dict[str, RootedTree]:
+    """Each publisher's spine; publishers with most notifications first."""
+    network, potential = situation.network, situation.clients.potential
+    spines = spine_trees(network)
+    assigned = {
+        host: spines[place % len(spines)]
+        for place, host in enumerate(network.hosts)
+        if potential.get(host)
+    }
+    often = situation.statistics.notifications
+    return {host: assigned[host] for host in sorted(assigned, key=often, reverse=True)}
+
+
+def _paths(
+    situation: Situation,
+    publishers: Mapping[str, RootedTree],
+    carried: Mapping[str, Edges],
+    known: set[Edges],
+    room: Room,
+) -> Iterator[Edges]:
+    """Paths between hosts and spines, those first that publishers lack most often.
+
+    A publisher's notifications come up to its spine, and down to subscribers outside its base
+    tree. Without statistics, paths that most publishers lack come first.
+    """
+    statistics = situation.statistics
+    lacking: dict[tuple[str, str], tuple[float, int]] = {}
+    spines = {spine.root: spine for spine in publishers.values()}
+    for publisher, spine in publishers.items():
+        inside = {node for pair in carried.get(publisher, ()) for node in pair}
+        notifications = statistics.notifications(publisher)
+        for host in sorted({publisher, *situation.clients.potential[publisher]} - inside):
+            share = 1.0 if host == publisher else statistics.frequency(publisher, host)
+            weight, count = lacking.get((spine.root, host), (0.0, 0))
+            lacking[spine.root, host] = weight + notifications * share, count + 1
+    place = {name: n for n, name in enumerate((*spines, *situation.network.hosts))}
+    ranked = sorted(
+        (-weight, -count, place.get(host, 0), place[spine], spine, host)
+        for (spine, host), (weight, count) in lacking.items()
+    )
+    for *_, spine, host in ranked:
+        path = spines[spine].path(host)
+        if len(path) >= FEWEST_EDGES and path not in known and room.fits(path):
+            room.take(path)
+            known.add(path)
+            yield path

@@ -1,0 +1,104 @@
+"""The strategy ``topo``: small trees of one switch and some of its down-links (WERNECKE 5.3.3).
+
+Such trees share no link unless they have the switch in common, so they combine without cycles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from udfs.trees.broadcast import spine_trees
+from udfs.trees.network import Network
+from udfs.trees.steiner import edge
+from udfs.trees.strategies.strategy import Edges, Room, Situation
+
+
+@dataclass(frozen=True)
+class Topo:
+    """Sets of 2^n down-links of each switch, and the set of all, as far as all ends have room.
+
+    A switch's down-links lead to its hosts and to switches one layer further from the spines, or
+    from the most central switch where the network names no spines. Switches take turns, a tree
+    each, so that rules are spread evenly over the network.
+    """
+
+    name: str = "topo"
+
+    def candidates(self, situation: Situation, budget: Mapping[str, int]) -> Iterator[Edges]:
+        network = situation.network
+        room = Room(network, budget)
+        waiting = [_stars(switch, ends, room) for switch, ends in down_links(network).items()]
+        while waiting:
+            again = []
+            for stars in waiting:
+                edges = next(stars, None)
+                if edges is not None:
+                    room.take(edges)
+                    yield edges
+                    again.append(stars)
+            waiting = again
+
+
+def down_links(network: Network) -> dict[str, list[str]]:
+    """The ends of each switch's usable down-links: hosts, then switches, in the network's order."""
+    layer = _layers(network)
+    place = {name: n for n, name in enumerate((*network.hosts, *network.switches))}
+    ends: dict[str, list[str]] = {name: [] for name in network.switches}
+    for link in network.links:
+        u, v = link.switch, link.neighbor
+        if network.usable(link) and (v in network.hosts or layer.get(v, 0) > layer.get(u, 0)):
+            ends[u].append(v)
+    return {name: sorted(down, key=place.__getitem__) for name, down in ends.items()}
+
+
+def port_sets(count: int) -> Iterator[tuple[int, ...]]:
+    """The subsets of 0..count-1 to install, best first; endless work only for who asks for all.
+
+    First all together, then aligned blocks of a power of two, halves before quarters: with them
+    each link is in one tree of every size. Then the other pairs, and the other sets of 4, 8, …
+    """
+    everything = tuple(range(count))
+    sizes = [1 << n for n in range(1, count.bit_length()) if 1 << n < count]
+    known = {everything}
+    yield everything
+    for size in reversed(sizes):
+        for start in range(0, count - size + 1, size):
+            block = everything[start : start + size]
+            known.add(block)
+            yield block
+    for size in sizes:
+        yield from (chosen for chosen in combinations(everything, size) if chosen not in known)
+
+
+def _stars(switch: str, ends: list[str], room: Room) -> Iterator[Edges]:
+    """The switch's trees that have room at the time they are asked for."""
+
+    def open_ends() -> int:
+        return sum(room.left.get(end, 1) > 0 for end in ends)
+
+    if len(ends) < 2:
+        return
+    for chosen in port_sets(len(ends)):
+        edges = frozenset(edge(switch, ends[n]) for n in chosen)
+        if room.fits(edges):
+            yield edges
+        elif not room.left[switch] or open_ends() < 2:
+            return
+
+
+def _layers(network: Network) -> dict[str, int]:
+    """Links between each switch and the nearest spine, by usable links."""
+    neighbors: dict[str, list[str]] = {name: [] for name in network.switches}
+    for link in network.links:
+        if link.neighbor in neighbors and network.usable(link):
+            neighbors[link.switch].append(link.neighbor)
+    tops = [tree.root for tree in spine_trees(network)]
+    layer = dict.fromkeys(tops, 0)
+    for name in tops:
+        for neighbor in neighbors[name]:
+            if neighbor not in layer:
+                layer[neighbor] = layer[name] + 1
+                tops.append(neighbor)
+    return layer
