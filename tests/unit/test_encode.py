@@ -222,21 +222,6 @@ def test_an_encoder_remembers_and_pickles(network):
     assert pickle.loads(pickle.dumps(encoder)).encode(receivers) == encoder.encode(receivers)
 
 
-def test_a_stack_that_the_model_refutes_gives_way_to_plain_hops(network, monkeypatch):
-    encoder = Encoder(network, "feed1", broadcast_trees(network))
-    believe = encoder._delivers
-    monkeypatch.setattr(
-        encoder,
-        "_delivers",
-        lambda e: all(split(x)[0] == HOP for x in e.labels) and believe(e),
-    )
-    (encoding,) = encoder.encode(frozenset(network.subscribers()))
-    assert {split(value)[0] for value in encoding.labels} == {HOP}
-    monkeypatch.setattr(encoder, "_delivers", lambda e: False)
-    with pytest.raises(NetworkError, match="NOT_DELIVERABLE"):
-        encoder.encode(frozenset({"h1"}))
-
-
 def test_a_receiver_set_of_the_default_network_takes_under_a_millisecond(network):
     encoder = Encoder(network, "feed1", broadcast_trees(network))
     hosts = network.subscribers()

@@ -88,6 +88,7 @@ class Network:
         self.hosts: dict[str, Host] = {host.name: host for host in host_rows}
         self.link_by_id: dict[int, Link] = {link.id: link for link in self.links}
         self._by_ends = {(link.switch, link.neighbor): link for link in self.links}
+        self._by_port = {(link.switch, link.port): link for link in self.links}
         _check_names(switch_rows, host_rows)
         self._check_links()
         self._check_hosts()
@@ -119,6 +120,18 @@ class Network:
                 f"no link leads from {switch!r} to {neighbor!r}",
                 switch=switch,
                 neighbor=neighbor,
+            )
+        return found
+
+    def link_at(self, switch: str, port: int) -> Link:
+        """The link out of this port; NetworkError ``UNKNOWN_LINK`` if none."""
+        found = self._by_port.get((switch, port))
+        if found is None:
+            raise NetworkError(
+                "UNKNOWN_LINK",
+                f"no link leaves {switch!r} by port {port}",
+                switch=switch,
+                port=port,
             )
         return found
 

@@ -15,7 +15,7 @@ from udfs.filters.meaning.evaluate import is_stateful
 from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection
 from udfs.messages.specification import Specification
 from udfs.trees.network import Network
-from udfs.trees.steiner import SwitchGraph
+from udfs.trees.switch_graph import SwitchGraph
 
 
 def ports_towards(network: Network, publisher: str) -> dict[str, dict[str, int]]:

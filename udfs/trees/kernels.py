@@ -1,0 +1,629 @@
+"""Compiled loops of Steiner trees and encoders. Contracts are at :mod:`udfs.trees.switch_graph` and
+:mod:`udfs.trees.encode`.
+
+Port masks are int64: ports are 1..63. All loops stand in one module, since numba's cache of a
+function does not notice that one of another module, which it calls, has changed.
+
+A delivery tree is ``work.members[:count]`` (switches, parents first) with ``work.parent[v]``, the
+link it comes by, an index into ``links``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+_FAR = np.int64(1 << 62)
+# Keys of the queue: a cost of 41 bits, then the order of arrival, which settles ties.
+_ARRIVALS = 21
+_LAST_ARRIVAL = (1 << _ARRIVALS) - 1
+# Costs that count labels: the label, then weights in units of 1..15, then links.
+_LABEL_COST = 1 << 25
+_WEIGHT_COST = 1 << 4
+#: Trees in a stack at most. A stack has 64 labels.
+MOST_TREES = 64
+#: Trees that the refined encoder tries with a delivery tree of their own.
+_TRIED = 8
+
+Integers = NDArray[np.int64]
+
+
+class Links(NamedTuple):
+    """Directed usable links between switches, sorted by ``(source, target)``.
+
+    ``offset[u]:offset[u + 1]`` leave u. edge: number of the undirected edge. port, back: bits of
+    the ports at source and target. cost: of a search. weight: 1..15.
+    """
+
+    offset: Integers
+    source: Integers
+    target: Integers
+    edge: Integers
+    port: Integers
+    back: Integers
+    cost: Integers
+    weight: Integers
+
+
+class Forest(NamedTuple):
+    """Stored trees: ``switch`` and ``mask`` (ports that it floods) at ``offset[t]:offset[t + 1]``;
+    its usable edges at ``edge_offset[t]:edge_offset[t + 1]``."""
+
+    offset: Integers
+    switch: Integers
+    mask: Integers
+    edge_offset: Integers
+    edge: Integers
+
+
+class Work(NamedTuple):
+    """Memory of one search and of one encoding."""
+
+    distance: Integers
+    parent: Integers
+    inside: NDArray[np.uint8]
+    waiting: NDArray[np.uint8]
+    members: Integers
+    path: Integers
+    heap_key: Integers
+    heap_node: Integers
+    free: Integers
+    wanted: Integers
+    needed: Integers
+    ingress: Integers
+    flood: Integers
+    best_members: Integers
+    best_parent: Integers
+
+
+def workspace(switches: int, links: int, edges: int) -> Work:
+    """Memory for a graph of this size. ``free`` and ``wanted`` begin as zeros."""
+    heap = links * 4 + switches * 2 + 64
+
+    def integers(size: int) -> Integers:
+        return np.zeros(size, np.int64)
+
+    return Work(
+        distance=integers(switches),
+        parent=integers(switches),
+        inside=np.zeros(switches, np.uint8),
+        waiting=np.zeros(switches, np.uint8),
+        members=integers(switches),
+        path=integers(switches),
+        heap_key=integers(heap),
+        heap_node=integers(heap),
+        free=integers(edges),
+        wanted=integers(switches),
+        needed=integers(switches),
+        ingress=integers(switches),
+        flood=integers(switches),
+        best_members=integers(switches),
+        best_parent=integers(switches),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _push(work, size, key, node):  # type: ignore[no-untyped-def]
+    keys, nodes = work.heap_key, work.heap_node
+    at = size
+    while at > 0:
+        above = (at - 1) >> 1
+        if keys[above] <= key:
+            break
+        keys[at] = keys[above]
+        nodes[at] = nodes[above]
+        at = above
+    keys[at] = key
+    nodes[at] = node
+    return size + 1
+
+
+@njit(cache=True, nogil=True)
+def _sift(work, size):  # type: ignore[no-untyped-def]
+    """Take the first of ``size`` entries off; what is left is a heap again."""
+    keys, nodes = work.heap_key, work.heap_node
+    last = size - 1
+    key, node = keys[last], nodes[last]
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= last:
+            break
+        if below + 1 < last and keys[below + 1] < keys[below]:
+            below += 1
+        if keys[below] >= key:
+            break
+        keys[at] = keys[below]
+        nodes[at] = nodes[below]
+        at = below
+    keys[at] = key
+    nodes[at] = node
+    return last
+
+
+@njit(cache=True, nogil=True)
+def _link_cost(links, work, link, by_labels):  # type: ignore[no-untyped-def]
+    """What a link costs a search.
+
+    By weight: nothing but its count where a stored tree covers it (WERNECKE 5.2.7). By labels: what
+    it adds to the stack, which is a hop, or nothing where a stored tree covers it, and stops at the
+    switch that it leads to, two of which the link itself spares where it is covered.
+    """
+    if not by_labels:
+        return np.int64(1) if work.free[links.edge[link]] > 0 else links.cost[link]
+    v = links.target[link]
+    stops = np.int64(0)
+    if work.wanted[v] == 0:
+        stops = _count(work.flood[v])
+        labels = max(np.int64(0), stops - 2) if work.free[links.edge[link]] > 0 else stops + 1
+    else:
+        labels = np.int64(0) if work.free[links.edge[link]] > 0 else np.int64(3)
+    return labels * _LABEL_COST + links.weight[link] * _WEIGHT_COST + 1
+
+
+@njit(cache=True, nogil=True)
+def grow(links, work, root, terminals, rotation, by_labels):  # type: ignore[no-untyped-def]
+    """Takahashi and Matsuyama: join the nearest terminal to the tree by a shortest path, again and
+    again. Returns the number of members, -1 if a terminal is out of reach.
+
+    One search serves the whole tree: a path that joins becomes distance 0, and the search goes on
+    from there; what was learnt about other switches stays an upper bound. Equal costs are settled
+    by the order of arrival; ``rotation`` is where each switch begins among its links.
+    """
+    distance, parent, inside = work.distance, work.parent, work.inside
+    waiting, members, path = work.waiting, work.members, work.path
+    capacity = work.heap_key.size - 1
+    distance[:] = _FAR
+    inside[:] = 0
+    waiting[:] = 0
+    left = 0
+    for v in terminals:
+        if v != root and waiting[v] == 0:
+            waiting[v] = 1
+            left += 1
+    count = 1
+    members[0] = root
+    inside[root] = 1
+    parent[root] = -1
+    distance[root] = 0
+    arrivals = 0
+    size = _push(work, 0, np.int64(0), root)
+    while left > 0:
+        if size == 0:
+            return -1
+        reached = work.heap_key[0] >> _ARRIVALS
+        u = work.heap_node[0]
+        size = _sift(work, size)
+        if reached > distance[u]:
+            continue
+        if waiting[u] == 1:
+            length = 0
+            v = u
+            while inside[v] == 0:
+                path[length] = v
+                length += 1
+                v = links.source[parent[v]]
+            for at in range(length - 1, -1, -1):
+                v = path[at]
+                members[count] = v
+                count += 1
+                inside[v] = 1
+                if waiting[v] == 1:
+                    waiting[v] = 0
+                    left -= 1
+                distance[v] = 0
+                arrivals = min(arrivals + 1, _LAST_ARRIVAL)
+                size = _push(work, size, np.int64(arrivals), v)
+            continue
+        first = links.offset[u]
+        degree = links.offset[u + 1] - first
+        turn = rotation % degree if degree > 0 else 0
+        for at in range(degree):
+            turned = at + turn
+            if turned >= degree:
+                turned -= degree
+            link = first + turned
+            v = links.target[link]
+            if inside[v] == 1:
+                continue
+            further = reached + _link_cost(links, work, link, by_labels)
+            if further < distance[v]:
+                distance[v] = further
+                parent[v] = link
+                if size >= capacity:
+                    size = _swept(work, size)
+                arrivals = min(arrivals + 1, _LAST_ARRIVAL)
+                size = _push(work, size, further << _ARRIVALS | arrivals, v)
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _swept(work, size):  # type: ignore[no-untyped-def]
+    """Leave out entries of the queue that nearer ones made void; there is room for the rest."""
+    kept = 0
+    for at in range(size):
+        key, node = work.heap_key[at], work.heap_node[at]
+        if key >> _ARRIVALS <= work.distance[node]:
+            kept = _push(work, kept, key, node)
+    return kept
+
+
+@njit(cache=True, nogil=True)
+def _count(mask):  # type: ignore[no-untyped-def]
+    """Bits of a mask."""
+    bits = np.int64(0)
+    while mask != 0:
+        mask &= mask - 1
+        bits += 1
+    return bits
+
+
+@njit(cache=True, nogil=True)
+def _take_needs(links, work, count, entry):  # type: ignore[no-untyped-def]
+    """The ports that each member must send out of, and the one that it receives by."""
+    needed, ingress = work.needed, work.ingress
+    needed[:] = 0
+    for at in range(count):
+        u = work.members[at]
+        needed[u] = work.wanted[u]
+    ingress[work.members[0]] = entry
+    for at in range(1, count):
+        v = work.members[at]
+        link = work.parent[v]
+        needed[links.source[link]] |= links.port[link]
+        ingress[v] = links.back[link]
+
+
+@njit(cache=True, nogil=True)
+def _labels(work, count):  # type: ignore[no-untyped-def]
+    """Hop and stop labels of the tree whose needs were taken, above what ``flood`` sends."""
+    total = np.int64(0)
+    for at in range(count):
+        u = work.members[at]
+        needed, flood = work.needed[u], work.flood[u]
+        total += _count(needed & ~flood) + _count(flood & ~(needed | work.ingress[u]))
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _weight(links, work, count):  # type: ignore[no-untyped-def]
+    total = np.int64(0)
+    for at in range(1, count):
+        total += links.cost[work.parent[work.members[at]]]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _overlap(forest, work, tree):  # type: ignore[no-untyped-def]
+    """How many needed ports the tree serves."""
+    total = np.int64(0)
+    for at in range(forest.offset[tree], forest.offset[tree + 1]):
+        total += _count(forest.mask[at] & work.needed[forest.switch[at]])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _gain(forest, work, tree):  # type: ignore[no-untyped-def]
+    """Labels that the tree would spare on the delivery tree as it is, its own counted."""
+    total = np.int64(-1)
+    for at in range(forest.offset[tree], forest.offset[tree + 1]):
+        u = forest.switch[at]
+        if work.inside[u] == 1:
+            new = forest.mask[at] & ~work.flood[u] & ~work.ingress[u]
+            needed = _count(new & work.needed[u])
+            total += 2 * needed - _count(new)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _set_flood(forest, work, trees, number):  # type: ignore[no-untyped-def]
+    """``flood`` and ``free`` of these trees and no other."""
+    work.flood[:] = 0
+    work.free[:] = 0
+    for at in range(number):
+        _add(forest, work, trees[at])
+
+
+@njit(cache=True, nogil=True)
+def _add(forest, work, tree):  # type: ignore[no-untyped-def]
+    for at in range(forest.offset[tree], forest.offset[tree + 1]):
+        work.flood[forest.switch[at]] |= forest.mask[at]
+    for at in range(forest.edge_offset[tree], forest.edge_offset[tree + 1]):
+        work.free[forest.edge[at]] += 1
+
+
+@njit(cache=True, nogil=True)
+def _keep(work, count):  # type: ignore[no-untyped-def]
+    """The tree in ``members`` is the best so far."""
+    for at in range(count):
+        v = work.members[at]
+        work.best_members[at] = v
+        work.best_parent[v] = work.parent[v]
+
+
+@njit(cache=True, nogil=True)
+def _recall(links, work, count, entry):  # type: ignore[no-untyped-def]
+    """The best tree so far stands in ``members`` again."""
+    work.inside[:] = 0
+    for at in range(count):
+        v = work.best_members[at]
+        work.members[at] = v
+        work.parent[v] = work.best_parent[v]
+        work.inside[v] = 1
+    _take_needs(links, work, count, entry)
+
+
+@njit(cache=True, nogil=True)
+def _greedy(links, forest, work, root, entry, terminals, rotation, order, trees):  # type: ignore[no-untyped-def]
+    """Algorithm 5.1: take a tree if the stack gets shorter with it. The result is the best tree.
+
+    Returns ``(count, number, labels)``: members, trees (in ``trees``), all labels; count is -1 if a
+    terminal is out of reach. ``order``: of trees that replace equally many hops.
+    """
+    work.flood[:] = 0
+    work.free[:] = 0
+    number = 0
+    count = grow(links, work, root, terminals, rotation, False)
+    if count < 0:
+        return count, number, np.int64(0)
+    _take_needs(links, work, count, entry)
+    best = _labels(work, count)
+    _keep(work, count)
+    # sort(T_virt): trees that replace most hops of the plain tree first.
+    rank = np.empty(order.size, np.int64)
+    for at in range(order.size):
+        rank[at] = -_overlap(forest, work, order[at]) * order.size + at
+    for at in np.argsort(rank):
+        if best == 1 or number == MOST_TREES:
+            break
+        tree = order[at]
+        trees[number] = tree
+        _set_flood(forest, work, trees, number + 1)
+        tried = grow(links, work, root, terminals, rotation, False)
+        _take_needs(links, work, tried, entry)
+        labels = _labels(work, tried) + number + 1
+        if labels < best:
+            best = labels
+            count = tried
+            number += 1
+            _keep(work, tried)
+    return count, number, best
+
+
+@njit(cache=True, nogil=True)
+def _choose(forest, work, count, order, trees, number):  # type: ignore[no-untyped-def]
+    """Better trees for the delivery tree as it is: add, drop or exchange one while labels fall.
+
+    Begins with ``trees[:number]``, whose flood is set; returns the new ``number``.
+    """
+    candidates = np.empty(order.size, np.int64)
+    able = 0
+    for at in range(order.size):
+        if _overlap(forest, work, order[at]) > 1:
+            candidates[able] = order[at]
+            able += 1
+    labels = _labels(work, count) + number
+    while True:
+        best, taken, dropped = np.int64(0), np.int64(-1), np.int64(-1)
+        if number < MOST_TREES:
+            for at in range(able):
+                gain = _gain(forest, work, candidates[at])
+                if gain > best:
+                    best, taken = gain, candidates[at]
+        if taken < 0:
+            for out in range(number):
+                spare = trees[out]
+                trees[out] = trees[number - 1]
+                _set_flood(forest, work, trees, number - 1)
+                without = _labels(work, count) + number - 1
+                gain = labels - without
+                if gain > best:
+                    best, taken, dropped = gain, np.int64(-1), np.int64(out)
+                for at in range(able):
+                    gain = labels - without + _gain(forest, work, candidates[at])
+                    if gain > best:
+                        best, taken, dropped = gain, candidates[at], np.int64(out)
+                trees[number - 1] = trees[out]
+                trees[out] = spare
+        if best == 0:
+            break
+        if dropped >= 0:
+            trees[dropped] = trees[number - 1]
+            number -= 1
+        if taken >= 0:
+            trees[number] = taken
+            number += 1
+        _set_flood(forest, work, trees, number)
+        labels -= best
+    _set_flood(forest, work, trees, number)
+    return number
+
+
+@njit(cache=True, nogil=True)
+def _improve(links, forest, work, root, entry, terminals, rotation, order, trees, number, count):  # type: ignore[no-untyped-def]
+    """From the tree in ``members`` and these stored trees on: better trees for the delivery tree, a
+    better delivery tree for the trees, in turn while labels (then weights) fall. The result stands
+    in ``members``; returns ``(count, number, labels)``."""
+    kept = trees.copy()
+    kept_number = number
+    saved_members = work.members[:count].copy()
+    saved_parent = work.parent[saved_members].copy()
+    kept_count = count
+    labels = _labels(work, count) + number
+    weight = _weight(links, work, count)
+    while True:
+        number = _choose(forest, work, count, order, trees, number)
+        chosen = _labels(work, count) + number
+        better = chosen < labels
+        if better:
+            labels, kept_number = chosen, number
+            kept[:number] = trees[:number]
+            kept_count = count
+            saved_members = work.members[:count].copy()
+            saved_parent = work.parent[saved_members].copy()
+            weight = _weight(links, work, count)
+        count = grow(links, work, root, terminals, rotation, True)
+        _take_needs(links, work, count, entry)
+        grown = _labels(work, count) + number
+        heavy = _weight(links, work, count)
+        if grown < labels or (grown == labels and heavy < weight):
+            better = True
+            labels, weight, kept_number, kept_count = grown, heavy, number, count
+            kept[:number] = trees[:number]
+            saved_members = work.members[:count].copy()
+            saved_parent = work.parent[saved_members].copy()
+        if not better:
+            break
+    trees[:kept_number] = kept[:kept_number]
+    work.inside[:] = 0
+    for at in range(kept_count):
+        v = saved_members[at]
+        work.members[at] = v
+        work.parent[v] = saved_parent[at]
+        work.inside[v] = 1
+    _take_needs(links, work, kept_count, entry)
+    _set_flood(forest, work, trees, kept_number)
+    return kept_count, kept_number, labels
+
+
+@njit(cache=True, nogil=True)
+def _refined(links, forest, work, root, entry, terminals, rotation, order, trees):  # type: ignore[no-untyped-def]
+    """Never more labels than :func:`_greedy`, whose answer it improves; else alike."""
+    count, number, labels = _greedy(
+        links, forest, work, root, entry, terminals, rotation, order, trees
+    )
+    if count < 0 or labels == 1 or order.size == 0:
+        return count, number, labels
+    tried = np.empty(MOST_TREES, np.int64)
+    # The greedy answer first, then the plain tree without any.
+    for start in range(2):
+        if start == 0:
+            tried[:number] = trees[:number]
+            begun = number
+            _recall(links, work, count, entry)
+            grown = count
+        else:
+            begun = 0
+            _set_flood(forest, work, tried, 0)
+            grown = grow(links, work, root, terminals, rotation, False)
+            _take_needs(links, work, grown, entry)
+        _set_flood(forest, work, tried, begun)
+        grown, begun, better = _improve(
+            links, forest, work, root, entry, terminals, rotation, order, tried, begun, grown
+        )
+        weight = _weight(links, work, grown)
+        if start == 0:
+            best_weight = weight
+        if better < labels or (better == labels and (start == 0 or weight < best_weight)):
+            count, number, labels, best_weight = grown, begun, better, weight
+            trees[:number] = tried[:number]
+            _keep(work, grown)
+    # Then from the best on: one more tree, or one less, with a delivery tree made for it.
+    promise = np.empty(order.size, np.int64)
+    while labels > 1:
+        _recall(links, work, count, entry)
+        _set_flood(forest, work, trees, number)
+        for at in range(order.size):
+            promise[at] = -_gain(forest, work, order[at])
+            for has in range(number):
+                if trees[has] == order[at]:
+                    promise[at] = _FAR
+        ranked = np.argsort(promise, kind="mergesort")
+        found = False
+        for step in range(min(_TRIED, order.size) + number):
+            tried[:number] = trees[:number]
+            begun = number
+            if step < number:
+                begun -= 1
+                tried[step] = trees[begun]
+            elif promise[ranked[step - number]] < _FAR and number < MOST_TREES:
+                tried[begun] = order[ranked[step - number]]
+                begun += 1
+            else:
+                continue
+            _set_flood(forest, work, tried, begun)
+            grown = grow(links, work, root, terminals, rotation, True)
+            _take_needs(links, work, grown, entry)
+            if _labels(work, grown) + begun > labels + 1:
+                continue
+            grown, begun, better = _improve(
+                links, forest, work, root, entry, terminals, rotation, order, tried, begun, grown
+            )
+            if better < labels:
+                count, number, labels = grown, begun, better
+                trees[:number] = tried[:number]
+                _keep(work, grown)
+                found = True
+                break
+        if not found:
+            break
+    return count, number, labels
+
+
+@njit(cache=True, nogil=True)
+def encode(  # type: ignore[no-untyped-def]
+    links, forest, work, root, entry, terminals, rotation, order, trees, refined
+):
+    """One header stack. ``work.wanted`` holds the ports towards receivers, ``terminals`` their
+    switches. The result stands in ``work``: members by distance from the root, parents, needed and
+    ingress ports, flood of the trees, which are ``trees[:number]``, ascending.
+
+    Returns ``(count, number, hops, stops, crossings)``; count is -1 if a terminal is out of reach.
+    crossings: labels on links between switches and on the publisher's, summed over those links.
+    """
+    if refined:
+        count, number, _ = _refined(
+            links, forest, work, root, entry, terminals, rotation, order, trees
+        )
+    else:
+        count, number, _ = _greedy(
+            links, forest, work, root, entry, terminals, rotation, order, trees
+        )
+    if count < 0:
+        return count, number, np.int64(0), np.int64(0), np.int64(0)
+    _recall(links, work, count, entry)
+    trees[:number] = np.sort(trees[:number])
+    _set_flood(forest, work, trees, number)
+    _by_depth(links, work, count)
+    hops = stops = np.int64(0)
+    for at in range(count):
+        u = work.members[at]
+        needed, flood = work.needed[u], work.flood[u]
+        hops += _count(needed & ~flood)
+        stops += _count(flood & ~(needed | work.ingress[u]))
+    # A hop or stop leaves the stack where it is used: ``path`` is what each member sends on.
+    left, crossings = work.path, number + hops + stops
+    for at in range(count):
+        u = work.members[at]
+        came = number + hops + stops
+        if at > 0:
+            came = left[links.source[work.parent[u]]]
+            crossings += came
+        needed, flood = work.needed[u], work.flood[u]
+        used = _count(needed & ~flood) + _count(flood & ~(needed | work.ingress[u]))
+        left[u] = came - used
+    return count, number, hops, stops, crossings
+
+
+@njit(cache=True, nogil=True)
+def _by_depth(links, work, count):  # type: ignore[no-untyped-def]
+    """Members by distance from the root, in links; equal ones stay in order."""
+    depth = work.distance
+    depth[work.members[0]] = 0
+    deepest = np.int64(0)
+    for at in range(1, count):
+        v = work.members[at]
+        depth[v] = depth[links.source[work.parent[v]]] + 1
+        deepest = max(deepest, depth[v])
+    first = np.zeros(deepest + 2, np.int64)
+    for at in range(count):
+        first[depth[work.members[at]] + 1] += 1
+    first = np.cumsum(first)
+    for at in range(count):
+        v = work.members[at]
+        work.path[first[depth[v]]] = v
+        first[depth[v]] += 1
+    work.members[:count] = work.path[:count]

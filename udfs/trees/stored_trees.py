@@ -1,0 +1,60 @@
+"""Virtual trees as the kernels take them: all that a network's stacks may name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import numpy as np
+
+from udfs.errors import NetworkError
+from udfs.trees.kernels import Forest
+from udfs.trees.network import Network
+from udfs.trees.switch_graph import SwitchGraph
+from udfs.trees.virtual_tree import VirtualTree, stored, tree_ports
+
+
+class StoredTrees:
+    """The active trees, ascending by id: ``ids`` and, in the same order, ``forest``.
+
+    Raises NetworkError ``UNKNOWN_LINK`` (a tree's edge), ``DUPLICATE_TREE`` and ``BAD_TREE_ID`` (an
+    id that the network's labels have no room for), of trees in any state but retired.
+    """
+
+    def __init__(self, network: Network, graph: SwitchGraph, trees: Iterable[VirtualTree]) -> None:
+        every = sorted(stored(trees), key=lambda tree: tree.id)
+        ports = [_ports(network, tree) for tree in every]
+        for tree, after in pairwise(every):
+            if tree.id == after.id:
+                raise NetworkError(
+                    "DUPLICATE_TREE", f"two trees have the id {tree.id}", tree=tree.id
+                )
+        active = [(t, p) for t, p in zip(every, ports, strict=True) if t.state == "active"]
+        self.ids: tuple[int, ...] = tuple(tree.id for tree, _ in active)
+        masks = [sorted((graph.index[name], bits) for name, bits in p.items()) for _, p in active]
+        edges = [
+            sorted(graph.edges[pair] for pair in tree.edges if pair in graph.edges)
+            for tree, _ in active
+        ]
+        self.forest = Forest(
+            _offsets(masks),
+            np.array([switch for each in masks for switch, _ in each], np.int64),
+            np.array([mask for each in masks for _, mask in each], np.int64),
+            _offsets(edges),
+            np.array([number for each in edges for number in each], np.int64),
+        )
+
+
+def _ports(network: Network, tree: VirtualTree) -> dict[str, int]:
+    if tree.id > network.labels.max_id:
+        raise NetworkError(
+            "BAD_TREE_ID",
+            f"virtual tree {tree.id} does not fit a label: ids are 1..{network.labels.max_id} "
+            f"({network.labels.id_bits} bits)",
+            tree=tree.id,
+        )
+    return tree_ports(network, tree)
+
+
+def _offsets(lists: list[list[tuple[int, int]]] | list[list[int]]) -> np.ndarray:
+    return np.concatenate(([0], np.cumsum([len(each) for each in lists]))).astype(np.int64)
