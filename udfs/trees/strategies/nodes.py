@@ -1,0 +1,104 @@
+"""Nodes, as topology-aware strategies see a network: a switch with its subscribers
+(WERNECKE 6.5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from heapq import heappop, heappush
+
+from udfs.trees.network import Network
+from udfs.trees.steiner import steiner_tree
+from udfs.trees.strategies.strategy import Edges
+from udfs.trees.switch_graph import SwitchGraph, edge
+
+
+class Nodes:
+    """The usable network by node number, in the order of ``network.switches``.
+
+    names: switch of each node. neighbors: (node, cost) over usable links, ascending.
+    hosts: subscribers on each node whose link is up, in the order of ``network.hosts``. Hosts that
+    only publish have no place in a tree: each would need a stop label.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self._graph = SwitchGraph(network)
+        self.names = self._graph.names
+        self.index = self._graph.index
+        self.neighbors = [[(v, cost) for v, _, cost in row] for row in self._graph.adjacency]
+        self.hosts: list[list[str]] = [[] for _ in self.names]
+        for host in network.hosts.values():
+            if host.role == "subscriber" and network.link(host.switch, host.name).up:
+                self.hosts[self.index[host.switch]].append(host.name)
+
+    def degree(self, node: int) -> int:
+        """Usable links to other switches."""
+        return len(self.neighbors[node])
+
+    def populated(self) -> list[int]:
+        """Nodes with subscribers, ascending."""
+        return [node for node, hosts in enumerate(self.hosts) if hosts]
+
+    def components(self, inside: Collection[int] | None = None) -> list[list[int]]:
+        """Nodes that usable links between nodes of ``inside`` (default: all) join, ascending."""
+        among = range(len(self.names)) if inside is None else sorted(inside)
+        left = set(among)
+        found = []
+        for start in among:
+            if start not in left:
+                continue
+            left.discard(start)
+            component = [start]
+            for node in component:
+                for neighbor, _ in self.neighbors[node]:
+                    if neighbor in left:
+                        left.discard(neighbor)
+                        component.append(neighbor)
+            found.append(sorted(component))
+        return found
+
+    def shortest_paths(self, root: int, inside: Collection[int] | None = None) -> dict[int, int]:
+        """Parent of each node on the shortest way from ``root`` through nodes of ``inside``.
+
+        In the order of distance, ``root`` first, as its own parent; equal costs are settled by
+        node number.
+        """
+        parents: dict[int, int] = {}
+        best = {root: 0}
+        heap = [(0, root, root)]
+        while heap:
+            reached, node, parent = heappop(heap)
+            if node in parents:
+                continue
+            parents[node] = parent
+            for neighbor, cost in self.neighbors[node]:
+                if neighbor in parents or (inside is not None and neighbor not in inside):
+                    continue
+                if reached + cost <= best.get(neighbor, reached + cost):
+                    best[neighbor] = reached + cost
+                    heappush(heap, (reached + cost, neighbor, node))
+        return parents
+
+    def branches(
+        self, parents: Mapping[int, int], ends: Iterable[int], with_hosts: bool = True
+    ) -> Edges:
+        """The ways from the root of ``parents`` to ``ends``, with the hosts of ``ends``."""
+        edges: set[tuple[str, str]] = set()
+        for end in ends:
+            if with_hosts:
+                edges.update(edge(self.names[end], host) for host in self.hosts[end])
+            node = end
+            while (parent := parents[node]) != node:
+                pair = edge(self.names[parent], self.names[node])
+                if pair in edges:
+                    break
+                edges.add(pair)
+                node = parent
+        return frozenset(edges)
+
+    def steiner(self, terminals: Iterable[int], with_hosts: bool = True) -> Edges:
+        """A Steiner tree over nodes that usable links join, with their hosts."""
+        nodes = list(terminals)
+        hosts = [host for node in nodes for host in self.hosts[node]] if with_hosts else []
+        switches = [self.names[node] for node in nodes]
+        return steiner_tree(self.network, [*switches, *hosts], graph=self._graph)
