@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
-from difflib import get_close_matches
-from importlib.resources import files
 from pathlib import Path
 
-import networkx as nx
-import topohub
-
-from udfs.errors import LabError
+from udfs.errors import LabError, NetworkError
+from udfs.stacks.labels import FORMATS
+from udfs.trees.catalogue import graphml_graph, topohub_graph
 from udfs.trees.network import Network
-from udfs.trees.topology import fabric, from_graph
+from udfs.trees.topology import fabric, read_graph
+
+log = logging.getLogger("stackcast.lab")
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class NetworkOptions:
     Without ``name``, a fabric: ``pods`` of ``racks`` with ``hosts`` on each rack, ``planes`` of
     ``spines``; 16 subscribers by default. With ``name``, a network of topohub
     (``topozoo/Abilene``) or a GraphML file, with ``hosts_per_switch`` on each node.
+    Labels of its stacks have ``label_bits``, 16 or 32.
     """
 
     pods: int = 4
@@ -32,6 +33,7 @@ class NetworkOptions:
     name: str = ""
     hosts_per_switch: int = 1
     publishers: int = 1
+    label_bits: int = 16
 
 
 def load_network(options: NetworkOptions) -> Network:
@@ -40,6 +42,7 @@ def load_network(options: NetworkOptions) -> Network:
     Errors: ``LabError`` ``UNKNOWN_NETWORK`` (with names that are near) or ``BAD_GRAPHML``;
     ``NetworkError`` if it does not fit the labels.
     """
+    labels = FORMATS[options.label_bits]
     if not options.name:
         return fabric(
             options.pods,
@@ -48,47 +51,28 @@ def load_network(options: NetworkOptions) -> Network:
             options.planes,
             options.spines,
             options.publishers,
+            labels,
         )
-    if options.name.endswith((".graphml", ".xml")):
-        graph = _from_file(Path(options.name))
-    else:
-        graph = _from_topohub(options.name)
-    return from_graph(graph, options.hosts_per_switch, options.publishers)
-
-
-def _from_file(path: Path) -> nx.Graph:
     try:
-        return nx.read_graphml(path)
+        if options.name.endswith((".graphml", ".xml")):
+            graph = graphml_graph(_content(Path(options.name)), options.name)
+        else:
+            graph = topohub_graph(options.name)
+    except NetworkError as error:
+        if error.what == "BAD_GRAPHML":
+            raise LabError("BAD_GRAPHML", error.message, **error.fields) from error
+        message = f"{error.message} (a GraphML file has a name in .graphml)"
+        raise LabError("UNKNOWN_NETWORK", message, **error.fields) from None
+    read = read_graph(graph, options.hosts_per_switch, options.publishers, labels)
+    if str(read.dropped):
+        log.info("network %s: %s", options.name, read.dropped)
+    return read.network
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
     except OSError as error:
         raise LabError(
             "UNKNOWN_NETWORK", f"cannot read the network {path}: {error.strerror}", path=str(path)
         ) from None
-    # networkx lets the errors of its XML parser, of keys and of numbers through.
-    except (nx.NetworkXError, SyntaxError, ValueError, KeyError, TypeError) as error:
-        raise LabError("BAD_GRAPHML", f"{path} is not GraphML: {error}", path=str(path)) from error
-
-
-def _from_topohub(name: str) -> nx.Graph:
-    try:
-        return nx.node_link_graph(topohub.get(name), edges="edges")
-    except (KeyError, OSError):
-        near = get_close_matches(name, _topohub_names(name), n=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise LabError(
-            "UNKNOWN_NETWORK",
-            f"topohub has no network '{name}', and it is no .graphml file{hint}",
-            name=name,
-            suggestions=near,
-        ) from None
-
-
-def _topohub_names(name: str) -> list[str]:
-    """Names of the group that ``name`` asks for, or of the groups of real networks."""
-    group = name.split("/", 1)[0]
-    data = files("topohub") / "data"
-    groups = [group] if (data / group).is_dir() else ["topozoo", "sndlib"]
-    return [
-        f"{each}/{entry.name.removesuffix('.json')}"
-        for each in groups
-        for entry in (data / each).iterdir()
-    ]

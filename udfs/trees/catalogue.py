@@ -1,0 +1,66 @@
+"""Graphs of networks that others have published: those of topohub, by name, and GraphML."""
+
+from __future__ import annotations
+
+import io
+from difflib import get_close_matches
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from udfs.errors import NetworkError
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+#: Groups of real networks, where a name without a group is looked for.
+_REAL = ("topozoo", "sndlib")
+
+
+def topohub_graph(name: str) -> nx.Graph:
+    """The graph of a network of the package topohub, called ``group/name``: ``topozoo/Abilene``.
+
+    Raises NetworkError ``UNKNOWN_NETWORK``, with names that are near.
+    """
+    # Workers of Spark read no graphs: they need load neither.
+    import networkx as nx  # noqa: PLC0415
+    import topohub  # noqa: PLC0415
+
+    try:
+        return nx.node_link_graph(topohub.get(name), edges="edges")
+    except (KeyError, OSError, ValueError):
+        near = get_close_matches(name, _names(name), n=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise NetworkError(
+            "UNKNOWN_NETWORK",
+            f"topohub has no network {name!r}{hint}",
+            name=name,
+            suggestions=near,
+        ) from None
+
+
+def graphml_graph(content: bytes, source: str) -> nx.Graph:
+    """The graph of a GraphML file's ``content``; ``source`` is what an error calls it.
+
+    Raises NetworkError ``BAD_GRAPHML``.
+    """
+    import networkx as nx  # noqa: PLC0415
+
+    try:
+        return nx.read_graphml(io.BytesIO(content))
+    # networkx lets the errors of its XML parser, of keys and of numbers through.
+    except (nx.NetworkXError, SyntaxError, ValueError, LookupError, TypeError) as error:
+        raise NetworkError(
+            "BAD_GRAPHML", f"{source} is not GraphML: {error}", source=source
+        ) from error
+
+
+def _names(name: str) -> list[str]:
+    """Names of the group that ``name`` asks for, or of the groups of real networks."""
+    group = name.split("/", 1)[0]
+    data = files("topohub") / "data"
+    groups = {entry.name for entry in data.iterdir() if entry.is_dir()}
+    found = []
+    for each in (group,) if group in groups else _REAL:
+        entries = [entry.name for entry in (data / each).iterdir()]
+        found += [f"{each}/{entry.removesuffix('.json')}" for entry in sorted(entries)]
+    return found
