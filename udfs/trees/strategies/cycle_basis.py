@@ -1,0 +1,114 @@
+"""A minimum cycle basis: the fewest links that make up all rings of a graph (Horton 1987)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import pairwise
+
+# A link costs one, plus a fraction of its own that makes every shortest path the only one:
+# without it, paths that tie could hide a ring of the basis.
+_LINK = 1 << 80
+_FRACTION_BITS = 56
+# Nodes × links up to which the basis is exact: seconds. Beyond, rings are taken link by link.
+_EXACT = 500_000
+
+
+def cycle_basis(neighbors: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Rings, shortest first, each as its nodes in their order, from the lowest on.
+
+    neighbors: undirected, ``neighbors[u]`` holds v where ``neighbors[v]`` holds u. Every ring of
+    the graph is a sum (exclusive or of links) of these, and no such set has fewer links. In graphs
+    of more than 500,000 nodes times links: the shortest ring through each link, which may be fewer.
+    """
+    links = [(u, v) for u, reached in enumerate(neighbors) for v in sorted(reached) if u < v]
+    fractions = random.Random(0)
+    cost = {pair: _LINK + fractions.getrandbits(_FRACTION_BITS) for pair in links}
+    if len(neighbors) * len(links) > _EXACT:
+        found = _through_each(neighbors, cost)
+    else:
+        found = list(_independent(_candidates(neighbors, cost), cost))
+    return [_from_lowest(ring) for _, ring in found]
+
+
+_Costs = dict[tuple[int, int], int]
+_Ring = tuple[int, list[int]]
+
+
+def _pair(u: int, v: int) -> tuple[int, int]:
+    return (u, v) if u < v else (v, u)
+
+
+def _shortest(
+    neighbors: Sequence[Sequence[int]], cost: _Costs, root: int, end: int | None = None
+) -> tuple[dict[int, int], dict[int, int]]:
+    """(distance, parent) from ``root``; with ``end``, without the link between both and only as far
+    as that."""
+    distance: dict[int, int] = {}
+    parents: dict[int, int] = {}
+    heap = [(0, root, root)]
+    while heap:
+        reached, node, parent = heappop(heap)
+        if node in distance:
+            continue
+        distance[node], parents[node] = reached, parent
+        if node == end:
+            break
+        for neighbor in neighbors[node]:
+            if neighbor not in distance and not (node == root and neighbor == end):
+                heappush(heap, (reached + cost[_pair(node, neighbor)], neighbor, node))
+    return distance, parents
+
+
+def _path(parents: dict[int, int], node: int) -> list[int]:
+    path = [node]
+    while parents[node] != node:
+        node = parents[node]
+        path.append(node)
+    return path
+
+
+def _candidates(neighbors: Sequence[Sequence[int]], cost: _Costs) -> list[_Ring]:
+    """Each node with each link that closes a ring through it: a basis is among them."""
+    rings = []
+    for root in range(len(neighbors)):
+        distance, parents = _shortest(neighbors, cost, root)
+        for (u, v), weight in cost.items():
+            # A ring is found from each of its nodes: taking the lowest of them is enough.
+            if u < root or u not in distance or parents[u] == v or parents[v] == u:
+                continue
+            there, back = _path(parents, u), _path(parents, v)
+            if min(*there, *back) == root and not set(there[:-1]) & set(back[:-1]):
+                rings.append((distance[u] + distance[v] + weight, there[::-1] + back[:-1]))
+    return sorted(rings)
+
+
+def _independent(candidates: list[_Ring], cost: _Costs) -> Iterator[_Ring]:
+    """Those that are no sum of shorter ones: Gaussian elimination over the links' bits."""
+    bit = {pair: 1 << number for number, pair in enumerate(cost)}
+    reduced: dict[int, int] = {}
+    for weight, ring in candidates:
+        row = 0
+        for u, v in pairwise([*ring, ring[0]]):
+            row ^= bit[_pair(u, v)]
+        while row and (pivot := row.bit_length()) in reduced:
+            row ^= reduced[pivot]
+        if row:
+            reduced[row.bit_length()] = row
+            yield weight, ring
+
+
+def _through_each(neighbors: Sequence[Sequence[int]], cost: _Costs) -> list[_Ring]:
+    rings = {}
+    for (u, v), weight in cost.items():
+        distance, parents = _shortest(neighbors, cost, u, v)
+        if v in distance:
+            rings[distance[v] + weight] = _path(parents, v)
+    return sorted(rings.items())
+
+
+def _from_lowest(ring: list[int]) -> list[int]:
+    place = ring.index(min(ring))
+    ring = ring[place:] + ring[:place]
+    return ring if ring[1] < ring[-1] else [ring[0], *ring[:0:-1]]
