@@ -27,6 +27,10 @@
 // front, and after the last pass the stack is in its old order. What is dropped is counted in
 // `ingress.dropped`, by the reasons in virtual_trees/sizes.p4.
 
+#ifndef PROGRAM
+#define PROGRAM "virtual_trees"
+#endif
+
 #include <core.p4>
 #include <v1model.p4>
 
@@ -44,7 +48,7 @@
 #include "virtual_trees/update_checksums.p4"
 #include "virtual_trees/deparser.p4"
 
-@pkginfo(name = "virtual_trees")
+@pkginfo(name = PROGRAM)
 V1Switch(
     frame_parser(),
     verify_checksums(),

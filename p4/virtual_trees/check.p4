@@ -10,7 +10,7 @@ control check_stack(
 ) {
     apply {
         bit<32> rest = standard.packet_length - ETHERNET_BYTES - COUNT_BYTES
-            - ((bit<32>) hdr.stack.num_entries << 1);
+            - ((bit<32>) hdr.stack.num_entries << LABEL_BYTES_SHIFT);
         bit<32> length = (bit<32>) meta.datagram[15:0];
         if (hdr.stack.num_entries == 0) {
             meta.reason = EMPTY_STACK;

@@ -11,7 +11,7 @@ header stack_h {
 }
 
 header label_h {
-    bit<16> value;  // type in the top 2 bits: 01 tree, 10 hop, 11 stop
+    bit<LABEL_BITS> value;  // type in the top 2 bits: 01 tree, 10 hop, 11 stop
 }
 
 header labels_h {

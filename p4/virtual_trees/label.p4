@@ -1,5 +1,7 @@
 // One position of the stack: what its label means to this switch.
 
+#define TOP_BIT(LABEL, N) LABEL.value[LABEL_BITS - N:LABEL_BITS - N]
+
 control label_position(inout stack_h stack, inout label_h label, inout metadata_t meta) {
     action tree(ports_t ports) {
         meta.ports = meta.ports | ports;
@@ -19,7 +21,7 @@ control label_position(inout stack_h stack, inout label_h label, inout metadata_
 
     // A label of another switch, or of type 00.
     action pass_by() {
-        meta.untyped = meta.untyped | ~(label.value[15:15] | label.value[14:14]);
+        meta.untyped = meta.untyped | ~(TOP_BIT(label, 1) | TOP_BIT(label, 2));
     }
 
     table look_up {

@@ -76,7 +76,7 @@ parser frame_parser(
     }
 
     state others {
-        packet.extract(hdr.later, (bit<32>) meta.later << 4);
+        packet.extract(hdr.later, (bit<32>) meta.later << LABEL_BITS_SHIFT);
         transition select(standard.instance_type) {
             RECIRCULATED: accept;
             default: datagram;

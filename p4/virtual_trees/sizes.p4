@@ -10,11 +10,28 @@
 #define LABELS_A_PASS 8
 #endif
 
+// Width of a label, 16 or 32: its type and an id of 14 or 30 bits. Frames of each width have an
+// EtherType of their own, so that no switch takes labels for what they are not.
+#ifndef LABEL_BITS
+#define LABEL_BITS 16
+#endif
+
+#if LABEL_BITS == 32
+const bit<16> STACK = 0x999A;
+const bit<8> LABEL_BITS_SHIFT = 5;  // times LABEL_BITS
+#elif LABEL_BITS == 16
+const bit<16> STACK = 0x9999;
+const bit<8> LABEL_BITS_SHIFT = 4;
+#else
+#error "LABEL_BITS is 16 or 32"
+#endif
+const bit<8> LABEL_BYTES_SHIFT = LABEL_BITS_SHIFT - 3;  // times the bytes of a label
+
 const bit<16> MAX_LABELS = 64;
-const int LABELS_BITS = 1024;  // of as many labels
+const int LABELS_BITS = 64 * LABEL_BITS;  // of as many labels
 
 // Entries of a table.
-const int LABELS = 16512;  // 16,383 trees, a hop and a stop of each port
+const int LABELS = 16512;  // 16,383 trees, a hop and a stop of each port, however wide labels are
 const int HOST_PORTS = 64;
 const int ROUTES = 4096;
 
@@ -29,7 +46,6 @@ const bit<16> FAN_OUT = 0x1000;
 // Where a frame is put that only passes egress to go round.
 const port_t NOWHERE = 0;
 
-const bit<16> STACK = 0x9999;
 const bit<16> IPV4 = 0x0800;
 const bit<32> ETHERNET_BYTES = 14;
 const bit<32> COUNT_BYTES = 2;

@@ -1,14 +1,16 @@
 """What p4c makes of the programs of ``p4/``: making it, and the sums by which it is told from old.
 
-A program is ``p4/NAME.p4`` with what it includes from ``p4/NAME/``; its products are
-``NAME.p4info.txtpb`` and ``NAME.json`` beside it. ``p4/CHECKSUMS`` has the SHA-256 of all of them,
-as ``sha256sum`` writes and reads it.
+A program is ``p4/NAME.p4`` with what it includes from ``p4/NAME/``, or with another such file that
+it includes to compile it with other options; its products are ``NAME.p4info.txtpb`` and
+``NAME.json`` beside it. ``p4/CHECKSUMS`` has the SHA-256 of all of them, as ``sha256sum`` writes
+and reads it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import tempfile
 from collections.abc import Collection, Iterable
@@ -26,7 +28,10 @@ def programs() -> list[str]:
 
 def sources(program: str) -> list[Path]:
     """The main file, and what it may include."""
-    return [FOLDER / f"{program}.p4", *sorted((FOLDER / program).glob("*.p4"))]
+    main = FOLDER / f"{program}.p4"
+    others = re.findall(r'^#include "(\w+)\.p4"$', main.read_text(), re.MULTILINE)
+    own = [main, *sorted((FOLDER / program).glob("*.p4"))]
+    return own + [path for other in others for path in sources(other)]
 
 
 def products(program: str) -> list[Path]:
@@ -56,21 +61,23 @@ def compile_program(p4c: str, source: Path, options: Iterable[str] = ()) -> tupl
 
 
 def write_products(p4c: str, names: Collection[str]) -> None:
-    """Compile these programs, and write their products and all sums."""
+    """Compile these programs and those that include them, and write their products and all sums."""
+    changed = {path for name in names for path in sources(name)}
+    names = [name for name in programs() if changed.intersection(sources(name))]
     for name in names:
         texts = compile_program(p4c, FOLDER / f"{name}.p4")
         for path, text in zip(products(name), texts, strict=True):
             path.write_text(text)
     held = recorded() if CHECKSUMS.exists() else {}
-    lines = []
+    lines: dict[str, str] = {}
     for name in programs():
         for path in [*sources(name), *products(name)]:
             label = path.relative_to(FOLDER).as_posix()
             if name in names:
-                lines.append(f"{digest(path)}  {label}\n")
+                lines[label] = digest(path)
             elif label in held:
-                lines.append(f"{held[label]}  {label}\n")
-    CHECKSUMS.write_text("".join(lines))
+                lines[label] = held[label]
+    CHECKSUMS.write_text("".join(f"{lines[label]}  {label}\n" for label in lines))
 
 
 def recorded() -> dict[str, str]:

@@ -17,14 +17,21 @@ from udfs.stacks.entries import (
     label_table,
     positions_of,
 )
-from udfs.stacks.labels import MAX_LABELS
+from udfs.stacks.labels import FORMATS, MAX_LABELS
 from udfs.switches.ports import FAN_OUT, PORTS
+from udfs.switches.programs import STACKS
 from udfs.switches.routes import DELIVER, ROUTE, SEND
 
 pytestmark = pytest.mark.unit
 
 SIZES = (p4_products.FOLDER / "virtual_trees/sizes.p4").read_text()
-INFO, JSON = (path.read_text() for path in p4_products.products("virtual_trees"))
+EACH = pytest.mark.parametrize("name", STACKS)
+
+
+def products(name: str) -> tuple[p4info_pb2.P4Info, str]:
+    """P4Info, and the text of the JSON."""
+    info, program = (path.read_text() for path in p4_products.products(name))
+    return p4info(info), program
 
 
 def p4info(text: str) -> p4info_pb2.P4Info:
@@ -60,14 +67,18 @@ def wanted_actions(positions: int) -> dict[str, set[str]]:
 def test_numbers_of_the_program_are_those_of_the_control_plane():
     assert constant("LABELS_A_PASS") == LABELS_A_PASS
     assert constant("MAX_LABELS") == MAX_LABELS
-    assert constant("LABELS_BITS") == 16 * MAX_LABELS
     assert constant("FAN_OUT") == FAN_OUT
-    params = {p.name: p.bitwidth for action in p4info(INFO).actions for p in action.params}
+    widths = re.findall(r"if LABEL_BITS == (\d+)\nconst bit<16> STACK = (0x\w+);", SIZES)
+    assert {int(bits): int(kind, 0) for bits, kind in widths} == {
+        labels.bits: labels.ether_type for labels in FORMATS.values()
+    }
+
+
+@EACH
+def test_tables_and_actions_are_those_of_the_entries(name):
+    info, _ = products(name)
+    params = {p.name: p.bitwidth for action in info.actions for p in action.params}
     assert params == {"ports": PORTS, "port": 9, "mac": 48}
-
-
-def test_tables_and_actions_are_those_of_the_entries():
-    info = p4info(INFO)
     assert actions_of(info) == wanted_actions(LABELS_A_PASS)
     assert positions_of(actions_of(info)) == LABELS_A_PASS
     fields = {
@@ -76,14 +87,23 @@ def test_tables_and_actions_are_those_of_the_entries():
         for field in table.match_fields
     }
     exact, lpm = p4info_pb2.MatchField.EXACT, p4info_pb2.MatchField.LPM
-    labels = {(label_table(n), "label", 16, exact) for n in range(1, LABELS_A_PASS + 1)}
+    bits = STACKS[name].bits
+    labels = {(label_table(n), "label", bits, exact) for n in range(1, LABELS_A_PASS + 1)}
     assert fields == labels | {(HOST_PORT, "port", 9, exact), (ROUTE, "dst", 32, lpm)}
+
+
+@EACH
+def test_a_program_has_room_for_64_labels_of_its_width_and_its_name(name):
+    info, program = products(name)
+    assert info.pkg_info.name == name
+    (later,) = (h for h in json.loads(program)["header_types"] if h["name"] == "labels_h")
+    assert later["max_length"] * 8 == MAX_LABELS * STACKS[name].bits
 
 
 def test_every_reason_to_drop_a_frame_is_counted_apart():
     reasons = re.findall(r"^const reason_t (\w+) = (\d+);", SIZES, re.MULTILINE)
     assert [int(number) for _, number in reasons] == list(range(constant("REASONS")))
-    (counter,) = p4info(INFO).counters
+    (counter,) = products("virtual_trees")[0].counters
     assert (counter.preamble.name, counter.size) == ("ingress.dropped", len(reasons))
     text = "".join(path.read_text() for path in p4_products.sources("virtual_trees"))
     for name, _ in reasons:
@@ -94,8 +114,10 @@ def test_every_reason_to_drop_a_frame_is_counted_apart():
     ]
 
 
-def test_json_and_p4info_name_the_same_tables_actions_and_counters():
-    info, program = p4info(INFO), json.loads(JSON)
+@EACH
+def test_json_and_p4info_name_the_same_tables_actions_and_counters(name):
+    info, text = products(name)
+    program = json.loads(text)
     tables = {table["name"]: table for part in program["pipelines"] for table in part["tables"]}
     for table in info.tables:
         assert tables[table.preamble.name]["max_size"] == table.size
@@ -104,21 +126,26 @@ def test_json_and_p4info_name_the_same_tables_actions_and_counters():
     assert [counter["name"] for counter in program["counter_arrays"]] == ["ingress.dropped"]
 
 
-def test_the_products_say_nothing_of_the_place_where_they_were_made():
-    program = json.loads(JSON)
-    assert program["program"] == "virtual_trees.p4"
-    assert {x for x in re.findall(r'"filename":"([^"]*)"', JSON) if x} <= {
-        f"virtual_trees/{path.name}" for path in p4_products.sources("virtual_trees")
+@EACH
+def test_the_products_say_nothing_of_the_place_where_they_were_made(name):
+    _, text = products(name)
+    program = json.loads(text)
+    assert program["program"] == f"{name}.p4"
+    assert {x for x in re.findall(r'"filename":"([^"]*)"', text) if x} <= {
+        path.relative_to(p4_products.FOLDER).as_posix() for path in p4_products.sources(name)
     }
-    assert json.dumps(program, separators=(",", ":")) + "\n" == JSON
+    assert json.dumps(program, separators=(",", ":")) + "\n" == text
 
 
 @pytest.mark.p4c
-@pytest.mark.parametrize("positions", [1, 2, 4, 8, 16, 32, 64])
-def test_labels_a_pass_are_an_option_of_the_compiler(positions, pytestconfig):
+@pytest.mark.parametrize(
+    ("name", "positions"),
+    [*(("virtual_trees", 1 << power) for power in range(7)), ("virtual_trees_32", 64)],
+)
+def test_labels_a_pass_are_an_option_of_the_compiler(name, positions, pytestconfig):
     p4c = str(pytestconfig.getoption("--p4c"))
     option = [f"-DLABELS_A_PASS={positions}", "--Werror"]
-    source = p4_products.FOLDER / "virtual_trees.p4"
+    source = p4_products.FOLDER / f"{name}.p4"
     info, program = p4_products.compile_program(p4c, source, option)
     assert actions_of(p4info(info)) == wanted_actions(positions)
     assert len(json.loads(program)["headers"]) == positions + 7
