@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jobs.adapters.settings import KAFKA_PREFIX, PREFIX, Settings, describe
 from udfs.errors import SettingsError
+from udfs.stacks.labels import NARROW, WIDE
 
 pytestmark = pytest.mark.unit
 
@@ -47,7 +48,8 @@ def test_every_setting_can_be_given_by_its_key():
         if not field.metadata:
             continue
         if field.metadata["choices"]:
-            given_text = expected = field.metadata["choices"][-1]
+            given_text = field.metadata["choices"][-1]
+            expected = type(field.default)(given_text)
         elif isinstance(field.default, int):
             expected = field.default - 1 if field.default > field.metadata["least"] else 7
             given_text = str(expected)
@@ -55,6 +57,14 @@ def test_every_setting_can_be_given_by_its_key():
             given_text = expected = field.default or "10.0.0.9:26400"
         settings = Settings.read([(PREFIX + field.metadata["key"], given_text)])
         assert getattr(settings, field.name) == expected, field.name
+
+
+def test_wide_labels_have_a_format_and_need_a_larger_mtu():
+    wide = (PREFIX + "label.bits", "32")
+    assert Settings.read([]).labels == NARROW and Settings.read([wide]).labels == WIDE
+    assert Settings.read([wide, (PREFIX + "mtu", "384")]).mtu == 384
+    with pytest.raises(SettingsError, match=r"BAD_VALUE.*mtu.*384 or more with labels of 32"):
+        Settings.read([wide, (PREFIX + "mtu", "383")])
 
 
 def test_the_keys_are_all_different_and_all_described():
@@ -108,6 +118,8 @@ def test_an_unknown_key_that_is_near_to_none_leads_to_the_manual():
         ("multicast.port", "65536", "from 1 to 65535"),
         ("maxLabels", "65", "from 1 to 64"),
         ("mtu", "100", "from 256 to 65535"),
+        ("label.bits", "24", "16 or 32"),
+        ("label.bits", "wide", "a whole number"),
         ("sink", "UDP", "one of udp, af_packet, pcap"),
         ("format", "fix", "one of itch"),
         ("trigger", "often", "10 seconds"),
