@@ -28,12 +28,12 @@ from udfs.messages.sequence import session_id
 from udfs.messages.specification import Field
 from udfs.plan import Plan
 from udfs.sources import Sources, clocks, needs_arrival
-from udfs.stacks.frame import Frames, build_frames
+from udfs.stacks.frame import DATAGRAM, Frames, build_frames
 
 #: What a task reports. ``kind`` says which columns a row fills:
-#: ``partition`` (offsets, sequence numbers, counts), ``template`` (frames of one header template),
-#: ``reason`` (how many dead letters), ``sample`` (one dead letter, cut to its first bytes) and
-#: ``state`` (what rules with state keep of a partition).
+#: ``partition`` (offsets, sequence numbers, counts), ``template`` (frames of one header stack, the
+#: ``part`` of a ``delivery``), ``reason`` (how many dead letters), ``sample`` (one dead letter, cut
+#: to its first bytes) and ``state`` (what rules with state keep of a partition).
 REPORT = StructType(
     [
         StructField("kind", StringType(), False),
@@ -47,7 +47,9 @@ REPORT = StructType(
         StructField("matched", LongType()),
         StructField("frames", LongType()),
         StructField("bytes", LongType()),
-        StructField("template", IntegerType()),
+        StructField("datagram_bytes", LongType()),
+        StructField("delivery", IntegerType()),
+        StructField("part", IntegerType()),
         StructField("reason", StringType()),
         StructField("count", LongType()),
         StructField("message_index", IntegerType()),
@@ -167,15 +169,20 @@ class _Report:
     def rows(self) -> list[dict[str, Any]]:
         """The report, as rows of `REPORT`."""
         rows = [{"kind": "partition", "partition": p, **c} for p, c in self._partitions.items()]
+        templates = self._plan.templates
+        header = np.diff(templates.start) - DATAGRAM
         for template in np.flatnonzero(self._counts[0]).tolist():
             frames, messages, size = self._counts[:, template].tolist()
+            delivery = int(np.searchsorted(templates.first, template, "right")) - 1
             rows.append(
                 {
                     "kind": "template",
-                    "template": template,
+                    "delivery": delivery,
+                    "part": template - int(templates.first[delivery]),
                     "frames": frames,
                     "messages": messages,
                     "bytes": size,
+                    "datagram_bytes": size - frames * int(header[template]),
                 }
             )
         rows += [{"kind": "reason", "reason": r, "count": n} for r, n in self._reasons.items()]

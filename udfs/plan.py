@@ -91,9 +91,9 @@ class Compilation:
         return self.plan.matcher.receivers
 
     @cached_property
-    def reached(self) -> Sequence[tuple[str, ...]]:
-        """Receivers that each frame template reaches, by template number."""
-        return [encoding.receivers for encodings in self.stacks for encoding in encodings]
+    def reached(self) -> Sequence[Sequence[tuple[str, ...]]]:
+        """By delivery, the receivers that each of its header stacks reaches."""
+        return [[encoding.receivers for encoding in encodings] for encodings in self.stacks]
 
     def filter_rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Rows of `filter_entries` and `filter_leaves`."""
@@ -243,7 +243,7 @@ def _cut_off(encoder: Encoder, subscribers: Iterable[str]) -> dict[str, str]:
         try:
             encoder.encode(frozenset((host,)))
         except NetworkError as error:
-            if error.what not in {"UNREACHABLE", "STACK_TOO_LONG", "NOT_DELIVERABLE"}:
+            if error.what not in {"UNREACHABLE", "STACK_TOO_LONG"}:
                 raise
             cut[host] = str(error)
     return cut

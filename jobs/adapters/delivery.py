@@ -10,14 +10,14 @@ import datetime as dt
 import ipaddress
 import logging
 import time
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
+from jobs.adapters.batch_report import BatchReport
 from jobs.adapters.batch_versions import LINK_STATES, BatchVersions
 from jobs.adapters.kafka import Topics
 from jobs.adapters.pins import Pins
@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 #: The tables that make a network; `LINK_STATES` says which of its links are up.
 NETWORK = ("switches", "hosts", "links")
+PUBLICATIONS = "publication_statistics"
 
 
 class Delivery:
@@ -82,7 +83,7 @@ class Delivery:
         self._network: tuple[tuple[int, ...], Network] | None = None
         # Tables that explain a plan are written beside the stream, in order: by one thread.
         self._beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan-tables")
-        self._ledger = ThreadPoolExecutor(max_workers=2, thread_name_prefix="ledger")
+        self._ledger = ThreadPoolExecutor(max_workers=3, thread_name_prefix="ledger")
         self._refused: dict[str, int] | None = None
         self.processed: dict[int, int] = {}
 
@@ -108,7 +109,7 @@ class Delivery:
             carried,
         )
         rows = records.mapInArrow(run, REPORT).toArrow().to_pylist()
-        report = _Report(rows)
+        report = BatchReport(rows, compilation.reached)
         if state is not None:
             self._state.after(batch_id, carried, report.states, state.identities)
         seconds = time.monotonic() - clock
@@ -134,6 +135,8 @@ class Delivery:
 
         Where the current tables cannot be used, that of the last batch on record stays live.
         """
+        # Deployments from before it had one are told now, and not by their first batch.
+        self._tables.version(PUBLICATIONS)
         last = self._pins.newest()
         versions = self._versions.current()
         # Before its first batch, nobody knows of the stream.
@@ -244,7 +247,7 @@ class Delivery:
                 # They explain a plan and do not make it: the next plan writes them anew.
                 log.error("table %s could not be written: %s", name, one_line(error))
 
-    def _bury(self, batch_id: int, report: _Report) -> None:
+    def _bury(self, batch_id: int, report: BatchReport) -> None:
         if not report.dead_letters:
             return
         log.warning("batch %d: dead letters by reason: %s", batch_id, dict(report.reasons))
@@ -264,7 +267,7 @@ class Delivery:
         self,
         batch_id: int,
         compilation: Compilation,
-        report: _Report,
+        report: BatchReport,
         started: dt.datetime,
         seconds: float,
     ) -> None:
@@ -287,89 +290,25 @@ class Delivery:
             "started_at": started,
             "seconds": seconds,
         }
-        statistics = [
-            {
-                "batch_id": batch_id,
-                "publisher": self._settings.publisher,
-                "subscriber": subscriber,
-                "recorded_at": ended,
-                **counts,
-            }
-            for subscriber, counts in report.by_subscriber(compilation.reached).items()
-        ]
+        of_batch = {
+            "batch_id": batch_id,
+            "publisher": self._settings.publisher,
+            "recorded_at": ended,
+        }
+        rows_of = {
+            "delivery_statistics": [
+                {"subscriber": subscriber, **of_batch, **counts}
+                for subscriber, counts in report.by_subscriber().items()
+            ],
+            PUBLICATIONS: [of_batch | row for row in report.publications()],
+            "egress_ledger": [ledger],
+        }
         written = [
             self._ledger.submit(self._tables.append, name, rows, transaction)
-            for name, rows in (("delivery_statistics", statistics), ("egress_ledger", [ledger]))
+            for name, rows in rows_of.items()
         ]
         for future in written:
             future.result()
-
-
-class _Report:
-    """The report rows of all tasks of a batch, added up."""
-
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
-        by_kind: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for row in rows:
-            by_kind[row["kind"]].append(row)
-        self._templates = by_kind["template"]
-        self._counts = by_kind["partition"]
-        self.states = by_kind["state"]
-        self.partitions = _merge_partitions(self._counts)
-        self.reasons: Counter[str] = Counter()
-        for row in by_kind["reason"]:
-            self.reasons[row["reason"]] += row["count"]
-        self.letters = [
-            {
-                "partition": row["partition"],
-                "offset": row["from_offset"],
-                "index": row["message_index"],
-                "reason": row["reason"],
-                "length": row["length"],
-                "sample": row["sample"].hex(),
-            }
-            for row in by_kind["sample"]
-        ]
-
-    @property
-    def dead_letters(self) -> int:
-        return sum(self.reasons.values())
-
-    def total(self, column: str) -> int:
-        return sum(row[column] for row in self._counts)
-
-    def by_subscriber(self, reached: Sequence[tuple[str, ...]]) -> dict[str, dict[str, int]]:
-        """Notifications, messages and bytes for each subscriber."""
-        result: dict[str, dict[str, int]] = defaultdict(
-            lambda: {"notifications": 0, "messages": 0, "bytes": 0}
-        )
-        for row in self._templates:
-            for host in reached[row["template"]]:
-                counts = result[host]
-                counts["notifications"] += row["frames"]
-                counts["messages"] += row["messages"]
-                counts["bytes"] += row["bytes"]
-        return result
-
-
-def _merge_partitions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row a Kafka partition, though several tasks may have shared it."""
-    merged: dict[int, dict[str, Any]] = {}
-    for row in rows:
-        new = {
-            k: row[k]
-            for k in ("partition", "from_offset", "until_offset", "first_sequence", "last_sequence")
-        }
-        old = merged.setdefault(row["partition"], new)
-        for key, choose in (
-            ("from_offset", min),
-            ("until_offset", max),
-            ("first_sequence", min),
-            ("last_sequence", max),
-        ):
-            known = [r[key] for r in (old, new) if r[key] is not None]
-            old[key] = choose(known) if known else None
-    return [merged[p] for p in sorted(merged)]
 
 
 def _group(settings: Settings) -> int:

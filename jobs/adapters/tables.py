@@ -38,6 +38,7 @@ NAMES = (
     "switch_status",
     "network_versions",
     "delivery_statistics",
+    "publication_statistics",
     "egress_ledger",
 )
 

@@ -429,6 +429,13 @@ def test_statistics_and_ledger_say_what_went_out(deployment):
     assert {h: s["messages"] for h, s in statistics.items()} == {
         host: sum(len(x.messages) for x in r) for host, r in received.items() if r
     }
+    publications = deployment.tables.rows("publication_statistics")
+    for column in ("notifications", "messages"):
+        counted: Counter[str] = Counter()
+        for r in publications:
+            counted.update(dict.fromkeys(r["receivers"], r[column]))
+        assert counted == {host: s[column] for host, s in statistics.items()}
+    assert {r["publisher"] for r in publications} == {PUBLISHER}
     (row,) = deployment.ledger
     sequences = [(r.session, r.sequence) for host in received.values() for r in host]
     for p in row["partitions"]:

@@ -196,8 +196,13 @@ def test_every_host_gets_exactly_what_it_subscribed_to(
     for name in ("frames", "bytes"):
         assert sum(t[name] for t in templates) == total[name]
     reached = compilation.reached
-    assert sum(t["messages"] * len(reached[t["template"]]) for t in templates) == sum(
+    assert sum(t["messages"] * len(reached[t["delivery"]][t["part"]]) for t in templates) == sum(
         counter.total() for counter in hosts.values()
+    )
+    assert sum(t["datagram_bytes"] for t in templates) == sum(
+        int.from_bytes(frame[at + 2 : at + 4])
+        for frame in sink.frames
+        for at in [16 + 2 * len(dissect(frame).labels)]
     )
     assert {r["reason"]: r["count"] for r in by_kind.get("reason", [])} == dead
     assert len(by_kind.get("sample", [])) == dead.total()
@@ -321,7 +326,9 @@ def test_the_rows_that_explain_a_plan_agree_with_it():
     named = {row["leaf"]: tuple(row["receivers"]) for row in leaves}
     assert all(compilation.receivers[leaf] == receivers for leaf, receivers in named.items())
     stacks = compilation.stack_rows("feed1")
-    assert [tuple(row["part_receivers"]) for row in stacks] == list(compilation.reached)
+    assert [tuple(row["part_receivers"]) for row in stacks] == [
+        r for parts in compilation.reached for r in parts
+    ]
     for row in stacks:
         assert set(MODEL.deliver("feed1", tuple(row["labels"])).hosts) == set(row["part_receivers"])
         assert row["versions"] == VERSIONS and row["publisher"] == "feed1"

@@ -240,7 +240,7 @@ def reported(
     sums = ("partition", "messages", "matched", "frames", "bytes", "first_sequence")
     partitions = [tuple(r[n] for n in sums) for r in report if r["kind"] == "partition"]
     templates = Counter(
-        (compilation.reached[r["template"]], r["frames"], r["messages"], r["bytes"])
+        (compilation.reached[r["delivery"]][r["part"]], r["frames"], r["messages"], r["bytes"])
         for r in report
         if r["kind"] == "template"
     )

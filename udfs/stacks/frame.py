@@ -29,6 +29,8 @@ from udfs.stacks.labels import MAX_LABELS, NARROW, LabelFormat
 ETHERTYPE_IPV4 = 0x0800
 MAX_MTU = 65_535
 PROTOCOL_UDP = 17
+#: Bytes of a template that belong to the datagram.
+DATAGRAM = kernels.IPV4 + kernels.UDP
 
 _DONT_FRAGMENT = 0x4000
 
