@@ -9,8 +9,8 @@ from heapq import heappop, heappush
 from itertools import islice
 
 from udfs.trees.network import Network
-from udfs.trees.switch_graph import SwitchGraph, edge
 from udfs.trees.strategies.strategy import Edges
+from udfs.trees.switch_graph import SwitchGraph, edge
 from udfs.trees.virtual_tree import VirtualTree
 
 #: Roots that are tried where the network names no spines. Each costs a search of the whole network.

@@ -96,25 +96,29 @@ def _paths(
     """Paths between hosts and spines, those first that publishers lack most often.
 
     A publisher's notifications come up to its spine, and down to subscribers outside its base
-    tree. Without statistics, paths that most publishers lack come first.
+    tree. Paths that base trees have already come last, as they spare stops where few receive.
+    Without statistics, paths that most publishers have use for come first.
     """
     statistics = situation.statistics
-    lacking: dict[tuple[str, str], tuple[float, int]] = {}
+    wanted: dict[tuple[str, str], list[float]] = {}
     spines = {spine.root: spine for spine in publishers.values()}
     for publisher, spine in publishers.items():
         inside = {node for pair in carried.get(publisher, ()) for node in pair}
         notifications = statistics.notifications(publisher)
-        for host in sorted({publisher, *situation.clients.potential[publisher]} - inside):
+        for host in {publisher, *situation.clients.potential[publisher]}:
             share = 1.0 if host == publisher else statistics.frequency(publisher, host)
-            weight, count = lacking.get((spine.root, host), (0.0, 0))
-            lacking[spine.root, host] = weight + notifications * share, count + 1
+            use = wanted.setdefault((spine.root, host), [0.0] * 4)
+            at = 2 if host in inside else 0
+            use[at] += notifications * share
+            use[at + 1] += 1
     place = {name: n for n, name in enumerate((*spines, *situation.network.hosts))}
-    ranked = sorted(
-        (-weight, -count, place.get(host, 0), place[spine], spine, host)
-        for (spine, host), (weight, count) in lacking.items()
-    )
-    for *_, spine, host in ranked:
-        path = spines[spine].path(host)
+
+    def first(pair: tuple[str, str]) -> tuple[list[float], int, int]:
+        spine, host = pair
+        return [-use for use in wanted[pair]], place.get(host, len(place)), place[spine]
+
+    for root, host in sorted(wanted, key=first):
+        path = spines[root].path(host)
         if len(path) >= FEWEST_EDGES and path not in known and room.fits(path):
             room.take(path)
             known.add(path)

@@ -11,8 +11,8 @@ from itertools import combinations
 
 from udfs.trees.broadcast import spine_trees
 from udfs.trees.network import Network
-from udfs.trees.switch_graph import edge
 from udfs.trees.strategies.strategy import Edges, Room, Situation
+from udfs.trees.switch_graph import edge
 
 
 @dataclass(frozen=True)
