@@ -173,7 +173,7 @@ def test_remembering_changes_nothing_for_virtual_trees(rng: random.Random) -> No
 
 def _trees(cached: bool) -> SimpleSwitch:
     switch = SimpleSwitch(cached=cached)
-    switch.load(virtual_trees_cases.JSON.read_bytes())
+    switch.load(virtual_trees_cases.program()[1].read_bytes())
     return switch
 
 

@@ -22,8 +22,9 @@ from virtual_trees_cases import REASONS, datagram, modelled, plain_frame, stack_
 from lab.bmv2.simple_switch import SimpleSwitch
 from udfs.stacks.entries import LABELS_A_PASS, network_tables, switch_entries
 from udfs.stacks.forwarding import deliver
-from udfs.stacks.labels import STOP, TREE, label
+from udfs.stacks.labels import NARROW, STOP, TREE, WIDE, label
 from udfs.trees.encode import encode
+from udfs.trees.network import Network
 from udfs.trees.virtual_tree import stored
 
 pytestmark = pytest.mark.unit
@@ -31,17 +32,28 @@ pytestmark = pytest.mark.unit
 RANDOM = st.randoms(use_true_random=False)
 
 
-def switch_with(entries, **options) -> SimpleSwitch:
+def switch_with(entries, form=NARROW, **options) -> SimpleSwitch:
     switch = SimpleSwitch(**options)
-    switch.load(cases.JSON.read_bytes())
+    switch.load(program_of(form))
     switch.apply({entry.key: entry for entry in entries})
     return switch
 
 
+def program_of(form) -> bytes:
+    _, path = cases.program(form)
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module", params=[NARROW, WIDE], ids=["16 bits", "32 bits"])
+def form(request):
+    """The format of labels; each has a program of its own."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def bare():
+def bare(form):
     """A switch without entries; each test applies its own and takes them away again."""
-    return switch_with([], cached=False)
+    return switch_with([], form, cached=False)
 
 
 @contextmanager
@@ -55,15 +67,15 @@ def holding(switch, entries):
 
 
 @pytest.fixture(scope="module")
-def odd():
+def odd(form):
     """A switch for `cases.odd_frames`."""
-    return switch_with(cases.entries_of(cases.ODD_TABLES, 20), cached=False)
+    return switch_with(cases.entries_of(cases.odd_tables(form), 20), form, cached=False)
 
 
 @pytest.fixture(scope="module")
-def pool():
+def pool(form):
     """Switches without entries, as many as a random network can have."""
-    return [switch_with([]) for _ in range(8)]
+    return [switch_with([], form) for _ in range(8)]
 
 
 @contextmanager
@@ -91,25 +103,26 @@ def told(switch, port, frame):
 
 def why(tables, labels):
     """The reason to drop a stack that leads nowhere."""
-    if any(value >> 14 == 0 for value in labels):
+    bits = {16: 14, 32: 30}[tables.labels.bits]
+    if any(value >> bits == 0 for value in labels):
         return "TYPE_00"
     held = (None, tables.trees, tables.hops, tables.stops)
-    known = any(value & 0x3FFF in held[value >> 14] for value in labels)
+    known = any(value & (1 << bits) - 1 in held[value >> bits] for value in labels)
     return "NO_PORT" if known else "UNKNOWN_LABELS"
 
 
 @settings(max_examples=60, deadline=None)
 @given(RANDOM)
-def test_any_stack_is_forwarded_as_the_model_says(bare, rng):
+def test_any_stack_is_forwarded_as_the_model_says(bare, form, rng):
     ports = rng.choice([1, 3, 8, 9, 20])
-    tables = cases.random_tables(rng, ports)
+    tables = cases.random_tables(rng, ports, form)
     with holding(bare, cases.entries_of(tables, ports)):
         for _ in range(10):
-            labels = cases.random_stack(rng)
+            labels = cases.random_stack(rng, form=form)
             port = rng.randint(1, ports)
             behind = datagram(rng.randbytes(rng.choice([0, 1, 9, 300])))
             wanted = modelled(tables, port, labels, behind)
-            copies, reasons = told(bare, port, stack_frame(labels, behind))
+            copies, reasons = told(bare, port, stack_frame(labels, behind, form=form))
             assert copies == wanted
             assert reasons == ([] if wanted else [why(tables, labels)])
 
@@ -129,20 +142,22 @@ def test_all_63_ports_at_once_are_served_once_each():
     ("labels", "passes"),
     [(1, 1), (LABELS_A_PASS, 1), (LABELS_A_PASS + 1, 2), (3 * LABELS_A_PASS, 3), (64, 8)],
 )
-def test_a_pass_looks_at_several_labels_and_one_more_is_for_several_subsets(labels, passes):
-    switch = switch_with(cases.entries_of(cases.ODD_TABLES, 20), cached=False)
-    rest = [label(STOP, 16000)] * (labels - 1)
-    switch.process(1, stack_frame([label(TREE, 1), *rest], datagram()))
-    assert switch.passes == passes
-    switch.process(1, stack_frame([*rest, label(TREE, 2)], datagram()))
+def test_a_pass_looks_at_several_labels_and_one_more_is_for_several_subsets(
+    odd, form, labels, passes
+):
+    before = odd.passes
+    rest = [form.label(STOP, 16000)] * (labels - 1)
+    odd.process(1, stack_frame([form.label(TREE, 1), *rest], datagram(), form=form))
+    assert odd.passes - before == passes
+    odd.process(1, stack_frame([*rest, form.label(TREE, 2)], datagram(), form=form))
     # Each of the three subsets' copies has a pass more; those without a port end before it.
-    assert switch.passes == 2 * passes + 2
+    assert odd.passes - before == 2 * passes + 2
 
 
 @settings(max_examples=40, deadline=None)
 @given(RANDOM)
-def test_every_receiver_gets_the_plain_datagram_once_and_nobody_else(pool, rng):
-    network = all_up(random_network(rng))
+def test_every_receiver_gets_the_plain_datagram_once_and_nobody_else(pool, form, rng):
+    network = with_labels(all_up(random_network(rng)), form)
     trees = stored(random_trees(rng, network))
     publisher = rng.choice(network.publishers())
     others = sorted(set(network.hosts) - {publisher})
@@ -152,11 +167,19 @@ def test_every_receiver_gets_the_plain_datagram_once_and_nobody_else(pool, rng):
     with running(pool, network, trees) as switches:
         for encoding in encode(network, publisher, receivers, trees):
             wanted = deliver(network, network_tables(network, trees), publisher, encoding.labels)
-            frame = stack_frame(encoding.labels, behind)
+            frame = stack_frame(encoding.labels, behind, form=form)
             got, links = sent(network, switches, host.switch, host.port, frame)
             assert got == {(name, plain_frame(behind)): 1 for name in encoding.receivers}
             crossed = [(u, v) for u, v, _ in wanted.links if u in network.switches]
             assert sorted(links) == sorted(crossed)
+
+
+def with_labels(network, form):
+    """The network with labels of another format; wide ones have ids that need the width."""
+    if form == NARROW:
+        return network
+    links = [dataclasses.replace(link, id=link.id + (1 << 29)) for link in network.links]
+    return Network.from_rows(network.switches.values(), network.hosts.values(), links, form)
 
 
 def sent(network, switches, switch, port, frame):
@@ -177,19 +200,19 @@ def sent(network, switches, switch, port, frame):
     return got, links
 
 
-def test_a_frame_from_a_port_above_64_goes_to_every_port(odd):
-    labels, behind = [label(TREE, 1), label(TREE, 2)], datagram()
-    whole = modelled(cases.ODD_TABLES, 64, labels, behind)
+def test_a_frame_from_a_port_above_64_goes_to_every_port(odd, form):
+    labels, behind = [form.label(TREE, 1), form.label(TREE, 2)], datagram()
+    whole = modelled(cases.odd_tables(form), 64, labels, behind)
     assert [port for port, _ in whole] == [3, 5, 9, 20]
     for entered in (0, 65, 257, 259, 261, 265, 276, 510):
-        copies, reasons = told(odd, entered, stack_frame(labels, behind))
+        copies, reasons = told(odd, entered, stack_frame(labels, behind, form=form))
         assert (copies, reasons) == (whole, [])
 
 
 def test_metadata_need_not_be_zeros_at_first(monkeypatch):
     rng = random.Random(6)
     switch = switch_with(cases.entries_of(cases.ODD_TABLES, 20), cached=False)
-    soil(monkeypatch, switch, cases.JSON.read_bytes())
+    soil(monkeypatch, switch, program_of(NARROW))
     for _, frame, reason in cases.odd_frames():
         copies, reasons = told(switch, 1, frame)
         assert (bool(copies), reasons) == (reason is None, [reason] if reason else [])
@@ -219,11 +242,9 @@ def test_other_traffic_comes_to_its_host_by_ipv4_alone(pool, rng):
     assert bytes(arrived[IP]) == bytes(packet)
 
 
-@pytest.mark.parametrize(
-    ("frame", "reason"),
-    [pytest.param(frame, reason, id=name) for name, frame, reason in cases.odd_frames()],
-)
-def test_what_cannot_be_forwarded_is_dropped_and_counted_once(odd, frame, reason):
+@pytest.mark.parametrize("name", [name for name, _, _ in cases.odd_frames()])
+def test_what_cannot_be_forwarded_is_dropped_and_counted_once(odd, form, name):
+    ((frame, reason),) = [case for what, *case in cases.odd_frames(form) if what == name]
     copies, reasons = told(odd, 1, frame)
     assert reasons == ([reason] if reason else [])
     assert bool(copies) == (reason is None)
@@ -231,13 +252,13 @@ def test_what_cannot_be_forwarded_is_dropped_and_counted_once(odd, frame, reason
 
 @settings(max_examples=100, deadline=None)
 @given(RANDOM)
-def test_any_bytes_are_forwarded_or_counted_and_never_more(odd, rng):
+def test_any_bytes_are_forwarded_or_counted_and_never_more(odd, form, rng):
     for _ in range(10):
         frame = bytearray(
             rng.choice(
                 [
                     rng.randbytes(rng.randint(0, 64)),
-                    stack_frame(cases.random_stack(rng), datagram()),
+                    stack_frame(cases.random_stack(rng, form=form), datagram(), form=form),
                     plain_frame(datagram(dst="10.1.2.3")),
                 ]
             )
@@ -248,7 +269,7 @@ def test_any_bytes_are_forwarded_or_counted_and_never_more(odd, rng):
         if rng.random() < 0.3:
             del frame[rng.randint(0, 64) :]
         if rng.random() < 0.2:
-            frame[12:14] = b"\x99\x99"
+            frame[12:14] = rng.choice([b"\x99\x99", b"\x99\x9a"])
         copies, reasons = told(odd, rng.randint(1, 20), bytes(frame))
         assert len(reasons) == (0 if copies else 1)
 
@@ -279,25 +300,27 @@ def test_every_statement_of_the_program_is_reached():
 
 
 @pytest.mark.bmv2
-def test_bmv2_forwards_bit_by_bit_as_the_model_says(pytestconfig, tmp_path):
+def test_bmv2_forwards_bit_by_bit_as_the_model_says(form, pytestconfig, tmp_path):
     rng = random.Random(5)
     real = RealSwitch(str(pytestconfig.getoption("--bmv2")), tmp_path, 20)
     try:
-        real.load(cases.INFO.read_text(), cases.JSON.read_bytes())
-        tables = cases.random_tables(rng, 20)
+        real.load(cases.program(form)[0].read_text(), program_of(form))
+        tables = cases.random_tables(rng, 20, form)
         entries = cases.entries_of(tables, 20)
         real.insert(entries)
         for _ in range(300):
-            labels, port, behind = cases.random_stack(rng), rng.randint(1, 20), datagram()
+            labels = cases.random_stack(rng, form=form)
+            port, behind = rng.randint(1, 20), datagram()
             wanted = modelled(tables, port, labels, behind)
-            frame = stack_frame(labels, behind)
+            frame = stack_frame(labels, behind, form=form)
             assert sorted(real.process(port, frame, len(wanted))) == wanted
         real.delete(reversed(entries))
-        real.insert(cases.entries_of(cases.ODD_TABLES, 20))
-        ours = switch_with(cases.entries_of(cases.ODD_TABLES, 20))
+        entries = cases.entries_of(cases.odd_tables(form), 20)
+        real.insert(entries)
+        ours = switch_with(entries, form)
         begin = [packets for packets, _ in real.counter("ingress.dropped")]
         # An interface takes no frame without a whole Ethernet header.
-        for _, frame, _ in (case for case in cases.odd_frames() if len(case[1]) >= 14):
+        for _, frame, _ in (case for case in cases.odd_frames(form) if len(case[1]) >= 14):
             wanted = sorted(ours.process(1, frame))
             assert sorted(real.process(1, frame, len(wanted))) == wanted
         counted = [packets for packets, _ in real.counter("ingress.dropped")]
