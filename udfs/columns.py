@@ -173,7 +173,7 @@ class _Report:
         header = np.diff(templates.start) - DATAGRAM
         for template in np.flatnonzero(self._counts[0]).tolist():
             frames, messages, size = self._counts[:, template].tolist()
-            delivery = int(np.searchsorted(templates.first, template, "right")) - 1
+            delivery = int(templates.leaf[template])
             rows.append(
                 {
                     "kind": "template",

@@ -242,6 +242,47 @@ def test_headers_that_no_switch_could_use_are_refused(change, code):
     assert error.value.code == code
 
 
+@settings(max_examples=50, deadline=None)
+@given(leaves, st.randoms(use_true_random=False))
+def test_templates_may_be_worked_out_in_any_order(stacks, seed):
+    made = [[], *([template(*labels) for labels in leaf] for leaf in stacks)]
+    at_once = FrameTemplates.build(made)
+    by_and_by = FrameTemplates.build([[], *[None] * len(stacks)])
+    waiting = list(range(1, len(made)))
+    seed.shuffle(waiting)
+    while waiting:
+        assert not by_and_by.complete
+        assert by_and_by.lacking(np.arange(len(made), dtype=np.int32)) == sorted(waiting)
+        some = [waiting.pop() for _ in range(min(len(waiting), seed.choice([1, 2])))]
+        by_and_by = by_and_by.with_leaves({leaf: made[leaf] for leaf in some})
+    assert at_once.complete and by_and_by.complete
+    everyone = [[(leaf, b"message %d" % leaf) for leaf in range(len(made))]]
+    sent = []
+    for templates in (at_once, by_and_by):
+        assert templates.longest.tolist() == [max(map(len, t), default=0) for t in made]
+        leaf, positions, data = arrays(everyone)
+        session = np.zeros((1, 10), np.uint8)
+        frames = build_frames(templates, leaf, positions, data, np.zeros(1, np.int64), session, 999)
+        assert frames.leaf.tolist() == templates.leaf[frames.template].tolist()
+        sent.append(frames.data.tobytes())
+    assert sent[0] == sent[1]
+
+
+def test_a_leaf_that_is_not_worked_out_is_never_taken_for_one_without_receivers():
+    templates = FrameTemplates.build([[], None, [template(0x4001)]])
+    leaf, positions, data = arrays([[(2, b"known"), (1, b"unknown")]])
+    with pytest.raises(StackError, match=r"UNKNOWN_LEAF.*leaf 1"):
+        build_frames(
+            templates,
+            leaf,
+            positions,
+            data,
+            np.zeros(1, np.int64),
+            np.zeros((1, 10), np.uint8),
+            999,
+        )
+
+
 def test_templates_travel_to_workers():
     templates = FrameTemplates.build([[], [template(0x4001), template(0x8001, 0xC002)]])
     copy = pickle.loads(pickle.dumps(templates))

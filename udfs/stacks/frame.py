@@ -12,7 +12,7 @@ per message or frame.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -90,40 +90,82 @@ def header_template(
     return ethernet + stack + ipv4 + udp
 
 
+#: In place of the number of a leaf's templates, where nobody has worked them out yet.
+NOT_WORKED_OUT = -1
+
+
 @dataclass(frozen=True)
 class FrameTemplates:
-    """Templates of all leaves in one pool; picklable, read-only.
+    """Templates of leaves in one pool; picklable, read-only.
 
     data: uint8[bytes]. start: int64[k+1], template t is ``data[start[t]:start[t+1]]``.
-    first: int32[L+1], leaf l has the templates ``first[l]`` up to and without ``first[l+1]``;
-    a leaf without any (leaf 0, nobody) is never sent.
+    first, count: int32[L], leaf l has the templates ``first[l]`` up to and without
+    ``first[l] + count[l]``. A leaf without any (leaf 0, nobody) is never sent; of others nobody
+    knows yet which they have: these are `NOT_WORKED_OUT`.
     """
 
     data: NDArray[np.uint8]
     start: NDArray[np.int64]
     first: NDArray[np.int32]
+    count: NDArray[np.int32]
 
     @classmethod
-    def build(cls, leaves: Sequence[Sequence[bytes]]) -> FrameTemplates:
-        """Pool the templates (see :func:`header_template`) of leaf 0, 1, ..."""
-        pooled = [template for templates in leaves for template in templates]
-        start = np.zeros(len(pooled) + 1, np.int64)
-        np.cumsum([len(template) for template in pooled], out=start[1:])
-        first = np.zeros(len(leaves) + 1, np.int32)
-        np.cumsum([len(templates) for templates in leaves], out=first[1:])
-        return cls(np.frombuffer(b"".join(pooled), np.uint8), start, first)
+    def build(cls, leaves: Sequence[Sequence[bytes] | None]) -> FrameTemplates:
+        """Pool the templates (see :func:`header_template`) of leaf 0, 1, ...; None: not known."""
+        none = cls(
+            np.zeros(0, np.uint8),
+            np.zeros(1, np.int64),
+            np.zeros(len(leaves), np.int32),
+            np.full(len(leaves), NOT_WORKED_OUT, np.int32),
+        )
+        return none.with_leaves({leaf: t for leaf, t in enumerate(leaves) if t is not None})
+
+    def with_leaves(self, leaves: Mapping[int, Sequence[bytes]]) -> FrameTemplates:
+        """These and the templates of leaves that were not worked out; numbers stay as they are."""
+        pooled = [template for templates in leaves.values() for template in templates]
+        sizes = np.array([len(template) for template in pooled], np.int64)
+        start = np.concatenate((self.start, self.start[-1] + np.cumsum(sizes)))
+        data = np.concatenate((self.data, np.frombuffer(b"".join(pooled), np.uint8)))
+        first, count = self.first.copy(), self.count.copy()
+        at = self.templates
+        for leaf, templates in leaves.items():
+            first[leaf], count[leaf] = at, len(templates)
+            at += len(templates)
+        return FrameTemplates(data, start, first, count)
 
     @property
     def leaves(self) -> int:
-        return self.first.size - 1
+        return self.first.size
+
+    @property
+    def templates(self) -> int:
+        return self.start.size - 1
+
+    @cached_property
+    def complete(self) -> bool:
+        """Whether there is no leaf that is not worked out."""
+        return not bool((self.count == NOT_WORKED_OUT).any())
 
     @cached_property
     def longest(self) -> NDArray[np.int64]:
         """int64[L]: bytes of the longest template of each leaf; 0 where it has none."""
         longest = np.zeros(self.leaves, np.int64)
-        leaf = np.repeat(np.arange(self.leaves), np.diff(self.first))
-        np.maximum.at(longest, leaf, np.diff(self.start))
+        np.maximum.at(longest, self.leaf, np.diff(self.start))
         return longest
+
+    @cached_property
+    def leaf(self) -> NDArray[np.int32]:
+        """int32[k]: the leaf of each template."""
+        owners = np.flatnonzero(self.count > 0)
+        owners = owners[np.argsort(self.first[owners])]
+        return np.repeat(owners, self.count[owners]).astype(np.int32)
+
+    def lacking(self, leaf: NDArray[np.int32]) -> list[int]:
+        """Those among leaf numbers that are not worked out; ascending, each once."""
+        if self.complete:
+            return []
+        wanted: list[int] = np.unique(leaf[self.count[leaf] == NOT_WORKED_OUT]).tolist()
+        return wanted
 
 
 class MessagePositions(Protocol):
@@ -185,7 +227,7 @@ def build_frames(
     mtu: bytes that a frame may have after its Ethernet header.
 
     Raises StackError ``MTU_TOO_SMALL`` (a message does not fit a frame of its own), ``BAD_MTU``,
-    ``UNKNOWN_LEAF``.
+    ``UNKNOWN_LEAF`` (there is none, or it is not worked out).
     """
     if not 0 < mtu <= MAX_MTU:
         raise StackError("BAD_MTU", f"mtu {mtu}: 1 to {MAX_MTU} bytes are possible", mtu=mtu)
@@ -196,13 +238,18 @@ def build_frames(
             f"leaves {leaf.min()} to {leaf.max()} are asked for; there are templates of "
             f"{templates.leaves}: filter and templates are of different versions",
         )
+    if lacking := templates.lacking(leaf):
+        raise StackError(
+            "UNKNOWN_LEAF", f"leaf {lacking[0]} is asked for before its templates were made"
+        )
     length = read_only(messages.length, np.int32)
     pool = read_only(templates.data, np.uint8)
     start = read_only(templates.start, np.int64)
     first = read_only(templates.first, np.int32)
+    of_leaf = read_only(templates.count, np.int32)
     room = mtu - (templates.longest - kernels.ETHERNET) - kernels.MOLDUDP64
     groups, head, count, size, following, misfit = kernels.group_messages(
-        leaf, read_only(messages.packet, np.int32), length, first, read_only(room, np.int64)
+        leaf, read_only(messages.packet, np.int32), length, of_leaf, read_only(room, np.int64)
     )
     if misfit >= 0:
         needed = int(mtu - room[leaf[misfit]] + 2 + length[misfit])
@@ -227,7 +274,7 @@ def build_frames(
     moldudp64[:, 18:] = _big_endian(count, ">u2")
 
     offsets, group_of, template_of = kernels.lay_out(
-        read_only(group_leaf, np.int32), size, first, start
+        read_only(group_leaf, np.int32), size, first, of_leaf, start
     )
     out = np.empty(int(offsets[-1]), np.uint8)
     kernels.write_frames(

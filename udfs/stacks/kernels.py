@@ -15,8 +15,10 @@ MOLDUDP64 = 20
 
 
 @njit(cache=True, nogil=True)
-def group_messages(leaf, packet, length, first, room):  # type: ignore[no-untyped-def]
+def group_messages(leaf, packet, length, templates, room):  # type: ignore[no-untyped-def]
     """Group the messages of one packet that share a leaf; a group ends when ``room`` is used up.
+
+    ``templates``: how many each leaf has; without any, its messages are in no group.
 
     Returns ``(groups, head, count, size, following, misfit)``: the number of groups; per group its
     first message, number of messages and bytes of message blocks; per message the next one of its
@@ -33,7 +35,7 @@ def group_messages(leaf, packet, length, first, room):  # type: ignore[no-untype
     groups = 0
     for message in range(total):
         at = leaf[message]
-        if at == 0 or first[at] == first[at + 1]:
+        if at == 0 or templates[at] == 0:
             continue
         block = 2 + length[message]
         if block > room[at]:
@@ -55,18 +57,21 @@ def group_messages(leaf, packet, length, first, room):  # type: ignore[no-untype
 
 
 @njit(cache=True, nogil=True)
-def lay_out(group_leaf, size, first, start):  # type: ignore[no-untyped-def]
-    """One frame for each template of each group's leaf: ``(offsets, group, template)`` by frame."""
+def lay_out(group_leaf, size, first, templates, start):  # type: ignore[no-untyped-def]
+    """One frame for each template of each group's leaf: ``(offsets, group, template)`` by frame.
+
+    A leaf has ``templates`` of them, from ``first`` on.
+    """
     frames = 0
     for group in range(group_leaf.size):
-        frames += first[group_leaf[group] + 1] - first[group_leaf[group]]
+        frames += templates[group_leaf[group]]
     offsets = np.zeros(frames + 1, np.int64)
     group_of = np.empty(frames, np.int64)
     template_of = np.empty(frames, np.int64)
     frame = 0
     for group in range(group_leaf.size):
         at = group_leaf[group]
-        for template in range(first[at], first[at + 1]):
+        for template in range(first[at], first[at] + templates[at]):
             header = start[template + 1] - start[template]
             offsets[frame + 1] = offsets[frame] + header + MOLDUDP64 + size[group]
             group_of[frame] = group
