@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -135,8 +136,7 @@ class Encoder:
         """
         found = self._known.get(receivers)
         if found is None:
-            self._check(receivers)
-            found = [self._encoding(part) for part, _ in self._parts(receivers)]
+            found = [self._encoding(*part) for part in self._parts(self._hosts(receivers))]
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             self._known[receivers] = found
@@ -144,12 +144,10 @@ class Encoder:
 
     def sizes(self, receivers: frozenset[str]) -> list[Size]:
         """Of the stacks of :meth:`encode`, in the same order. Raises as it does; remembers none."""
-        self._check(receivers)
-        return [size for _, size in self._parts(receivers)]
+        return [size for _, size in self._parts(self._hosts(receivers))]
 
-    def _check(self, receivers: frozenset[str]) -> None:
-        for name in sorted(receivers):
-            self._network.host(name)
+    def _hosts(self, receivers: frozenset[str]) -> list[Host]:
+        hosts = [self._network.host(name) for name in sorted(receivers)]
         if self._source.name in receivers:
             raise NetworkError(
                 "PUBLISHER_AS_RECEIVER",
@@ -158,12 +156,12 @@ class Encoder:
             )
         if receivers:
             check_attached(self._network, [*receivers, self._source.name])
+        return hosts
 
-    def _parts(self, receivers: frozenset[str]) -> Iterator[tuple[list[Host], Size]]:
+    def _parts(self, hosts: list[Host]) -> Iterator[tuple[list[Host], Size]]:
         """Receivers by stack; while one is yielded, what it does stands in the memory."""
-        if not receivers:
+        if not hosts:
             return
-        hosts = [self._network.hosts[name] for name in sorted(receivers)]
         size = self._run(hosts)
         if size.labels <= self._max_labels:
             yield hosts, size
@@ -178,9 +176,10 @@ class Encoder:
         # Branch by branch of the delivery tree: receivers near each other stay together.
         place = self._depth_first(size.switch_links + 1)
         hosts.sort(key=lambda host: (place[self._graph.index[host.switch]], host.name))
-        half = len(hosts) // 2
-        for part in (hosts[:half], hosts[half:]):
-            yield from self._parts(frozenset(host.name for host in part))
+        parts = min(len(hosts), -(-size.labels // self._max_labels))
+        ends = [len(hosts) * part // parts for part in range(parts + 1)]
+        for start, end in pairwise(ends):
+            yield from self._parts(hosts[start:end])
 
     def _run(self, hosts: Sequence[Host]) -> Size:
         work = self._work
@@ -213,8 +212,8 @@ class Encoder:
             self._memory = self._graph.work()
         return self._memory
 
-    def _encoding(self, hosts: list[Host]) -> Encoding:
-        size = self._run(hosts)
+    def _encoding(self, hosts: list[Host], size: Size) -> Encoding:
+        """What stands in the memory."""
         work, names, links = self._work, self._graph.names, self._graph.links
         form = self._network.labels
         labels = [form.label(TREE, number) for number in size.trees]

@@ -10,19 +10,26 @@ link it comes by, an index into ``links``.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
+from numba.core import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+# Counting references to every array of a NamedTuple would cost more than most calls do; what does
+# not allocate can go without.
+_helper: Any = njit(cache=True, nogil=True, _nrt=False)
+
 _FAR = np.int64(1 << 62)
-# Keys of the queue: a cost of 41 bits, then the order of arrival, which settles ties.
-_ARRIVALS = 21
-_LAST_ARRIVAL = (1 << _ARRIVALS) - 1
-# Costs that count labels: the label, then weights in units of 1..15, then links.
-_LABEL_COST = 1 << 25
-_WEIGHT_COST = 1 << 4
+# The queue: a list a cost, and a count of the switches in each block of lists, so that the search
+# steps over what is empty. Beyond its end costs share the last list.
+_LISTS = 1 << 19
+_BLOCK_BITS = 6
+# Costs that count labels: the label, then weights of 1..15, then links.
+_LABEL_COST = 1 << 10
+_WEIGHT_COST = 4
 #: Trees in a stack at most. A stack has 64 labels.
 MOST_TREES = 64
 #: Trees that the refined encoder tries with a delivery tree of their own.
@@ -68,8 +75,11 @@ class Work(NamedTuple):
     waiting: NDArray[np.uint8]
     members: Integers
     path: Integers
-    heap_key: Integers
-    heap_node: Integers
+    first: NDArray[np.int32]
+    filled: NDArray[np.int32]
+    following: NDArray[np.int32]
+    previous: NDArray[np.int32]
+    listed: NDArray[np.int32]
     free: Integers
     wanted: Integers
     needed: Integers
@@ -79,9 +89,8 @@ class Work(NamedTuple):
     best_parent: Integers
 
 
-def workspace(switches: int, links: int, edges: int) -> Work:
+def workspace(switches: int, edges: int) -> Work:
     """Memory for a graph of this size. ``free`` and ``wanted`` begin as zeros."""
-    heap = links * 4 + switches * 2 + 64
 
     def integers(size: int) -> Integers:
         return np.zeros(size, np.int64)
@@ -93,8 +102,11 @@ def workspace(switches: int, links: int, edges: int) -> Work:
         waiting=np.zeros(switches, np.uint8),
         members=integers(switches),
         path=integers(switches),
-        heap_key=integers(heap),
-        heap_node=integers(heap),
+        first=np.full(_LISTS, -1, np.int32),
+        filled=np.zeros(_LISTS >> _BLOCK_BITS, np.int32),
+        following=np.zeros(switches, np.int32),
+        previous=np.zeros(switches, np.int32),
+        listed=np.full(switches, -1, np.int32),
         free=integers(edges),
         wanted=integers(switches),
         needed=integers(switches),
@@ -105,46 +117,59 @@ def workspace(switches: int, links: int, edges: int) -> Work:
     )
 
 
-@njit(cache=True, nogil=True)
-def _push(work, size, key, node):  # type: ignore[no-untyped-def]
-    keys, nodes = work.heap_key, work.heap_node
-    at = size
-    while at > 0:
-        above = (at - 1) >> 1
-        if keys[above] <= key:
+@intrinsic
+def _count(_typing, mask):  # type: ignore[no-untyped-def]
+    """Bits of a mask, int64."""
+
+    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.int64), generate
+
+
+@_helper
+def _enqueue(work, v, cost):  # type: ignore[no-untyped-def]
+    """Put a switch first in the list of its cost, and take it out of the one where it stood."""
+    if work.listed[v] >= 0:
+        _dequeue(work, v)
+    at = min(cost, _LISTS - 1)
+    after = work.first[at]
+    work.following[v] = after
+    work.previous[v] = -1
+    if after >= 0:
+        work.previous[after] = v
+    work.first[at] = v
+    work.listed[v] = at
+    work.filled[at >> _BLOCK_BITS] += 1
+
+
+@_helper
+def _dequeue(work, v):  # type: ignore[no-untyped-def]
+    at, before, after = work.listed[v], work.previous[v], work.following[v]
+    if before >= 0:
+        work.following[before] = after
+    else:
+        work.first[at] = after
+    if after >= 0:
+        work.previous[after] = before
+    work.listed[v] = -1
+    work.filled[at >> _BLOCK_BITS] -= 1
+
+
+@_helper
+def _nearest(work, at):  # type: ignore[no-untyped-def]
+    """The first cost from ``at`` on that a switch is listed under; ``_LISTS`` if none."""
+    while at < _LISTS:
+        if work.filled[at >> _BLOCK_BITS] == 0:
+            at = ((at >> _BLOCK_BITS) + 1) << _BLOCK_BITS
+        elif work.first[at] < 0:
+            at += 1
+        else:
             break
-        keys[at] = keys[above]
-        nodes[at] = nodes[above]
-        at = above
-    keys[at] = key
-    nodes[at] = node
-    return size + 1
+    return at
 
 
-@njit(cache=True, nogil=True)
-def _sift(work, size):  # type: ignore[no-untyped-def]
-    """Take the first of ``size`` entries off; what is left is a heap again."""
-    keys, nodes = work.heap_key, work.heap_node
-    last = size - 1
-    key, node = keys[last], nodes[last]
-    at = 0
-    while True:
-        below = 2 * at + 1
-        if below >= last:
-            break
-        if below + 1 < last and keys[below + 1] < keys[below]:
-            below += 1
-        if keys[below] >= key:
-            break
-        keys[at] = keys[below]
-        nodes[at] = nodes[below]
-        at = below
-    keys[at] = key
-    nodes[at] = node
-    return last
-
-
-@njit(cache=True, nogil=True)
+@_helper
 def _link_cost(links, work, link, by_labels):  # type: ignore[no-untyped-def]
     """What a link costs a search.
 
@@ -164,18 +189,17 @@ def _link_cost(links, work, link, by_labels):  # type: ignore[no-untyped-def]
     return labels * _LABEL_COST + links.weight[link] * _WEIGHT_COST + 1
 
 
-@njit(cache=True, nogil=True)
+@_helper
 def grow(links, work, root, terminals, rotation, by_labels):  # type: ignore[no-untyped-def]
     """Takahashi and Matsuyama: join the nearest terminal to the tree by a shortest path, again and
     again. Returns the number of members, -1 if a terminal is out of reach.
 
     One search serves the whole tree: a path that joins becomes distance 0, and the search goes on
-    from there; what was learnt about other switches stays an upper bound. Equal costs are settled
-    by the order of arrival; ``rotation`` is where each switch begins among its links.
+    from there; what was learnt about other switches stays an upper bound. Of equal costs the first
+    found counts; ``rotation`` is where each switch begins among its links.
     """
     distance, parent, inside = work.distance, work.parent, work.inside
     waiting, members, path = work.waiting, work.members, work.path
-    capacity = work.heap_key.size - 1
     distance[:] = _FAR
     inside[:] = 0
     waiting[:] = 0
@@ -189,25 +213,22 @@ def grow(links, work, root, terminals, rotation, by_labels):  # type: ignore[no-
     inside[root] = 1
     parent[root] = -1
     distance[root] = 0
-    arrivals = 0
-    size = _push(work, 0, np.int64(0), root)
-    while left > 0:
-        if size == 0:
-            return -1
-        reached = work.heap_key[0] >> _ARRIVALS
-        u = work.heap_node[0]
-        size = _sift(work, size)
-        if reached > distance[u]:
-            continue
+    _enqueue(work, root, np.int64(0))
+    at, queued = np.int64(0), 1
+    while left > 0 and queued > 0:
+        at = _nearest(work, at)
+        u = work.first[at]
+        _dequeue(work, u)
+        queued -= 1
         if waiting[u] == 1:
             length = 0
-            v = u
+            v = np.int64(u)
             while inside[v] == 0:
                 path[length] = v
                 length += 1
                 v = links.source[parent[v]]
-            for at in range(length - 1, -1, -1):
-                v = path[at]
+            for step in range(length - 1, -1, -1):
+                v = path[step]
                 members[count] = v
                 count += 1
                 inside[v] = 1
@@ -215,14 +236,17 @@ def grow(links, work, root, terminals, rotation, by_labels):  # type: ignore[no-
                     waiting[v] = 0
                     left -= 1
                 distance[v] = 0
-                arrivals = min(arrivals + 1, _LAST_ARRIVAL)
-                size = _push(work, size, np.int64(arrivals), v)
+                if work.listed[v] < 0:
+                    queued += 1
+                _enqueue(work, v, np.int64(0))
+            at = np.int64(0)
             continue
         first = links.offset[u]
         degree = links.offset[u + 1] - first
         turn = rotation % degree if degree > 0 else 0
-        for at in range(degree):
-            turned = at + turn
+        reached = distance[u]
+        for step in range(degree):
+            turned = step + turn
             if turned >= degree:
                 turned -= degree
             link = first + turned
@@ -233,35 +257,18 @@ def grow(links, work, root, terminals, rotation, by_labels):  # type: ignore[no-
             if further < distance[v]:
                 distance[v] = further
                 parent[v] = link
-                if size >= capacity:
-                    size = _swept(work, size)
-                arrivals = min(arrivals + 1, _LAST_ARRIVAL)
-                size = _push(work, size, further << _ARRIVALS | arrivals, v)
-    return count
+                if work.listed[v] < 0:
+                    queued += 1
+                _enqueue(work, v, further)
+    # What is still queued must not stand there in the next search.
+    while queued > 0:
+        at = _nearest(work, np.int64(0) if left > 0 else at)
+        _dequeue(work, work.first[at])
+        queued -= 1
+    return count if left == 0 else -1
 
 
-@njit(cache=True, nogil=True)
-def _swept(work, size):  # type: ignore[no-untyped-def]
-    """Leave out entries of the queue that nearer ones made void; there is room for the rest."""
-    kept = 0
-    for at in range(size):
-        key, node = work.heap_key[at], work.heap_node[at]
-        if key >> _ARRIVALS <= work.distance[node]:
-            kept = _push(work, kept, key, node)
-    return kept
-
-
-@njit(cache=True, nogil=True)
-def _count(mask):  # type: ignore[no-untyped-def]
-    """Bits of a mask."""
-    bits = np.int64(0)
-    while mask != 0:
-        mask &= mask - 1
-        bits += 1
-    return bits
-
-
-@njit(cache=True, nogil=True)
+@_helper
 def _take_needs(links, work, count, entry):  # type: ignore[no-untyped-def]
     """The ports that each member must send out of, and the one that it receives by."""
     needed, ingress = work.needed, work.ingress
@@ -277,7 +284,7 @@ def _take_needs(links, work, count, entry):  # type: ignore[no-untyped-def]
         ingress[v] = links.back[link]
 
 
-@njit(cache=True, nogil=True)
+@_helper
 def _labels(work, count):  # type: ignore[no-untyped-def]
     """Hop and stop labels of the tree whose needs were taken, above what ``flood`` sends."""
     total = np.int64(0)
@@ -288,7 +295,7 @@ def _labels(work, count):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)
+@_helper
 def _weight(links, work, count):  # type: ignore[no-untyped-def]
     total = np.int64(0)
     for at in range(1, count):
@@ -296,7 +303,7 @@ def _weight(links, work, count):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)
+@_helper
 def _overlap(forest, work, tree):  # type: ignore[no-untyped-def]
     """How many needed ports the tree serves."""
     total = np.int64(0)
@@ -305,7 +312,7 @@ def _overlap(forest, work, tree):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)
+@_helper
 def _gain(forest, work, tree):  # type: ignore[no-untyped-def]
     """Labels that the tree would spare on the delivery tree as it is, its own counted."""
     total = np.int64(-1)
@@ -318,7 +325,7 @@ def _gain(forest, work, tree):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)
+@_helper
 def _set_flood(forest, work, trees, number):  # type: ignore[no-untyped-def]
     """``flood`` and ``free`` of these trees and no other."""
     work.flood[:] = 0
@@ -327,7 +334,7 @@ def _set_flood(forest, work, trees, number):  # type: ignore[no-untyped-def]
         _add(forest, work, trees[at])
 
 
-@njit(cache=True, nogil=True)
+@_helper
 def _add(forest, work, tree):  # type: ignore[no-untyped-def]
     for at in range(forest.offset[tree], forest.offset[tree + 1]):
         work.flood[forest.switch[at]] |= forest.mask[at]
@@ -335,7 +342,7 @@ def _add(forest, work, tree):  # type: ignore[no-untyped-def]
         work.free[forest.edge[at]] += 1
 
 
-@njit(cache=True, nogil=True)
+@_helper
 def _keep(work, count):  # type: ignore[no-untyped-def]
     """The tree in ``members`` is the best so far."""
     for at in range(count):
@@ -344,7 +351,7 @@ def _keep(work, count):  # type: ignore[no-untyped-def]
         work.best_parent[v] = work.parent[v]
 
 
-@njit(cache=True, nogil=True)
+@_helper
 def _recall(links, work, count, entry):  # type: ignore[no-untyped-def]
     """The best tree so far stands in ``members`` again."""
     work.inside[:] = 0

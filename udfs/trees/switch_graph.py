@@ -11,11 +11,10 @@ from udfs.errors import NetworkError
 from udfs.trees.kernels import Links, Work, grow, workspace
 from udfs.trees.network import Link, Network
 
-# A cost is an integer of 41 bits: a path's weight in 25, then its number of links in 16, which
-# breaks ties. Weights are rounded to fit, never to 0.
-_PATH_WEIGHT = 1 << 25
-_FINEST = 1 << 10
-_HOP_BITS = 16
+# A link costs its weight in 64ths of a unit and 1, a stored tree's edge 1: what costs no label is
+# short all the same, and no way of more than 64 edges is taken to spare a unit.
+_UNIT = 64
+_MOST_UNITS = 511
 
 
 class SwitchGraph:
@@ -33,8 +32,10 @@ class SwitchGraph:
         usable = [
             link for link in network.links if link.neighbor in self.index and network.usable(link)
         ]
-        self._unit = _unit([link.weight for link in usable], len(self.names))
-        heaviest = max((link.weight for link in usable), default=1.0)
+        weights = [link.weight for link in usable]
+        self._unit = _unit(weights)
+        heaviest = max(weights, default=1.0)
+        classes = 15 if min(weights, default=1.0) < heaviest else 1
         rows = []
         for link in usable:
             u, v = self.index[link.switch], self.index[link.neighbor]
@@ -48,7 +49,7 @@ class SwitchGraph:
                     1 << link.port - 1,
                     1 << link.neighbor_port - 1,
                     self._cost(link),
-                    max(1, round(link.weight / heaviest * 15)),
+                    max(1, round(link.weight / heaviest * classes)),
                 )
             )
         rows.sort()
@@ -85,7 +86,7 @@ class SwitchGraph:
 
     def work(self) -> Work:
         """Memory for the kernels: one tree at a time."""
-        return workspace(len(self.names), len(self.links.target), len(self.edges))
+        return workspace(len(self.names), len(self.edges))
 
     def grow(
         self, root: int, terminals: Iterable[int], free: Collection[int] = frozenset()
@@ -120,14 +121,21 @@ class SwitchGraph:
         )
 
     def _cost(self, link: Link) -> int:
-        return (max(1, round(link.weight / self._unit)) << _HOP_BITS) + 1
+        return max(1, round(link.weight / self._unit)) * _UNIT + 1
 
 
-def _unit(weights: list[float], switches: int) -> float:
-    """What weights are counted in: as fine as a path through all switches allows."""
-    if not weights or min(weights) == max(weights):
-        return weights[0] if weights else 1.0
-    return max(min(weights) / _FINEST, max(weights) * switches / _PATH_WEIGHT)
+def _unit(weights: list[float]) -> float:
+    """What weights are counted in: exactly where all are small multiples of one, else rounded."""
+    if not weights:
+        return 1.0
+    lightest, heaviest = min(weights), max(weights)
+    for parts in range(1, 17):
+        unit = lightest / parts
+        if heaviest / unit > _MOST_UNITS:
+            break
+        if all(abs(weight / unit - round(weight / unit)) < 1e-9 for weight in weights):
+            return unit
+    return heaviest / _MOST_UNITS
 
 
 def edge(u: str, v: str) -> tuple[str, str]:
