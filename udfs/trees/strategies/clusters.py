@@ -6,63 +6,61 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from udfs.trees.strategies.communities import communities
-from udfs.trees.strategies.hub_and_spoke import hub_and_spoke
+from udfs.trees.strategies.hub_and_spoke import Group, hub_and_spoke
 from udfs.trees.strategies.nodes import Nodes
+from udfs.trees.strategies.partitions import partitions_of
 from udfs.trees.strategies.strategy import Edges, Situation
+
+#: Share of the average traffic of a populated node from which on a node counts as dense.
+_DENSE = 0.5
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """As partitions, in the densely populated part of the network only; nothing without clients."""
+    """A cluster is what is dense of a partition; the nodes with most traffic come first.
+
+    Its trees may pass through other nodes of the partition, whose hosts they leave out. Nothing
+    without clients.
+    """
 
     name: str = "clusters"
 
     def candidates(self, situation: Situation, budget: Mapping[str, int]) -> Iterator[Edges]:
         nodes = Nodes(situation.network)
-        weights = client_weights(nodes, situation)
-        groups = dense_groups(nodes, weights)
-        yield from hub_and_spoke(nodes, groups, weights.__getitem__)
+        traffic = traffic_by_node(nodes, situation)
+        yield from hub_and_spoke(nodes, clusters_of(nodes, traffic))
 
 
-def client_weights(nodes: Nodes, situation: Situation) -> list[float]:
-    """Expected notifications to each node's hosts, or from them.
+def traffic_by_node(nodes: Nodes, situation: Situation) -> list[int]:
+    """Notifications from and to the hosts of each node, int by node.
 
-    A publisher without statistics counts as one that sent one notification to all that may receive.
+    Of publishers without statistics, one notification to all that may receive it.
     """
     network, statistics = situation.network, situation.statistics
-    weights = [0.0] * len(nodes.names)
-    counted = set()
-    for publication in statistics.publications:
-        counted.add(publication.publisher)
-        for name in sorted({publication.publisher} | publication.receivers):
+    traffic = [0] * len(nodes.names)
+
+    def count(hosts: frozenset[str], notifications: int) -> None:
+        for name in hosts:
             if name in network.hosts:
-                weights[nodes.index[network.hosts[name].switch]] += publication.notifications
-    for publisher, receivers in sorted(situation.clients.potential.items()):
-        if publisher not in counted:
-            for name in sorted({publisher} | receivers):
-                if name in network.hosts:
-                    weights[nodes.index[network.hosts[name].switch]] += 1
-    return weights
+                traffic[nodes.index[network.hosts[name].switch]] += notifications
+
+    for each in statistics.publications:
+        count(each.receivers | {each.publisher}, each.notifications)
+    for publisher, receivers in situation.clients.potential.items():
+        if not statistics.notifications(publisher):
+            count(receivers | {publisher}, 1)
+    return traffic
 
 
-def dense_groups(nodes: Nodes, weights: list[float]) -> list[list[int]]:
-    """Communities among the nodes that, with their neighbors, are heavier than the average.
-
-    Of a node's neighborhood half is its own weight, half the mean of its neighbors': so a node
-    without clients in a dense region belongs to it, and a lonely busy one may not. Groups of one
-    node are left out.
-    """
-    total = sum(weights)
-    if not total:
+def clusters_of(nodes: Nodes, traffic: list[int]) -> list[Group]:
+    """The partitions that have dense nodes, with those as members."""
+    busy = [node for node in nodes.populated() if traffic[node]]
+    if not busy:
         return []
-    density = [
-        (weight + sum(weights[v] for v, _ in reached) / len(reached)) / 2 if reached else 0.0
-        for weight, reached in zip(weights, nodes.neighbors, strict=True)
-    ]
-    mean = sum(density) / len(density)
-    dense = [node for node, each in enumerate(density) if each >= mean]
-    place = {node: number for number, node in enumerate(dense)}
-    within = [[place[v] for v, _ in nodes.neighbors[node] if v in place] for node in dense]
-    groups = [[dense[number] for number in group] for group in communities(within)]
-    return [group for group in groups if len(group) > 1]
+    least = _DENSE * sum(traffic[node] for node in busy) / len(nodes.populated())
+    groups = []
+    for area in partitions_of(nodes):
+        dense = [n for n in area if nodes.hosts[n] and traffic[n] and traffic[n] >= least]
+        if dense:
+            groups.append(Group(area, sorted(dense, key=lambda node: -traffic[node])))
+    return groups

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 from udfs.trees.strategies.halving import halving
@@ -10,61 +11,72 @@ from udfs.trees.strategies.nodes import Nodes
 from udfs.trees.strategies.strategy import Edges
 
 
-def hub_and_spoke(
-    nodes: Nodes, groups: Sequence[Sequence[int]], weight: Callable[[int], float]
-) -> Iterator[Edges]:
+@dataclass(frozen=True)
+class Group:
+    """A part of the network with trees of its own.
+
+    area: nodes that usable links within the area join. members: those of the area whose hosts its
+    trees reach, the most important first.
+    """
+
+    area: Sequence[int]
+    members: Sequence[int]
+
+
+def hub_and_spoke(nodes: Nodes, groups: Sequence[Group]) -> Iterator[Edges]:
     """Trees within each group and between the hubs of the groups, in turns.
 
-    groups: nodes that usable links within the group join. weight: how often notifications reach a
-    node; the heaviest come first where a choice remains.
-
-    A group's hub is its node with the most links. All its trees are branches of one tree of
-    shortest paths from the hub, so any of them combine without a cycle, and all contain the hub.
+    A group's hub is the node of its area with the most links. All its trees are branches of one
+    tree of shortest paths from the hub, so any of them combine without a cycle, and all contain the
+    hub.
     """
-    hubs = [hub_of(nodes, group, weight) for group in groups]
+    hubs = [hub_of(nodes, group) for group in groups]
     sources = [backbones(nodes, hubs)]
-    sources += [spokes(nodes, hub, group, weight) for hub, group in zip(hubs, groups, strict=True)]
+    sources += [spokes(nodes, hub, group) for hub, group in zip(hubs, groups, strict=True)]
     yield from in_turns(sources)
 
 
-def hub_of(nodes: Nodes, group: Sequence[int], weight: Callable[[int], float]) -> int:
-    """The node with the most links, then the heaviest, then the first (degree centrality)."""
-    return max(group, key=lambda node: (nodes.degree(node), weight(node), -node))
+def hub_of(nodes: Nodes, group: Group) -> int:
+    """The node with the most links (degree centrality), then the lowest number."""
+    return max(group.area, key=lambda node: (nodes.degree(node), -node))
 
 
-def spokes(
-    nodes: Nodes, hub: int, group: Sequence[int], weight: Callable[[int], float]
-) -> Iterator[Edges]:
-    """Branches from the hub to all populated nodes of the group, to halves, …, to single ones; then
-    to pairs and larger combinations."""
-    parents = nodes.shortest_paths(hub, frozenset(group))
-    order = [node for node in depth_first(parents) if nodes.hosts[node]]
-    for ends in halving(order):
+def spokes(nodes: Nodes, hub: int, group: Group) -> Iterator[Edges]:
+    """Branches from the hub to each member, to all, to halves, quarters, …, to each pair, triple, …
+
+    Single ones come first because they save most where room is short: a notification that reaches
+    a tenth of the members takes them as they are, and would have to stop the others of a half.
+    """
+    parents = nodes.shortest_paths(hub, frozenset(group.area))
+    for member in group.members:
+        yield nodes.branches(parents, [member])
+    for ends in halving(group.members, smallest=2):
         yield nodes.branches(parents, ends)
-    heavy = sorted(order, key=lambda node: -weight(node))
-    for size in range(2, len(heavy)):
-        for ends in combinations(heavy, size):
-            yield nodes.branches(parents, ends)
+    for size in range(2, len(group.members)):
+        for chosen in combinations(group.members, size):
+            yield nodes.branches(parents, chosen)
 
 
 def backbones(nodes: Nodes, hubs: Sequence[int]) -> Iterator[Edges]:
-    """Trees over all hubs, over halves, …, over pairs; then over other combinations.
+    """Trees over all hubs that links join, over halves, …, over pairs; then other combinations.
 
     Hosts are left out: those on a hub are in the trees of its group.
     """
-    if len(hubs) < 2:
-        return
-    parents = nodes.shortest_paths(hubs[0])
-    order = [node for node in depth_first(parents) if node in hubs]
-    for ends in halving(order, smallest=2):
-        yield nodes.steiner(ends, with_hosts=False)
-    for size in range(2, len(order)):
-        for ends in combinations(order, size):
+    for component in nodes.components():
+        joined = [hub for hub in hubs if hub in component]
+        if len(joined) < 2:
+            continue
+        near = nodes.shortest_paths(joined[0])
+        order = [node for node in depth_first(near) if node in joined]
+        for ends in halving(order, smallest=2):
             yield nodes.steiner(ends, with_hosts=False)
+        for size in range(2, len(order)):
+            for chosen in combinations(order, size):
+                yield nodes.steiner(chosen, with_hosts=False)
 
 
 def depth_first(parents: dict[int, int]) -> list[int]:
-    """Nodes of a rooted tree such that each branch is a run of the list; first child first."""
+    """Nodes of a rooted tree such that each branch is a run of the list; nearest child first."""
     root = next(iter(parents))
     children: dict[int, list[int]] = {node: [] for node in parents}
     for node, parent in parents.items():
