@@ -12,16 +12,21 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 import schemas
+from jobs import load_topology
 from jobs.adapters.batch_files import KEPT
+from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.pins import Pins
+from jobs.adapters.settings import Settings
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.state import CarriedState
 from jobs.adapters.tables import NAMES, Tables
 from udfs.errors import StreamError, TableError
 from udfs.filters.matching.carried import pack, unpack
 from udfs.filters.matching.cells import CELL, Carried
-from udfs.trees.network import Switch
-from udfs.trees.rows import switch_to_row
+from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.network import Network, Switch
+from udfs.trees.rows import network_from_rows, switch_to_row, tree_to_row
+from udfs.trees.topology import fabric, jellyfish
 
 pytestmark = pytest.mark.integration
 
@@ -94,8 +99,8 @@ def test_every_table_and_every_column_says_what_it_is(held: Tables) -> None:
 @pytest.mark.parametrize(
     ("table", "row", "words"),
     [
-        ("links", link(0), "link_id_14_bits"),
-        ("links", link(1 << 14), "link_id_14_bits"),
+        ("links", link(0), "link_id_fits_label"),
+        ("links", link(1 << 30), "link_id_fits_label"),
         ("links", link(1, weight=0.0), "weight_positive"),
         ("links", link(1, weight=1e305), "weight_positive"),
         ("links", link(1, weight=float("nan")), "weight_positive"),
@@ -111,7 +116,7 @@ def test_every_table_and_every_column_says_what_it_is(held: Tables) -> None:
         (
             "virtual_trees",
             {"tree_id": 0, "edges": [], "strategy": "x", "state": "active"},
-            "tree_id_14_bits",
+            "tree_id_fits_label",
         ),
     ],
 )
@@ -323,3 +328,69 @@ def test_a_partition_of_several_tasks_and_damaged_state_are_errors(
     (tmp_path / "stackcast-state" / "6.bin").write_bytes(b"noise")
     with pytest.raises(StreamError, match="STATE_UNREADABLE"):
         state.before(7)
+
+
+def loaded(tables: Tables, *arguments: str) -> int:
+    """What jobs/load_topology.py does with the tables of this session."""
+    options = load_topology.parser().parse_args(list(arguments))
+    return load_topology.work(options, Settings(tables=tables.location), Lifecycle())
+
+
+def held_network(tables: Tables) -> Network:
+    return network_from_rows(*(tables.rows(name) for name in ("switches", "hosts", "links")))
+
+
+def test_a_network_is_loaded_once_and_replaced_only_by_those_who_say_so(
+    tables: Tables, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("switches", "hosts", "links", "virtual_trees")
+
+    def versions() -> list[int]:
+        return [tables.version(name) for name in names]
+
+    ring = ("--jellyfish", "switches=6,degree=2,seed=1", "--address-pattern", "h:{port}")
+    before = versions()
+    assert loaded(tables, *ring, "--dry-run") == 0
+    assert versions() == before
+    assert "switches 6 new, 0 gone" in capsys.readouterr().out
+    assert loaded(tables, *ring) == 0
+    network = held_network(tables)
+    assert network == jellyfish(6, 2, seed=1)
+    assert {row["address"] for row in tables.rows("switches")} == {
+        f"h:{9559 + place}" for place in range(6)
+    }
+    # The same again writes nothing, and forgets neither a failed link nor what somebody wrote.
+    failed = next(link for link in network.links if link.neighbor in network.switches)
+    row = next(r for r in tables.rows("links") if r["link_id"] == failed.id)
+    others = [r for r in tables.rows("links") if r["link_id"] != failed.id]
+    tables.overwrite("links", [*others, row | {"up": False}])
+    tables.append("virtual_trees", [tree_to_row(broadcast_trees(network)[0])])
+    now = versions()
+    assert loaded(tables, *ring) == 0
+    assert versions() == now
+    assert "as they should be" in capsys.readouterr().out
+    # Another network goes in its place only if that is said.
+    other = ("--fabric", "pods=2,racks=1,hosts=2,planes=1,spines=1")
+    assert loaded(tables, *other, "--dry-run") == load_topology.WOULD_REPLACE
+    with pytest.raises(TableError, match=r"NETWORK_IN_USE.*--replace"):
+        loaded(tables, *other)
+    assert versions() == now
+    assert loaded(tables, *other, "--replace") == 0
+    assert "1 lose links" in capsys.readouterr().out
+    replaced = held_network(tables)
+    assert list(replaced.switches) == list(fabric(2, 1, 2, 1, 1).switches)
+    # No id of the network before means another link now, and its tree is out of use.
+    assert not {link.id for link in network.links} & {link.id for link in replaced.links}
+    assert [tree["state"] for tree in tables.rows("virtual_trees")] == ["retired"]
+    # Between its first write and its last, no version of the hosts makes a network of the rest.
+    assert tables.rows("hosts", tables.version("hosts") - 1) == []
+    again = versions()
+    assert loaded(tables, *other) == 0
+    assert versions() == again
+
+
+def test_a_network_needs_its_tables(spark: SparkSession, tmp_path: Path) -> None:
+    nothing = Tables(spark, str(tmp_path / "nothing"))
+    assert loaded(nothing, "--topohub", "sndlib/polska", "--dry-run") == 0
+    with pytest.raises(TableError, match=r"MISSING.*create_tables"):
+        loaded(nothing, "--topohub", "sndlib/polska")

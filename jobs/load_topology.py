@@ -1,0 +1,236 @@
+"""Put a network into the tables `switches`, `hosts` and `links`: made from sizes, or a known one.
+
+    spark-submit jobs/load_topology.py --fabric pods=8,racks=4,hosts=2,planes=2,spines=2
+    spark-submit jobs/load_topology.py --jellyfish switches=256,degree=8 --hosts-per-switch 4
+    spark-submit jobs/load_topology.py --topohub topozoo/Abilene
+    spark-submit jobs/load_topology.py --graphml FILE
+
+Prints what the network is like, and what its graph lost (all but the largest component, parallel
+edges, edges from a node to itself). Weights (`weight`) and failed links (`up`) of a graph are
+kept. Switches that the tables know keep address, program and limits, links between the same ports
+their id and whether they are up. The same command again changes nothing. Trees are not made here:
+jobs/retune_trees.py chooses them, and without any, hop labels lead everywhere.
+
+Exit code: 0 done, 1 with --dry-run where only --replace would write, 2 an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from jobs.adapters import application, session
+from jobs.adapters.lifecycle import Lifecycle
+from jobs.adapters.network_loading import compare, load
+from jobs.adapters.settings import Settings
+from jobs.adapters.tables import Tables
+from jobs.adapters.topologies import (
+    FABRIC,
+    FIRST_PORT,
+    JELLYFISH,
+    PATTERN,
+    Asked,
+    address_pattern,
+    addresses,
+    build,
+    sizes,
+)
+from udfs.errors import TableError
+from udfs.stacks.labels import FORMATS
+from udfs.switches.programs import FILTERING, check_labels
+from udfs.trees.measures import Measures, measure
+from udfs.trees.network import MAX_PORT, Network
+from udfs.trees.succession import Choices, Succession
+
+log = logging.getLogger("stackcast.load_topology")
+
+T = TypeVar("T")
+
+#: Exit code of --dry-run where the tables hold another network.
+WOULD_REPLACE = 1
+
+
+def main(arguments: list[str]) -> int:
+    return application.run(partial(work, parser().parse_args(arguments)))
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="load_topology.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    which = made.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--fabric",
+        metavar="SIZES",
+        type=_said(lambda text: sizes(text, FABRIC)),
+        help=f"three tiers of switches by their sizes: {', '.join(FABRIC)}",
+    )
+    which.add_argument(
+        "--jellyfish",
+        metavar="SIZES",
+        type=_said(lambda text: sizes(text, JELLYFISH, ("seed",))),
+        help=f"switches linked at random: {', '.join(JELLYFISH)}, and if you like seed",
+    )
+    which.add_argument("--topohub", metavar="NAME", help="a network of topohub, as topozoo/Abilene")
+    which.add_argument("--graphml", metavar="FILE", type=Path, help="a GraphML file")
+    made.add_argument(
+        "--hosts-per-switch", metavar="N", type=_least(1), help="hosts on each switch (1)"
+    )
+    made.add_argument(
+        "--publishers", metavar="N", type=_least(0), default=1, help="feed1, feed2, ... (1)"
+    )
+    made.add_argument(
+        "--address-pattern",
+        metavar="TEXT",
+        type=_said(address_pattern),
+        help="P4Runtime addresses, with {switch}, {device_id} or {port}, which counts up "
+        f"({PATTERN} for switches that the tables do not know)",
+    )
+    made.add_argument(
+        "--first-port",
+        metavar="N",
+        type=_least(1),
+        default=FIRST_PORT,
+        help=f"what {{port}} begins with ({FIRST_PORT})",
+    )
+    made.add_argument(
+        "--label-bits",
+        type=int,
+        choices=sorted(FORMATS),
+        help="width of labels; spark.stackcast.label.bits, which all jobs need, is the default",
+    )
+    made.add_argument("--pipeline", metavar="NAME", help="P4 program of all switches")
+    made.add_argument(
+        "--max-rules", metavar="N", type=_least(0), help="most table entries of each switch"
+    )
+    made.add_argument(
+        "--replace", action="store_true", help="put it in the place of another network"
+    )
+    made.add_argument("--dry-run", action="store_true", help="write nothing, show what would be")
+    return made
+
+
+def work(options: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -> int:
+    if options.fabric is not None and options.hosts_per_switch is not None:
+        parser().error("--hosts-per-switch is not for a fabric: give hosts=N among its sizes")
+    labels = FORMATS[options.label_bits or settings.label_bits]
+    asked = Asked(
+        options.fabric,
+        options.jellyfish,
+        options.topohub,
+        options.graphml,
+        options.hosts_per_switch or 1,
+        options.publishers,
+    )
+    network, dropped = build(asked, labels)
+    print(describe(network, measure(network)))
+    if str(dropped):
+        print(f"left out  {dropped}")
+    pipeline = options.pipeline or (FILTERING if settings.match == "network" else None)
+    if pipeline:
+        check_labels(dict.fromkeys(network.switches, pipeline), labels)
+    pattern, first = options.address_pattern, options.first_port
+    choices = Choices(
+        addresses(pattern or PATTERN, network, first),
+        addresses(pattern, network, first) if pattern else None,
+        pipeline,
+        options.max_rules,
+    )
+    spark = session.start("stackcast load_topology")
+    lifecycle.hold_jvm(spark)
+    tables = Tables(spark, settings.tables)
+    try:
+        plan = compare(tables, network, choices)
+    except TableError as error:
+        if not options.dry_run or error.what != "MISSING":
+            raise
+        print(f"tables    {error.message}")
+        return 0
+    print(describe_plan(plan))
+    if labels != settings.labels:
+        log.warning(
+            "the jobs of this deployment need spark.stackcast.label.bits=%d: it is %d here",
+            labels.bits,
+            settings.label_bits,
+        )
+    if options.dry_run:
+        return WOULD_REPLACE if plan.destroys and not options.replace else 0
+    load(tables, plan, options.replace)
+    log.info(
+        "%s holds the network; jobs/retune_trees.py stores trees for it, jobs/refresh_switches.py "
+        "fills its switches",
+        tables.location,
+    )
+    return 0
+
+
+def describe(network: Network, found: Measures) -> str:
+    """What a network is like, for people."""
+    ids = f"{found.links} directed links of {network.labels.max_id} that labels can name"
+    degree = f"{found.least_degree} to {found.largest_degree}, {found.mean_degree:.2f} on average"
+    if found.diameter is None:
+        diameter = "none: failed links part the network"
+    else:
+        diameter = f"{'' if found.exact else 'at least '}{found.diameter}"
+    lines = [
+        f"network   {found.switches} switches, {found.hosts - found.publishers} hosts, "
+        f"{found.publishers} publisher{'' if found.publishers == 1 else 's'}",
+        f"links     {ids}; at most {found.most_ports} of {MAX_PORT} ports of a switch",
+        f"degree    {degree}",
+        f"diameter  {diameter}",
+    ]
+    if found.lightest != found.heaviest:
+        lines.append(f"weights   {found.lightest:g} to {found.heaviest:g}")
+    if found.failed:
+        lines.append(f"failed    {found.failed} directed links")
+    return "\n".join(lines)
+
+
+def describe_plan(plan: Succession) -> str:
+    """What loading does to the tables, for people."""
+    changes = {name: change for name, change in plan.changes.items() if change}
+    said = "; ".join(f"{name} {change}" for name, change in changes.items())
+    lines = [f"tables    {said or 'as they should be'}"]
+    if plan.destroys:
+        lines.append(f"links     {plan.kept_links} keep their id")
+        if not plan.fresh:
+            lines.append(
+                "links     there are not enough new ids: switches take the network when no stream "
+                "uses the old one any more (wider labels have room, or stop the streams and delete "
+                "their rows in egress_ledger and network_versions)"
+            )
+    if plan.retired:
+        lines.append(f"trees     {len(plan.retired)} lose links, and are retired with them")
+    return "\n".join(lines)
+
+
+def _said(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """argparse shows the words of its own error only."""
+
+    def parsed(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed
+
+
+def _least(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not (text.isascii() and text.isdecimal()) or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number of {least} or more")
+        return int(text)
+
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
