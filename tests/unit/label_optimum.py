@@ -69,7 +69,8 @@ class _Program:
     def row(self, terms: dict[int, float], low: float, high: float = np.inf) -> None:
         self._rows.append((terms, low, high))
 
-    def minimize(self) -> np.ndarray:
+    def minimize(self, at_most: int) -> np.ndarray:
+        """Which variables are 1 where the costs, which are whole, are least: at most ``at_most``."""
         cells = [(i, j, x) for i, (row, _, _) in enumerate(self._rows) for j, x in row.items()]
         rows, columns, values = zip(*cells, strict=True)
         shape = (len(self._rows), len(self.costs))
@@ -78,7 +79,14 @@ class _Program:
             [low for _, low, _ in self._rows],
             [high for _, _, high in self._rows],
         )
-        found = milp(self.costs, integrality=self.whole, bounds=Bounds(0, 1), constraints=limits)
+        found = milp(
+            self.costs,
+            integrality=self.whole,
+            bounds=Bounds(0, 1),
+            constraints=limits,
+            # Less than one label above the bound is on it.
+            options={"mip_rel_gap": 0.99 / at_most},
+        )
         if not found.success:
             raise ValueError(f"no delivery tree: {found.message}")
         return found.x > 0.5
@@ -116,7 +124,8 @@ class _Problem:
         for link in self._network.links:
             if link.neighbor != self._publisher:
                 self._labels(link.switch, link.neighbor)
-        chosen = set(np.flatnonzero(self._program.minimize()).tolist())
+        hops_alone = len(self._receivers) + len(self._network.switches) - 1
+        chosen = set(np.flatnonzero(self._program.minimize(hops_alone)).tolist())
         make = self._network.labels.label
         edges = [arc for arc, number in self._arcs.items() if number in chosen]
         return Optimum(
