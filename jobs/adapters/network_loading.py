@@ -45,7 +45,9 @@ def load(tables: Tables, plan: Succession, replace: bool = False) -> None:
     changed = [name for name, change in plan.changes.items() if change]
     if not changed:
         return
-    covered = plan.destroys and (len(changed) > 1 or bool(plan.retired))
+    hosts = plan.changes["hosts"]
+    there = len(plan.rows["hosts"]) - hosts.added + hosts.removed
+    covered = there > 0 and (len(changed) > 1 or bool(plan.retired))
     if covered:
         tables.overwrite("hosts", [])
     with ThreadPoolExecutor() as pool:
@@ -59,7 +61,7 @@ def load(tables: Tables, plan: Succession, replace: bool = False) -> None:
     moves = {number: (state, "retired") for number, state in plan.retired.items()}
     tables.move(TREES, "tree_id", "state", moves)
     # Last: with it, the tables make a network again.
-    if covered or "hosts" in changed:
+    if covered or hosts:
         _write(tables, "hosts", plan.rows["hosts"])
 
 
