@@ -70,7 +70,7 @@ class _Program:
         self._rows.append((terms, low, high))
 
     def minimize(self, at_most: int) -> np.ndarray:
-        """Which variables are 1 where the costs, which are whole, are least: at most ``at_most``."""
+        """Which variables are 1 where costs, whole numbers, are least: at most ``at_most``."""
         cells = [(i, j, x) for i, (row, _, _) in enumerate(self._rows) for j, x in row.items()]
         rows, columns, values = zip(*cells, strict=True)
         shape = (len(self._rows), len(self.costs))
