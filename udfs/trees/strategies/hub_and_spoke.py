@@ -10,6 +10,9 @@ from udfs.trees.strategies.halving import halving
 from udfs.trees.strategies.nodes import Nodes
 from udfs.trees.strategies.strategy import Edges
 
+#: Mean number of links between hub and members up to which these are near.
+_NEAR = 2
+
 
 @dataclass(frozen=True)
 class Group:
@@ -42,15 +45,19 @@ def hub_of(nodes: Nodes, group: Group) -> int:
 
 
 def spokes(nodes: Nodes, hub: int, group: Group) -> Iterator[Edges]:
-    """Branches from the hub to each member, to all, to halves, quarters, …, to each pair, triple, …
+    """Branches from the hub to each member, and to all, to halves, quarters, …; then to pairs,
+    triples, ….
 
-    Single ones come first because they save most where room is short: a notification that reaches
-    a tenth of the members takes them as they are, and would have to stop the others of a half.
+    Where members are near the hub, single ones come first: a notification to a tenth of them takes
+    those that it needs, and would have to stop the others of a half. Where they are far, each
+    branch takes room in many switches, so the large sets come first, which need few.
     """
     parents = nodes.shortest_paths(hub, frozenset(group.area))
-    for member in group.members:
-        yield nodes.branches(parents, [member])
-    for ends in halving(group.members, smallest=2):
+    single: list[Sequence[int]] = [[member] for member in group.members]
+    large = list(halving(group.members, smallest=2))
+    depth = depths(parents)
+    far = sum(depth[member] for member in group.members) > _NEAR * len(single)
+    for ends in large + single if far else single + large:
         yield nodes.branches(parents, ends)
     for size in range(2, len(group.members)):
         for chosen in combinations(group.members, size):
@@ -73,6 +80,14 @@ def backbones(nodes: Nodes, hubs: Sequence[int]) -> Iterator[Edges]:
         for size in range(2, len(order)):
             for chosen in combinations(order, size):
                 yield nodes.steiner(chosen, with_hosts=False)
+
+
+def depths(parents: dict[int, int]) -> dict[int, int]:
+    """Links from the root to each node."""
+    found: dict[int, int] = {}
+    for node, parent in parents.items():
+        found[node] = 0 if node == parent else found[parent] + 1
+    return found
 
 
 def depth_first(parents: dict[int, int]) -> list[int]:
