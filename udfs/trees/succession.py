@@ -188,7 +188,7 @@ def _lost_trees(links: Sequence[Row], held: Sequence[Row], trees: Iterable[Row])
     """Stored trees that mean other ports, or none, now: their states by id."""
     after = {tuple(row[name] for name in _ENDS) for row in links}
     before = {(row["switch"], row["neighbor"]): tuple(row[name] for name in _ENDS) for row in held}
-    lost = {}
+    lost: dict[int, str] = {}
     for row in trees:
         tree = tree_from_row(row)
         # An edge to a host is a link one way, and one between switches both ways.
