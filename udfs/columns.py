@@ -8,13 +8,17 @@ never the frames themselves.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyspark.sql.functions import pandas_udf
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     IntegerType,
     LongType,
@@ -23,17 +27,20 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from udfs.frame_headers import StacksHandle
 from udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, REASONS, Messages, decode
 from udfs.messages.sequence import session_id
 from udfs.messages.specification import Field
 from udfs.plan import Plan
 from udfs.sources import Sources, clocks, needs_arrival
 from udfs.stacks.frame import DATAGRAM, Frames, build_frames
+from udfs.trees.header_stacks import Receivers, Stack, Stacks
 
 #: What a task reports. ``kind`` says which columns a row fills:
 #: ``partition`` (offsets, sequence numbers, counts), ``template`` (frames of one header stack, the
-#: ``part`` of a ``delivery``), ``reason`` (how many dead letters), ``sample`` (one dead letter, cut
-#: to its first bytes) and ``state`` (what rules with state keep of a partition).
+#: ``part`` of a ``delivery``; its receivers, if the plan came without it), ``reason`` (how many
+#: dead letters), ``sample`` (one dead letter, cut to its first bytes) and ``state`` (what rules
+#: with state keep of a partition).
 REPORT = StructType(
     [
         StructField("kind", StringType(), False),
@@ -50,6 +57,7 @@ REPORT = StructType(
         StructField("datagram_bytes", LongType()),
         StructField("delivery", IntegerType()),
         StructField("part", IntegerType()),
+        StructField("receivers", ArrayType(StringType())),
         StructField("reason", StringType()),
         StructField("count", LongType()),
         StructField("message_index", IntegerType()),
@@ -64,10 +72,36 @@ _ARROW_TYPES = {
     IntegerType(): pa.int32(),
     LongType(): pa.int64(),
     BinaryType(): pa.binary(),
+    ArrayType(StringType()): pa.list_(pa.string()),
 }
 REPORT_ARROW = pa.schema([(f.name, _ARROW_TYPES[f.dataType]) for f in REPORT.fields])
 
 SAMPLE_BYTES = 256
+
+
+#: What `work_out` gives for a receiver set: rows of `udfs.trees.header_stacks.Stack`, and of whom
+#: is cut off.
+STACKS = StructType(
+    [
+        StructField(
+            "parts",
+            ArrayType(
+                StructType(
+                    [
+                        StructField("labels", ArrayType(LongType())),
+                        StructField("receivers", ArrayType(StringType())),
+                    ]
+                )
+            ),
+        ),
+        StructField(
+            "cut_off",
+            ArrayType(
+                StructType([StructField("host", StringType()), StructField("why", StringType())])
+            ),
+        ),
+    ]
+)
 
 
 class Sink(Protocol):
@@ -87,6 +121,7 @@ class PlanHandle(Protocol):
 
 def deliver(
     plan: PlanHandle,
+    header_stacks: StacksHandle,
     topic: str,
     open_sink: Callable[[], Sink],
     samples: int,
@@ -94,9 +129,11 @@ def deliver(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for ``mapInArrow`` over columns partition (int32), offset (int64), value (binary).
 
-    Every record of a batch is decoded, matched, framed and sent before the next batch is taken; the
-    sink is flushed before the task ends, so that a finished task means frames handed over. At most
-    ``samples`` dead letters a task are reported with their bytes; all are counted.
+    ``header_stacks`` serve receiver sets that the plan came without: of these, the task works out
+    what its records use. Every record of a batch is decoded, matched, framed and sent before the
+    next batch is taken; the sink is flushed before the task ends, so that a finished task means
+    frames handed over. At most ``samples`` dead letters a task are reported with their bytes; all
+    are counted.
 
     If rules keep state, a partition must be the work of one task, in the order of its offsets;
     ``carried`` is the state before, by partition, as the rows of kind ``state`` gave it. Where
@@ -106,7 +143,7 @@ def deliver(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sink = open_sink()
         try:
-            report = _Report(plan.value, topic, samples, carried or {})
+            report = _Report(plan.value, header_stacks, topic, samples, carried or {})
             for batch in batches:
                 frames = report.add(batch)
                 sink.send(frames.data, frames.offsets)
@@ -120,15 +157,53 @@ def deliver(
     return run
 
 
+def work_out(header_stacks: StacksHandle) -> Any:
+    """A pandas UDF: header stacks (`STACKS`) of a column of receiver sets, arrays of host names."""
+
+    def stacks(receivers: pd.Series) -> pd.DataFrame:
+        made = [header_stacks.value.of(tuple(each)) for each in receivers]
+        return pd.DataFrame(
+            {
+                "parts": [[asdict(part) for part in each.parts] for each in made],
+                "cut_off": [
+                    [{"host": host, "why": why} for host, why in each.cut_off] for each in made
+                ],
+            }
+        )
+
+    return pandas_udf(stacks, STACKS)
+
+
+def worked_out(rows: Iterable[Mapping[str, Any]]) -> dict[Receivers, Stacks]:
+    """From rows with columns ``receivers`` and ``stacks``, what `work_out` made of them."""
+    return {
+        tuple(row["receivers"]): Stacks(
+            tuple(
+                Stack(tuple(part["labels"]), tuple(part["receivers"]))
+                for part in row["stacks"]["parts"]
+            ),
+            tuple((cut["host"], cut["why"]) for cut in row["stacks"]["cut_off"]),
+        )
+        for row in rows
+    }
+
+
 class _Report:
     """Adds up what one task did."""
 
-    def __init__(self, plan: Plan, topic: str, samples: int, carried: Mapping[int, bytes]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        header_stacks: StacksHandle,
+        topic: str,
+        samples: int,
+        carried: Mapping[int, bytes],
+    ) -> None:
         self._plan = plan
+        self._header_stacks = header_stacks
         self._topic = topic
         self._samples = samples
-        templates = plan.templates.start.size - 1
-        self._counts = np.zeros((3, templates), dtype=np.int64)  # frames, messages, bytes
+        self._counts = np.zeros((3, 0), dtype=np.int64)  # frames, messages, bytes by template
         self._partitions: dict[int, dict[str, Any]] = {}
         self._reasons: Counter[str] = Counter()
         self._dead: list[dict[str, Any]] = []
@@ -154,7 +229,7 @@ class _Report:
             leaf = self._sources.leaves(partition, messages, arrived)
         delivery = plan.deliveries(leaf)
         frames = build_frames(
-            plan.templates,
+            plan.headers.templates_for(delivery, self._header_stacks),
             delivery,
             messages,
             data,
@@ -169,7 +244,8 @@ class _Report:
     def rows(self) -> list[dict[str, Any]]:
         """The report, as rows of `REPORT`."""
         rows = [{"kind": "partition", "partition": p, **c} for p, c in self._partitions.items()]
-        templates = self._plan.templates
+        headers = self._plan.headers
+        templates = headers.templates
         header = np.diff(templates.start) - DATAGRAM
         for template in np.flatnonzero(self._counts[0]).tolist():
             frames, messages, size = self._counts[:, template].tolist()
@@ -179,6 +255,7 @@ class _Report:
                     "kind": "template",
                     "delivery": delivery,
                     "part": template - int(templates.first[delivery]),
+                    "receivers": headers.reached(template),
                     "frames": frames,
                     "messages": messages,
                     "bytes": size,
@@ -209,6 +286,9 @@ class _Report:
         frames: Frames,
     ) -> None:
         size = np.diff(frames.offsets)
+        new = self._plan.headers.templates.templates - self._counts.shape[1]
+        if new:
+            self._counts = np.pad(self._counts, ((0, 0), (0, new)))
         for row, values in enumerate((None, frames.messages, size)):
             self._counts[row] += np.bincount(
                 frames.template, weights=values, minlength=self._counts.shape[1]

@@ -1,32 +1,34 @@
 """The delivery plan: all that a worker needs to turn packets into frames, for one set of versions.
 
-Work per receiver set, not per event: delivery tree, header stack and frame header are computed
-here, once for each set of receivers that the compiled filter knows (a *delivery*), and used by
-reference for every event. Leaves that differ only in what they do to state share a delivery: rules
-that send nothing must not change the frames of those that do.
+Work per receiver set, not per event: delivery tree, header stack and frame header are worked out
+once for each set of receivers that the compiled filter knows (a *delivery*), and used by reference
+for every event. The planner waits for none of them: it ships those that are known already, and a
+worker works out what its batch uses of the others (`udfs.frame_headers`). Leaves that differ only
+in what they do to state share a delivery: rules that send nothing must not change the frames of
+those that do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.errors import NetworkError
 from udfs.filters.compiler.compile import CompiledFilter
 from udfs.filters.live_rules import LiveRules
 from udfs.filters.matching.cells import StatefulMatcher
 from udfs.filters.matching.matcher import Matcher
 from udfs.filters.meaning.state import clock_of
 from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription
+from udfs.frame_headers import FrameHeaders
 from udfs.messages.specification import Field, Specification
-from udfs.stacks.frame import FrameTemplates, header_template
-from udfs.trees.encode import Encoder, Encoding
-from udfs.trees.network import Network
+from udfs.stacks.frame import header_template, labels_within
+from udfs.trees.header_stacks import HeaderStacks, Receivers, Stacks
+from udfs.trees.network import Host, Network
 from udfs.trees.virtual_tree import VirtualTree, check_ids
 
 
@@ -48,9 +50,9 @@ class Addressing:
 
 @dataclass(frozen=True)
 class Plan:
-    """The part that ships to the workers: arrays only, a few hundred kilobytes.
+    """The part that ships to the workers: mostly arrays, a few hundred kilobytes.
 
-    fields: those whose columns ``matcher`` takes. templates: by delivery; 0 is nobody's.
+    fields: those whose columns ``matcher`` takes. headers: by delivery; 0 is nobody's.
     delivery: int32, by leaf number, the leaf's delivery; None where both have the same number,
     as in every filter without state. state: of a filter that keeps some, else None.
     """
@@ -58,7 +60,7 @@ class Plan:
     specification: Specification
     fields: tuple[Field, ...]
     matcher: Matcher
-    templates: FrameTemplates
+    headers: FrameHeaders
     mtu: int
     state: StatefulMatcher | None = None
     delivery: NDArray[np.int32] | None = None
@@ -72,8 +74,9 @@ class Plan:
 class Compilation:
     """A plan with all that the driver records about it.
 
-    receiver_sets: by delivery, all different; the first is nobody. stacks: by delivery.
-    cut_off: subscribers that no stack can lead to, and why; they get nothing until one can.
+    header_stacks: of the network and its trees; what it remembers grows while the plan is in use.
+    receiver_sets: by delivery, all different; the first is nobody. stacks: by delivery, those that
+    the plan was made with; None where they were not known.
     """
 
     plan: Plan
@@ -81,19 +84,43 @@ class Compilation:
     rules: Sequence[CheckedRule]
     rejections: Sequence[Rejection]
     compiled: CompiledFilter
-    receiver_sets: Sequence[tuple[str, ...]] = field(repr=False)
-    stacks: Sequence[Sequence[Encoding]] = field(repr=False)
-    cut_off: Mapping[str, str] = field(default_factory=dict)
+    header_stacks: HeaderStacks = field(repr=False)
+    receiver_sets: Sequence[Receivers] = field(repr=False)
+    stacks: Sequence[Stacks | None] = field(repr=False)
 
     @property
-    def receivers(self) -> Sequence[tuple[str, ...]]:
+    def receivers(self) -> Sequence[Receivers]:
         """Receivers of each leaf, by leaf number."""
         return self.plan.matcher.receivers
 
     @cached_property
-    def reached(self) -> Sequence[Sequence[tuple[str, ...]]]:
-        """By delivery, the receivers that each of its header stacks reaches."""
-        return [[encoding.receivers for encoding in encodings] for encodings in self.stacks]
+    def reached(self) -> Sequence[Sequence[Receivers] | None]:
+        """By delivery, the receivers that each stack reaches; None if the plan came without."""
+        return [
+            None if stacks is None else [part.receivers for part in stacks.parts]
+            for stacks in self.stacks
+        ]
+
+    @property
+    def cut_off(self) -> dict[str, str]:
+        """Subscribers that no stack can lead to, as far as is known, and why; they get nothing."""
+        known = (self.header_stacks.known(receivers) for receivers in self.receiver_sets)
+        return dict(sorted(cut for stacks in known if stacks for cut in stacks.cut_off))
+
+    @cached_property
+    def shipped(self) -> int:
+        """How many receiver sets the plan came with stacks for."""
+        return sum(stacks is not None for stacks in self.stacks)
+
+    def unknown(self) -> list[Receivers]:
+        """Receiver sets whose stacks are still not known, in the order of deliveries."""
+        return [r for r in self.receiver_sets if self.header_stacks.known(r) is None]
+
+    def with_known(self) -> Compilation:
+        """The same with all stacks that are known by now: its frames have the same bytes."""
+        stacks = [self.header_stacks.known(receivers) for receivers in self.receiver_sets]
+        plan = replace(self.plan, headers=self.plan.headers.with_stacks(stacks))
+        return replace(self, plan=plan, stacks=stacks)
 
     def filter_rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Rows of `filter_entries` and `filter_leaves`."""
@@ -120,28 +147,33 @@ class Compilation:
         ]
 
     def stack_rows(self, publisher: str) -> list[dict[str, Any]]:
-        """Rows of `header_stacks`: one for each receiver set and part."""
+        """Rows of `header_stacks`: one for each receiver set that is known, and part.
+
+        Their versions are those that stacks are made from: rules make none.
+        """
+        versions = {name: v for name, v in self.versions.items() if name != "subscriptions"}
         return [
             {
                 "publisher": publisher,
                 "receivers": list(receivers),
-                "part": part,
-                "part_receivers": list(encoding.receivers),
-                "labels": list(encoding.labels),
-                "versions": dict(self.versions),
+                "part": number,
+                "part_receivers": list(part.receivers),
+                "labels": list(part.labels),
+                "versions": versions,
             }
-            for receivers, encodings in zip(self.receiver_sets, self.stacks, strict=True)
-            for part, encoding in enumerate(encodings)
+            for receivers in self.receiver_sets
+            if (stacks := self.header_stacks.known(receivers)) is not None
+            for number, part in enumerate(stacks.parts)
         ]
 
 
 class Planner:
     """Makes plans; keeps what did not change from one to the next.
 
-    Rules are checked and compiled where their subscription has changed, encodings are kept by their
-    receivers, so an edit of a few subscriptions costs no more than that and a few new trees. States
-    of the filter stay from plan to plan. ``order``: of the fields' tables, as of
-    ``IncrementalCompiler``.
+    Rules are checked and compiled where their subscription has changed, and stacks are kept by
+    their receivers while network and trees are what they were, so an edit of a few subscriptions
+    costs no more than that and a few new stacks. States of the filter stay from plan to plan.
+    ``order``: of the fields' tables, as of ``IncrementalCompiler``.
     """
 
     def __init__(
@@ -149,7 +181,7 @@ class Planner:
     ) -> None:
         self._specification = specification
         self._addressing = addressing
-        self._encoder: tuple[Network, tuple[VirtualTree, ...], Encoder] | None = None
+        self._made_for: tuple[Network, tuple[VirtualTree, ...], HeaderStacks] | None = None
         self._rules = LiveRules(specification, addressing.publisher, order)
 
     def plan(
@@ -175,44 +207,53 @@ class Planner:
         if compiled.cells:
             state = StatefulMatcher(compiled, clock_of(self._specification).units)
         matcher = Matcher(compiled) if state is None else state.matcher
-        encoder = self._encoder_for(network, tuple(trees))
-        cut_off = _cut_off(encoder, receivers)
+        header_stacks = self._header_stacks_for(network, tuple(trees))
         sets, delivery = _receiver_sets(matcher.receivers)
-        stacks = [encoder.encode(frozenset(r).difference(cut_off)) for r in sets]
-        templates = FrameTemplates.build(
-            [
-                [
-                    header_template(
-                        e.labels,
-                        source_mac=publisher.mac,
-                        source_ipv4=publisher.ipv4,
-                        group_ipv4=address.group,
-                        port=address.port,
-                        label_format=network.labels,
-                    )
-                    for e in encodings
-                ]
-                for encodings in stacks
-            ]
-        )
+        header_stacks.retain(sets)
+        stacks = [header_stacks.known(each) for each in sets]
         plan = Plan(
             specification=self._specification,
             fields=_fields(matcher, self._specification),
             matcher=matcher,
-            templates=templates,
+            headers=FrameHeaders(sets, stacks, self._template(publisher, network)),
             mtu=address.mtu,
             state=state,
             delivery=delivery,
         )
-        rejections = [*rejected, *rejections]
-        return Compilation(plan, dict(versions), rules, rejections, compiled, sets, stacks, cut_off)
+        return Compilation(
+            plan,
+            dict(versions),
+            rules,
+            [*rejected, *rejections],
+            compiled,
+            header_stacks,
+            sets,
+            stacks,
+        )
 
-    def _encoder_for(self, network: Network, trees: tuple[VirtualTree, ...]) -> Encoder:
-        if self._encoder is None or self._encoder[0] is not network or self._encoder[1] != trees:
+    def _template(self, publisher: Host, network: Network) -> Callable[[Sequence[int]], bytes]:
+        address = self._addressing
+        return partial(
+            header_template,
+            source_mac=publisher.mac,
+            source_ipv4=publisher.ipv4,
+            group_ipv4=address.group,
+            port=address.port,
+            label_format=network.labels,
+        )
+
+    def _header_stacks_for(self, network: Network, trees: tuple[VirtualTree, ...]) -> HeaderStacks:
+        # By content: other versions of the tables may hold the same network.
+        if self._made_for is None or self._made_for[:2] != (network, trees):
             address = self._addressing
-            encoder = Encoder(network, address.publisher, trees, address.max_labels)
-            self._encoder = (network, trees, encoder)
-        return self._encoder[2]
+            longest = max(header.length for header in self._specification.headers)
+            # A stack that leaves no room for a message in a frame is split.
+            most = labels_within(address.mtu, longest, network.labels)
+            made = HeaderStacks(
+                network, address.publisher, trees, max(1, min(address.max_labels, most))
+            )
+            self._made_for = (network, trees, made)
+        return self._made_for[2]
 
 
 def _receiver_sets(
@@ -234,16 +275,3 @@ def _fields(matcher: Matcher, specification: Specification) -> tuple[Field, ...]
     read = matcher.definitions
     updated = matcher.fields[len(read) :]
     return (*read, *(specification.fields[name] for name in updated))
-
-
-def _cut_off(encoder: Encoder, subscribers: Iterable[str]) -> dict[str, str]:
-    """Subscribers that cannot be reached: one of them must not cost the others their events."""
-    cut = {}
-    for host in sorted(subscribers):
-        try:
-            encoder.encode(frozenset((host,)))
-        except NetworkError as error:
-            if error.what not in {"UNREACHABLE", "STACK_TOO_LONG"}:
-                raise
-            cut[host] = str(error)
-    return cut

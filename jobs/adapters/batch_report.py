@@ -12,12 +12,12 @@ Row = Mapping[str, Any]
 class BatchReport:
     """The rows of all tasks, as `udfs.columns.REPORT` has them.
 
-    ``stacks``: by delivery, the receivers that each header stack of the plan brings it to. Rows of
-    other stacks say themselves whom they reach.
+    ``stacks``: by delivery, the receivers that each header stack reaches, of those that the plan
+    came with. Rows of others say themselves whom they reach.
     """
 
     def __init__(
-        self, rows: Iterable[dict[str, Any]], stacks: Sequence[Sequence[tuple[str, ...]]]
+        self, rows: Iterable[dict[str, Any]], stacks: Sequence[Sequence[Sequence[str]] | None]
     ) -> None:
         by_kind: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for row in rows:
@@ -86,7 +86,9 @@ class BatchReport:
         return [result[key] for key in sorted(result)]
 
     def _reached(self, row: Row) -> Sequence[str]:
-        return self._stacks[row["delivery"]][row["part"]]
+        known = self._stacks[row["delivery"]]
+        reached: Sequence[str] = row["receivers"] if known is None else known[row["part"]]
+        return reached
 
 
 def _merge_partitions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

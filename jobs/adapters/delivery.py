@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.batch_report import BatchReport
 from jobs.adapters.batch_versions import LINK_STATES, BatchVersions
+from jobs.adapters.header_stacks import StackJobs
 from jobs.adapters.kafka import Topics
 from jobs.adapters.pins import Pins
 from jobs.adapters.settings import FORMATS, Settings
@@ -83,6 +84,7 @@ class Delivery:
         self._network: tuple[tuple[int, ...], Network] | None = None
         # Tables that explain a plan are written beside the stream, in order: by one thread.
         self._beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan-tables")
+        self._stacks = StackJobs(spark, tables, settings.publisher)
         self._ledger = ThreadPoolExecutor(max_workers=3, thread_name_prefix="ledger")
         self._refused: dict[str, int] | None = None
         self.processed: dict[int, int] = {}
@@ -98,11 +100,12 @@ class Delivery:
         """
         started = dt.datetime.now(dt.UTC)
         clock = time.monotonic()
-        compilation = self._plan_for(batch_id)
+        compilation = self._with_known(self._plan_for(batch_id))
         state = compilation.plan.state
         carried = {} if state is None else self._state.before(batch_id)
         run = deliver(
             self._broadcast,
+            self._stacks.handle(compilation),
             self._settings.topic,
             self._open_sink,
             self._settings.dead_letter_samples,
@@ -153,6 +156,7 @@ class Delivery:
 
     def close(self) -> None:
         """Wait for tables that are still being written."""
+        self._stacks.close()
         self._beside.shutdown(wait=True)
         self._ledger.shutdown(wait=True)
 
@@ -201,25 +205,44 @@ class Delivery:
         compilation = self._planner.plan(
             subscriptions, self._network_at(versions), trees, versions, rejected
         )
-        previous = self._broadcast
-        self._broadcast = self._spark.sparkContext.broadcast(compilation.plan)
-        self._compilation = compilation
-        if previous is not None:
-            previous.unpersist()
+        self._use(compilation)
         for rejection in compilation.rejections:
             log.warning("subscription %s: %s %s", rejection.id, rejection.code, rejection.message)
-        for host, reason in compilation.cut_off.items():
-            log.error("host %s is left out: %s", host, reason)
         log.info(
-            "plan of subscriptions@%d: %d rules, %d rejected, %d entries, %d leaves in %.2f s",
+            "plan of subscriptions@%d: %d rules, %d rejected, %d entries, %d leaves, "
+            "%d receiver sets to work out, in %.2f s",
             versions["subscriptions"],
             len(compilation.rules),
             len(compilation.rejections),
             len(compilation.compiled.entries),
             len(compilation.receivers),
+            len(compilation.receiver_sets) - compilation.shipped,
             time.monotonic() - clock,
         )
+        self._stacks.submit(compilation)
         self._beside.submit(self._write_plan, compilation)
+        return compilation
+
+    def _use(self, compilation: Compilation) -> None:
+        previous = self._broadcast
+        self._broadcast = self._spark.sparkContext.broadcast(compilation.plan)
+        self._compilation = compilation
+        if previous is not None:
+            previous.unpersist()
+
+    def _with_known(self, compilation: Compilation) -> Compilation:
+        """The plan with the stacks that were worked out since it was made, if that is worth it.
+
+        It is sent anew when all are known, and on the way there as often as they have doubled.
+        """
+        shipped, sets = compilation.shipped, len(compilation.receiver_sets)
+        if shipped == sets:
+            return compilation
+        known = sets - len(compilation.unknown())
+        if known < sets and known < 2 * shipped:
+            return compilation
+        compilation = compilation.with_known()
+        self._use(compilation)
         return compilation
 
     def _network_at(self, versions: Mapping[str, int]) -> Network:
@@ -239,7 +262,6 @@ class Delivery:
             ("rejected_subscriptions", compilation.rejection_rows()),
             ("filter_entries", entries),
             ("filter_leaves", leaves),
-            ("header_stacks", compilation.stack_rows(self._settings.publisher)),
         ):
             try:
                 self._tables.overwrite(name, rows)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +16,7 @@ import pyarrow as pa
 import schemas
 from udfs.messages.sequence import session_id, split_sequence
 from udfs.messages.specification import parse_specification
-from udfs.plan import Addressing
+from udfs.plan import Addressing, Compilation
 from udfs.stacks.dissect import dissect
 from udfs.stacks.entries import network_tables
 from udfs.stacks.forwarding import ForwardingModel
@@ -76,6 +79,26 @@ def batches_of(rows: Sequence[Row], cuts: Sequence[int], large: bool) -> Iterato
     borders = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     for begin, end in pairwise(borders):
         yield whole.slice(begin, end - begin)
+
+
+def handle(value: object) -> SimpleNamespace:
+    """A broadcast value, as it is after its way to a worker."""
+    return SimpleNamespace(value=pickle.loads(pickle.dumps(value)))
+
+
+def complete(compilation: Compilation) -> Compilation:
+    """A plan whose stacks a worker has worked out, all of them."""
+    stacks = handle(compilation.header_stacks).value
+    compilation.header_stacks.learn({r: stacks.of(r) for r in compilation.unknown()})
+    assert not compilation.unknown()
+    return compilation.with_known()
+
+
+def reached(compilation: Compilation, row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Receivers of the frames that a row of kind ``template`` counts."""
+    known = compilation.reached[row["delivery"]]
+    assert (row["receivers"] is None) is (known is not None)
+    return tuple(row["receivers"]) if known is None else known[row["part"]]
 
 
 def received(frames: Sequence[bytes]) -> dict[str, Counter[tuple[int, int, bytes]]]:

@@ -15,6 +15,8 @@ pytestmark = pytest.mark.unit
 #: By delivery the receivers of each stack: nobody; a pair; a set too large for one stack; the pair
 #: once more, of a receiver set whose third host cannot be reached.
 STACKS = [[], [("h1", "h2")], [("h3", "h4"), ("h1",)], [("h1", "h2")]]
+#: What of it the driver knew when it made the plan.
+SHIPPED = [STACKS[0], STACKS[1], None, None]
 
 
 def sent(
@@ -24,6 +26,7 @@ def sent(
         "kind": "template",
         "delivery": delivery,
         "part": part,
+        "receivers": STACKS[delivery][part] if SHIPPED[delivery] is None else None,
         "frames": frames,
         "messages": messages,
         "bytes": datagram_bytes + frames * (16 + 2 * part),
@@ -33,7 +36,7 @@ def sent(
 
 def test_a_notification_in_several_frames_is_one_publication_to_all_their_receivers():
     rows = [sent(2, 0, 3, 7, 900), sent(2, 1, 3, 7, 900)]
-    assert BatchReport(rows, STACKS).publications() == [
+    assert BatchReport(rows, SHIPPED).publications() == [
         {
             "receivers": ["h1", "h3", "h4"],
             "notifications": 3,
@@ -45,7 +48,7 @@ def test_a_notification_in_several_frames_is_one_publication_to_all_their_receiv
 
 def test_tasks_and_deliveries_of_equal_receivers_are_one_row():
     rows = [sent(1, 0, 2, 5, 400), sent(3, 0, 1, 1, 100), sent(1, 0, 4, 4, 500)]
-    (row,) = BatchReport(rows, STACKS).publications()
+    (row,) = BatchReport(rows, SHIPPED).publications()
     assert row == {
         "receivers": ["h1", "h2"],
         "notifications": 7,
@@ -63,7 +66,7 @@ def test_publications_agree_with_the_counts_of_subscribers(work: list[tuple[int,
         for delivery, frames, messages, size in work
         for part in range(len(STACKS[delivery]))
     ]
-    report = BatchReport(rows, STACKS)
+    report = BatchReport(rows, SHIPPED)
     publications, subscribers = report.publications(), report.by_subscriber()
     sets = [tuple(row["receivers"]) for row in publications]
     assert sets == sorted(set(sets))

@@ -11,7 +11,6 @@ import pickle
 import random
 from collections import Counter
 from collections.abc import Sequence
-from types import SimpleNamespace
 
 import pytest
 from delivery_cases import (
@@ -26,7 +25,10 @@ from delivery_cases import (
     ListSink,
     Row,
     batches_of,
+    complete,
+    handle,
     message,
+    reached,
     received,
 )
 from hypothesis import given, settings
@@ -43,6 +45,7 @@ from udfs.plan import Addressing, Compilation, Planner
 from udfs.stacks.dissect import dissect
 from udfs.stacks.entries import network_tables
 from udfs.stacks.forwarding import ForwardingModel
+from udfs.trees.encode import Encoder, Encoding
 from udfs.trees.network import Network
 
 pytestmark = pytest.mark.unit
@@ -109,8 +112,9 @@ def run(
 ) -> tuple[ListSink, list[dict[str, object]]]:
     """What one task sends and reports. The plan travels as it does to a worker."""
     sink = ListSink()
-    handle = SimpleNamespace(value=pickle.loads(pickle.dumps(compilation.plan)))
-    task = deliver(handle, TOPIC, lambda: sink, samples)
+    task = deliver(
+        handle(compilation.plan), handle(compilation.header_stacks), TOPIC, lambda: sink, samples
+    )
     report = list(task(batches_of(rows, cuts, large)))
     assert all(batch.schema == REPORT_ARROW for batch in report)
     assert sink.calls[-2:] == ["flush", "close"]
@@ -165,12 +169,14 @@ def scenes(draw: st.DrawFn) -> tuple[list[Subscription], list[Row]]:
 
 
 @settings(max_examples=50, deadline=None)
-@given(scenes(), st.lists(st.integers(0, 25), max_size=3), st.booleans())
+@given(scenes(), st.lists(st.integers(0, 25), max_size=3), st.booleans(), st.booleans())
 def test_every_host_gets_exactly_what_it_subscribed_to(
-    scene: tuple[list[Subscription], list[Row]], cuts: list[int], large: bool
+    scene: tuple[list[Subscription], list[Row]], cuts: list[int], large: bool, ahead: bool
 ):
     subscriptions, rows = scene
     compilation = compilation_of(subscriptions)
+    if ahead:
+        compilation = complete(compilation)
     assert not compilation.rejections
     sink, report = run(compilation, rows, cuts, large=large)
     hosts, dead, read, matched = owed(subscriptions, rows)
@@ -195,8 +201,7 @@ def test_every_host_gets_exactly_what_it_subscribed_to(
     }
     for name in ("frames", "bytes"):
         assert sum(t[name] for t in templates) == total[name]
-    reached = compilation.reached
-    assert sum(t["messages"] * len(reached[t["delivery"]][t["part"]]) for t in templates) == sum(
+    assert sum(t["messages"] * len(reached(compilation, t)) for t in templates) == sum(
         counter.total() for counter in hosts.values()
     )
     assert sum(t["datagram_bytes"] for t in templates) == sum(
@@ -285,17 +290,19 @@ def test_messages_that_exceed_a_frame_go_on_in_the_next():
 def test_a_task_without_records_sends_and_reports_nothing():
     for batches in ([], list(batches_of([], [], False))):
         sink = ListSink()
-        handle = SimpleNamespace(value=compilation_of(TO_H3).plan)
-        assert list(deliver(handle, TOPIC, lambda s=sink: s, 1)(iter(batches))) == []
+        compilation = compilation_of(TO_H3)
+        handles = handle(compilation.plan), handle(compilation.header_stacks)
+        assert list(deliver(*handles, TOPIC, lambda s=sink: s, 1)(iter(batches))) == []
         assert not sink.frames and sink.calls[-2:] == ["flush", "close"]
 
 
 def test_a_broken_sink_fails_the_task_and_is_closed():
     sink = ListSink(broken=True)
-    handle = SimpleNamespace(value=compilation_of(TO_H3).plan)
+    compilation = compilation_of(TO_H3)
+    handles = handle(compilation.plan), handle(compilation.header_stacks)
     packet = build_packet(b"SOURCE    ", 1, [GOOGL])
     with pytest.raises(OSError, match="unplugged"):
-        list(deliver(handle, TOPIC, lambda: sink, 1)(batches_of([(0, 1, packet)], [], False)))
+        list(deliver(*handles, TOPIC, lambda: sink, 1)(batches_of([(0, 1, packet)], [], False)))
     assert sink.calls == ["close"]
 
 
@@ -325,13 +332,15 @@ def test_the_rows_that_explain_a_plan_agree_with_it():
     assert entries and all(row["subscriptions_version"] == 3 for row in entries + leaves)
     named = {row["leaf"]: tuple(row["receivers"]) for row in leaves}
     assert all(compilation.receivers[leaf] == receivers for leaf, receivers in named.items())
+    assert compilation.stack_rows("feed1") == []
+    compilation = complete(compilation)
     stacks = compilation.stack_rows("feed1")
     assert [tuple(row["part_receivers"]) for row in stacks] == [
-        r for parts in compilation.reached for r in parts
+        receivers for parts in compilation.reached for receivers in parts or ()
     ]
     for row in stacks:
         assert set(MODEL.deliver("feed1", tuple(row["labels"])).hosts) == set(row["part_receivers"])
-        assert row["versions"] == VERSIONS and row["publisher"] == "feed1"
+        assert row["versions"] == {"hosts": 1} and row["publisher"] == "feed1"
     keys = [(tuple(row["receivers"]), row["part"]) for row in stacks]
     assert len(set(keys)) == len(keys)
     parts = Counter((tuple(row["receivers"]), h) for row in stacks for h in row["part_receivers"])
@@ -352,8 +361,10 @@ def test_an_edit_is_in_the_next_plan_and_an_undone_edit_gives_the_old_bytes():
 def test_a_tree_that_is_gone_is_in_no_stack_of_the_next_plan():
     planner = Planner(ITCH, ADDRESSING)
     everyone = [Subscription("s", "h1", f"price > 0 : fwd({', '.join(HOSTS)})")]
-    with_tree = planner.plan(everyone, NETWORK, TREES, VERSIONS).stack_rows("feed1")
-    without = planner.plan(everyone, NETWORK, [], VERSIONS).stack_rows("feed1")
+    with_tree, without = (
+        complete(planner.plan(everyone, NETWORK, trees, VERSIONS)).stack_rows("feed1")
+        for trees in (TREES, [])
+    )
     bare = ForwardingModel(NETWORK, network_tables(NETWORK, []))
     assert len(with_tree[0]["labels"]) < len(without[0]["labels"])
     for row in without:
@@ -377,9 +388,87 @@ def test_a_host_behind_a_failed_link_costs_no_other_host_anything():
     broken = Network.from_rows(NETWORK.switches.values(), NETWORK.hosts.values(), links)
     rules = [Subscription("both", "h1", "price > 0 : fwd(h1, h3)")]
     compilation = Planner(ITCH, ADDRESSING).plan(rules, broken, TREES, VERSIONS)
-    assert compilation.cut_off.keys() == {"h3"}
     order = message("A", price=5)
-    sink, _ = run(compilation, [(0, 7, build_packet(b"SOURCE0001", 1, [order]))])
     model = ForwardingModel(broken, network_tables(broken, TREES))
-    (frame,) = sink.frames
-    assert model.deliver("feed1", dissect(frame).labels).hosts == {"h1": 1}
+    known = complete(compilation)
+    assert known.cut_off.keys() == {"h3"} and "UNREACHABLE" in known.cut_off["h3"]
+    for made in (compilation, known):
+        sink, report = run(made, [(0, 7, build_packet(b"SOURCE0001", 1, [order]))])
+        (frame,) = sink.frames
+        assert model.deliver("feed1", dissect(frame).labels).hosts == {"h1": 1}
+        assert [reached(made, r) for r in report if r["kind"] == "template"] == [("h1",)]
+
+
+def test_a_plan_waits_for_no_stack_and_a_batch_only_for_its_own(monkeypatch):
+    worked_out: list[frozenset[str]] = []
+    encode = Encoder.encode
+
+    def counted(self: Encoder, receivers: frozenset[str]) -> list[Encoding]:
+        worked_out.append(receivers)
+        return encode(self, receivers)
+
+    monkeypatch.setattr(Encoder, "encode", counted)
+    subscriptions = [
+        Subscription(f"s{n}", host, f"price > {n * 10}") for n, host in enumerate(HOSTS)
+    ]
+    planner = Planner(ITCH, ADDRESSING)
+    compilation = planner.plan(subscriptions, NETWORK, TREES, VERSIONS)
+    assert len(compilation.unknown()) == len(HOSTS) and not worked_out
+    plan, stacks = handle(compilation.plan), handle(compilation.header_stacks)
+    packet = build_packet(b"SOURCE0001", 1, [message("A", price=150_000)])
+    frames = []
+    for offset in (1, 1, 2):
+        sink = ListSink()
+        task = deliver(plan, stacks, TOPIC, lambda s=sink: s, 1)
+        (report,) = (
+            r
+            for b in task(batches_of([(0, offset, packet)], [], False))
+            for r in b.to_pylist()
+            if r["kind"] == "template"
+        )
+        assert reached(compilation, report) == tuple(HOSTS[:2])
+        frames += sink.frames
+    assert worked_out == [frozenset(HOSTS[:2])], "a worker does not forget"
+    assert frames[0] == frames[1]
+    # What is known is in the next plan, and only what an edit brings is to be worked out.
+    known = complete(compilation)
+    worked_out.clear()
+    edited = planner.plan(
+        [*subscriptions, Subscription("new", HOSTS[-1], "price < 5")],
+        NETWORK,
+        TREES,
+        VERSIONS | {"subscriptions": 4},
+    )
+    assert edited.unknown() == [(HOSTS[-1],), (HOSTS[0], HOSTS[-1])]
+    assert run(known, [(0, 1, packet)])[0].frames == frames[:1]
+    assert run(edited, [(0, 1, packet)])[0].frames == frames[:1]
+    assert not worked_out
+
+
+def test_another_version_of_the_same_network_costs_no_stack_and_another_tree_costs_all():
+    planner = Planner(ITCH, ADDRESSING)
+    first = complete(planner.plan(TO_H3, NETWORK, TREES, VERSIONS))
+    again = pickle.loads(pickle.dumps(NETWORK))
+    same = planner.plan(TO_H3, again, list(TREES), VERSIONS | {"hosts": 2})
+    assert same.header_stacks is first.header_stacks and not same.unknown()
+    assert same.stack_rows("feed1")[0]["versions"] == {"hosts": 2}
+    other = planner.plan(TO_H3, NETWORK, [], VERSIONS)
+    assert other.unknown() == [("h3",)]
+
+
+def test_a_stack_leaves_room_for_the_longest_message_in_a_frame():
+    longest = max(header.length for header in ITCH.headers)
+    mtu = 2 + 28 + 20 + 2 + longest + 2 * 6
+    planner = Planner(ITCH, dataclasses.replace(ADDRESSING, mtu=mtu))
+    everyone = [Subscription("s", "h1", f"price > 0 : fwd({', '.join(HOSTS)})")]
+    compilation = complete(planner.plan(everyone, NETWORK, [], VERSIONS))
+    rows = compilation.stack_rows("feed1")
+    assert len(rows) > 1 and all(len(row["labels"]) <= 6 for row in rows)
+    sink, _ = run(compilation, [(0, 1, build_packet(b"SOURCE0001", 1, [message("A", price=5)]))])
+    assert all(len(frame) <= 14 + mtu for frame in sink.frames)
+    hosts = [
+        host
+        for frame in sink.frames
+        for host in MODEL.deliver("feed1", dissect(frame).labels).hosts
+    ]
+    assert sorted(hosts) == HOSTS

@@ -25,7 +25,9 @@ from delivery_cases import (
     ListSink,
     Row,
     batches_of,
+    complete,
     message,
+    reached,
     received,
 )
 from hypothesis import given, settings
@@ -97,6 +99,10 @@ def records(seed: random.Random, offsets: dict[int, int], times: dict[int, int])
         offsets[partition] += seed.choice([1, 1, 4])
 
 
+def handles(compilation: Compilation) -> tuple[SimpleNamespace, SimpleNamespace]:
+    return SimpleNamespace(value=compilation.plan), SimpleNamespace(value=compilation.header_stacks)
+
+
 def work(
     compilation: Compilation,
     rows: Sequence[Row],
@@ -105,7 +111,7 @@ def work(
 ) -> tuple[list[bytes], dict[int, bytes]]:
     """One task: its frames, and the state it reports by partition."""
     sink = ListSink()
-    task = deliver(SimpleNamespace(value=compilation.plan), TOPIC, lambda: sink, 10, carried)
+    task = deliver(*handles(compilation), TOPIC, lambda: sink, 10, carried)
     report = [r for b in task(batches_of(rows, cuts, False)) for r in b.to_pylist()]
     states = [(r["partition"], r["cells"]) for r in report if r["kind"] == "state"]
     assert len(dict(states)) == len(states)
@@ -235,12 +241,12 @@ def reported(
 ) -> tuple[list[bytes], list[tuple[Any, ...]], Counter[tuple[Any, ...]]]:
     """Frames; what is counted by partition; and by header, with the hosts it reaches."""
     sink = ListSink()
-    task = deliver(SimpleNamespace(value=compilation.plan), TOPIC, lambda: sink, 10)
+    task = deliver(*handles(compilation), TOPIC, lambda: sink, 10)
     report = [r for b in task(batches_of(rows, (), False)) for r in b.to_pylist()]
     sums = ("partition", "messages", "matched", "frames", "bytes", "first_sequence")
     partitions = [tuple(r[n] for n in sums) for r in report if r["kind"] == "partition"]
     templates = Counter(
-        (compilation.reached[r["delivery"]][r["part"]], r["frames"], r["messages"], r["bytes"])
+        (reached(compilation, r), r["frames"], r["messages"], r["bytes"])
         for r in report
         if r["kind"] == "template"
     )
@@ -253,7 +259,7 @@ def test_a_receiver_set_has_one_header_however_much_is_kept_about_its_messages()
         Subscription(f"s{n}", "h3", f"stock == S{n} and avg(price) > 50") for n in range(20)
     ]
     planner = Planner(ITCH, ADDRESSING)
-    compilation = planner.plan([plain, *stateful], NETWORK, TREES, VERSIONS)
+    compilation = complete(planner.plan([plain, *stateful], NETWORK, TREES, VERSIONS))
     assert len(compilation.receivers) > 20
     (row,) = compilation.stack_rows("feed1")
     assert (row["receivers"], row["part"]) == (["h3"], 0)
@@ -324,7 +330,7 @@ def test_clocks_of_different_units_and_the_time_of_a_record_are_one_time(steps):
         [*whole.columns, arrival], ["partition", "offset", "value", "timestamp"]
     )
     sink = ListSink()
-    list(deliver(SimpleNamespace(value=compilation.plan), TOPIC, lambda: sink, 10)(iter([batch])))
+    list(deliver(*handles(compilation), TOPIC, lambda: sink, 10)(iter([batch])))
     assert [c for frame in sink.frames for c in dissect(frame).messages] == owed
     assert all(dissect(frame).session == session_id(TOPIC, 0) for frame in sink.frames)
 

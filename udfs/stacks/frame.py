@@ -90,6 +90,15 @@ def header_template(
     return ethernet + stack + ipv4 + udp
 
 
+def labels_within(mtu: int, longest: int, label_format: LabelFormat) -> int:
+    """Most labels of a stack beside a message of ``longest`` bytes; below 1 if there is no room.
+
+    mtu: bytes that a frame may have after its Ethernet header.
+    """
+    room = mtu - 2 - DATAGRAM - kernels.MOLDUDP64 - 2 - longest
+    return room // label_format.size
+
+
 #: In place of the number of a leaf's templates, where nobody has worked them out yet.
 NOT_WORKED_OUT = -1
 

@@ -1,0 +1,78 @@
+"""Frame headers of a plan's receiver sets, each made when a batch first needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udfs.stacks.frame import FrameTemplates
+from udfs.trees.header_stacks import HeaderStacks, Receivers, Stacks
+
+
+class StacksHandle(Protocol):
+    """Broadcast header stacks; ``value`` loads them once a worker, and only where it is read."""
+
+    @property
+    def value(self) -> HeaderStacks: ...
+
+
+class FrameHeaders:
+    """Templates by delivery: those whose stacks the driver knew, and the others by and by.
+
+    A worker keeps what it makes for as long as it keeps the plan. The numbers of templates that are
+    there stay as they are; those of later ones differ from worker to worker, and their bytes do
+    not. It pickles as the driver made it.
+
+    Parameters
+    ----------
+    receiver_sets: by delivery. stacks: of each of them, None where they are not known.
+    template: from labels to a template (:func:`udfs.stacks.frame.header_template`); pickles.
+    """
+
+    def __init__(
+        self,
+        receiver_sets: Sequence[Receivers],
+        stacks: Sequence[Stacks | None],
+        template: Callable[[Sequence[int]], bytes],
+    ) -> None:
+        self._sets = receiver_sets
+        self._template = template
+        self._shipped = FrameTemplates.build(
+            [None if each is None else self._bytes(each) for each in stacks]
+        )
+        self._all = self._shipped
+        self._reached: list[Receivers] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_all": self._shipped, "_reached": []}
+
+    @property
+    def templates(self) -> FrameTemplates:
+        """All that are there by now."""
+        return self._all
+
+    def templates_for(
+        self, delivery: NDArray[np.int32], header_stacks: StacksHandle
+    ) -> FrameTemplates:
+        """Templates that hold those of these deliveries; works out what is not there yet."""
+        lacking = self._all.lacking(delivery)
+        if lacking:
+            made = {number: header_stacks.value.of(self._sets[number]) for number in lacking}
+            self._reached += [part.receivers for each in made.values() for part in each.parts]
+            self._all = self._all.with_leaves({n: self._bytes(each) for n, each in made.items()})
+        return self._all
+
+    def with_stacks(self, stacks: Sequence[Stacks | None]) -> FrameHeaders:
+        """For the same receiver sets, as if these stacks had been known."""
+        return FrameHeaders(self._sets, stacks, self._template)
+
+    def reached(self, template: int) -> Receivers | None:
+        """Receivers of a template that was made here; None of those that came with the plan."""
+        made = template - self._shipped.templates
+        return self._reached[made] if made >= 0 else None
+
+    def _bytes(self, stacks: Stacks) -> list[bytes]:
+        return [self._template(part.labels) for part in stacks.parts]

@@ -1,0 +1,108 @@
+"""Header stacks of any receiver set of one publisher, whatever is wrong with single receivers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from udfs.errors import NetworkError
+from udfs.stacks.labels import MAX_LABELS
+from udfs.trees.encode import Encoder
+from udfs.trees.network import Network
+from udfs.trees.virtual_tree import VirtualTree
+
+#: Receiver sets that are remembered at most beyond those in use.
+_REMEMBERED = 200_000
+
+Receivers = tuple[str, ...]
+"""Sorted names of hosts, each once."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One header stack: its labels, and the receivers it brings a notification to."""
+
+    labels: tuple[int, ...]
+    receivers: Receivers
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """All that a receiver set needs: one stack or, where that would be too long, several.
+
+    parts: their receivers are disjoint. cut_off: ``(host, why)``, those whom no stack leads to;
+    with ``parts`` they are the whole set.
+    """
+
+    parts: tuple[Stack, ...]
+    cut_off: tuple[tuple[str, str], ...] = ()
+
+
+_NOBODY = Stacks(())
+
+
+class HeaderStacks:
+    """Works out stacks for receiver sets, and remembers them; as :class:`Encoder` otherwise.
+
+    The answer to a receiver set is the same in any process. It pickles without what it remembers.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        publisher: str,
+        trees: Iterable[VirtualTree],
+        max_labels: int = MAX_LABELS,
+    ) -> None:
+        self._encoder = Encoder(network, publisher, trees, max_labels)
+        self._known: dict[Receivers, Stacks] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_known": {}}
+
+    def of(self, receivers: Receivers) -> Stacks:
+        """The stacks of a receiver set. Never raises for receivers that cannot be reached."""
+        found = self._known.get(receivers)
+        if found is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            found = self._known[receivers] = self._work_out(receivers)
+        return found
+
+    def known(self, receivers: Receivers) -> Stacks | None:
+        """What is remembered of a receiver set; nothing is worked out."""
+        return self._known.get(receivers) if receivers else _NOBODY
+
+    def learn(self, stacks: Mapping[Receivers, Stacks]) -> None:
+        """Remember what another process has worked out."""
+        self._known.update(stacks)
+
+    def retain(self, receiver_sets: Sequence[Receivers]) -> None:
+        """Forget all but these, if there are too many to remember."""
+        if len(self._known) > _REMEMBERED:
+            known = self._known
+            self._known = {r: known[r] for r in receiver_sets if r in known}
+
+    def _work_out(self, receivers: Receivers) -> Stacks:
+        try:
+            return Stacks(self._parts(receivers))
+        except NetworkError:
+            # One receiver that cannot be reached must not cost the others their events.
+            cut_off: dict[str, str] = {}
+            reached: list[Stack] = []
+            for host in receivers:
+                try:
+                    reached += self._parts((host,))
+                except NetworkError as error:
+                    cut_off[host] = str(error)
+        left = tuple(host for host in receivers if host not in cut_off)
+        try:
+            parts = self._parts(left)
+        except NetworkError:
+            parts = tuple(reached)  # dearer, and as right
+        return Stacks(parts, tuple(cut_off.items()))
+
+    def _parts(self, receivers: Receivers) -> tuple[Stack, ...]:
+        encodings = self._encoder.encode(frozenset(receivers))
+        return tuple(Stack(each.labels, each.receivers) for each in encodings)
