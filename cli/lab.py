@@ -61,6 +61,10 @@ def up(
         Literal["spark", "network"],
         typer.Option("--match", help="Where events meet subscriptions: spark, or the switches."),
     ] = "spark",
+    label_bits: Annotated[
+        Literal["16", "32"],
+        typer.Option("--label-bits", help="Width of labels; 32 for over 16,383 directed links."),
+    ] = "16",
     external_host: Annotated[
         list[str] | None,
         typer.Option(
@@ -82,6 +86,7 @@ def up(
             spines=spines,
             name=network,
             hosts_per_switch=hosts or 1,
+            label_bits=int(label_bits),
         ),
         partitions=partitions,
         subscriptions=subscriptions,

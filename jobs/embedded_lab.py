@@ -64,6 +64,7 @@ def network_options(settings: Settings) -> NetworkOptions:
         spines=settings.lab_spines,
         hosts_per_switch=settings.lab_hosts if "lab.hosts" in settings.given else 1,
         name="" if settings.lab_network == "fabric" else settings.lab_network,
+        label_bits=settings.label_bits,
     )
 
 
