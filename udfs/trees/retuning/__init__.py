@@ -1,0 +1,1 @@
+"""Choosing trees by what was published, and changing to them without loss."""
