@@ -129,7 +129,7 @@ import random
 from test_strategies import STRATEGIES, random_network, random_situation, select, uniform
 for name, strategy in STRATEGIES.items():
     chosen = []
-    for seed in range(8):
+    for seed in range(4):
         network = random_network(random.Random(seed))
         trees = select(strategy, random_situation(network, seed), uniform(network, 8))
         chosen += [sorted(edges) for edges in trees]
@@ -147,7 +147,7 @@ def test_the_seed_of_hashes_has_no_effect():
             text=True,
             check=True,
         ).stdout
-        for seed in ("0", "1", "4711")
+        for seed in ("0", "1")
     }
     assert len(said) == 1
     assert said.pop().count("\n") == len(STRATEGIES)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
 from heapq import heappop, heappush
 
 from udfs.trees.network import Network
@@ -15,17 +16,17 @@ from udfs.trees.switch_graph import SwitchGraph, edge
 class Nodes:
     """The usable network by node number, in the order of ``network.switches``.
 
-    names: switch of each node. neighbors: (node, cost) over usable links, ascending.
-    hosts: subscribers on each node whose link is up, in the order of ``network.hosts``. Hosts that
-    only publish have no place in a tree: each would need a stop label.
+    graph: the links that trees are grown on. names: switch of each node. neighbors: (node, cost)
+    over usable links, ascending. hosts: subscribers on each node whose link is up, in the order of
+    ``network.hosts``. Hosts that only publish are left out: each would need a stop label.
     """
 
     def __init__(self, network: Network) -> None:
         self.network = network
-        self._graph = SwitchGraph(network)
-        self.names = self._graph.names
-        self.index = self._graph.index
-        self.neighbors = [[(v, cost) for v, _, cost in row] for row in self._graph.adjacency]
+        self.graph = SwitchGraph(network)
+        self.names = self.graph.names
+        self.index = self.graph.index
+        self.neighbors = [[(v, cost) for v, _, cost in row] for row in self.graph.adjacency]
         self.hosts: list[list[str]] = [[] for _ in self.names]
         for host in network.hosts.values():
             if host.role == "subscriber" and network.link(host.switch, host.name).up:
@@ -39,12 +40,20 @@ class Nodes:
         """Nodes with subscribers, ascending."""
         return [node for node, hosts in enumerate(self.hosts) if hosts]
 
-    def components(self, inside: Collection[int] | None = None) -> list[list[int]]:
-        """Nodes that usable links between nodes of ``inside`` (default: all) join, ascending."""
-        among = range(len(self.names)) if inside is None else sorted(inside)
-        left = set(among)
+    @cached_property
+    def part(self) -> list[int]:
+        """By node: which of :meth:`components` it is in."""
+        found = [0] * len(self.names)
+        for number, component in enumerate(self.components()):
+            for node in component:
+                found[node] = number
+        return found
+
+    def components(self) -> list[list[int]]:
+        """Nodes that usable links join, ascending."""
+        left = set(range(len(self.names)))
         found = []
-        for start in among:
+        for start in range(len(self.names)):
             if start not in left:
                 continue
             left.discard(start)
@@ -101,4 +110,4 @@ class Nodes:
         nodes = list(terminals)
         hosts = [host for node in nodes for host in self.hosts[node]] if with_hosts else []
         switches = [self.names[node] for node in nodes]
-        return steiner_tree(self.network, [*switches, *hosts], graph=self._graph)
+        return steiner_tree(self.network, [*switches, *hosts], graph=self.graph)

@@ -82,13 +82,13 @@ def publisher_tree(nodes: Nodes, publisher: str, subscribers: frozenset[str]) ->
     """
     network = nodes.network
     switch = network.hosts[publisher].switch
-    reached = nodes.shortest_paths(nodes.index[switch])
+    part = nodes.part
+    known = (network.hosts[name] for name in sorted(subscribers) if name in network.hosts)
     hosts = [
         host.name
-        for host in network.hosts.values()
-        if host.name in subscribers
-        and host.name != publisher
-        and nodes.index[host.switch] in reached
+        for host in known
+        if host.name != publisher
+        and part[nodes.index[host.switch]] == part[nodes.index[switch]]
         and network.link(host.switch, host.name).up
     ]
-    return steiner_tree(network, [switch, *hosts])
+    return steiner_tree(network, [switch, *hosts], graph=nodes.graph)
