@@ -7,6 +7,7 @@ from udfs.trees.strategies.clusters import Clusters
 from udfs.trees.strategies.cycles import Cycles
 from udfs.trees.strategies.hops import Hops
 from udfs.trees.strategies.hybrid import Hybrid
+from udfs.trees.strategies.lama import Lama
 from udfs.trees.strategies.partitions import Partitions
 from udfs.trees.strategies.path import Path
 from udfs.trees.strategies.random_trees import RandomTrees
@@ -29,6 +30,7 @@ _ALL: tuple[Strategy, ...] = (
     Tree(),
     Threshold(30),
     Path(),
+    Lama(),
     Relation(),
     FreqRelation(),
     Hybrid(),
