@@ -21,7 +21,7 @@ from udfs.messages.reference import build_packet
 from udfs.messages.sequence import sequence_number
 from udfs.stacks.dissect import dissect
 from udfs.stacks.frame import FrameTemplates, build_frames, header_template
-from udfs.stacks.labels import HOP, STOP, TREE, label
+from udfs.stacks.labels import HOP, NARROW, STOP, TREE, WIDE, label
 
 pytestmark = pytest.mark.unit
 
@@ -48,8 +48,8 @@ class Positions:
         self.length = lengths
 
 
-def frame_of(messages: list[bytes], labels=STACK, offset: int = 5) -> bytes:
-    template = header_template(labels, MAC, ADDRESS, GROUP, PORT)
+def frame_of(messages: list[bytes], labels=STACK, offset: int = 5, form=NARROW) -> bytes:
+    template = header_template(labels, MAC, ADDRESS, GROUP, PORT, label_format=form)
     frames = build_frames(
         FrameTemplates.build([[], [template]]),
         np.ones(len(messages), np.int32),
@@ -72,6 +72,8 @@ def host_frame(payload: bytes) -> bytes:
 
 
 FRAME = frame_of([ADD_ORDER, ADD_ORDER])
+WIDE_STACK = (label(TREE, 1 << 29, WIDE), label(HOP, 17, WIDE))
+WIDE_FRAME = frame_of([ADD_ORDER], WIDE_STACK, form=WIDE)
 IPV4_AT = 16 + 2 * len(STACK)
 UDP_AT = IPV4_AT + 20
 
@@ -79,13 +81,17 @@ UDP_AT = IPV4_AT + 20
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=20),
-    st.lists(st.integers(0x4001, 0x7FFF), min_size=1, max_size=64).map(tuple),
+    st.lists(st.integers(1, 0x3FFF), min_size=1, max_size=64),
+    st.sampled_from([(NARROW, 0x9999, 0x4000), (WIDE, 0x999A, 0xFFFF_0000)]),
     st.integers(0, 2**38 - 1),
 )
-def test_a_frame_comes_apart_into_what_it_was_made_of(messages, labels, offset):
-    frame = frame_of(messages, labels, offset)
+def test_a_frame_comes_apart_into_what_it_was_made_of(messages, numbers, width, offset):
+    form, ethertype, high = width
+    labels = tuple(high | number for number in numbers)
+    frame = frame_of(messages, labels, offset, form)
     parts = dissect(frame)
-    assert parts.ethertype == 0x9999 and parts.labels == labels
+    assert parts.ethertype == ethertype and parts.labels == labels
+    assert parts.label_format == form
     assert (parts.source_mac, parts.destination_mac) == (MAC, 0x01005E1F0203)
     assert (parts.ipv4.source, parts.ipv4.destination) == (ADDRESS, GROUP)
     assert (parts.udp.source_port, parts.udp.destination_port) == (PORT, PORT)
@@ -125,6 +131,8 @@ def changed(at: int, content: bytes) -> bytes:
         (changed(14, b"\0\0"), "EMPTY_STACK", 14),
         (changed(14, b"\0\x41"), "TOO_MANY_LABELS", 14),
         (changed(18, b"\0\x11"), "BAD_LABEL", 18),
+        (WIDE_FRAME[:20], "TRUNCATED_FRAME", 20),
+        (WIDE_FRAME[:20] + b"\0" + WIDE_FRAME[21:], "BAD_LABEL", 20),
         (changed(IPV4_AT, b"\x65"), "BAD_IPV4", IPV4_AT),
         (changed(IPV4_AT + 2, b"\0\x10"), "BAD_IPV4", IPV4_AT + 2),
         (changed(IPV4_AT + 8, b"\x01"), "IPV4_CHECKSUM", IPV4_AT + 10),
@@ -176,6 +184,12 @@ def shown(*arguments: str, given: bytes | None = None) -> tuple[int, str]:
     result = CliRunner().invoke(command.app, ["dissect", *arguments], input=given)
     assert result.exception is None or isinstance(result.exception, SystemExit)
     return result.exit_code, result.output
+
+
+def test_wide_labels_are_shown_by_their_ids():
+    code, text = shown(WIDE_FRAME.hex())
+    assert code == 0
+    assert f"tree {1 << 29}, hop 17\n" in text and "0x999a" in text
 
 
 def test_the_command_shows_a_frame_readably():

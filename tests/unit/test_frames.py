@@ -15,6 +15,7 @@ from scapy.layers.l2 import Ether
 
 from udfs.errors import StackError
 from udfs.stacks.frame import FrameTemplates, build_frames, header_template
+from udfs.stacks.labels import NARROW, WIDE
 
 pytestmark = pytest.mark.unit
 
@@ -32,8 +33,14 @@ class Positions:
     length: np.ndarray
 
 
+def width(labels) -> int:
+    """Bytes of a label of these; wide ones have bits that narrow ones lack."""
+    return 4 if max(labels) > 0xFFFF else 2
+
+
 def template(*labels: int) -> bytes:
-    return header_template(labels, MAC, ADDRESS, GROUP, PORT)
+    form = {2: NARROW, 4: WIDE}[width(labels)]
+    return header_template(labels, MAC, ADDRESS, GROUP, PORT, label_format=form)
 
 
 def internet_checksum(data: bytes) -> int:
@@ -53,8 +60,11 @@ def plain_frame(labels, session: bytes, sequence: int, messages: list[bytes]) ->
     udp = udp[:6] + struct.pack(">H", internet_checksum(pseudo + udp + mold) or 0xFFFF)
     ip = struct.pack(">BBHHHBBHII", 0x45, 0, 28 + len(mold), 0, 0x4000, 64, 17, 0, ADDRESS, GROUP)
     ip = ip[:10] + struct.pack(">H", internet_checksum(ip)) + ip[12:]
-    ethernet = bytes.fromhex("01005e1f0203") + MAC.to_bytes(6) + b"\x99\x99"
-    return ethernet + struct.pack(f">H{len(labels)}H", len(labels), *labels) + ip + udp + mold
+    size = width(labels)
+    ethernet = bytes.fromhex("01005e1f0203") + MAC.to_bytes(6)
+    ethernet += {2: b"\x99\x99", 4: b"\x99\x9a"}[size]
+    stack = len(labels).to_bytes(2) + b"".join(label.to_bytes(size) for label in labels)
+    return ethernet + stack + ip + udp + mold
 
 
 def plain_frames(stacks, packets, offsets, sessions, mtu):
@@ -65,7 +75,7 @@ def plain_frames(stacks, packets, offsets, sessions, mtu):
         for i, (leaf, message) in enumerate(messages):
             if leaf == 0 or not stacks[leaf]:
                 continue
-            used = 2 + 2 * max(map(len, stacks[leaf])) + 48
+            used = 2 + max(width(labels) * len(labels) for labels in stacks[leaf]) + 48
             mine = [members for at, members in groups if at == leaf][-1:]
             size = sum(2 + len(messages[j][1]) for j in mine[0]) if mine else 0
             if mine and used + size + 2 + len(message) <= mtu:
@@ -114,9 +124,16 @@ def run(stacks, packets, offsets, sessions, mtu):
     return frames, [whole[a:b] for a, b in zip(frames.offsets, frames.offsets[1:], strict=False)]
 
 
-labels = st.integers(0x4001, 0xFFFF).filter(lambda value: value & 0x3FFF)
-stack = st.lists(labels, min_size=1, max_size=6).map(tuple)
-leaves = st.lists(st.lists(stack, max_size=3), min_size=1, max_size=5)
+def leaves_of(bits):
+    """Stacks of each leaf, all with labels of this width."""
+    kind = st.sampled_from([1, 2, 3])
+    number = st.integers(1, (1 << bits - 2) - 1)
+    label = st.builds(lambda kind, number: kind << bits - 2 | number, kind, number)
+    stack = st.lists(label, min_size=1, max_size=6).map(tuple)
+    return st.lists(st.lists(stack, max_size=3), min_size=1, max_size=5)
+
+
+leaves = st.sampled_from([16, 32]).flatmap(leaves_of)
 
 
 @st.composite
@@ -146,7 +163,8 @@ def test_frames_are_those_of_a_plain_builder(delivery):
     assert len(frames) == len(built)
     pooled = [header for leaf in stacks for header in leaf]
     for number, frame in zip(frames.template.tolist(), built, strict=True):
-        assert frame.startswith(template(*pooled[number])[: 16 + 2 * len(pooled[number])])
+        labels = pooled[number]
+        assert frame.startswith(template(*labels)[: 16 + width(labels) * len(labels)])
 
 
 @settings(max_examples=40, deadline=None)
@@ -154,7 +172,8 @@ def test_frames_are_those_of_a_plain_builder(delivery):
 def test_checksums_and_lengths_are_those_of_scapy(delivery):
     for frame in run(*delivery)[1]:
         entries = int.from_bytes(frame[14:16])
-        plain = Ether(frame[:12] + b"\x08\x00" + frame[16 + 2 * entries :])
+        size = {b"\x99\x99": 2, b"\x99\x9a": 4}[frame[12:14]]
+        plain = Ether(frame[:12] + b"\x08\x00" + frame[16 + size * entries :])
         again = plain.copy()
         for layer, names in ((IP, ("len", "chksum")), (UDP, ("len", "chksum"))):
             for name in names:
@@ -214,6 +233,15 @@ def test_an_mtu_too_small_for_one_message_says_what_is_needed():
     assert len(frame) == 14 + 104
 
 
+def test_wide_labels_take_twice_the_room():
+    arguments = [[], [(0x40000001,) * 3]], [[(1, b"x" * 50)]], [0], [b"S" * 10]
+    with pytest.raises(StackError, match="MTU_TOO_SMALL") as error:
+        run(*arguments, 113)
+    assert error.value.needed == 2 + 3 * 4 + 48 + 52
+    _, (frame,) = run(*arguments, 114)
+    assert len(frame) == 14 + 114
+
+
 def test_leaves_without_templates_of_this_version_are_refused():
     with pytest.raises(StackError, match="UNKNOWN_LEAF"):
         run([[], [(0x4001,)]], [[(2, b"x")]], [0], [b"S" * 10], 1500)
@@ -226,6 +254,9 @@ def test_leaves_without_templates_of_this_version_are_refused():
         ({"labels": (0x4001,) * 65}, "STACK.TOO_MANY_LABELS"),
         ({"labels": (0x0001,)}, "STACK.BAD_LABEL"),
         ({"labels": (0x14001,)}, "STACK.BAD_LABEL"),
+        ({"labels": (0x4001,), "label_format": WIDE}, "STACK.BAD_LABEL"),
+        ({"labels": (0x1_4000_0001,), "label_format": WIDE}, "STACK.BAD_LABEL"),
+        ({"labels": (0x40000001,) * 65, "label_format": WIDE}, "STACK.TOO_MANY_LABELS"),
         ({"group_ipv4": ADDRESS}, "STACK.NOT_MULTICAST"),
     ],
 )

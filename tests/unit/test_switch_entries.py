@@ -1,6 +1,7 @@
 """What switches should hold: rows that say the same as the model, and their comparison."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 from google.protobuf import text_format
@@ -20,7 +21,7 @@ from udfs.stacks.entries import (
     tables_from_entries,
 )
 from udfs.stacks.forwarding import SwitchTables
-from udfs.stacks.labels import MAX_ID
+from udfs.stacks.labels import NARROW, WIDE
 from udfs.switches.entry import GROUPS, canonical, difference
 from udfs.switches.match import Match
 from udfs.switches.ports import port_groups
@@ -38,9 +39,8 @@ def network():
     return fabric(2, 2, 2, 2, 2)
 
 
-@pytest.fixture(scope="module")
-def p4info(request):
-    path = request.config.rootpath / "p4" / "virtual_trees.p4info.txtpb"
+def program_info(name):
+    path = Path(__file__).parents[2] / "p4" / f"{name}.p4info.txtpb"
     return text_format.Parse(path.read_text(), p4info_pb2.P4Info())
 
 
@@ -48,12 +48,21 @@ def of_switch(entries, name):
     return [entry for entry in entries if entry.switch == name]
 
 
-def test_entries_amount_to_the_tables_of_the_forwarding_model(network):
-    trees = broadcast_trees(network, 4)
+def wide(network):
+    """The network with labels of 32 bits, and ids that need them."""
+    links = [dataclasses.replace(link, id=link.id + (1 << 29)) for link in network.links]
+    rows = network.switches.values(), network.hosts.values(), links
+    return type(network).from_rows(*rows, labels=WIDE)
+
+
+@pytest.mark.parametrize("labels", [NARROW, WIDE], ids=["16 bits", "32 bits"])
+def test_entries_amount_to_the_tables_of_the_forwarding_model(network, labels):
+    network = network if labels == NARROW else wide(network)
+    trees = broadcast_trees(network, 4, first_id=labels.max_id - 3)
     entries = switch_entries(network, trees)
     tables = network_tables(network, trees)
     for name in network.switches:
-        assert tables_from_entries(of_switch(entries, name)) == tables[name]
+        assert tables_from_entries(of_switch(entries, name), labels) == tables[name]
     assert entries == switch_entries(network, trees[::-1])
     assert len({(entry.switch, entry.key) for entry in entries}) == len(entries)
 
@@ -104,10 +113,14 @@ def test_keys_and_values_are_those_that_p4runtime_writes(network):
     ]
 
 
-def test_every_entry_fits_the_p4info(network, p4info):
+@pytest.mark.parametrize("program", ["virtual_trees", "virtual_trees_32"])
+def test_every_entry_fits_the_p4info(network, program):
+    p4info = program_info(program)
+    network = network if program == "virtual_trees" else wide(network)
     actions = {action.preamble.id: action for action in p4info.actions}
     tables = {table.preamble.name: table for table in p4info.tables}
-    entries = switch_entries(network, broadcast_trees(network))
+    trees = broadcast_trees(network, first_id=network.labels.max_id)
+    entries = switch_entries(network, trees)
     assert {entry.table for entry in entries} == {*tables, GROUPS}
     kinds = {"exact": p4info_pb2.MatchField.EXACT, "lpm": p4info_pb2.MatchField.LPM}
     for entry in entries:
@@ -129,10 +142,11 @@ def test_every_entry_fits_the_p4info(network, p4info):
         )
 
 
-def test_tables_have_room_for_all_labels_ports_and_trees_there_can_be(p4info):
-    sizes = {table.preamble.name: table.size for table in p4info.tables}
+@pytest.mark.parametrize("program", ["virtual_trees", "virtual_trees_32"])
+def test_tables_have_room_for_16_383_trees_and_the_labels_of_all_ports(program):
+    sizes = {table.preamble.name: table.size for table in program_info(program).tables}
     for position in range(1, LABELS_A_PASS + 1):
-        assert sizes[label_table(position)] >= MAX_ID + 2 * MAX_PORT
+        assert sizes[label_table(position)] >= 16_383 + 2 * MAX_PORT
     assert sizes["egress.host_port"] >= MAX_PORT
 
 
@@ -160,6 +174,13 @@ def test_two_trees_of_one_id_are_refused(network):
     (tree,) = broadcast_trees(network)
     with pytest.raises(NetworkError, match="DUPLICATE_TREE"):
         switch_entries(network, [tree, tree])
+
+
+def test_a_tree_that_labels_cannot_name_is_refused(network):
+    trees = broadcast_trees(network, first_id=1 << 14)
+    with pytest.raises(NetworkError, match=r"BAD_TREE_ID.*16384.*1\.\.16383.*32 bits"):
+        switch_entries(network, trees)
+    assert switch_entries(wide(network), trees)
 
 
 def tree_entry(switch, number, ports, position=1):
