@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
 from typing import Any, Protocol
 
 import numpy as np
@@ -164,7 +163,10 @@ def work_out(header_stacks: StacksHandle) -> Any:
         made = [header_stacks.value.of(tuple(each)) for each in receivers]
         return pd.DataFrame(
             {
-                "parts": [[asdict(part) for part in each.parts] for each in made],
+                "parts": [
+                    [{"labels": [*p.labels], "receivers": [*p.receivers]} for p in each.parts]
+                    for each in made
+                ],
                 "cut_off": [
                     [{"host": host, "why": why} for host, why in each.cut_off] for each in made
                 ],
