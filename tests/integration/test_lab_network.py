@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -30,29 +31,44 @@ from lab.trading_session import TradingSession
 from udfs.errors import LabError
 from udfs.stacks.entries import network_tables, switch_entries
 from udfs.stacks.forwarding import ForwardingModel, bytes_on_links
+from udfs.stacks.labels import WIDE
+from udfs.switches.programs import stack_program
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.encode import Encoder
+from udfs.trees.network import Network
 from udfs.trees.rows import network_to_rows
 from udfs.trees.topology import fabric
+from udfs.trees.virtual_tree import VirtualTree
 
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).resolve().parents[2]
 NETWORK = fabric(pods=2, racks=4, hosts=2, planes=2, spines=2, publishers=2)
 TREES = broadcast_trees(NETWORK, 1)
+#: The same with labels of 32 bits, and ids that need them.
+WIDE_NETWORK = Network.from_rows(
+    NETWORK.switches.values(),
+    NETWORK.hosts.values(),
+    [dataclasses.replace(link, id=link.id + (1 << 29)) for link in NETWORK.links],
+    WIDE,
+)
 
 
-def command(folder: Path, *more: str) -> list[str]:
-    rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, ""))
-    (folder / "network.json").write_text(json.dumps(rows))
+def command(folder: Path, *more: str, network: Network = NETWORK) -> list[str]:
+    rows = network_to_rows(network, dict.fromkeys(network.switches, ""))
+    description = {**rows, "label_bits": network.labels.bits}
+    (folder / "network.json").write_text(json.dumps(description))
     line = [sys.executable, "-m", "lab.network", "--description", str(folder / "network.json")]
     return [*line, "--out", str(folder), *more]
 
 
 @contextmanager
-def running(folder: Path, *more: str) -> Iterator[tuple[Child, dict[str, Any]]]:
+def running(
+    folder: Path, *more: str, network: Network = NETWORK
+) -> Iterator[tuple[Child, dict[str, Any]]]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with Child("network", command(folder, *more), folder / "network.log", environment) as child:
+    line = command(folder, *more, network=network)
+    with Child("network", line, folder / "network.log", environment) as child:
         yield child, json.loads(child.start(30))
 
 
@@ -61,17 +77,19 @@ def status(child: Child, word: str = "status") -> dict[str, Any]:
     return answer
 
 
-def fill(address: str) -> None:
-    entries = switch_entries(NETWORK, TREES)
-    for switch in NETWORK.switches.values():
-        fill_switches.fill(address, switch, entries)
+def fill(address: str, network: Network = NETWORK, trees: list[VirtualTree] = TREES) -> None:
+    entries = switch_entries(network, trees)
+    for switch in network.switches.values():
+        fill_switches.fill(address, switch, entries, stack_program(network.labels))
 
 
-def stacked(labels: tuple[int, ...], payload: bytes) -> bytes:
+def stacked(labels: tuple[int, ...], payload: bytes, size: int = 2) -> bytes:
+    """A frame with labels of so many bytes."""
     datagram = IP(src="10.9.0.1", dst="239.1.1.1") / UDP(sport=5000, dport=26400) / payload
     plain = bytes(Ether(dst="01:00:5e:01:01:01", src="02:00:00:00:00:01") / datagram)
-    stack = b"".join(label.to_bytes(2) for label in labels)
-    return plain[:12] + b"\x99\x99" + len(labels).to_bytes(2) + stack + plain[14:]
+    stack = b"".join(label.to_bytes(size) for label in labels)
+    kind = {2: b"\x99\x99", 4: b"\x99\x9a"}[size]
+    return plain[:12] + kind + len(labels).to_bytes(2) + stack + plain[14:]
 
 
 class Publisher:
@@ -108,28 +126,32 @@ def receipts(folder: Path, host: str) -> list[bytes]:
     return found
 
 
+@pytest.mark.parametrize("network", [NETWORK, WIDE_NETWORK], ids=["16 bits", "32 bits"])
 def test_every_host_gets_what_the_forwarding_model_says_and_links_carry_those_bytes(
-    tmp_path: Path,
+    network: Network, tmp_path: Path
 ) -> None:
-    subscribers = list(NETWORK.subscribers())
-    model = ForwardingModel(NETWORK, network_tables(NETWORK, TREES))
+    subscribers = list(network.subscribers())
+    trees = broadcast_trees(network, 1, first_id=network.labels.max_id)
+    model = ForwardingModel(network, network_tables(network, trees))
     expected: dict[str, list[bytes]] = {name: [] for name in subscribers}
     links: Counter[str] = Counter()
     sets = [subscribers, subscribers[:1], subscribers[::3], subscribers[5:9], subscribers[-2:]]
-    with running(tmp_path) as (child, where):
-        fill(where["p4runtime"])
+    with running(tmp_path, network=network) as (child, where):
+        fill(where["p4runtime"], network, trees)
         publishers = {name: Publisher(address) for name, address in where["ingress"].items()}
-        encoders = {name: Encoder(NETWORK, name, TREES) for name in publishers}
+        encoders = {name: Encoder(network, name, trees) for name in publishers}
         number = 0
         for name, publisher in publishers.items():
             for receivers in sets:
                 for encoding in encoders[name].encode(frozenset(receivers)):
                     delivery = model.deliver(name, encoding.labels)
+                    assert delivery.hosts.keys() == set(encoding.receivers)
                     for _ in range(3):
                         number += 1
                         payload = f"notification {number}".encode() * (number % 7 + 1)
-                        publisher.send(stacked(encoding.labels, payload))
-                        cost = bytes_on_links(NETWORK, delivery, 28 + len(payload))
+                        size = network.labels.bits // 8
+                        publisher.send(stacked(encoding.labels, payload, size))
+                        cost = bytes_on_links(network, delivery, 28 + len(payload))
                         links.update({f"{u}->{v}": size for (u, v), size in cost.items()})
                         for host in delivery.hosts:
                             expected[host].append(payload)
