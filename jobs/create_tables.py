@@ -1,5 +1,5 @@
 """Make the Delta tables that are missing; existing ones stay as they are, but for constraints of
-ours that have changed since.
+ours that have changed since, and for columns whose type was too narrow.
 
     spark-submit jobs/create_tables.py [FOLDER]
 

@@ -7,7 +7,6 @@ name of a schema (``catalog.schema``). In both cases SQL sees the tables under `
 from __future__ import annotations
 
 import datetime as dt
-import re
 import string
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession, functions
 
 import schemas
+from jobs.adapters import table_upgrades
 from jobs.adapters.table_log import LocalLog, SparkLog, actions, only_adds
 from udfs.errors import TableError
 
@@ -42,10 +42,6 @@ NAMES = (
     "egress_ledger",
 )
 
-#: Constraints as tables of earlier versions have them; `Tables.create` puts today's in their place.
-FORMER_CONSTRAINTS = {
-    ("virtual_trees", "state_known"): "state IN ('installing', 'active', 'retiring')",
-}
 
 #: Above so many new commits, reading a table anew takes no longer than looking at each.
 MOST_COMMITS = 100
@@ -82,7 +78,8 @@ class Tables:
         """Make the tables that are missing (all by default).
 
         Existing ones stay as they are, columns that somebody added included; only a constraint of
-        an earlier version of ours that is another now is replaced.
+        an earlier version of ours that is another now is replaced, and columns whose type was too
+        narrow get the wider one.
         """
         if not self._by_path:
             self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
@@ -92,29 +89,39 @@ class Tables:
 
     def _create(self, name: str) -> None:
         text = string.Template(schemas.read_text(f"tables/{name}.sql"))
-        former = {c: words for (table, c), words in FORMER_CONSTRAINTS.items() if table == name}
-        old = bool(former) and self._exists(name)
+        old = name in table_upgrades.TABLES and self._exists(name)
         self._spark.sql(text.substitute(table=self._statement_name(name)))
         if old:
-            self._renew_constraints(name, text.template, former)
+            self._renew_constraints(name, text.template)
+            self._widen(name)
 
-    def _renew_constraints(self, name: str, text: str, former: Mapping[str, str]) -> None:
+    def _renew_constraints(self, name: str, text: str) -> None:
         table = self._statement_name(name)
-        held = {
-            row["key"].lower(): row["value"]
-            for row in self._spark.sql(f"SHOW TBLPROPERTIES {table}").collect()
-        }
-        for constraint, words in former.items():
-            if held.get(f"delta.constraints.{constraint}".lower()) == words:
-                self._spark.sql(f"ALTER TABLE {table} DROP CONSTRAINT {constraint}")
-                found = re.search(
-                    rf"'delta\.constraints\.{constraint}' = '((?:\\.|[^'\\])*)'", text
-                )
-                assert found is not None, f"{name}.sql lacks constraint {constraint}"
-                condition = found.group(1).replace("\\'", "'")
-                self._spark.sql(
-                    f"ALTER TABLE {table} ADD CONSTRAINT {constraint} CHECK ({condition})"
-                )
+        rows = self._spark.sql(f"SHOW TBLPROPERTIES {table}").collect()
+        properties = {row["key"]: row["value"] for row in rows}
+        for step in table_upgrades.steps(name, text, properties):
+            self._spark.sql(f"ALTER TABLE {table} {step}")
+
+    def _widen(self, name: str) -> None:
+        """Write a table anew, in one commit, where columns have types that were too narrow.
+
+        Delta forgets then that columns may not be null.
+        """
+        types = {c: both for (table, c), both in table_upgrades.TYPES.items() if table == name}
+        if not types:
+            return
+        frame = self.read(name)
+        narrow = [
+            field
+            for field in frame.schema.fields
+            if field.name in types and field.dataType.simpleString() == types[field.name][0]
+        ]
+        for field in narrow:
+            wide = functions.col(field.name).cast(types[field.name][1])
+            frame = frame.withColumn(field.name, wide.alias(field.name, metadata=field.metadata))
+        if narrow:
+            writer = frame.write.format("delta").mode("overwrite")
+            self._save(name, writer.option("overwriteSchema", "true"))
 
     def _exists(self, name: str) -> bool:
         try:
@@ -280,6 +287,37 @@ class Tables:
         text = f"CASE {' '.join(cases)} END"
         self._delta(name).update(" OR ".join(conditions), {column: text})
 
+    def move_and_add(
+        self,
+        name: str,
+        key: str,
+        column: str,
+        moves: Mapping[int, tuple[dict[str, Any], str]],
+        added: list[dict[str, Any]],
+    ) -> None:
+        """Change texts of a column and add rows, in one commit.
+
+        moves: by number ``key``, the row as it is and the text that comes. Rows that do not hold
+        the same text in that column any more, and new rows whose key is there, stay as they are:
+        read the table again to see. Raises Delta's errors where somebody else writes meanwhile.
+        """
+        rows = [row | {column: after} for row, after in moves.values()] + added
+        if not rows:
+            return
+        before = {number: row[column] for number, (row, _) in moves.items()}
+        cases = [f"WHEN wanted.{key} = {int(n)} THEN {_quoted(t)}" for n, t in before.items()]
+        held = f"CASE {' '.join(cases)} END" if cases else "NULL"
+        new = f"{held} IS NULL"
+        columns = {each: f"wanted.{each}" for each in self.read(name).columns}
+        (
+            self._delta(name)
+            .alias("held")
+            .merge(self._frame(name, rows).alias("wanted"), f"held.{key} = wanted.{key}")
+            .whenMatchedUpdate(f"held.{column} = {held}", {column: f"wanted.{column}"})
+            .whenNotMatchedInsert(new, columns)
+            .execute()
+        )
+
     def append(
         self, name: str, rows: list[dict[str, Any]], transaction: tuple[str, int] | None = None
     ) -> None:
@@ -345,6 +383,9 @@ class Tables:
         writer = self._frame(name, rows).coalesce(1).write.format("delta").mode(mode)
         if transaction is not None:
             writer = writer.option("txnAppId", transaction[0]).option("txnVersion", transaction[1])
+        self._save(name, writer)
+
+    def _save(self, name: str, writer: DataFrameWriter) -> None:
         if self._by_path:
             writer.save(self._path(name))
         else:

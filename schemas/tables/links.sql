@@ -1,5 +1,5 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  link_id INT NOT NULL COMMENT 'Id of 14 bits, unique; never 0',
+  link_id INT NOT NULL COMMENT 'Unique, never 0; 14 bits, or 30 where labels have 32',
   switch STRING NOT NULL COMMENT 'Switch the direction leaves',
   port INT NOT NULL COMMENT 'Its egress port',
   neighbor STRING NOT NULL COMMENT 'Switch or host at the other end',
@@ -10,6 +10,6 @@ CREATE TABLE IF NOT EXISTS ${table} (
 USING delta
 COMMENT 'One row is one direction of one link: out of a switch, through one port. Hop and stop labels name these ids.'
 TBLPROPERTIES (
-  'delta.constraints.link_id_14_bits' = 'link_id BETWEEN 1 AND 16383',
+  'delta.constraints.link_id_fits_label' = 'link_id BETWEEN 1 AND 1073741823',
   'delta.constraints.weight_positive' = 'weight > 0 AND weight <= 1e12'
 )

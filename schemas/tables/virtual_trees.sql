@@ -1,5 +1,5 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  tree_id INT NOT NULL COMMENT 'Id of 14 bits',
+  tree_id INT NOT NULL COMMENT 'Unique, never 0; 14 bits, or 30 where labels have 32',
   edges ARRAY<STRUCT<u: STRING, v: STRING>> NOT NULL COMMENT 'Undirected edges between switches and hosts',
   strategy STRING NOT NULL COMMENT 'What chose the tree',
   state STRING NOT NULL COMMENT 'installing, active, retiring or retired; stacks name active trees only, switches hold all but retired ones'
@@ -9,5 +9,5 @@ COMMENT 'One row is one stored tree. An id is never used again for another tree.
 TBLPROPERTIES (
   'delta.enableChangeDataFeed' = 'true',
   'delta.constraints.state_known' = 'state IN (\'installing\', \'active\', \'retiring\', \'retired\')',
-  'delta.constraints.tree_id_14_bits' = 'tree_id BETWEEN 1 AND 16383'
+  'delta.constraints.tree_id_fits_label' = 'tree_id BETWEEN 1 AND 1073741823'
 )

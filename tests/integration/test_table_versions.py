@@ -64,6 +64,40 @@ def test_tables_of_an_earlier_version_get_what_they_lack_and_keep_their_rows(
     assert tables.version("virtual_trees") == version
 
 
+def test_tables_of_narrow_labels_get_room_for_wide_ones(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = Tables(spark, str(tmp_path))
+    for table, column in (("links", "link"), ("virtual_trees", "tree")):
+        spark.sql(
+            f"CREATE TABLE delta.`{tmp_path}/{table}` ({column}_id INT NOT NULL) USING delta "
+            f"TBLPROPERTIES ('delta.constraints.{column}_id_14_bits' = "
+            f"'{column}_id BETWEEN 1 AND 16383')"
+        )
+    spark.sql(
+        f"CREATE TABLE delta.`{tmp_path}/header_stacks` (publisher STRING NOT NULL, labels "
+        "ARRAY<INT> NOT NULL COMMENT 'labels', ours STRING) USING delta"
+    )
+    tables.append("links", [{"link_id": 16383}])
+    kept = {"publisher": "p", "labels": [0x4001], "ours": "kept"}
+    tables.append("header_stacks", [kept])
+    tables.create("links", "virtual_trees", "header_stacks")
+    for table, column in (("links", "link_id"), ("virtual_trees", "tree_id")):
+        tables.append(table, [{column: (1 << 30) - 1}])
+        with pytest.raises(SQL_ERRORS, match=f"{column}_fits_label"):
+            tables.append(table, [{column: 1 << 30}])
+    wide = {"publisher": "p", "labels": [0xFFFFFFFF], "ours": None}
+    tables.append("header_stacks", [wide])
+    assert sorted(tables.rows("header_stacks"), key=lambda row: row["labels"]) == [kept, wide]
+    assert tables.read("header_stacks").schema["labels"].metadata["comment"] == "labels"
+    # Once is enough.
+    versions = [tables.version(name) for name in ("links", "virtual_trees", "header_stacks")]
+    tables.create("links", "virtual_trees", "header_stacks")
+    assert versions == [
+        tables.version(name) for name in ("links", "virtual_trees", "header_stacks")
+    ]
+
+
 def test_a_constraint_that_somebody_changed_stays(spark: SparkSession, tmp_path: Path) -> None:
     tables = Tables(spark, str(tmp_path))
     spark.sql(
