@@ -13,8 +13,10 @@ from udfs.trees.strategies.strategy import Edges
 from udfs.trees.switch_graph import SwitchGraph, edge
 from udfs.trees.virtual_tree import VirtualTree
 
-#: Roots that are tried where the network names no spines. Each costs a search of the whole network.
+#: Roots that are tried where the network names no spines, and links that their searches may follow
+#: together: seconds in a network of ten thousand switches.
 _MOST_ROOTS = 256
+_MOST_LINKS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,9 @@ class RootedTree:
 def rooted_trees(network: Network) -> Iterator[RootedTree]:
     """Shortest-path trees of the whole network, those nearest to all hosts first.
 
-    Roots are the spine switches where the network names any (layer ``spine``), else all switches,
-    of a network of more than 256 those with the most links. Trees that reach the most hosts come
-    first, then those of the least distance, then by device id.
+    Roots are the spine switches where the network names any (layer ``spine``), else all switches;
+    of a large network those with the most links, at most 256 and fewer of a very large one.
+    Trees that reach the most hosts come first, then those of the least distance, then by device id.
     """
     graph = SwitchGraph(network)
     attached = [
@@ -117,7 +119,8 @@ def _roots(network: Network, graph: SwitchGraph) -> list[int]:
     if spines:
         return spines
     most_links = sorted(range(len(graph.names)), key=lambda u: (-len(graph.adjacency[u]), u))
-    return most_links[:_MOST_ROOTS]
+    followed = sum(map(len, graph.adjacency))
+    return most_links[: max(1, min(_MOST_ROOTS, _MOST_LINKS // max(followed, 1)))]
 
 
 def _shortest_paths(graph: SwitchGraph, root: int) -> tuple[list[int], list[int]]:
