@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 import trees_pictures
+from trees_fabric import STRATEGIES as FABRIC_STRATEGIES
 from trees_networks import CANDIDATES
 from trees_results import ROOT, Line, load, named
 from trees_zoo import AUTOMATIC, RULES, SHOWN
@@ -75,11 +76,11 @@ def findings(lines: Sequence[Line], part: str) -> str:
 def fabric(lines: Sequence[Line], percent: str) -> str:
     """Header and load by strategy and rules."""
     rows = named(lines, "fabric", subscribers=int(percent or 0))
-    # Thresholds beside those of the first figures have one number of rules only.
     rules = sorted({row["rules"] for row in rows})
     of = {(row["strategy"], row["rules"]): row for row in rows}
-    names = [name for name in dict.fromkeys(row["strategy"] for row in rows)
-             if all((name, rule) in of for rule in rules)]  # fmt: skip
+    names = (
+        [each.name for each in FABRIC_STRATEGIES if (each.name, rules[0]) in of] if rules else []
+    )
     return _table(
         ("header, B", *(str(rule) for rule in rules), "load of one at 20 rules, B"),
         (

@@ -106,7 +106,7 @@ def _floors(lines: Lines, means: dict[Cell, Seen]) -> None:
         rivals = {
             s.name: means[percent, s.name, 20].header
             for s in STRATEGIES
-            if not s.name.startswith("threshold")
+            if s.name != "threshold-30"
         }
         name = min(rivals, key=lambda each: rivals[each])
         at_20 = means[percent, "threshold-30", 20].header
