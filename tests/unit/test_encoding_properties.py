@@ -6,6 +6,7 @@ written plainly.
 
 import dataclasses
 import random
+import statistics
 from collections import Counter
 
 import networkx as nx
@@ -212,6 +213,17 @@ def drawn(seeds, switches, trees):
 def labels(algorithm, network, trees, publisher, receivers):
     (size,) = Encoder(network, publisher, trees, algorithm=algorithm).sizes(receivers)
     return size.labels
+
+
+@pytest.mark.parametrize(("seeds", "switches", "trees"), [(30, 8, 8), (15, 10, 12)])
+def test_refined_is_within_five_percent_of_the_fewest_labels_on_average(seeds, switches, trees):
+    refined, greedy = [], []
+    for network, stored_trees, publisher, receivers in drawn(seeds, switches, trees):
+        optimum = label_optimum(network, publisher, receivers, stored_trees).cost
+        refined.append(labels("refined", network, stored_trees, publisher, receivers) / optimum)
+        greedy.append(labels("greedy", network, stored_trees, publisher, receivers) / optimum)
+    assert 1 <= statistics.mean(refined) <= 1.05
+    assert statistics.mean(refined) < statistics.mean(greedy)
 
 
 @pytest.mark.parametrize("steiner", ["mehlhorn", "takahashi-matsuyama"])
