@@ -40,6 +40,10 @@ Algorithm = Literal["refined", "greedy"]
 #: still in use are encoded again, in less than a millisecond each.
 _REMEMBERED = 200_000
 
+#: Delivery trees that the refined algorithm tries at last, by links that the searches look at.
+_EFFORT = 20_000
+_MOST_EFFORT = 64
+
 
 @dataclass(frozen=True)
 class Encoding:
@@ -119,6 +123,7 @@ class Encoder:
         self._rotation = _rank(network, self._source)
         number = len(self._stored.ids)
         self._order = np.roll(np.arange(number, dtype=np.int64), -(self._rotation % max(number, 1)))
+        self._effort = min(_MOST_EFFORT, _EFFORT // max(1, len(self._graph.links.source)))
         self._known: dict[frozenset[str], list[Encoding]] = {}
         self._memory: kernels.Work | None = None
 
@@ -200,6 +205,8 @@ class Encoder:
             self._order,
             trees,
             self._refined,
+            self._effort,
+            2 * self._max_labels,
         )
         if count < 0:
             raise self._graph.unreachable(self._root, terminals.tolist(), work)

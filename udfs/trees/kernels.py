@@ -32,8 +32,10 @@ _LABEL_COST = 1 << 10
 _WEIGHT_COST = 4
 #: Trees in a stack at most. A stack has 64 labels.
 MOST_TREES = 64
-#: Trees that the refined encoder tries with a delivery tree of their own.
+#: Trees that the refined encoder adds to its best with a delivery tree made for them.
 _TRIED = 8
+#: How many labels above the best a beginning may be to be gone on with.
+_NEAR = 3
 
 Integers = NDArray[np.int64]
 
@@ -190,13 +192,14 @@ def _link_cost(links, work, link, by_labels):  # type: ignore[no-untyped-def]
 
 
 @_helper
-def grow(links, work, root, terminals, rotation, by_labels):  # type: ignore[no-untyped-def]
+def grow(links, work, root, terminals, rotation, by_labels, through=-1, barred=-1):  # type: ignore[no-untyped-def]
     """Takahashi and Matsuyama: join the nearest terminal to the tree by a shortest path, again and
     again. Returns the number of members, -1 if a terminal is out of reach.
 
     One search serves the whole tree: a path that joins becomes distance 0, and the search goes on
     from there; what was learnt about other switches stays an upper bound. Of equal costs the first
-    found counts; ``rotation`` is where each switch begins among its links.
+    found counts; ``rotation`` is where each switch begins among its links. ``through``: a switch to
+    join like a terminal. ``barred``: one to go round.
     """
     distance, parent, inside = work.distance, work.parent, work.inside
     waiting, members, path = work.waiting, work.members, work.path
@@ -208,6 +211,11 @@ def grow(links, work, root, terminals, rotation, by_labels):  # type: ignore[no-
         if v != root and waiting[v] == 0:
             waiting[v] = 1
             left += 1
+    if through >= 0 and waiting[through] == 0:
+        waiting[through] = 1
+        left += 1
+    if barred >= 0:
+        distance[barred] = -1
     count = 1
     members[0] = root
     inside[root] = 1
@@ -313,6 +321,15 @@ def _overlap(forest, work, tree):  # type: ignore[no-untyped-def]
 
 
 @_helper
+def _serves(forest, work, tree):  # type: ignore[no-untyped-def]
+    """How many receivers the tree leads to."""
+    total = np.int64(0)
+    for at in range(forest.offset[tree], forest.offset[tree + 1]):
+        total += _count(forest.mask[at] & work.wanted[forest.switch[at]])
+    return total
+
+
+@_helper
 def _gain(forest, work, tree):  # type: ignore[no-untyped-def]
     """Labels that the tree would spare on the delivery tree as it is, its own counted."""
     total = np.int64(-1)
@@ -401,8 +418,9 @@ def _greedy(links, forest, work, root, entry, terminals, rotation, order, trees)
 
 
 @njit(cache=True, nogil=True)
-def _choose(forest, work, count, order, trees, number):  # type: ignore[no-untyped-def]
-    """Better trees for the delivery tree as it is: add, drop or exchange one while labels fall.
+def _choose(forest, work, count, order, trees, number, near):  # type: ignore[no-untyped-def]
+    """Better trees for the delivery tree as it is: add one while labels fall; where those are at
+    most ``near``, drop or exchange one.
 
     Begins with ``trees[:number]``, whose flood is set; returns the new ``number``.
     """
@@ -420,7 +438,7 @@ def _choose(forest, work, count, order, trees, number):  # type: ignore[no-untyp
                 gain = _gain(forest, work, candidates[at])
                 if gain > best:
                     best, taken = gain, candidates[at]
-        if taken < 0:
+        if taken < 0 and labels <= near:
             for out in range(number):
                 spare = trees[out]
                 trees[out] = trees[number - 1]
@@ -450,7 +468,9 @@ def _choose(forest, work, count, order, trees, number):  # type: ignore[no-untyp
 
 
 @njit(cache=True, nogil=True)
-def _improve(links, forest, work, root, entry, terminals, rotation, order, trees, number, count):  # type: ignore[no-untyped-def]
+def _improve(
+    links, forest, work, root, entry, terminals, rotation, order, trees, number, count, near
+):  # type: ignore[no-untyped-def]
     """From the tree in ``members`` and these stored trees on: better trees for the delivery tree, a
     better delivery tree for the trees, in turn while labels (then weights) fall. The result stands
     in ``members``; returns ``(count, number, labels)``."""
@@ -462,7 +482,7 @@ def _improve(links, forest, work, root, entry, terminals, rotation, order, trees
     labels = _labels(work, count) + number
     weight = _weight(links, work, count)
     while True:
-        number = _choose(forest, work, count, order, trees, number)
+        number = _choose(forest, work, count, order, trees, number, near)
         chosen = _labels(work, count) + number
         better = chosen < labels
         if better:
@@ -496,39 +516,110 @@ def _improve(links, forest, work, root, entry, terminals, rotation, order, trees
     return kept_count, kept_number, labels
 
 
+@_helper
+def _prune(links, work, root, count):  # type: ignore[no-untyped-def]
+    """Leave out branches that lead to no receiver; returns how many members are left."""
+    children = work.path
+    for at in range(count):
+        children[work.members[at]] = 0
+    for at in range(1, count):
+        children[links.source[work.parent[work.members[at]]]] += 1
+    for at in range(count - 1, 0, -1):
+        v = work.members[at]
+        if children[v] == 0 and work.wanted[v] == 0:
+            work.inside[v] = 0
+            children[links.source[work.parent[v]]] -= 1
+    kept = 0
+    for at in range(count):
+        v = work.members[at]
+        if work.inside[v] == 1:
+            work.members[kept] = v
+            kept += 1
+    return kept
+
+
 @njit(cache=True, nogil=True)
-def _refined(links, forest, work, root, entry, terminals, rotation, order, trees):  # type: ignore[no-untyped-def]
-    """Never more labels than :func:`_greedy`, whose answer it improves; else alike."""
-    count, number, labels = _greedy(
-        links, forest, work, root, entry, terminals, rotation, order, trees
-    )
-    if count < 0 or labels == 1 or order.size == 0:
-        return count, number, labels
+def _detours(links, work, count):  # type: ignore[no-untyped-def]
+    """Switches beside the delivery tree, by links to it, most first; at least two."""
+    beside = np.zeros(work.inside.size, np.int64)
+    for at in range(count):
+        u = work.members[at]
+        for link in range(links.offset[u], links.offset[u + 1]):
+            beside[links.target[link]] += 1
+    for at in range(count):
+        beside[work.members[at]] = 0
+    found = np.flatnonzero(beside > 1)
+    return found[np.argsort(-beside[found], kind="mergesort")]
+
+
+@njit(cache=True, nogil=True)
+def _bend(  # type: ignore[no-untyped-def]
+    links,
+    forest,
+    work,
+    root,
+    entry,
+    terminals,
+    rotation,
+    order,
+    trees,
+    number,
+    count,
+    labels,
+    effort,
+):
+    """From the best on: round a switch that nobody listens at, or through one beside the tree. Ends
+    with the first that has fewer labels; returns what is left of ``effort`` with the new best."""
+    _recall(links, work, count, entry)
+    beside = _detours(links, work, count)
+    members = work.best_members[:count].copy()
     tried = np.empty(MOST_TREES, np.int64)
-    # The greedy answer first, then the plain tree without any.
-    for start in range(2):
-        if start == 0:
-            tried[:number] = trees[:number]
-            begun = number
-            _recall(links, work, count, entry)
-            grown = count
+    for step in range(count - 1 + beside.size):
+        if effort == 0:
+            break
+        if step < count - 1:
+            barred, through = members[step + 1], np.int64(-1)
+            if work.wanted[barred] != 0:
+                continue
         else:
-            begun = 0
-            _set_flood(forest, work, tried, 0)
-            grown = grow(links, work, root, terminals, rotation, False)
-            _take_needs(links, work, grown, entry)
-        _set_flood(forest, work, tried, begun)
+            barred, through = np.int64(-1), beside[step - count + 1]
+        effort -= 1
+        _set_flood(forest, work, trees, number)
+        grown = grow(links, work, root, terminals, rotation, True, through, barred)
+        if grown < 0:
+            continue
+        grown = _prune(links, work, root, grown)
+        _take_needs(links, work, grown, entry)
+        if _labels(work, grown) + number > labels + 1:
+            continue
+        tried[:number] = trees[:number]
         grown, begun, better = _improve(
-            links, forest, work, root, entry, terminals, rotation, order, tried, begun, grown
+            links,
+            forest,
+            work,
+            root,
+            entry,
+            terminals,
+            rotation,
+            order,
+            tried,
+            number,
+            grown,
+            labels + 1,
         )
-        weight = _weight(links, work, grown)
-        if start == 0:
-            best_weight = weight
-        if better < labels or (better == labels and (start == 0 or weight < best_weight)):
-            count, number, labels, best_weight = grown, begun, better, weight
-            trees[:number] = tried[:number]
+        if better < labels:
+            trees[:begun] = tried[:begun]
             _keep(work, grown)
-    # Then from the best on: one more tree, or one less, with a delivery tree made for it.
+            return grown, begun, better, effort
+    return count, number, labels, effort
+
+
+@njit(cache=True, nogil=True)
+def _exchange(  # type: ignore[no-untyped-def]
+    links, forest, work, root, entry, terminals, rotation, order, trees, number, count, labels
+):
+    """From the best on: one stored tree more, or one less, with a delivery tree made for it."""
+    tried = np.empty(MOST_TREES, np.int64)
     promise = np.empty(order.size, np.int64)
     while labels > 1:
         _recall(links, work, count, entry)
@@ -557,7 +648,18 @@ def _refined(links, forest, work, root, entry, terminals, rotation, order, trees
             if _labels(work, grown) + begun > labels + 1:
                 continue
             grown, begun, better = _improve(
-                links, forest, work, root, entry, terminals, rotation, order, tried, begun, grown
+                links,
+                forest,
+                work,
+                root,
+                entry,
+                terminals,
+                rotation,
+                order,
+                tried,
+                begun,
+                grown,
+                labels + 1,
             )
             if better < labels:
                 count, number, labels = grown, begun, better
@@ -571,8 +673,97 @@ def _refined(links, forest, work, root, entry, terminals, rotation, order, trees
 
 
 @njit(cache=True, nogil=True)
+def _refined(  # type: ignore[no-untyped-def]
+    links, forest, work, root, entry, terminals, rotation, order, trees, effort, most
+):
+    """Never more labels than :func:`_greedy`, whose answer it improves; else alike. ``effort``:
+    delivery trees to try at last. Above ``most`` labels the greedy answer is left as it is."""
+    count, number, labels = _greedy(
+        links, forest, work, root, entry, terminals, rotation, order, trees
+    )
+    if count < 0 or labels == 1 or order.size == 0 or labels > most:
+        return count, number, labels
+    tried = np.empty(MOST_TREES, np.int64)
+    # From the greedy answer, from the plain tree without any, and from single trees, first those
+    # that serve most of the receivers.
+    rank = np.empty(order.size, np.int64)
+    for at in range(order.size):
+        rank[at] = -_serves(forest, work, order[at])
+    ranked = order[np.argsort(rank, kind="mergesort")]
+    best_weight = np.int64(0)
+    for start in range(2 + min(effort, ranked.size)):
+        begun = number if start == 0 else min(start - 1, 1)
+        if start == 0:
+            tried[:number] = trees[:number]
+            _recall(links, work, count, entry)
+            grown = count
+        else:
+            if start > 1:
+                tried[0] = ranked[start - 2]
+            _set_flood(forest, work, tried, begun)
+            grown = grow(links, work, root, terminals, rotation, start > 1)
+            _take_needs(links, work, grown, entry)
+        _set_flood(forest, work, tried, begun)
+        if start > 1 and _labels(work, grown) + begun > labels + _NEAR:
+            continue
+        grown, begun, better = _improve(
+            links,
+            forest,
+            work,
+            root,
+            entry,
+            terminals,
+            rotation,
+            order,
+            tried,
+            begun,
+            grown,
+            labels + 1,
+        )
+        weight = _weight(links, work, grown)
+        if start == 0 or better < labels or (better == labels and weight < best_weight):
+            count, number, labels, best_weight = grown, begun, better, weight
+            trees[:number] = tried[:number]
+            _keep(work, grown)
+    while labels > 1:
+        count, number, labels = _exchange(
+            links,
+            forest,
+            work,
+            root,
+            entry,
+            terminals,
+            rotation,
+            order,
+            trees,
+            number,
+            count,
+            labels,
+        )
+        before = labels
+        count, number, labels, effort = _bend(
+            links,
+            forest,
+            work,
+            root,
+            entry,
+            terminals,
+            rotation,
+            order,
+            trees,
+            number,
+            count,
+            labels,
+            effort,
+        )
+        if labels == before:
+            break
+    return count, number, labels
+
+
+@njit(cache=True, nogil=True)
 def encode(  # type: ignore[no-untyped-def]
-    links, forest, work, root, entry, terminals, rotation, order, trees, refined
+    links, forest, work, root, entry, terminals, rotation, order, trees, refined, effort, most
 ):
     """One header stack. ``work.wanted`` holds the ports towards receivers, ``terminals`` their
     switches. The result stands in ``work``: members by distance from the root, parents, needed and
@@ -583,7 +774,7 @@ def encode(  # type: ignore[no-untyped-def]
     """
     if refined:
         count, number, _ = _refined(
-            links, forest, work, root, entry, terminals, rotation, order, trees
+            links, forest, work, root, entry, terminals, rotation, order, trees, effort, most
         )
     else:
         count, number, _ = _greedy(
