@@ -7,7 +7,7 @@ of the clients that have not moved yet, publishers and subscribers, take other h
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -32,6 +32,8 @@ STEPS = 10
 RECORDED, MEASURED = 12, 4
 #: Those whose trees follow clients: for the others there is nothing to retune.
 FOLLOWING = ("clusters", "relation", "freq-relation", "hybrid")
+#: Where the automatic choice is made at every step, too: it replays much, so in one network.
+AUTOMATIC_IN = ("Litnet",)
 #: Fig. 6.15: percentages of subscribers, after all clients moved.
 QUANTITIES = (15, 30, 45)
 SCALE_FREE = 3.0
@@ -82,6 +84,8 @@ def one_run(folder: str | None, task: Task) -> tuple[dict[Cell, Seen], list[Retu
             if strategy in FOLLOWING:
                 target: Mapping[Edges, str] = dict.fromkeys(trees, strategy)
                 _retune(strategy, target, standing, record, measured, cells, changes, percent)
+        if name not in AUTOMATIC_IN:
+            continue
         stands = list(standing.get(AUTOMATIC, ()))
         target = trees_automatic.choose(situation, budget, SHOWN, stands)
         kept.setdefault(AUTOMATIC, list(target))
@@ -132,9 +136,10 @@ def after_all(folder: str | None, task: tuple[str, str, int, int]) -> dict[str, 
     }
 
 
-def run(runs: int, processes: int, folder: str | None) -> None:
+def run(runs: int, processes: int, folder: str | None, only: Sequence[str]) -> None:
     lines = Lines("churn")
-    tasks = [(name, how, n) for name in CANDIDATES for how in MIGRATIONS for n in range(runs)]
+    shown = [name for name in CANDIDATES if not only or name in only]
+    tasks = [(name, how, n) for name in shown for how in MIGRATIONS for n in range(runs)]
     seen: dict[tuple[str, str, str, str, int], list[Seen]] = defaultdict(list)
     changed: dict[tuple[str, str, str, int], list[Retuned]] = defaultdict(list)
     answers = in_parallel(partial(one_run, folder), tasks, processes)
@@ -170,8 +175,9 @@ def run(runs: int, processes: int, folder: str | None) -> None:
             rules=sum(row.rules for row in rows) / len(rows),
         )
     _floors(lines, means)
-    best = _best(lines, runs, processes, folder)
-    _findings(lines, means, best, folder)
+    best = _best(lines, runs, processes, folder, only)
+    if len(shown) == len(CANDIDATES):
+        _findings(lines, means, best, folder)
 
 
 def _floors(lines: Lines, means: dict[tuple[str, str, str, str, int], Seen]) -> None:
@@ -184,7 +190,10 @@ def _floors(lines: Lines, means: dict[tuple[str, str, str, str, int], Seen]) -> 
                 for name in CANDIDATES
                 for how in MIGRATIONS
                 for percent in percents
+                if (name, how, strategy, which, percent) in means
             }
+            if not ratios:
+                continue
             (name, how, percent), worst = max(ratios.items(), key=lambda item: item[1])
             average = sum(ratios.values()) / len(ratios)
             when = f"largest ({name}, {how}, {percent} %)"
@@ -205,12 +214,12 @@ def _floors(lines: Lines, means: dict[tuple[str, str, str, str, int], Seen]) -> 
 
 
 def _best(
-    lines: Lines, runs: int, processes: int, folder: str | None
+    lines: Lines, runs: int, processes: int, folder: str | None, only: Sequence[str]
 ) -> dict[tuple[str, str, int], dict[str, float]]:
     """Labels by strategy for each network, migration and quantity, after all clients moved."""
     tasks = [
         (name, how, quantity, n)
-        for name in names(folder)
+        for name in names(folder, only)
         for how in MIGRATIONS
         for quantity in QUANTITIES
         for n in range(runs)

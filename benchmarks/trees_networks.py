@@ -106,12 +106,14 @@ class Zoo:
         return max(pairings, key=between)
 
 
-def names(folder: str | None) -> list[str]:
-    """Networks of the table that are at hand: those of topohub, or the files of a folder."""
+def names(folder: str | None, only: Sequence[str] = ()) -> list[str]:
+    """Networks of the table that are at hand, in topohub or a folder; ``only`` these, if any."""
     if folder:
-        return [name for name in TABLE if (Path(folder) / f"{name}.graphml").is_file()]
-    known = files("topohub") / "data" / "topozoo"
-    return [name for name in TABLE if (known / f"{name}.json").is_file()]
+        found = [name for name in TABLE if (Path(folder) / f"{name}.graphml").is_file()]
+    else:
+        known = files("topohub") / "data" / "topozoo"
+        found = [name for name in TABLE if (known / f"{name}.json").is_file()]
+    return [name for name in found if not only or name in only]
 
 
 @cache

@@ -58,6 +58,12 @@ def _fabric(lines: Sequence[Line], y: str, value: Callable[[Line], float]) -> li
     return [*panels, Legend(names, 2)]
 
 
+def _candidates(lines: Sequence[Line]) -> list[str]:
+    """The networks that the text looks at closely, as far as they were measured."""
+    measured = {row.get("network") for row in lines}
+    return [name for name in CANDIDATES if name in measured]
+
+
 def header(lines: Sequence[Line], folder: str | None) -> str:
     return svg(
         "Header by rules a switch in the fabric",
@@ -108,7 +114,7 @@ def thresholds(lines: Sequence[Line], folder: str | None) -> str:
 def rules(lines: Sequence[Line], folder: str | None) -> str:
     names = [*SHOWN, AUTOMATIC]
     panels: list[Drawing] = []
-    for network in CANDIDATES:
+    for network in _candidates(lines):
         rows = named(lines, "zoo", network=network)
         curves = {
             name: sorted((row["rules"], row["labels"]) for row in rows if row["strategy"] == name)
@@ -126,7 +132,7 @@ def rules(lines: Sequence[Line], folder: str | None) -> str:
 def stacks(lines: Sequence[Line], folder: str | None) -> str:
     names = [*SHOWN, AUTOMATIC]
     panels: list[Drawing] = []
-    for network in CANDIDATES:
+    for network in _candidates(lines):
         of = {row["strategy"]: row for row in named(lines, "zoo", network=network, rules=40)}
         groups = {name: [tuple(of[name][part] for part in PARTS)] for name in names}
         panels.append(Bars(network, "labels", groups))
@@ -144,7 +150,7 @@ def churn(lines: Sequence[Line], folder: str | None) -> str:
     most = max(row["labels"] for row in rows)
     panels: list[Drawing] = []
     for how in MIGRATIONS:
-        for network in CANDIDATES:
+        for network in _candidates(lines):
             groups = {
                 name: [
                     tuple(row[part] for part in PARTS)
@@ -154,6 +160,7 @@ def churn(lines: Sequence[Line], folder: str | None) -> str:
                     )
                 ]
                 for name in names
+                if named(rows, "churn", network=network, migration=how, strategy=name)
             }
             panels.append(Bars(f"{network}, {how}", "labels", groups, most, thin=True))
     return svg(
@@ -165,7 +172,8 @@ def churn(lines: Sequence[Line], folder: str | None) -> str:
 
 
 def retuned(lines: Sequence[Line], folder: str | None) -> str:
-    shown = ("freq-relation", "hybrid", AUTOMATIC)
+    measured = {row["strategy"] for row in named(lines, "churn", which="retuned")}
+    shown = [name for name in ("freq-relation", "hybrid", AUTOMATIC) if name in measured]
     keys = [f"{name}, {which}" for name in shown for which in ("kept", "retuned", "optimum")]
     panels: list[Drawing] = []
     for how in MIGRATIONS:
