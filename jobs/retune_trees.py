@@ -1,0 +1,169 @@
+"""Choose the virtual trees anew, by what was published; a batch job for a scheduler.
+
+    spark-submit jobs/retune_trees.py [--dry-run] [--window 1d] [--wait SECONDS] ...
+
+Replays the publications on record (`publication_statistics`; where it has none,
+`delivery_statistics`) under the trees of every strategy, takes the strategy or mixture with the
+fewest expected bytes on links, and changes `virtual_trees` towards it as far as that pays. Trees
+change as make before break, within the budgets at every moment, in steps: after each,
+jobs/refresh_switches.py brings the switches along. What is left is gone on with by the next run,
+or by this one with --wait. The report is in var/retune/retune.html.
+
+Exit code: 0 done, or nothing worth a change; 1 --dry-run, and something would change; 2 an error;
+3 a step was written or is awaited, and more are to come: run again; 4 nothing is on record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from jobs.adapters import application, retune_report, session
+from jobs.adapters.lifecycle import Lifecycle
+from jobs.adapters.retune import Options, Plan, Retuner
+from jobs.adapters.retune_record import parse_window
+from jobs.adapters.settings import Settings
+from jobs.adapters.tables import Tables
+from udfs.trees.retuning.change import MIN_SAVING
+from udfs.trees.retuning.steps import Step, Wanted
+
+log = logging.getLogger("stackcast.retune_trees")
+
+DONE, WOULD_CHANGE, MORE, NO_RECORD = 0, 1, 3, 4
+POLL_SECONDS = 1.0
+
+
+def main(arguments: list[str]) -> int:
+    return application.run(partial(work, parser().parse_args(arguments)))
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="retune_trees.py",
+        description=(__doc__ or "").split("\n\n", maxsplit=1)[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = made.add_argument
+    add("--dry-run", action="store_true", help="write no table, only the report")
+    add("--window", default="", help="of the record: 90m, 1h, 2d; all of it if not given")
+    add("--as-of", type=_natural, help="version of delivery_statistics to read")
+    add("--rules", type=_natural, default=40, help="trees that a switch may hold at most")
+    add("--max-changed-rules", type=_natural, help="a rule is one tree in one switch")
+    add("--min-saving", type=_share, default=MIN_SAVING, help="share of bytes that a change saves")
+    add("--publications", type=_positive, default=5_000, help="replayed at most, the heaviest")
+    add("--strategies", default="", help="names with commas between; all if not given")
+    add("--seed", type=int, default=0, help="of strategies that draw lots")
+    add("--wait", type=_natural, default=0, help="seconds to wait for the switches between steps")
+    add("--report", default=str(_var() / "retune"), help="folder of retune.html and retune.json")
+    return made
+
+
+def work(arguments: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -> int:
+    options = Options(
+        arguments.rules,
+        arguments.max_changed_rules,
+        arguments.min_saving,
+        parse_window(arguments.window) if arguments.window else None,
+        arguments.as_of,
+        arguments.publications,
+        tuple(name for name in arguments.strategies.split(",") if name),
+        arguments.seed,
+    )
+    options.names()
+    spark = session.start("stackcast retune_trees")
+    lifecycle.hold_jvm(spark)
+    retuner = Retuner(spark, Tables(spark, settings.tables), settings, options)
+    plan = retuner.plan()
+    if plan is None:
+        log.warning("nothing is on record that the network can carry: the trees stay as they are")
+        return NO_RECORD
+    _tell(plan)
+    step = retuner.look(plan.change.wanted)
+    retune_report.write(Path(arguments.report), plan)
+    log.info("the report is %s", Path(arguments.report) / "retune.html")
+    if arguments.dry_run:
+        return WOULD_CHANGE if step.writes or step.left else DONE
+    return apply(retuner, plan.change.wanted, arguments.wait, lifecycle)
+
+
+def apply(retuner: Retuner, wanted: Wanted, patience: float, lifecycle: Lifecycle) -> int:
+    """Write step after step; between them wait for the switches, ``patience`` seconds each time."""
+    deadline = time.monotonic() + patience
+    number = 0
+    while True:
+        step = retuner.step(wanted)
+        if step.writes:
+            number += 1
+            log.info("step %d: %s", number, _words(step))
+            deadline = time.monotonic() + patience
+        for edges in step.unfit:
+            log.warning("no switch of %s has room for another tree", _ends(edges))
+        if step.left == 0:
+            return DONE
+        if lifecycle.stopping.is_set() or time.monotonic() >= deadline:
+            log.info("%d trees are left: run again when the switches hold this step", step.left)
+            return MORE
+        lifecycle.stopping.wait(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+
+
+def _tell(plan: Plan) -> None:
+    change = plan.change
+    if not change.rules:
+        log.info("no change saves enough to be worth its rules")
+        return
+    log.info(
+        "%d trees come, %d go: %d rules change, %.2f %% of the bytes on links are saved",
+        len(change.added),
+        len(change.removed),
+        change.rules,
+        100 * change.saving,
+    )
+
+
+def _words(step: Step) -> str:
+    words = [f"{len(step.installed)} trees are to be installed"] if step.installed else []
+    for state in ("active", "retiring", "retired"):
+        number = sum(after == state for _, after in step.moved.values())
+        if number:
+            words.append(f"{number} are {state}")
+    return ", ".join(words)
+
+
+def _ends(edges: frozenset[tuple[str, str]]) -> str:
+    names = sorted({name for pair in edges for name in pair})
+    return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
+
+
+def _var() -> Path:
+    home = os.environ.get("STACKCAST_HOME", "")
+    return Path(os.environ.get("STACKCAST_VAR") or (f"{home}/var" if home else "var"))
+
+
+def _natural(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("not below 0")
+    return number
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("1 or more")
+    return number
+
+
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0 <= share < 1:
+        raise argparse.ArgumentTypeError("from 0 to below 1, as in 0.01")
+    return share
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
