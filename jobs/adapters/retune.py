@@ -129,6 +129,8 @@ class Retuner:
                 len(outcome.trees),
                 outcome.seconds,
             )
+        # Whichever came first has no effect on what is chosen.
+        outcomes.sort(key=lambda outcome: self._names.index(outcome.name))
         usable = [edges for edges in standing if _all_up(network, edges)]
         choice = choose(record, outcomes, budget, usable)
         log.info(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
@@ -23,9 +24,9 @@ def compare(
     budget: Mapping[str, int],
     record: Record,
 ) -> Iterator[Outcome]:
-    """Of each strategy its outcome, as they come: one task of Spark a strategy.
+    """Of each strategy its outcome, as they come: one job of Spark a strategy, of one task.
 
-    All together are kept by none but the caller; a task needs the memory of one strategy.
+    A task needs the memory of one strategy, whatever executor it is on.
     """
     given = spark.sparkContext.broadcast(
         pickle.dumps((list(names), situation, dict(budget), record))
@@ -41,10 +42,16 @@ def compare(
                 outcome = examine(STRATEGIES[names[number]], situation, budget, record)
                 yield pd.DataFrame({"outcome": [pickle.dumps(outcome)]})
 
-    frame = spark.range(0, len(names), 1, len(names)).mapInPandas(work, "outcome binary")
+    def ask(number: int) -> Outcome:
+        frame = spark.range(number, number + 1, 1, 1).mapInPandas(work, "outcome binary")
+        (row,) = frame.toArrow().to_pylist()
+        outcome: Outcome = pickle.loads(row["outcome"])
+        return outcome
+
     try:
-        # Partition by partition would be one after the other; so all at once.
-        for row in frame.toArrow().to_pylist():
-            yield pickle.loads(row["outcome"])
+        with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
+            waiting = [pool.submit(ask, number) for number in range(len(names))]
+            for future in as_completed(waiting):
+                yield future.result()
     finally:
         given.unpersist()

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from udfs.errors import StackcastError
-from udfs.trees.kernels import Work
 from udfs.trees.network import Network
 from udfs.trees.publications import Publication, Statistics
 from udfs.trees.replay import Replayer
@@ -132,9 +131,9 @@ class _Graph(SwitchGraph):
 
     def __init__(self, network: Network) -> None:
         super().__init__(network)
-        self._shared: Work | None = None
+        self._shared: Any = None
 
-    def work(self) -> Work:
+    def work(self) -> Any:
         if self._shared is None:
             self._shared = super().work()
         return self._shared
