@@ -82,7 +82,11 @@ def fabric(lines: Sequence[Line], percent: str) -> str:
         [each.name for each in FABRIC_STRATEGIES if (each.name, rules[0]) in of] if rules else []
     )
     return _table(
-        ("header, B", *(str(rule) for rule in rules), "load of one at 20 rules, B"),
+        (
+            f"header, B{_drawings(rows)}",
+            *(f"{rule} rules" for rule in rules),
+            "load of one at 20 rules, B",
+        ),
         (
             (
                 name,
@@ -107,7 +111,10 @@ def thresholds(lines: Sequence[Line], _: str) -> str:
     steps = sorted({threshold for *_, threshold, _ in out})
     of = {(percent, kind, threshold): row for percent, kind, threshold, row in out}
     return _table(
-        ("header, B / load, B", *(f"{step} %" for step in steps)),
+        (
+            f"header, B / load, B{_drawings(row for *_, row in out)}",
+            *(f"{step} %" for step in steps),
+        ),
         (
             (
                 f"{percent} % subscribers, {kind}",
@@ -167,10 +174,13 @@ def zoo(lines: Sequence[Line], _: str) -> str:
                 for row in named(lines, "zoo", network=network, strategy=name)
             }
             if of:
-                cells.append(" / ".join(f"{of[rules]:.1f}" for rules in RULES))
+                cells.append(
+                    " / ".join(f"{of[rules]:.1f}" if rules in of else "–" for rules in RULES)
+                )
         if cells:
             out.append((name, *cells))
-    return _table((f"labels at {' / '.join(map(str, RULES))} rules", *CANDIDATES), out)
+    drawn = _drawings(named(lines, "zoo"))
+    return _table((f"labels at {' / '.join(map(str, RULES))} rules{drawn}", *CANDIDATES), out)
 
 
 def automatic(lines: Sequence[Line], _: str) -> str:
@@ -327,6 +337,11 @@ def large(lines: Sequence[Line], _: str) -> str:
             for row in named(lines, "large")
         ),
     )
+
+
+def _drawings(rows: Iterable[Line]) -> str:
+    counts = {row["runs"] for row in rows}
+    return f" ({', '.join(map(str, sorted(counts)))} drawings)" if counts - {1} else ""
 
 
 def _number(value: float, unit: str) -> str:
