@@ -1,7 +1,7 @@
 """Virtual trees: headers, load, the automatic choice, churn, speed, and other encodings.
 
-    ./spark-submit.sh bench trees [PART ...] [--runs N] [--networks NAMES] [--zoo FOLDER]
-        [--processes N]
+    ./spark-submit.sh bench trees [PART ...] [--runs N] [--networks NAMES] [--automatic NAMES]
+        [--zoo FOLDER] [--processes N]
 
 One line of JSON a measurement; lines named ``floor`` have what must be held beside what was seen,
 lines named ``finding`` what WERNECKE found. PARTs are fabric, zoo, churn, speed, labels and large;
@@ -36,21 +36,26 @@ def main() -> None:
     parser.add_argument(
         "--networks", default="", help="names of Table 6.1, with commas; all without"
     )
+    parser.add_argument(
+        "--automatic",
+        help="networks that the automatic choice, which takes long, is made in; - none",
+    )
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     unknown = sorted(set(options.parts) - set(PARTS))
     if unknown:
         parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(PARTS)}")
     only = [name for name in options.networks.split(",") if name]
+    automatic = options.automatic.split(",") if options.automatic else None
     for part in options.parts or PARTS[:-1]:
         began = time.monotonic()
         runs = options.runs or RUNS.get(part, 1)
         if part == "fabric":
             trees_fabric.run(runs, options.processes)
         elif part == "zoo":
-            trees_zoo.run(runs, options.processes, options.zoo, only)
+            trees_zoo.run(runs, options.processes, options.zoo, only, automatic)
         elif part == "churn":
-            trees_churn.run(runs, options.processes, options.zoo, only)
+            trees_churn.run(runs, options.processes, options.zoo, only, automatic)
         elif part == "labels":
             trees_labels.run(options.processes)
         elif part in ("speed", "large"):

@@ -29,11 +29,9 @@ from udfs.trees.strategies.strategy import Edges, Situation, select, uniform
 RULES = 40
 PUBLISHERS = SUBSCRIBERS = 0.3
 STEPS = 10
-RECORDED, MEASURED = 12, 4
+RECORDED, MEASURED = 8, 3
 #: Those whose trees follow clients: for the others there is nothing to retune.
-FOLLOWING = ("clusters", "relation", "freq-relation", "hybrid")
-#: Where the automatic choice is made at every step, too: it replays much, so in one network.
-AUTOMATIC_IN = ("Litnet",)
+FOLLOWING = ("clusters", "freq-relation", "hybrid")
 #: Fig. 6.15: percentages of subscribers, after all clients moved.
 QUANTITIES = (15, 30, 45)
 SCALE_FREE = 3.0
@@ -55,8 +53,13 @@ class Retuned:
     rules: int
 
 
-def one_run(folder: str | None, task: Task) -> tuple[dict[Cell, Seen], list[Retuned]]:
-    """One migration of all clients of a network, step by step."""
+def one_run(
+    folder: str | None, automatic: Sequence[str] | None, task: Task
+) -> tuple[dict[Cell, Seen], list[Retuned]]:
+    """One migration of all clients of a network, step by step.
+
+    ``automatic``: networks that the automatic choice is retuned in, None for all.
+    """
     name, how, seed = task
     place = zoo(name, folder)
     network = place.network
@@ -77,14 +80,14 @@ def one_run(folder: str | None, task: Task) -> tuple[dict[Cell, Seen], list[Retu
         measured = Memory(network, who.draw(random, MEASURED))
         record = Record(network, situation.statistics.publications)
         for strategy in SHOWN:
-            fresh = strategy in FOLLOWING or step == 0
+            fresh = strategy in (*FOLLOWING, "relation") or step == 0
             trees = select(STRATEGIES[strategy], situation, budget) if fresh else kept[strategy]
             cells[strategy, "kept", percent] = measured(kept.setdefault(strategy, trees))
             cells[strategy, "optimum", percent] = measured(trees)
             if strategy in FOLLOWING:
                 target: Mapping[Edges, str] = dict.fromkeys(trees, strategy)
                 _retune(strategy, target, standing, record, measured, cells, changes, percent)
-        if name not in AUTOMATIC_IN:
+        if automatic is not None and name not in automatic:
             continue
         stands = list(standing.get(AUTOMATIC, ()))
         target = trees_automatic.choose(situation, budget, SHOWN, stands)
@@ -136,13 +139,19 @@ def after_all(folder: str | None, task: tuple[str, str, int, int]) -> dict[str, 
     }
 
 
-def run(runs: int, processes: int, folder: str | None, only: Sequence[str]) -> None:
+def run(
+    runs: int,
+    processes: int,
+    folder: str | None,
+    only: Sequence[str],
+    automatic: Sequence[str] | None,
+) -> None:
     lines = Lines("churn")
     shown = [name for name in CANDIDATES if not only or name in only]
     tasks = [(name, how, n) for name in shown for how in MIGRATIONS for n in range(runs)]
     seen: dict[tuple[str, str, str, str, int], list[Seen]] = defaultdict(list)
     changed: dict[tuple[str, str, str, int], list[Retuned]] = defaultdict(list)
-    answers = in_parallel(partial(one_run, folder), tasks, processes)
+    answers = in_parallel(partial(one_run, folder, automatic), tasks, processes)
     for (name, how, _), (cells, changes) in answers:
         for (strategy, trees, percent), each in cells.items():
             seen[name, how, strategy, trees, percent].append(each)

@@ -134,7 +134,8 @@ def networks(lines: Sequence[Line], _: str) -> str:
     for row in named(lines, "network"):
         of = {z["strategy"]: z for z in named(lines, "zoo", network=row["network"], rules=40)}
         best = min(SHOWN, key=lambda name: of[name]["labels"])
-        text = row["text"]
+        text, chosen = row["text"], of.get(AUTOMATIC)
+        fewest = min(of[name]["load_bytes"] for name in SHOWN)
         rows.append(
             (
                 row["network"],
@@ -144,8 +145,8 @@ def networks(lines: Sequence[Line], _: str) -> str:
                 f"{row['fluctuation']:.2f}",
                 f"{of['hops']['labels']:.1f}",
                 f"{best} {of[best]['labels']:.2f}",
-                f"{of[AUTOMATIC]['labels']:.2f}",
-                f"{of[AUTOMATIC]['load_bytes'] / min(of[s]['load_bytes'] for s in SHOWN):.3f}",
+                f"{chosen['labels']:.2f}" if chosen else "–",
+                f"{chosen['load_bytes'] / fewest:.3f}" if chosen else "–",
             )
         )
     return _table(

@@ -112,7 +112,7 @@ def thresholds(lines: Sequence[Line], folder: str | None) -> str:
 
 
 def rules(lines: Sequence[Line], folder: str | None) -> str:
-    names = [*SHOWN, AUTOMATIC]
+    names = list(SHOWN)
     panels: list[Drawing] = []
     for network in _candidates(lines):
         rows = named(lines, "zoo", network=network)
@@ -120,11 +120,14 @@ def rules(lines: Sequence[Line], folder: str | None) -> str:
             name: sorted((row["rules"], row["labels"]) for row in rows if row["strategy"] == name)
             for name in names
         }
+        chosen = sorted((r["rules"], r["labels"]) for r in rows if r["strategy"] == AUTOMATIC)
+        if chosen:
+            curves[AUTOMATIC] = chosen
         panels.append(Panel(network, "rules a switch", "labels", curves, names="none"))
     return svg(
         "Labels by rules a switch in three networks",
         "Hops need the most labels; the automatic choice is among the lowest curves.",
-        [*panels, Legend(names, 3)],
+        [*panels, Legend([*names, AUTOMATIC], 3)],
         3,
     )
 
@@ -134,7 +137,7 @@ def stacks(lines: Sequence[Line], folder: str | None) -> str:
     panels: list[Drawing] = []
     for network in _candidates(lines):
         of = {row["strategy"]: row for row in named(lines, "zoo", network=network, rules=40)}
-        groups = {name: [tuple(of[name][part] for part in PARTS)] for name in names}
+        groups = {name: [tuple(of[name][part] for part in PARTS)] for name in names if name in of}
         panels.append(Bars(network, "labels", groups))
     return svg(
         "What stacks are made of, at 40 rules a switch",
