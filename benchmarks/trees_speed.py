@@ -21,7 +21,13 @@ from udfs.trees.network import Network
 from udfs.trees.publications import Clients, Statistics
 from udfs.trees.stored_trees import StoredTrees
 from udfs.trees.strategies.random_variant import RandomVariant
-from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
+from udfs.trees.strategies.strategy import (
+    FEWEST_EDGES,
+    Edges,
+    Situation,
+    numbered,
+    uniform,
+)
 from udfs.trees.switch_graph import SwitchGraph
 from udfs.trees.topology import jellyfish
 from udfs.trees.virtual_tree import VirtualTree
@@ -38,8 +44,13 @@ Wanted = tuple[str, frozenset[str]]
 def stored(network: Network, trees: int, seed: int) -> list[VirtualTree]:
     """The first trees of random-variant: all hosts, halves, quarters and so on."""
     situation = Situation(network, Clients({}), Statistics(), seed)
-    chosen = select(RandomVariant(), situation, uniform(network, trees))
-    return numbered(chosen[:trees], "random-variant")
+    found: dict[Edges, None] = {}
+    for edges in RandomVariant().candidates(situation, uniform(network, trees)):
+        if len(edges) >= FEWEST_EDGES:
+            found[edges] = None
+        if len(found) == trees:
+            break
+    return numbered(found, "random-variant")
 
 
 def publications(network: Network, count: int, receivers: int, publishers: int) -> list[Wanted]:
