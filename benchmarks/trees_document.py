@@ -16,7 +16,7 @@ from trees_zoo import AUTOMATIC, RULES, SHOWN
 
 FILE = ROOT / "docs" / "evaluation.md"
 PARTS = ("fabric", "zoo", "churn", "speed", "large", "labels")
-_MARK = re.compile(r"(<!-- table ([a-z0-9 -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARK = re.compile(r"(<!-- table ([a-z0-9 -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def write(folder: str | None) -> None:
@@ -30,7 +30,7 @@ def write(folder: str | None) -> None:
         rows = TABLES[kind](lines, argument)
         return f"{match[1]}{rows}{match[3]}" if rows else match[0]
 
-    FILE.write_text(_MARK.sub(fill, text), "utf-8")
+    FILE.write_text(MARK.sub(fill, text), "utf-8")
     trees_pictures.draw(folder)
 
 
@@ -293,7 +293,7 @@ def encodings(lines: Sequence[Line], _: str) -> str:
             of["greedy, same trees", network] = (
                 f"{best['greedy_bytes']:.1f}, {best['greedy_bytes_max']}"
             )
-    names = ["ours, best strategy", "greedy, same trees"]
+    names = ["ours, best strategy", "greedy, same trees"] if of else []
     names += list(dict.fromkeys(row["encoding"] for row in others))
     return _table(
         ("header, B: mean, maximum", *columns),
