@@ -185,8 +185,7 @@ def run(
         )
     _floors(lines, means)
     best = _best(lines, runs, processes, folder, only)
-    if len(shown) == len(CANDIDATES):
-        _findings(lines, means, best, folder)
+    _findings(lines, means, best, folder, shown)
 
 
 def _floors(lines: Lines, means: dict[tuple[str, str, str, str, int], Seen]) -> None:
@@ -261,12 +260,13 @@ def _findings(
     means: dict[tuple[str, str, str, str, int], Seen],
     best: dict[tuple[str, str, int], dict[str, float]],
     folder: str | None,
+    shown: Sequence[str],
 ) -> None:
     def kept(name: str, how: str, strategy: str, percent: int) -> float:
         return means[name, how, strategy, "kept", percent].labels
 
     def average(how: str, strategy: str, percent: int) -> float:
-        return sum(kept(name, how, strategy, percent) for name in CANDIDATES) / len(CANDIDATES)
+        return sum(kept(name, how, strategy, percent) for name in shown) / len(shown)
 
     crest = [average("distant", "hops", percent) for percent in (0, 50, 100)]
     lines.finding(
@@ -289,7 +289,7 @@ def _findings(
             for s in others
             for p in (0, 50, 100)
         )
-        for name in CANDIDATES
+        for name in shown
         for how in MIGRATIONS
     }
     lines.finding(

@@ -223,9 +223,10 @@ def retuned(lines: Sequence[Line], _: str) -> str:
                 f"{sum(shares) / len(shares):.0%}",
             )
         )
+    measured = dict.fromkeys(row["network"] for row in named(lines, "retuned"))
     return _table(
         (
-            "strategy",
+            f"strategy, in {', '.join(measured)}",
             "header to the optimum's, retuned",
             "just before retuning",
             "rules changed each time",

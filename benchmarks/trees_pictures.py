@@ -196,7 +196,7 @@ def retuned(lines: Sequence[Line], folder: str | None) -> str:
         panels.append(Panel(how, "churn, %", "header, bytes", curves, names="none"))
     return svg(
         "Headers while clients move, with and without retuning",
-        "Means of three networks. Kept trees grow old; retuned ones stay near the optimum.",
+        "Means of the networks measured. Kept trees grow old; retuned ones stay near the optimum.",
         [*panels, Legend(keys, 3)],
         3,
     )
