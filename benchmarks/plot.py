@@ -155,13 +155,14 @@ class Legend:
     def __init__(self, names: Sequence[str], columns: int = 1, dots: bool = False) -> None:
         self.width = _WIDTH * columns
         self._names, self._dots = names, dots
-        self._a_row = max(1, (self.width - 2 * _RIGHT) // 150)
+        self._each = max(150, 50 + 8 * max(map(len, names)))
+        self._a_row = max(1, (self.width - 2 * _RIGHT) // self._each)
         self.height = 20 + 20 * ceil(len(names) / self._a_row)
 
     def draw(self) -> str:
         parts = []
         for number, name in enumerate(self._names):
-            x = 2 * _RIGHT + number % self._a_row * 150
+            x = 2 * _RIGHT + number % self._a_row * self._each
             y = 18 + number // self._a_row * 20
             colour = COLOURS[number]
             dashed = " dashed" if number >= _DASHED else ""
