@@ -153,7 +153,7 @@ def churn(lines: Sequence[Line], folder: str | None) -> str:
     most = max(row["labels"] for row in rows)
     panels: list[Drawing] = []
     for how in MIGRATIONS:
-        for network in _candidates(lines):
+        for network in _candidates(rows):
             groups = {
                 name: [
                     tuple(row[part] for part in PARTS)
