@@ -8,40 +8,46 @@ towards failed links, which switches keep in their trees (`udfs.trees.virtual_tr
 stop label prunes each where the notification would come by, whether the link is down or up again.
 
 What there is to choose are the delivery tree and the virtual trees. ``greedy`` is Algorithm 5.1.
-``refined`` begins with its answer and with the plain Steiner tree, and then makes the one better
-for the other in turn: stored trees are added, dropped and exchanged for a delivery tree as it is,
-and a delivery tree is grown by what each link adds to the stack for the stored trees as they are.
-So its stacks never have more labels than greedy ones.
+``refined`` begins with its answer, among others, and makes it shorter
+(`udfs.trees.kernels.refined`), so its stacks never have more labels. ``quick`` takes the plain
+Steiner tree and the stored trees that pay on it: one search, for networks where one a stored tree
+takes too long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from udfs.errors import NetworkError
 from udfs.stacks.labels import HOP, MAX_LABELS, STOP, TREE
-from udfs.trees import kernels
+from udfs.trees.kernels.arrays import Task, Work
+from udfs.trees.kernels.encode import GREEDY, QUICK, REFINED, SHORTEST, encode_branch
+from udfs.trees.kernels.encode import encode as run_encode
+from udfs.trees.kernels.stack import MOST_TREES
 from udfs.trees.network import Host, Network
 from udfs.trees.steiner import check_attached
 from udfs.trees.stored_trees import StoredTrees
 from udfs.trees.switch_graph import SwitchGraph
 from udfs.trees.virtual_tree import VirtualTree
 
-Algorithm = Literal["refined", "greedy"]
+Algorithm = Literal["refined", "greedy", "quick"]
+_ALGORITHMS = {"greedy": GREEDY, "refined": REFINED, "quick": QUICK}
+_Result = TypeVar("_Result")
 
 #: Receiver sets that an encoder remembers at most, some 100 MB. It lives as long as its network and
 #: trees stand, while edited subscriptions bring ever new sets. All are forgotten together: those
 #: still in use are encoded again, in less than a millisecond each.
 _REMEMBERED = 200_000
 
-#: Delivery trees that the refined algorithm tries at last, by links that the searches look at.
-_EFFORT = 20_000
+#: Delivery trees that the refined algorithm tries at each step, by links that the searches look at.
+#: Where a network has more links than this, refined is quick.
+_EFFORT = 12_000
 _MOST_EFFORT = 64
 
 
@@ -92,6 +98,7 @@ class Encoder:
 
     It remembers the sets that it encoded, and pickles without them. ``graph`` and ``stored``, of
     this network and these trees, are made if not given: encoders of many publishers may share them.
+    ``max_labels`` None: stacks of any length, to compare with; no switch would take them.
     Equally good choices differ by publisher, so that publishers spread over the network.
 
     Raises NetworkError ``UNKNOWN_HOST`` (publisher), ``BAD_SIZE`` (``max_labels`` outside 1..64)
@@ -104,19 +111,20 @@ class Encoder:
         network: Network,
         publisher: str,
         trees: Iterable[VirtualTree],
-        max_labels: int = MAX_LABELS,
+        max_labels: int | None = MAX_LABELS,
         algorithm: Algorithm = "refined",
         graph: SwitchGraph | None = None,
         stored: StoredTrees | None = None,
     ) -> None:
-        if not 0 < max_labels <= MAX_LABELS:
+        if max_labels is None:
+            max_labels = len(network.links) + MOST_TREES
+        elif not 0 < max_labels <= MAX_LABELS:
             raise NetworkError(
                 "BAD_SIZE", f"a stack of up to {max_labels} labels: switches parse 1..{MAX_LABELS}"
             )
         self._network = network
         self._source = network.host(publisher)
         self._max_labels = max_labels
-        self._refined = algorithm == "refined"
         self._graph = graph or SwitchGraph(network)
         self._stored = stored or StoredTrees(network, self._graph, trees)
         self._root = self._graph.index[self._source.switch]
@@ -124,8 +132,11 @@ class Encoder:
         number = len(self._stored.ids)
         self._order = np.roll(np.arange(number, dtype=np.int64), -(self._rotation % max(number, 1)))
         self._effort = min(_MOST_EFFORT, _EFFORT // max(1, len(self._graph.links.source)))
+        if algorithm == "refined" and not self._effort:
+            algorithm = "quick"
+        self._algorithm = _ALGORITHMS[algorithm]
         self._known: dict[frozenset[str], list[Encoding]] = {}
-        self._memory: kernels.Work | None = None
+        self._memory: Work | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_known": {}, "_memory": None}
@@ -141,7 +152,7 @@ class Encoder:
         """
         found = self._known.get(receivers)
         if found is None:
-            found = [self._encoding(*part) for part in self._parts(self._hosts(receivers))]
+            found = [encoding for _, encoding in self._stacks(receivers, self._encoding)]
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             self._known[receivers] = found
@@ -149,7 +160,7 @@ class Encoder:
 
     def sizes(self, receivers: frozenset[str]) -> list[Size]:
         """Of the stacks of :meth:`encode`, in the same order. Raises as it does; remembers none."""
-        return [size for _, size in self._parts(self._hosts(receivers))]
+        return [size for size, _ in self._stacks(receivers, lambda hosts, size: None)]
 
     def _hosts(self, receivers: frozenset[str]) -> list[Host]:
         hosts = [self._network.host(name) for name in sorted(receivers)]
@@ -163,14 +174,59 @@ class Encoder:
             check_attached(self._network, [*receivers, self._source.name])
         return hosts
 
-    def _parts(self, hosts: list[Host]) -> Iterator[tuple[list[Host], Size]]:
-        """Receivers by stack; while one is yielded, what it does stands in the memory."""
+    def _stacks(
+        self, receivers: frozenset[str], read: Callable[[list[Host], Size], _Result]
+    ) -> list[tuple[Size, _Result]]:
+        """By stack, its size and what ``read`` says of it while it stands in the memory."""
+        hosts = self._hosts(receivers)
         if not hosts:
-            return
-        size = self._run(hosts)
+            return []
+        return self._parts(hosts, self._algorithm, read)
+
+    def _parts(
+        self, hosts: list[Host], algorithm: int, read: Callable[[list[Host], Size], _Result]
+    ) -> list[tuple[Size, _Result]]:
+        size = self._run(hosts, algorithm)
         if size.labels <= self._max_labels:
-            yield hosts, size
-            return
+            return [(size, read(hosts, size))]
+        if algorithm == QUICK:
+            # Steiner trees are deep, and each stack has the way to its branch in it.
+            size = self._run(hosts, SHORTEST)
+        members = self._work.members[: size.switch_links + 1].copy()
+        parent = self._work.parent[members]
+        found = []
+        for some in self._cut(hosts, size, members, parent):
+            if algorithm == QUICK:
+                found += self._branches(some, members, parent, read)
+            else:
+                found += self._parts(some, algorithm, read)
+        return found
+
+    def _branches(
+        self,
+        hosts: list[Host],
+        members: NDArray[np.int64],
+        parent: NDArray[np.int64],
+        read: Callable[[list[Host], Size], _Result],
+    ) -> list[tuple[Size, _Result]]:
+        """The same on a delivery tree that is there."""
+        size = self._run(hosts, QUICK, (members, parent))
+        if size.labels <= self._max_labels:
+            return [(size, read(hosts, size))]
+        return [
+            part
+            for some in self._cut(hosts, size, members, parent)
+            for part in self._branches(some, members, parent, read)
+        ]
+
+    def _cut(
+        self,
+        hosts: list[Host],
+        size: Size,
+        members: NDArray[np.int64],
+        parent: NDArray[np.int64],
+    ) -> list[list[Host]]:
+        """Branch by branch of the delivery tree: receivers near each other stay together."""
         if len(hosts) == 1:
             raise NetworkError(
                 "STACK_TOO_LONG",
@@ -178,23 +234,25 @@ class Encoder:
                 f"{self._source.name!r}, and a stack holds {self._max_labels}",
                 host=hosts[0].name,
             )
-        # Branch by branch of the delivery tree: receivers near each other stay together.
-        place = self._depth_first(size.switch_links + 1)
-        hosts.sort(key=lambda host: (place[self._graph.index[host.switch]], host.name))
+        place = self._depth_first(members, parent)
+        ordered = sorted(hosts, key=lambda host: (place[self._graph.index[host.switch]], host.name))
         parts = min(len(hosts), -(-size.labels // self._max_labels))
         ends = [len(hosts) * part // parts for part in range(parts + 1)]
-        for start, end in pairwise(ends):
-            yield from self._parts(hosts[start:end])
+        return [ordered[start:end] for start, end in pairwise(ends)]
 
-    def _run(self, hosts: Sequence[Host]) -> Size:
+    def _run(
+        self,
+        hosts: Sequence[Host],
+        algorithm: int,
+        within: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    ) -> Size:
+        """Encode into the memory; ``within``: a delivery tree that is there."""
         work = self._work
-        wanted = np.zeros_like(work.wanted)
+        work.wanted[:] = 0
         for host in hosts:
-            wanted[self._graph.index[host.switch]] |= 1 << host.port - 1
-        work.wanted[:] = wanted
-        terminals = np.flatnonzero(wanted)
-        trees = np.empty(kernels.MOST_TREES, np.int64)
-        count, number, hops, stops, crossings = kernels.encode(
+            work.wanted[self._graph.index[host.switch]] |= 1 << host.port - 1
+        terminals = np.flatnonzero(work.wanted)
+        task = Task(
             self._graph.links,
             self._stored.forest,
             work,
@@ -203,18 +261,21 @@ class Encoder:
             terminals,
             self._rotation,
             self._order,
-            trees,
-            self._refined,
             self._effort,
-            2 * self._max_labels,
         )
+        trees = np.empty(MOST_TREES, np.int64)
+        if within is None:
+            found = run_encode(task, trees, algorithm, self._max_labels)
+        else:
+            found = encode_branch(task, *within, trees)
+        count, number, hops, stops, crossings = found
         if count < 0:
             raise self._graph.unreachable(self._root, terminals.tolist(), work)
         ids = tuple(self._stored.ids[at] for at in trees[:number].tolist())
         return Size(ids, hops, stops, count - 1, crossings)
 
     @property
-    def _work(self) -> kernels.Work:
+    def _work(self) -> Work:
         if self._memory is None:
             self._memory = self._graph.work()
         return self._memory
@@ -253,15 +314,14 @@ class Encoder:
             ),
         )
 
-    def _depth_first(self, count: int) -> NDArray[np.int64]:
+    def _depth_first(self, members: NDArray[np.int64], parent: NDArray[np.int64]) -> list[int]:
         """By switch, its place where the delivery tree is walked branch by branch."""
-        work, source = self._work, self._graph.links.source
-        members = work.members[:count].tolist()
-        children: dict[int, list[int]] = {u: [] for u in members}
-        for v in members[1:]:
-            children[int(source[work.parent[v]])].append(v)
-        place = np.zeros(len(self._graph.names), np.int64)
-        waiting, at = [members[0]], 0
+        order = members.tolist()
+        children: dict[int, list[int]] = {u: [] for u in order}
+        for v, u in zip(order[1:], self._graph.links.source[parent[1:]].tolist(), strict=True):
+            children[u].append(v)
+        place = [0] * len(self._graph.names)
+        waiting, at = [order[0]], 0
         while waiting:
             u = waiting.pop()
             place[u] = at

@@ -84,7 +84,7 @@ class Replayer:
         network: Network,
         trees: Iterable[VirtualTree],
         algorithm: Algorithm = "refined",
-        max_labels: int = MAX_LABELS,
+        max_labels: int | None = MAX_LABELS,
         graph: SwitchGraph | None = None,
     ) -> None:
         self._network = network
@@ -116,7 +116,7 @@ class Replayer:
                     0,
                 )
                 counts[6, at] += size.crossings
-                used.update(set(size.trees))
+            used.update({tree for size in sizes for tree in size.trees})
             counts[5, at] = len(each.receivers)
         return Replay(
             labels=self._network.labels,

@@ -1,5 +1,6 @@
 """Steiner trees by shortest paths (Takahashi and Matsuyama): the nearest terminal is joined to
-the tree by a shortest path, again and again. At most twice the cost of the best tree."""
+the tree by a shortest path, again and again. At most twice the cost of the best tree, but for the
+rounding of weights (`udfs.trees.switch_graph`)."""
 
 from __future__ import annotations
 

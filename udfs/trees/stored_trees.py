@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from udfs.errors import NetworkError
-from udfs.trees.kernels import Forest
+from udfs.trees.kernels.arrays import Forest
 from udfs.trees.network import Network
 from udfs.trees.switch_graph import SwitchGraph
 from udfs.trees.virtual_tree import VirtualTree, stored, tree_ports
@@ -36,12 +36,20 @@ class StoredTrees:
             sorted(graph.edges[pair] for pair in tree.edges if pair in graph.edges)
             for tree, _ in active
         ]
+        switch = np.array([switch for each in masks for switch, _ in each], np.int64)
+        mask = np.array([mask for each in masks for _, mask in each], np.int64)
+        numbers = np.repeat(np.arange(len(masks), dtype=np.int64), [len(each) for each in masks])
+        by_switch = np.argsort(switch, kind="stable")
+        counts = np.bincount(switch, minlength=len(graph.names))
         self.forest = Forest(
             _offsets(masks),
-            np.array([switch for each in masks for switch, _ in each], np.int64),
-            np.array([mask for each in masks for _, mask in each], np.int64),
+            switch,
+            mask,
             _offsets(edges),
             np.array([number for each in edges for number in each], np.int64),
+            np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+            numbers[by_switch],
+            mask[by_switch],
         )
 
 

@@ -8,12 +8,14 @@ from functools import cached_property
 import numpy as np
 
 from udfs.errors import NetworkError
-from udfs.trees.kernels import Links, Work, grow, workspace
+from udfs.trees.kernels.arrays import Links, Work, workspace
+from udfs.trees.kernels.search import BY_WEIGHT, grow
 from udfs.trees.network import Link, Network
 
 # A link costs its weight in 64ths of a unit and 1, a stored tree's edge 1: what costs no label is
 # short all the same, and no way of more than 64 edges is taken to spare a unit.
 _UNIT = 64
+_KINDS = (np.int32, np.int32, np.int32, np.int64, np.int64, np.int32, np.int32)
 _MOST_UNITS = 511
 
 
@@ -57,7 +59,7 @@ class SwitchGraph:
         counts = np.bincount(table[:, 0], minlength=len(self.names))
         self.links = Links(
             np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
-            *(np.ascontiguousarray(table[:, column]) for column in range(7)),
+            *(table[:, column].astype(kind) for column, kind in enumerate(_KINDS)),
         )
 
     @cached_property
@@ -102,7 +104,7 @@ class SwitchGraph:
         work = self.work()
         work.free[list(free)] = 1
         wanted = np.array(sorted(set(terminals)), np.int64)
-        count = grow(self.links, work, root, wanted, 0, False)
+        count = grow(self.links, work, root, wanted, 0, BY_WEIGHT)
         if count < 0:
             raise self.unreachable(root, wanted, work)
         members = work.members[:count].tolist()

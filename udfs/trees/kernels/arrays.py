@@ -1,0 +1,131 @@
+"""What the kernels of trees work on.
+
+Port masks are int64: ports are 1..63. Switches, links, edges and stored trees are known by number.
+A delivery tree is ``work.members[:count]`` (switches, parents first) with ``work.parent[v]``, the
+link it comes by.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+#: Looked at once a link and search: half as long, they stay in the nearest cache.
+Short = NDArray[np.int32]
+
+#: Lists of the queue: one a cost; those beyond share the last.
+LISTS = 1 << 19
+#: Lists are counted in blocks of 64, so that a search steps over what is empty.
+BLOCK_BITS = 6
+
+
+class Links(NamedTuple):
+    """Directed usable links between switches, sorted by ``(source, target)``.
+
+    ``offset[u]:offset[u + 1]`` leave u. edge: number of the undirected edge. port, back: bits of
+    the ports at source and target. cost: of a search. weight: 1..15.
+    """
+
+    offset: Integers
+    source: Short
+    target: Short
+    edge: Short
+    port: Integers
+    back: Integers
+    cost: Short
+    weight: Short
+
+
+class Forest(NamedTuple):
+    """Stored trees: ``switch`` and ``mask`` (ports that it floods) at ``offset[t]:offset[t + 1]``;
+    its usable edges at ``edge_offset[t]:edge_offset[t + 1]``. The same by switch: ``at_tree`` and
+    ``at_mask`` at ``at_offset[u]:at_offset[u + 1]``."""
+
+    offset: Integers
+    switch: Integers
+    mask: Integers
+    edge_offset: Integers
+    edge: Integers
+    at_offset: Integers
+    at_tree: Integers
+    at_mask: Integers
+
+
+class Work(NamedTuple):
+    """Memory of one search and of one encoding.
+
+    free: stored trees in use that cover an edge. price: what an edge costs where all stored trees
+    are in sight. wanted: ports towards receivers. needed, ingress: ports that each member must send
+    out of, and the one that it receives by. flood: ports that the stored trees in use send out of.
+    """
+
+    distance: Integers
+    parent: Integers
+    inside: NDArray[np.uint8]
+    waiting: NDArray[np.uint8]
+    members: Integers
+    path: Integers
+    first: NDArray[np.int32]
+    filled: NDArray[np.int32]
+    following: NDArray[np.int32]
+    previous: NDArray[np.int32]
+    listed: NDArray[np.int32]
+    free: Short
+    price: Integers
+    wanted: Integers
+    needed: Integers
+    ingress: Integers
+    flood: Integers
+    best_members: Integers
+    best_parent: Integers
+
+
+def workspace(switches: int, edges: int) -> Work:
+    """Memory for a graph of this size. ``free`` and ``wanted`` begin as zeros."""
+
+    def integers(size: int) -> Integers:
+        return np.zeros(size, np.int64)
+
+    return Work(
+        distance=integers(switches),
+        parent=integers(switches),
+        inside=np.zeros(switches, np.uint8),
+        waiting=np.zeros(switches, np.uint8),
+        members=integers(switches),
+        path=integers(switches),
+        first=np.full(LISTS, -1, np.int32),
+        filled=np.zeros(LISTS >> BLOCK_BITS, np.int32),
+        following=np.zeros(switches, np.int32),
+        previous=np.zeros(switches, np.int32),
+        listed=np.full(switches, -1, np.int32),
+        free=np.zeros(edges, np.int32),
+        price=integers(edges),
+        wanted=integers(switches),
+        needed=integers(switches),
+        ingress=integers(switches),
+        flood=integers(switches),
+        best_members=integers(switches),
+        best_parent=integers(switches),
+    )
+
+
+class Task(NamedTuple):
+    """One publication: who sends to whom, over what.
+
+    entry: the port that the publisher's frames come in by. order: the stored trees, as ties between
+    them are settled. rotation: where switches begin among their links. effort: how many delivery
+    trees may be tried at each step of the refined algorithm.
+    """
+
+    links: Links
+    forest: Forest
+    work: Work
+    root: int
+    entry: int
+    terminals: Integers
+    rotation: int
+    order: Integers
+    effort: int

@@ -1,0 +1,101 @@
+"""One header stack, from receivers to what each switch sends."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from udfs.trees.kernels.greedy import greedy
+from udfs.trees.kernels.refined import choose, refined
+from udfs.trees.kernels.search import BY_WEIGHT, count_bits, grow
+from udfs.trees.kernels.stack import by_depth, keep, prune, recall, set_flood, take_needs
+
+GREEDY, REFINED, QUICK, SHORTEST = 0, 1, 2, 3
+
+
+@njit(cache=True, nogil=True)
+def encode(task, trees, algorithm, most):  # type: ignore[no-untyped-def]
+    """Work out a stack. ``work.wanted`` holds the ports towards receivers, ``task.terminals`` their
+    switches. The result stands in ``work``: members by distance from the root, parents, needed and
+    ingress ports, flood of the stored trees, which are ``trees[:number]``, ascending.
+
+    Returns ``(count, number, hops, stops, crossings)``; count is -1 if a terminal is out of reach.
+    crossings: labels on links between switches and on the publisher's, summed over those links.
+    """
+    work = task.work
+    if algorithm in (QUICK, SHORTEST):
+        work.free[:] = 0
+    if algorithm == REFINED:
+        count, number, _ = refined(task, trees, most)
+    elif algorithm == GREEDY:
+        count, number, _ = greedy(task, trees)
+    else:
+        count = grow(
+            task.links,
+            task.work,
+            task.root,
+            task.terminals,
+            task.rotation,
+            BY_WEIGHT,
+            -1,
+            -1,
+            algorithm == SHORTEST,
+        )
+        number = 0
+        if count > 0:
+            number = _chosen(task, count, trees)
+    return _finished(task, count, number, trees)
+
+
+@njit(cache=True, nogil=True)
+def encode_branch(task, members, parent, trees):  # type: ignore[no-untyped-def]
+    """As :func:`encode`, on what receivers need of a delivery tree that is there: ``members``,
+    parents first, with ``parent`` in the same order."""
+    work = task.work
+    work.inside[:] = 0
+    for at in range(members.size):
+        v = members[at]
+        work.members[at] = v
+        work.parent[v] = parent[at]
+        work.inside[v] = 1
+    count = prune(task.links, work, members.size)
+    return _finished(task, count, _chosen(task, count, trees), trees)
+
+
+@njit(cache=True, nogil=True)
+def _chosen(task, count, trees):  # type: ignore[no-untyped-def]
+    """Stored trees for the delivery tree in ``members``, which is kept as the best."""
+    take_needs(task, count)
+    set_flood(task.forest, task.work, trees, 0)
+    keep(task.work, count)
+    return choose(task, count, trees, 0, 0)
+
+
+@njit(cache=True, nogil=True)
+def _finished(task, count, number, trees):  # type: ignore[no-untyped-def]
+    if count < 0:
+        return count, number, np.int64(0), np.int64(0), np.int64(0)
+    links, work = task.links, task.work
+    recall(task, count)
+    trees[:number] = np.sort(trees[:number])
+    set_flood(task.forest, work, trees, number)
+    by_depth(links, work, count)
+    hops = stops = np.int64(0)
+    for at in range(count):
+        u = work.members[at]
+        needed, flood = work.needed[u], work.flood[u]
+        hops += count_bits(needed & ~flood)
+        stops += count_bits(flood & ~(needed | work.ingress[u]))
+    # A hop or stop leaves the stack where it is used: ``path`` is what each member sends on.
+    total = number + hops + stops
+    left, crossings = work.path, total
+    for at in range(count):
+        u = work.members[at]
+        came = total
+        if at > 0:
+            came = left[links.source[work.parent[u]]]
+            crossings += came
+        needed, flood = work.needed[u], work.flood[u]
+        used = count_bits(needed & ~flood) + count_bits(flood & ~(needed | work.ingress[u]))
+        left[u] = came - used
+    return count, number, hops, stops, crossings

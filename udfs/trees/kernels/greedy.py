@@ -1,0 +1,46 @@
+"""Algorithm 5.1 (WERNECKE 5.2.7), as in the text."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from udfs.trees.kernels.search import BY_WEIGHT, grow
+from udfs.trees.kernels.stack import MOST_TREES, count_labels, keep, overlap, set_flood, take_needs
+
+
+@njit(cache=True, nogil=True)
+def greedy(task, trees):  # type: ignore[no-untyped-def]
+    """Take a tree if the stack gets shorter with it. The result is the best tree that was kept.
+
+    Returns ``(count, number, labels)``: members, trees (in ``trees``), all labels; count is -1 if a
+    terminal is out of reach.
+    """
+    links, forest, work, order = task.links, task.forest, task.work, task.order
+    work.flood[:] = 0
+    work.free[:] = 0
+    number = 0
+    count = grow(links, work, task.root, task.terminals, task.rotation, BY_WEIGHT)
+    if count < 0:
+        return count, number, np.int64(0)
+    take_needs(task, count)
+    best = count_labels(work, count)
+    keep(work, count)
+    # sort(T_virt): trees that replace most hops of the plain tree first.
+    rank = np.empty(order.size, np.int64)
+    for at in range(order.size):
+        rank[at] = -overlap(forest, work, order[at]) * order.size + at
+    for at in np.argsort(rank):
+        if best == 1 or number == MOST_TREES:
+            break
+        trees[number] = order[at]
+        set_flood(forest, work, trees, number + 1)
+        tried = grow(links, work, task.root, task.terminals, task.rotation, BY_WEIGHT)
+        take_needs(task, tried)
+        total = count_labels(work, tried) + number + 1
+        if total < best:
+            best = total
+            count = tried
+            number += 1
+            keep(work, tried)
+    return count, number, best

@@ -1,0 +1,341 @@
+"""Stacks that are shorter than Algorithm 5.1's: stored trees and delivery tree made for each other.
+
+A beginning is a set of stored trees and a delivery tree. From it, stored trees are added, dropped
+and exchanged for the delivery tree as it is, and a delivery tree is grown by what each link adds to
+the stack with the stored trees as they are, in turn while labels fall (:func:`_improve`).
+Beginnings are the greedy answer, the plain Steiner tree, delivery trees grown with all stored trees
+in sight, and single trees; the best of all is then changed by a tree or a switch at a time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from udfs.trees.kernels.greedy import greedy
+from udfs.trees.kernels.search import (
+    BY_LABELS,
+    BY_PRICE,
+    BY_WEIGHT,
+    FULL_PRICE,
+    count_bits,
+    grow,
+    helper,
+)
+from udfs.trees.kernels.stack import (
+    MOST_TREES,
+    count_labels,
+    keep,
+    prune,
+    recall,
+    serves,
+    set_flood,
+    take_gains,
+    take_needs,
+    total_weight,
+)
+
+_FAR = np.int64(1 << 62)
+#: Trees that are added to the best, at most, with a delivery tree made for them.
+_TRIED = 6
+#: How many labels one of them may cost on the delivery tree as it is.
+_HOPEFUL = 2
+#: How many labels above the best a beginning may be to be gone on with.
+_NEAR = 3
+
+
+@njit(cache=True, nogil=True)
+def choose(task, count, trees, number, near):  # type: ignore[no-untyped-def]
+    """Better stored trees for the delivery tree as it is: add one while labels fall; where those
+    are at most ``near``, drop or exchange one.
+
+    Begins with ``trees[:number]``, whose flood is set; returns the new ``number``.
+    """
+    forest, work, order = task.forest, task.work, task.order
+    gains = np.empty(order.size, np.int64)
+    labels = count_labels(work, count) + number
+    while True:
+        best, taken, dropped = np.int64(0), np.int64(-1), np.int64(-1)
+        if number < MOST_TREES:
+            take_gains(forest, work, count, gains)
+            for tree in order:
+                if gains[tree] > best:
+                    best, taken = gains[tree], tree
+        if taken < 0 and labels <= near:
+            for out in range(number):
+                spare = trees[out]
+                trees[out] = trees[number - 1]
+                set_flood(forest, work, trees, number - 1)
+                dropping = labels - (count_labels(work, count) + number - 1)
+                if dropping > best:
+                    best, taken, dropped = dropping, np.int64(-1), np.int64(out)
+                take_gains(forest, work, count, gains)
+                for tree in order:
+                    if dropping + gains[tree] > best:
+                        best, taken, dropped = dropping + gains[tree], tree, np.int64(out)
+                trees[number - 1] = trees[out]
+                trees[out] = spare
+        if best == 0:
+            break
+        if dropped >= 0:
+            trees[dropped] = trees[number - 1]
+            number -= 1
+        if taken >= 0:
+            trees[number] = taken
+            number += 1
+        set_flood(forest, work, trees, number)
+        labels -= best
+    set_flood(forest, work, trees, number)
+    return number
+
+
+@njit(cache=True, nogil=True)
+def _improve(task, trees, number, count, near):  # type: ignore[no-untyped-def]
+    """From the delivery tree in ``members`` and these stored trees on, while labels, then weights
+    fall. The result stands in ``members``; returns ``(count, number, labels)``."""
+    links, forest, work = task.links, task.forest, task.work
+    kept, kept_number, kept_count = trees.copy(), number, count
+    members = work.members[:count].copy()
+    parent = work.parent[members].copy()
+    labels = count_labels(work, count) + number
+    weight = total_weight(links, work, count)
+    better = True
+    while better:
+        better = False
+        number = choose(task, count, trees, number, near)
+        # First with the delivery tree as it is, then with those grown for these stored trees.
+        for step in range(3):
+            if step > 0:
+                mode = BY_LABELS if step == 1 else BY_WEIGHT
+                count = grow(links, work, task.root, task.terminals, task.rotation, mode)
+                take_needs(task, count)
+            found = count_labels(work, count) + number
+            heavy = total_weight(links, work, count)
+            if found < labels or (found == labels and heavy < weight):
+                better = True
+                labels, weight, kept_number, kept_count = found, heavy, number, count
+                kept[:number] = trees[:number]
+                members = work.members[:count].copy()
+                parent = work.parent[members].copy()
+    trees[:kept_number] = kept[:kept_number]
+    _put_back(task, members, parent)
+    set_flood(forest, work, trees, kept_number)
+    return kept_count, kept_number, labels
+
+
+@njit(cache=True, nogil=True)
+def _regrow(task):  # type: ignore[no-untyped-def]
+    """The better delivery tree of two for the stored trees in use: one that takes their edges as
+    free, and one that minds the stops at their branches, which it may count too often. Returns
+    ``(count, labels)``, the trees' own not counted."""
+    links, work = task.links, task.work
+    first = grow(links, work, task.root, task.terminals, task.rotation, BY_WEIGHT)
+    take_needs(task, first)
+    labels = count_labels(work, first)
+    members = work.members[:first].copy()
+    parent = work.parent[members].copy()
+    second = grow(links, work, task.root, task.terminals, task.rotation, BY_LABELS)
+    take_needs(task, second)
+    found = count_labels(work, second)
+    if found < labels:
+        return second, found
+    _put_back(task, members, parent)
+    return first, labels
+
+
+@njit(cache=True, nogil=True)
+def _put_back(task, members, parent):  # type: ignore[no-untyped-def]
+    """This delivery tree stands in ``members`` again."""
+    work = task.work
+    work.inside[:] = 0
+    for at in range(members.size):
+        v = members[at]
+        work.members[at] = v
+        work.parent[v] = parent[at]
+        work.inside[v] = 1
+    take_needs(task, members.size)
+
+
+@helper
+def _set_prices(task, bold):  # type: ignore[no-untyped-def]
+    """What an edge would cost if its best stored tree were in the stack: a share of that tree's
+    label and of the stops at hosts that it should not reach. They are shared with the hosts that
+    it serves or, where ``bold``, less the hops that those would take."""
+    forest, work = task.forest, task.work
+    work.price[:] = FULL_PRICE
+    for tree in task.order:
+        edges = max(1, forest.edge_offset[tree + 1] - forest.edge_offset[tree])
+        ports = np.int64(0)
+        for at in range(forest.offset[tree], forest.offset[tree + 1]):
+            ports += count_bits(forest.mask[at])
+        served = serves(forest, work, tree)
+        labels = 1 + max(np.int64(0), ports - 2 * edges - served)
+        if bold:
+            price = FULL_PRICE * max(np.int64(0), labels - served) // edges
+        else:
+            price = FULL_PRICE * labels // (served + edges)
+        for at in range(forest.edge_offset[tree], forest.edge_offset[tree + 1]):
+            edge = forest.edge[at]
+            work.price[edge] = min(work.price[edge], price)
+
+
+@njit(cache=True, nogil=True)
+def _begin(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
+    """The best of what all beginnings lead to. The greedy answer is given, as the best so far."""
+    links, forest, work = task.links, task.forest, task.work
+    rank = np.empty(task.order.size, np.int64)
+    for at in range(task.order.size):
+        rank[at] = -serves(forest, work, task.order[at])
+    ranked = task.order[np.argsort(rank, kind="mergesort")]
+    tried = np.empty(MOST_TREES, np.int64)
+    weight = np.int64(0)
+    for start in range(4 + min(task.effort, ranked.size)):
+        begun = 0
+        if start == 0:
+            begun = number
+            tried[:number] = trees[:number]
+            recall(task, count)
+            set_flood(forest, work, tried, begun)
+            grown = count
+        else:
+            mode = BY_WEIGHT
+            if start in (2, 3):
+                mode = BY_PRICE
+                _set_prices(task, start == 3)
+            elif start > 3:
+                tried[0] = ranked[start - 4]
+                begun = 1
+            set_flood(forest, work, tried, begun)
+            if begun == 1:
+                grown, found = _regrow(task)
+                if found + 1 > labels + _NEAR:
+                    continue
+            else:
+                grown = grow(links, work, task.root, task.terminals, task.rotation, mode)
+                take_needs(task, grown)
+        grown, begun, found = _improve(task, tried, begun, grown, labels + 1)
+        heavy = total_weight(links, work, grown)
+        if start == 0 or found < labels or (found == labels and heavy < weight):
+            count, number, labels, weight = grown, begun, found, heavy
+            trees[:number] = tried[:number]
+            keep(work, grown)
+    return count, number, labels
+
+
+@njit(cache=True, nogil=True)
+def _exchange(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
+    """From the best on: one stored tree less, or one more, with a delivery tree made for it."""
+    forest, work, order = task.forest, task.work, task.order
+    tried = np.empty(MOST_TREES, np.int64)
+    promise = np.empty(order.size, np.int64)
+    gains = np.empty(order.size, np.int64)
+    found = True
+    while found and labels > 1:
+        found = False
+        recall(task, count)
+        set_flood(forest, work, trees, number)
+        take_gains(forest, work, count, gains)
+        for at in range(order.size):
+            promise[at] = -gains[order[at]]
+            for has in range(number):
+                if trees[has] == order[at]:
+                    promise[at] = _FAR
+        ranked = np.argsort(promise, kind="mergesort")
+        for step in range(number + min(_TRIED, order.size)):
+            tried[:number] = trees[:number]
+            begun = number
+            if step < number:
+                begun -= 1
+                tried[step] = trees[begun]
+            elif promise[ranked[step - number]] <= _HOPEFUL and number < MOST_TREES:
+                tried[begun] = order[ranked[step - number]]
+                begun += 1
+            else:
+                continue
+            set_flood(forest, work, tried, begun)
+            grown, fewer = _regrow(task)
+            if fewer + begun > labels + 1:
+                continue
+            grown, begun, fewer = _improve(task, tried, begun, grown, labels + 1)
+            if fewer < labels:
+                count, number, labels = grown, begun, fewer
+                trees[:number] = tried[:number]
+                keep(work, grown)
+                found = True
+                break
+    return count, number, labels
+
+
+@njit(cache=True, nogil=True)
+def _detours(task, count):  # type: ignore[no-untyped-def]
+    """Switches beside the delivery tree, by links to it, most first; at least two."""
+    links, work = task.links, task.work
+    beside = np.zeros(work.inside.size, np.int64)
+    for at in range(count):
+        u = work.members[at]
+        for link in range(links.offset[u], links.offset[u + 1]):
+            beside[links.target[link]] += 1
+    for at in range(count):
+        beside[work.members[at]] = 0
+    found = np.flatnonzero(beside > 1)
+    return found[np.argsort(-beside[found], kind="mergesort")]
+
+
+@njit(cache=True, nogil=True)
+def _bend(task, trees, number, count, labels, effort):  # type: ignore[no-untyped-def]
+    """From the best on: round a switch that nobody listens at, or through one beside the tree. Ends
+    with the first that has fewer labels; returns what is left of ``effort`` with the new best."""
+    links, forest, work = task.links, task.forest, task.work
+    recall(task, count)
+    beside = _detours(task, count)
+    members = work.best_members[:count].copy()
+    tried = np.empty(MOST_TREES, np.int64)
+    for step in range(count - 1 + beside.size):
+        if effort == 0:
+            break
+        if step < count - 1:
+            barred, through = members[step + 1], np.int64(-1)
+            if work.wanted[barred] != 0:
+                continue
+        else:
+            barred, through = np.int64(-1), beside[step - count + 1]
+        effort -= 1
+        set_flood(forest, work, trees, number)
+        grown = grow(
+            links, work, task.root, task.terminals, task.rotation, BY_LABELS, through, barred
+        )
+        if grown < 0:
+            continue
+        grown = prune(links, work, grown)
+        take_needs(task, grown)
+        if count_labels(work, grown) + number > labels + 1:
+            continue
+        tried[:number] = trees[:number]
+        grown, begun, fewer = _improve(task, tried, number, grown, labels + 1)
+        if fewer < labels:
+            trees[:begun] = tried[:begun]
+            keep(work, grown)
+            return grown, begun, fewer, effort
+    return count, number, labels, effort
+
+
+@njit(cache=True, nogil=True)
+def refined(task, trees, most):  # type: ignore[no-untyped-def]
+    """Never more labels than :func:`udfs.trees.kernels.greedy.greedy`, whose answer it improves;
+    else alike. Above twice ``most`` labels, and where none is found of at most ``most``, the greedy
+    answer stands."""
+    count, number, labels = greedy(task, trees)
+    if count < 0 or labels == 1 or task.order.size == 0 or labels > 2 * most:
+        return count, number, labels
+    count, number, labels = _begin(task, trees, number, count, labels)
+    effort = task.effort
+    before = labels + 1
+    while 1 < labels < before:
+        before = labels
+        count, number, labels = _exchange(task, trees, number, count, labels)
+        count, number, labels, effort = _bend(task, trees, number, count, labels, effort)
+        if labels == before:
+            break
+    if labels > most:
+        return greedy(task, trees)
+    return count, number, labels

@@ -1,0 +1,188 @@
+"""The search that trees are grown by: Takahashi and Matsuyama's, on lists of costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba.core import types
+from numba.extending import intrinsic
+
+from udfs.trees.kernels.arrays import BLOCK_BITS, LISTS
+
+# Counting references to every array of a NamedTuple would cost more than most calls do; what does
+# not allocate can go without.
+helper: Any = njit(cache=True, nogil=True, _nrt=False)
+
+# What a link costs.
+BY_WEIGHT, BY_LABELS, BY_PRICE = 0, 1, 2
+
+_FAR = np.int64(1 << 62)
+# Costs that count labels: the label, then weights of 1..15, then links.
+_LABEL_COST = 1 << 10
+_WEIGHT_COST = 4
+#: The price of an edge that no stored tree covers.
+FULL_PRICE = 64
+
+
+@intrinsic
+def count_bits(_typing, mask):  # type: ignore[no-untyped-def]
+    """Bits of a mask, int64."""
+
+    def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.int64), generate
+
+
+@helper
+def _enqueue(work, v, cost):  # type: ignore[no-untyped-def]
+    """Put a switch first in the list of its cost, and take it out of the one where it stood."""
+    if work.listed[v] >= 0:
+        _dequeue(work, v)
+    at = min(cost, LISTS - 1)
+    after = work.first[at]
+    work.following[v] = after
+    work.previous[v] = -1
+    if after >= 0:
+        work.previous[after] = v
+    work.first[at] = v
+    work.listed[v] = at
+    work.filled[at >> BLOCK_BITS] += 1
+
+
+@helper
+def _dequeue(work, v):  # type: ignore[no-untyped-def]
+    at, before, after = work.listed[v], work.previous[v], work.following[v]
+    if before >= 0:
+        work.following[before] = after
+    else:
+        work.first[at] = after
+    if after >= 0:
+        work.previous[after] = before
+    work.listed[v] = -1
+    work.filled[at >> BLOCK_BITS] -= 1
+
+
+@helper
+def _nearest(work, at):  # type: ignore[no-untyped-def]
+    """The first cost from ``at`` on that a switch is listed under; ``LISTS`` if none."""
+    while at < LISTS:
+        if work.filled[at >> BLOCK_BITS] == 0:
+            at = ((at >> BLOCK_BITS) + 1) << BLOCK_BITS
+        elif work.first[at] < 0:
+            at += 1
+        else:
+            break
+    return at
+
+
+@helper
+def _link_cost(links, work, link, mode):  # type: ignore[no-untyped-def]
+    """By weight: nothing but its count where a stored tree in use covers the link (WERNECKE 5.2.7).
+
+    By labels: what it adds to the stack, which is a hop, or nothing where a stored tree covers it,
+    and stops at the switch that it leads to, two of which the link itself spares where it is
+    covered. By price: the edge's, see `udfs.trees.kernels.refined`.
+    """
+    edge = links.edge[link]
+    if mode == BY_PRICE:
+        return links.cost[link] * work.price[edge] // FULL_PRICE + 1
+    if mode == BY_WEIGHT:
+        return np.int64(1) if work.free[edge] > 0 else links.cost[link]
+    v = links.target[link]
+    if work.wanted[v] == 0:
+        stops = count_bits(work.flood[v])
+        labels = max(np.int64(0), stops - 2) if work.free[edge] > 0 else stops + 1
+    else:
+        labels = np.int64(0) if work.free[edge] > 0 else np.int64(3)
+    return labels * _LABEL_COST + links.weight[link] * _WEIGHT_COST + 1
+
+
+@helper
+def grow(links, work, root, terminals, rotation, mode, through=-1, barred=-1, shortest=False):  # type: ignore[no-untyped-def]
+    """Takahashi and Matsuyama: join the nearest terminal to the tree by a shortest path, again and
+    again. Returns the number of members, -1 if a terminal is out of reach.
+
+    One search serves the whole tree: a path that joins becomes distance 0, and the search goes on
+    from there; what was learnt about other switches stays an upper bound. Of equal costs the first
+    found counts; ``rotation`` is where each switch begins among its links. ``mode``: what a link
+    costs. ``through``: a switch to join like a terminal. ``barred``: one to go round. ``shortest``:
+    shortest paths from the root instead, each paid in full.
+    """
+    distance, parent, inside = work.distance, work.parent, work.inside
+    waiting, members, path = work.waiting, work.members, work.path
+    distance[:] = _FAR
+    inside[:] = 0
+    waiting[:] = 0
+    left = 0
+    for v in terminals:
+        if v != root and waiting[v] == 0:
+            waiting[v] = 1
+            left += 1
+    if through >= 0 and waiting[through] == 0:
+        waiting[through] = 1
+        left += 1
+    if barred >= 0:
+        distance[barred] = -1
+    count = 1
+    members[0] = root
+    inside[root] = 1
+    parent[root] = -1
+    distance[root] = 0
+    _enqueue(work, root, np.int64(0))
+    at, queued = np.int64(0), 1
+    while left > 0 and queued > 0:
+        at = _nearest(work, at)
+        u = work.first[at]
+        _dequeue(work, u)
+        queued -= 1
+        if waiting[u] == 1:
+            length = 0
+            v = np.int64(u)
+            while inside[v] == 0:
+                path[length] = v
+                length += 1
+                v = links.source[parent[v]]
+            for step in range(length - 1, -1, -1):
+                v = path[step]
+                members[count] = v
+                count += 1
+                inside[v] = 1
+                if waiting[v] == 1:
+                    waiting[v] = 0
+                    left -= 1
+                if not shortest:
+                    distance[v] = 0
+                    if work.listed[v] < 0:
+                        queued += 1
+                    _enqueue(work, v, np.int64(0))
+            if not shortest:
+                at = np.int64(0)
+                continue
+        first = links.offset[u]
+        degree = links.offset[u + 1] - first
+        turn = rotation % degree if degree > 0 else 0
+        reached = distance[u]
+        for step in range(degree):
+            turned = step + turn
+            if turned >= degree:
+                turned -= degree
+            link = first + turned
+            v = links.target[link]
+            if inside[v] == 1:
+                continue
+            further = reached + _link_cost(links, work, link, mode)
+            if further < distance[v]:
+                distance[v] = further
+                parent[v] = link
+                if work.listed[v] < 0:
+                    queued += 1
+                _enqueue(work, v, further)
+    # What is still queued must not stand there in the next search.
+    while queued > 0:
+        at = _nearest(work, np.int64(0) if left > 0 else at)
+        _dequeue(work, work.first[at])
+        queued -= 1
+    return count if left == 0 else -1

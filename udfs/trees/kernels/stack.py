@@ -1,0 +1,159 @@
+"""What a delivery tree and stored trees come to as a stack: hops, stops and their trees."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from udfs.trees.kernels.search import count_bits, helper
+
+#: Trees in a stack at most. A stack has 64 labels.
+MOST_TREES = 64
+
+
+@helper
+def take_needs(task, count):  # type: ignore[no-untyped-def]
+    """The ports that each member must send out of, and the one that it receives by."""
+    links, work = task.links, task.work
+    needed, ingress = work.needed, work.ingress
+    needed[:] = 0
+    for at in range(count):
+        u = work.members[at]
+        needed[u] = work.wanted[u]
+    ingress[work.members[0]] = task.entry
+    for at in range(1, count):
+        v = work.members[at]
+        link = work.parent[v]
+        needed[links.source[link]] |= links.port[link]
+        ingress[v] = links.back[link]
+
+
+@helper
+def count_labels(work, count):  # type: ignore[no-untyped-def]
+    """Hop and stop labels of the tree whose needs were taken, above what ``flood`` sends."""
+    total = np.int64(0)
+    for at in range(count):
+        u = work.members[at]
+        needed, flood = work.needed[u], work.flood[u]
+        total += count_bits(needed & ~flood) + count_bits(flood & ~(needed | work.ingress[u]))
+    return total
+
+
+@helper
+def total_weight(links, work, count):  # type: ignore[no-untyped-def]
+    total = np.int64(0)
+    for at in range(1, count):
+        total += links.cost[work.parent[work.members[at]]]
+    return total
+
+
+@helper
+def overlap(forest, work, tree):  # type: ignore[no-untyped-def]
+    """How many needed ports the tree serves."""
+    total = np.int64(0)
+    for at in range(forest.offset[tree], forest.offset[tree + 1]):
+        total += count_bits(forest.mask[at] & work.needed[forest.switch[at]])
+    return total
+
+
+@helper
+def serves(forest, work, tree):  # type: ignore[no-untyped-def]
+    """How many receivers the tree leads to."""
+    total = np.int64(0)
+    for at in range(forest.offset[tree], forest.offset[tree + 1]):
+        total += count_bits(forest.mask[at] & work.wanted[forest.switch[at]])
+    return total
+
+
+@helper
+def take_gains(forest, work, count, gains):  # type: ignore[no-untyped-def]
+    """Labels that each stored tree would spare on the delivery tree as it is, its own counted."""
+    gains[:] = -1
+    for member in range(count):
+        u = work.members[member]
+        known, needed = work.flood[u] | work.ingress[u], work.needed[u]
+        for at in range(forest.at_offset[u], forest.at_offset[u + 1]):
+            new = forest.at_mask[at] & ~known
+            gains[forest.at_tree[at]] += 2 * count_bits(new & needed) - count_bits(new)
+
+
+@helper
+def set_flood(forest, work, trees, number):  # type: ignore[no-untyped-def]
+    """``flood`` and ``free`` of these trees and no other."""
+    work.flood[:] = 0
+    work.free[:] = 0
+    for at in range(number):
+        _add(forest, work, trees[at])
+
+
+@helper
+def _add(forest, work, tree):  # type: ignore[no-untyped-def]
+    for at in range(forest.offset[tree], forest.offset[tree + 1]):
+        work.flood[forest.switch[at]] |= forest.mask[at]
+    for at in range(forest.edge_offset[tree], forest.edge_offset[tree + 1]):
+        work.free[forest.edge[at]] += 1
+
+
+@helper
+def keep(work, count):  # type: ignore[no-untyped-def]
+    """The tree in ``members`` is the best so far."""
+    for at in range(count):
+        v = work.members[at]
+        work.best_members[at] = v
+        work.best_parent[v] = work.parent[v]
+
+
+@helper
+def recall(task, count):  # type: ignore[no-untyped-def]
+    """The best tree so far stands in ``members`` again."""
+    work = task.work
+    work.inside[:] = 0
+    for at in range(count):
+        v = work.best_members[at]
+        work.members[at] = v
+        work.parent[v] = work.best_parent[v]
+        work.inside[v] = 1
+    take_needs(task, count)
+
+
+@helper
+def prune(links, work, count):  # type: ignore[no-untyped-def]
+    """Leave out branches that lead to no receiver; returns how many members are left."""
+    children = work.path
+    for at in range(count):
+        children[work.members[at]] = 0
+    for at in range(1, count):
+        children[links.source[work.parent[work.members[at]]]] += 1
+    for at in range(count - 1, 0, -1):
+        v = work.members[at]
+        if children[v] == 0 and work.wanted[v] == 0:
+            work.inside[v] = 0
+            children[links.source[work.parent[v]]] -= 1
+    kept = 0
+    for at in range(count):
+        v = work.members[at]
+        if work.inside[v] == 1:
+            work.members[kept] = v
+            kept += 1
+    return kept
+
+
+@njit(cache=True, nogil=True)
+def by_depth(links, work, count):  # type: ignore[no-untyped-def]
+    """Members by distance from the root, in links; equal ones stay in order."""
+    depth = work.distance
+    depth[work.members[0]] = 0
+    deepest = np.int64(0)
+    for at in range(1, count):
+        v = work.members[at]
+        depth[v] = depth[links.source[work.parent[v]]] + 1
+        deepest = max(deepest, depth[v])
+    first = np.zeros(deepest + 2, np.int64)
+    for at in range(count):
+        first[depth[work.members[at]] + 1] += 1
+    first = np.cumsum(first)
+    for at in range(count):
+        v = work.members[at]
+        work.path[first[depth[v]]] = v
+        first[depth[v]] += 1
+    work.members[:count] = work.path[:count]
