@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -35,6 +34,7 @@ from udfs.trees.steiner import check_attached
 from udfs.trees.stored_trees import StoredTrees
 from udfs.trees.switch_graph import SwitchGraph
 from udfs.trees.virtual_tree import VirtualTree
+from udfs.trees.walk import Walk
 
 Algorithm = Literal["refined", "greedy", "quick"]
 _ALGORITHMS = {"greedy": GREEDY, "refined": REFINED, "quick": QUICK}
@@ -49,6 +49,7 @@ _REMEMBERED = 200_000
 #: Where a network has more links than this, refined is quick.
 _EFFORT = 12_000
 _MOST_EFFORT = 64
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -189,44 +190,35 @@ class Encoder:
         size = self._run(hosts, algorithm)
         if size.labels <= self._max_labels:
             return [(size, read(hosts, size))]
+        self._check_long(hosts, size)
         if algorithm == QUICK:
             # Steiner trees are deep, and each stack has the way to its branch in it.
             size = self._run(hosts, SHORTEST)
         members = self._work.members[: size.switch_links + 1].copy()
-        parent = self._work.parent[members]
+        walk = Walk(members, self._work.parent[members], self._graph.links.source)
+        # Branch by branch of the delivery tree: receivers near each other stay together.
+        index = self._graph.index
+        hosts = sorted(hosts, key=lambda host: (walk.place[index[host.switch]], host.name))
         found = []
-        for some in self._cut(hosts, size, members, parent):
+        for some in _cut(hosts, -(-size.labels // self._max_labels)):
             if algorithm == QUICK:
-                found += self._branches(some, members, parent, read)
+                found += self._branches(some, walk, read)
             else:
                 found += self._parts(some, algorithm, read)
         return found
 
     def _branches(
-        self,
-        hosts: list[Host],
-        members: NDArray[np.int64],
-        parent: NDArray[np.int64],
-        read: Callable[[list[Host], Size], _Result],
+        self, hosts: list[Host], walk: Walk, read: Callable[[list[Host], Size], _Result]
     ) -> list[tuple[Size, _Result]]:
-        """The same on a delivery tree that is there."""
-        size = self._run(hosts, QUICK, (members, parent))
+        """The same on a delivery tree that is there; ``hosts`` in the order of its walk."""
+        ends = (self._graph.index[hosts[at].switch] for at in (0, -1))
+        size = self._run(hosts, QUICK, walk.between(*ends))
         if size.labels <= self._max_labels:
             return [(size, read(hosts, size))]
-        return [
-            part
-            for some in self._cut(hosts, size, members, parent)
-            for part in self._branches(some, members, parent, read)
-        ]
+        self._check_long(hosts, size)
+        return [part for some in _cut(hosts, 2) for part in self._branches(some, walk, read)]
 
-    def _cut(
-        self,
-        hosts: list[Host],
-        size: Size,
-        members: NDArray[np.int64],
-        parent: NDArray[np.int64],
-    ) -> list[list[Host]]:
-        """Branch by branch of the delivery tree: receivers near each other stay together."""
+    def _check_long(self, hosts: list[Host], size: Size) -> None:
         if len(hosts) == 1:
             raise NetworkError(
                 "STACK_TOO_LONG",
@@ -234,11 +226,6 @@ class Encoder:
                 f"{self._source.name!r}, and a stack holds {self._max_labels}",
                 host=hosts[0].name,
             )
-        place = self._depth_first(members, parent)
-        ordered = sorted(hosts, key=lambda host: (place[self._graph.index[host.switch]], host.name))
-        parts = min(len(hosts), -(-size.labels // self._max_labels))
-        ends = [len(hosts) * part // parts for part in range(parts + 1)]
-        return [ordered[start:end] for start, end in pairwise(ends)]
 
     def _run(
         self,
@@ -251,7 +238,7 @@ class Encoder:
         work.wanted[:] = 0
         for host in hosts:
             work.wanted[self._graph.index[host.switch]] |= 1 << host.port - 1
-        terminals = np.flatnonzero(work.wanted)
+        terminals = np.flatnonzero(work.wanted) if within is None else _NONE
         task = Task(
             self._graph.links,
             self._stored.forest,
@@ -314,20 +301,11 @@ class Encoder:
             ),
         )
 
-    def _depth_first(self, members: NDArray[np.int64], parent: NDArray[np.int64]) -> list[int]:
-        """By switch, its place where the delivery tree is walked branch by branch."""
-        order = members.tolist()
-        children: dict[int, list[int]] = {u: [] for u in order}
-        for v, u in zip(order[1:], self._graph.links.source[parent[1:]].tolist(), strict=True):
-            children[u].append(v)
-        place = [0] * len(self._graph.names)
-        waiting, at = [order[0]], 0
-        while waiting:
-            u = waiting.pop()
-            place[u] = at
-            at += 1
-            waiting += reversed(children[u])
-        return place
+
+def _cut(hosts: list[Host], parts: int) -> list[list[Host]]:
+    """In order, in parts of equal size."""
+    parts = min(parts, len(hosts))
+    return [hosts[len(hosts) * n // parts : len(hosts) * (n + 1) // parts] for n in range(parts)]
 
 
 def _rank(network: Network, source: Host) -> int:

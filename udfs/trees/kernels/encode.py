@@ -8,7 +8,7 @@ from numba import njit
 from udfs.trees.kernels.greedy import greedy
 from udfs.trees.kernels.refined import choose, refined
 from udfs.trees.kernels.search import BY_WEIGHT, count_bits, grow
-from udfs.trees.kernels.stack import by_depth, keep, prune, recall, set_flood, take_needs
+from udfs.trees.kernels.stack import by_depth, prune, recall, set_flood, take_needs
 
 GREEDY, REFINED, QUICK, SHORTEST = 0, 1, 2, 3
 
@@ -25,10 +25,14 @@ def encode(task, trees, algorithm, most):  # type: ignore[no-untyped-def]
     work = task.work
     if algorithm in (QUICK, SHORTEST):
         work.free[:] = 0
-    if algorithm == REFINED:
-        count, number, _ = refined(task, trees, most)
-    elif algorithm == GREEDY:
-        count, number, _ = greedy(task, trees)
+    if algorithm in (GREEDY, REFINED):
+        if algorithm == GREEDY:
+            count, number, _ = greedy(task, trees)
+        else:
+            count, number, _ = refined(task, trees, most)
+        if count > 0:
+            recall(task, count)
+            set_flood(task.forest, work, trees, number)
     else:
         count = grow(
             task.links,
@@ -64,10 +68,9 @@ def encode_branch(task, members, parent, trees):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _chosen(task, count, trees):  # type: ignore[no-untyped-def]
-    """Stored trees for the delivery tree in ``members``, which is kept as the best."""
+    """Stored trees for the delivery tree in ``members``."""
     take_needs(task, count)
     set_flood(task.forest, task.work, trees, 0)
-    keep(task.work, count)
     return choose(task, count, trees, 0, 0)
 
 
@@ -76,9 +79,7 @@ def _finished(task, count, number, trees):  # type: ignore[no-untyped-def]
     if count < 0:
         return count, number, np.int64(0), np.int64(0), np.int64(0)
     links, work = task.links, task.work
-    recall(task, count)
     trees[:number] = np.sort(trees[:number])
-    set_flood(task.forest, work, trees, number)
     by_depth(links, work, count)
     hops = stops = np.int64(0)
     for at in range(count):

@@ -61,7 +61,7 @@ def choose(task, count, trees, number, near):  # type: ignore[no-untyped-def]
             for tree in order:
                 if gains[tree] > best:
                     best, taken = gains[tree], tree
-        if taken < 0 and labels <= near:
+        if taken < 0 and labels <= near and number > 0:
             for out in range(number):
                 spare = trees[out]
                 trees[out] = trees[number - 1]
@@ -75,6 +75,7 @@ def choose(task, count, trees, number, near):  # type: ignore[no-untyped-def]
                         best, taken, dropped = dropping + gains[tree], tree, np.int64(out)
                 trees[number - 1] = trees[out]
                 trees[out] = spare
+            set_flood(forest, work, trees, number)
         if best == 0:
             break
         if dropped >= 0:
@@ -85,7 +86,6 @@ def choose(task, count, trees, number, near):  # type: ignore[no-untyped-def]
             number += 1
         set_flood(forest, work, trees, number)
         labels -= best
-    set_flood(forest, work, trees, number)
     return number
 
 
