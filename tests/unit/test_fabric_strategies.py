@@ -235,3 +235,12 @@ def test_broadcast_goes_on_where_the_first_spine_has_no_room():
     trees = select(Broadcast(), drawn(FABRIC, 1), budget)
     assert len(trees) == 2
     assert all(set(FABRIC.hosts) == leaves(tree) for tree in trees)
+
+
+def test_topo_ends_where_most_down_links_have_no_room():
+    network = from_graph(nx.star_graph(40), hosts_per_switch=1)
+    core, open_end = list(network.switches)[:2]
+    budget = dict.fromkeys(network.switches, 0) | {core: 10, open_end: 1}
+    # The core's host and the one leaf with room; of 41 down-links there are 2^41 sets.
+    (tree,) = select(Topo(), situation(network, {}), budget)
+    assert tree == {tuple(sorted((core, "h1"))), tuple(sorted((core, open_end)))}

@@ -74,17 +74,20 @@ def port_sets(count: int) -> Iterator[tuple[int, ...]]:
 
 def _stars(switch: str, ends: list[str], room: Room) -> Iterator[Edges]:
     """The switch's trees that have room at the time they are asked for."""
-
-    def open_ends() -> int:
-        return sum(room.left.get(end, 1) > 0 for end in ends)
-
-    if len(ends) < 2:
-        return
-    for chosen in port_sets(len(ends)):
-        edges = frozenset(edge(switch, ends[n]) for n in chosen)
-        if room.fits(edges):
-            yield edges
-        elif not room.left[switch] or open_ends() < 2:
+    known: set[Edges] = set()
+    while room.left[switch] > 0:
+        # Sets are of the ends that have room now: of many ends most sets have one that has none.
+        ends = [end for end in ends if room.left.get(end, 1) > 0]
+        if len(ends) < 2:
+            return
+        for chosen in port_sets(len(ends)):
+            edges = frozenset(edge(switch, ends[n]) for n in chosen)
+            if not room.fits(edges):
+                break
+            if edges not in known:
+                known.add(edges)
+                yield edges
+        else:
             return
 
 
