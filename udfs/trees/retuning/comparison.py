@@ -63,6 +63,8 @@ class Record:
         self._graph = _Graph(network)
         part = _parts(network)
         self.left_out = 0
+        # A notification that trees cannot bring to a host costs more than any way to it would.
+        self._lost = 2 * len(network.links) * 1500
         usable = []
         for each in publications:
             home = part.get(each.publisher)
@@ -83,7 +85,7 @@ class Record:
         """
         found = object.__new__(Record)
         found.network, found.objective, found._graph = self.network, self.objective, self._graph
-        found.left_out = 0
+        found.left_out, found._lost = 0, self._lost
         found.publications = self.publications[number::of]
         return found
 
@@ -111,12 +113,18 @@ class Record:
         labels = notifications = 0
         for each in publications:
             # One at a time: which trees each of them names tells what a tree is good for.
-            one = replayer.replay([each])
+            one, cost = replayer.replay([each]), 0
+            if one.skipped:
+                # Host by host, as the stream does: one out of reach costs the others nothing.
+                alone = [replace(each, receivers=frozenset((r,))) for r in sorted(each.receivers)]
+                one = replayer.replay(alone)
+                cost = len(one.skipped) * each.notifications * self._lost
             if self.objective == "links":
-                costs.append(int(one.bytes_on_links[0]))
+                cost += int(one.bytes_on_links.sum())
             else:
-                costs.append(each.notifications * int(one.header_bytes[0]))
-            labels += each.notifications * int(one.stack_labels[0])
+                cost += each.notifications * int(one.header_bytes.sum())
+            costs.append(cost)
+            labels += each.notifications * int(one.stack_labels.sum())
             notifications += each.notifications
             found = tuple(trees[number - 1] for number in sorted(one.used))
             named.append(found)

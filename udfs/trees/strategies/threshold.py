@@ -77,11 +77,9 @@ def _publishers(situation: Situation) -> dict[str, RootedTree]:
     """Each publisher's spine; publishers with most notifications first."""
     network, potential = situation.network, situation.clients.potential
     spines = spine_trees(network)
-    assigned = {
-        host: spines[place % len(spines)]
-        for place, host in enumerate(network.hosts)
-        if potential.get(host)
-    }
+    # In turn, by a place that no statistics move: hosts that publish may all be every second one.
+    publishing = [host for host in network.hosts if potential.get(host)]
+    assigned = {host: spines[place % len(spines)] for place, host in enumerate(publishing)}
     often = situation.statistics.notifications
     return {host: assigned[host] for host in sorted(assigned, key=often, reverse=True)}
 
