@@ -4,8 +4,8 @@
         [--zoo FOLDER] [--processes N]
 
 One line of JSON a measurement; lines named ``floor`` have what must be held beside what was seen,
-lines named ``finding`` what WERNECKE found. PARTs are fabric, zoo, churn, speed, labels and large;
-all without one. Lines are kept under ``var/bench``; ``document`` draws the pictures
+lines named ``finding`` what WERNECKE found. PARTs are fabric, zoo, churn, speed, labels, builders
+and large; all without one. Lines are kept under ``var/bench``; ``document`` draws the pictures
 ``docs/pictures/evaluation-*.svg`` and writes the tables of docs/evaluation.md from the last run of
 each part.
 """
@@ -17,6 +17,7 @@ import json
 import os
 import time
 
+import trees_builders
 import trees_churn
 import trees_document
 import trees_fabric
@@ -24,7 +25,7 @@ import trees_labels
 import trees_speed
 import trees_zoo
 
-PARTS = ("fabric", "zoo", "churn", "speed", "labels", "large", "document")
+PARTS = ("fabric", "zoo", "churn", "speed", "labels", "builders", "large", "document")
 RUNS = {"fabric": 25, "zoo": 1, "churn": 1}
 
 
@@ -58,6 +59,8 @@ def main() -> None:
             trees_churn.run(runs, options.processes, options.zoo, only, automatic)
         elif part == "labels":
             trees_labels.run(options.processes)
+        elif part == "builders":
+            trees_builders.run(options.processes)
         elif part in ("speed", "large"):
             trees_speed.PARTS[part]()
         else:

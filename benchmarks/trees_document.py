@@ -15,7 +15,7 @@ from trees_results import ROOT, Line, load, named
 from trees_zoo import AUTOMATIC, RULES, SHOWN
 
 FILE = ROOT / "docs" / "evaluation.md"
-PARTS = ("fabric", "zoo", "churn", "speed", "large", "labels")
+PARTS = ("fabric", "zoo", "churn", "speed", "large", "labels", "builders")
 MARK = re.compile(r"(<!-- table ([a-z0-9 -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -302,6 +302,33 @@ def encodings(lines: Sequence[Line], _: str) -> str:
     )
 
 
+def builders(lines: Sequence[Line], _: str) -> str:
+    rows = named(lines, "builder")
+    return _table(
+        (
+            "network",
+            "tree",
+            "edges",
+            "branch nodes",
+            "links to a subscriber",
+            "labels",
+            "bytes on links",
+        ),
+        (
+            (
+                row["network"],
+                f"{row['builder']}, {row['stored']}",
+                f"{row['edges']:.1f}",
+                f"{row['branches']:.1f}",
+                f"{row['distance']:.2f}" if "distance" in row else "–",
+                f"{row['labels']:.2f}",
+                f"{row['load']:,.0f}",
+            )
+            for row in rows
+        ),
+    )
+
+
 def speed(lines: Sequence[Line], _: str) -> str:
     rows = []
     for row in lines:
@@ -367,6 +394,7 @@ TABLES: dict[str, Callable[[Sequence[Line], str], str]] = {
     "greedy": greedy,
     "optimum": optimum,
     "encodings": encodings,
+    "builders": builders,
     "speed": speed,
     "large": large,
 }
