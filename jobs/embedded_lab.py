@@ -19,6 +19,7 @@ from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.refresh import Refresher
 from jobs.adapters.settings import Settings
 from jobs.adapters.tables import Tables
+from jobs.adapters.warm_up import warm_up
 from lab import deployment
 from lab.process import child_options, stop_process
 from lab.topologies import NetworkOptions, load_network
@@ -118,6 +119,9 @@ def trading_session(settings: Settings, folder: Path) -> Iterator[Callable[[], P
 
 def open_tables(settings: Settings) -> tuple[SparkSession, Tables]:
     spark = session.start("stackcast itch_stream")
+    if settings.match != "network":
+        # One compiles, if it must, and leaves a core to the other starts; all others load.
+        warm_up(spark, workers=1)
     tables = Tables(spark, settings.tables)
     tables.create()
     log.info("tables are in %s", tables.location)

@@ -22,6 +22,7 @@ from jobs.adapters.kafka import Topics
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.settings import Settings
 from jobs.adapters.tables import Tables
+from jobs.adapters.warm_up import warm_up
 from udfs.errors import SettingsError
 from udfs.messages.specification import parse_specification
 from udfs.sources import needs_arrival
@@ -53,6 +54,7 @@ def start(
     spark: SparkSession, settings: Settings, lifecycle: Lifecycle
 ) -> tuple[StreamingQuery, Delivery]:
     """Wire topic, tables and sink together; the stream is running when this returns."""
+    warming = warm_up(spark)
     topics = Topics(spark, settings)
     topics.wait(lifecycle.stopping.is_set)
     topics.ensure_dead_letters()
@@ -61,6 +63,7 @@ def start(
     )
     delivery = Delivery(spark, settings, specification, Tables(spark, settings.tables), topics)
     delivery.prepare()
+    warming.result()
 
     def process(records: DataFrame, batch_id: int) -> None:
         lifecycle.boundary()

@@ -33,7 +33,7 @@ from udfs.messages.specification import Field
 from udfs.plan import Plan
 from udfs.sources import Sources, clocks, needs_arrival
 from udfs.stacks.frame import DATAGRAM, Frames, build_frames
-from udfs.trees.header_stacks import Receivers, Stack, Stacks
+from udfs.trees.header_stacks import Receivers, Stack, Stacks, warm_up
 
 #: What a task reports. ``kind`` says which columns a row fills:
 #: ``partition`` (offsets, sequence numbers, counts), ``template`` (frames of one header stack, the
@@ -188,6 +188,12 @@ def worked_out(rows: Iterable[Mapping[str, Any]]) -> dict[Receivers, Stacks]:
         )
         for row in rows
     }
+
+
+def warmed_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For ``mapInArrow``: the same rows, once the worker has loaded the encoder's kernels."""
+    warm_up()
+    yield from batches
 
 
 class _Report:

@@ -15,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from udfs.columns import STACKS, worked_out
-from udfs.errors import NetworkError
+from udfs.errors import NetworkError, StackError
 from udfs.stacks.entries import network_tables
 from udfs.stacks.forwarding import ForwardingModel
 from udfs.trees import header_stacks
 from udfs.trees.encode import Encoder
 from udfs.trees.header_stacks import HeaderStacks, Stack, Stacks
+from udfs.trees.kernels.encode import encode
 from udfs.trees.network import Network
 
 pytestmark = pytest.mark.unit
@@ -126,3 +127,24 @@ def test_rows_of_spark_are_the_stacks_that_they_were_made_from():
     }
     assert worked_out([row]) == {("h1", "h2", "h3", "h4"): made}
     assert set(row["stacks"]) == set(STACKS.names)
+
+
+def test_a_fault_of_the_encoder_is_told_with_the_receiver_set(monkeypatch):
+    def broken(self: Encoder, receivers: frozenset[str]):
+        raise ZeroDivisionError("a fault")
+
+    stacks = HeaderStacks(NETWORK, "feed1", TREES)
+    monkeypatch.setattr(Encoder, "encode", broken)
+    with pytest.raises(StackError, match=r"'feed1' to the receivers h1, h2 .*a fault") as caught:
+        stacks.of(("h1", "h2"))
+    assert caught.value.code == "STACK.NOT_ENCODED" and caught.value.receivers == ("h1", "h2")
+    with pytest.raises(StackError, match="and 2 more"):
+        stacks.of(tuple(f"h{n}" for n in range(12)))
+    assert stacks.known(("h1", "h2")) is None
+
+
+def test_warming_up_leaves_nothing_to_compile():
+    header_stacks.warm_up()
+    before = encode.signatures[:]
+    HeaderStacks(NETWORK, "feed1", TREES).of(tuple(HOSTS[:3]))
+    assert before and encode.signatures == before

@@ -6,14 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from udfs.errors import NetworkError
+from udfs.errors import NetworkError, StackError
 from udfs.stacks.labels import MAX_LABELS
+from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.encode import Encoder
 from udfs.trees.network import Network
+from udfs.trees.topology import fabric
 from udfs.trees.virtual_tree import VirtualTree
 
 #: Receiver sets that are remembered at most beyond those in use.
 _REMEMBERED = 200_000
+#: Receivers that an error names at most.
+_NAMED = 10
 
 Receivers = tuple[str, ...]
 """Sorted names of hosts, each once."""
@@ -55,6 +59,7 @@ class HeaderStacks:
         trees: Iterable[VirtualTree],
         max_labels: int = MAX_LABELS,
     ) -> None:
+        self._publisher = publisher
         self._encoder = Encoder(network, publisher, trees, max_labels)
         self._known: dict[Receivers, Stacks] = {}
 
@@ -62,12 +67,30 @@ class HeaderStacks:
         return self.__dict__ | {"_known": {}}
 
     def of(self, receivers: Receivers) -> Stacks:
-        """The stacks of a receiver set. Never raises for receivers that cannot be reached."""
+        """The stacks of a receiver set. Never raises for receivers that cannot be reached.
+
+        Raises StackError NOT_ENCODED, which names the set, where the encoder itself fails.
+        """
         found = self._known.get(receivers)
         if found is None:
+            try:
+                found = self._work_out(receivers)
+            except Exception as error:
+                # Left out, they would lose their events in silence.
+                named = ", ".join(receivers[:_NAMED])
+                if len(receivers) > _NAMED:
+                    named += f" and {len(receivers) - _NAMED} more"
+                raise StackError(
+                    "NOT_ENCODED",
+                    f"the header stacks from {self._publisher!r} to the receivers {named} cannot "
+                    f"be worked out: {error!r}. No setting mends it: report it, with the network "
+                    "and its virtual trees",
+                    publisher=self._publisher,
+                    receivers=receivers,
+                ) from error
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            found = self._known[receivers] = self._work_out(receivers)
+            self._known[receivers] = found
         return found
 
     def known(self, receivers: Receivers) -> Stacks | None:
@@ -106,3 +129,10 @@ class HeaderStacks:
     def _parts(self, receivers: Receivers) -> tuple[Stack, ...]:
         encodings = self._encoder.encode(frozenset(receivers))
         return tuple(Stack(each.labels, each.receivers) for each in encodings)
+
+
+def warm_up() -> None:
+    """Load the encoder's kernels into this process; where no cache has them, compile them."""
+    network = fabric(pods=1, racks=2, hosts=1, planes=1, spines=1)
+    stacks = HeaderStacks(network, *network.publishers(), broadcast_trees(network))
+    stacks.of(network.subscribers())
