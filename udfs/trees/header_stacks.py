@@ -134,5 +134,6 @@ class HeaderStacks:
 def warm_up() -> None:
     """Load the encoder's kernels into this process; where no cache has them, compile them."""
     network = fabric(pods=1, racks=2, hosts=1, planes=1, spines=1)
-    stacks = HeaderStacks(network, *network.publishers(), broadcast_trees(network))
+    (publisher,) = network.publishers()
+    stacks = HeaderStacks(network, publisher, broadcast_trees(network))
     stacks.of(network.subscribers())
