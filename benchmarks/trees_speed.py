@@ -15,7 +15,7 @@ from measuring import one_core
 from plain_greedy import PlainGreedy
 from trees_results import Lines
 
-from udfs.stacks.labels import WIDE
+from udfs.stacks.labels import MAX_LABELS, WIDE
 from udfs.trees.encode import Encoder
 from udfs.trees.network import Network
 from udfs.trees.publications import Clients, Statistics
@@ -36,7 +36,8 @@ from udfs.trees.virtual_tree import VirtualTree
 SWITCHES, DEGREE, TREES, RECEIVERS = 256, 8, 40, 100
 PUBLICATIONS, PUBLISHERS = 1000, 20
 #: The plain algorithm encodes so many of them; the rest is extrapolated.
-PLAIN = {"mehlhorn": 2, "kou": 1}
+PLAIN = {"mehlhorn": 2, "takahashi-matsuyama": 1, "kou": 1}
+ONE_STACK, FRAMES = "one stack of any length", "frames of 64 labels"
 LARGE_SWITCHES, LARGE_RECEIVERS, LARGE_RUNS = 10_000, 1_000, 20
 
 Wanted = tuple[str, frozenset[str]]
@@ -73,26 +74,26 @@ def run() -> None:
     network = jellyfish(SWITCHES, DEGREE, publishers=0)
     trees = stored(network, TREES, 0)
     wanted = publications(network, PUBLICATIONS, RECEIVERS, PUBLISHERS)
-    seconds: dict[str, float] = {}
-    labels: dict[str, float] = {}
-    for algorithm in ("greedy", "refined"):
-        encode = _ours(network, trees, algorithm)
+    seconds: dict[tuple[str, bool], float] = {}
+    kinds = [("greedy", False), ("refined", False), ("refined", True)]
+    for algorithm, split in kinds:
+        encode = _ours(network, trees, algorithm, split)
         encode(wanted[:1])  # compiled
-        encode = _ours(network, trees, algorithm)
+        encode = _ours(network, trees, algorithm, split)
         began = time.thread_time()
         sizes = encode(wanted)
-        seconds[algorithm] = time.thread_time() - began
-        labels[algorithm] = statistics.mean(sizes)
+        seconds[algorithm, split] = time.thread_time() - began
         lines.say(
-            f"encoder, {algorithm}",
+            f"encoder, {algorithm}, {FRAMES if split else ONE_STACK}",
             switches=SWITCHES,
             degree=DEGREE,
             trees=len(trees),
             publications=PUBLICATIONS,
             receivers=RECEIVERS,
-            seconds=seconds[algorithm],
-            milliseconds_each=seconds[algorithm] / PUBLICATIONS * 1000,
-            labels=labels[algorithm],
+            seconds=seconds[algorithm, split],
+            milliseconds_each=seconds[algorithm, split] / PUBLICATIONS * 1000,
+            labels=statistics.mean(labels for labels, _ in sizes),
+            frames=statistics.mean(frames for _, frames in sizes),
         )
     plain_seconds = {}
     for steiner, part in PLAIN.items():
@@ -101,27 +102,28 @@ def run() -> None:
         costs = [plain.encode(*each).cost for each in wanted[:part]]
         spent = time.thread_time() - began
         plain_seconds[steiner] = spent / part * PUBLICATIONS
-        sizes = _ours(network, trees, "greedy")(wanted[:part])
+        sizes = _ours(network, trees, "greedy", split=False)(wanted[:part])
         lines.say(
             f"Algorithm 5.1 in plain networkx, {steiner}",
             publications=part,
             seconds=spent,
             seconds_extrapolated=plain_seconds[steiner],
-            times_ours=plain_seconds[steiner] / seconds["refined"],
+            times_ours=plain_seconds[steiner] / seconds["refined", False],
             labels=statistics.mean(costs),
-            labels_of_greedy=statistics.mean(sizes),
+            labels_of_greedy=statistics.mean(labels for labels, _ in sizes),
         )
-    lines.floor(
-        f"{PUBLICATIONS:,} publications × {len(trees)} trees, {SWITCHES} switches, "
-        f"{RECEIVERS} receivers, one core",
-        seconds["refined"],
-        10,
-        "s",
-    )
+    for split in (False, True):
+        lines.floor(
+            f"{PUBLICATIONS:,} publications × {len(trees)} trees, {SWITCHES} switches, "
+            f"{RECEIVERS} receivers, one core, {FRAMES if split else ONE_STACK}",
+            seconds["refined", split],
+            10,
+            "s",
+        )
     for steiner, spent in plain_seconds.items():
         lines.floor(
             f"times as fast as Algorithm 5.1 in plain networkx ({steiner})",
-            spent / seconds["refined"],
+            spent / seconds["refined", False],
             1000,
             "x",
             least=True,
@@ -129,14 +131,17 @@ def run() -> None:
 
 
 def _ours(
-    network: Network, trees: list[VirtualTree], algorithm: str
-) -> Callable[[list[Wanted]], list[int]]:
-    """An encoder that knows nothing yet: labels of each publication."""
+    network: Network, trees: list[VirtualTree], algorithm: str, split: bool
+) -> Callable[[list[Wanted]], list[tuple[int, int]]]:
+    """An encoder that knows nothing yet: labels and frames of each publication.
+
+    Without ``split`` a stack may have any length, as in the text's algorithm.
+    """
     graph = SwitchGraph(network)
     forest = StoredTrees(network, graph, trees)
     encoders: dict[str, Encoder] = {}
 
-    def encode(wanted: list[Wanted]) -> list[int]:
+    def encode(wanted: list[Wanted]) -> list[tuple[int, int]]:
         counts = []
         for publisher, receivers in wanted:
             if publisher not in encoders:
@@ -144,12 +149,13 @@ def _ours(
                     network,
                     publisher,
                     (),
+                    MAX_LABELS if split else None,
                     algorithm=algorithm,  # type: ignore[arg-type]
                     graph=graph,
                     stored=forest,
                 )
             stacks = encoders[publisher].encode(receivers)
-            counts.append(sum(len(each.labels) for each in stacks))
+            counts.append((sum(len(each.labels) for each in stacks), len(stacks)))
         return counts
 
     return encode
@@ -179,13 +185,17 @@ def _large() -> dict[str, float]:
     began = time.thread_time()
     random = Random("large")
     switches = list(network.switches)
-    edges = [steiner_tree(network, random.sample(switches, LARGE_RECEIVERS)) for _ in range(TREES)]
+    graph = SwitchGraph(network)
+    edges = [
+        steiner_tree(network, random.sample(switches, LARGE_RECEIVERS), graph=graph)
+        for _ in range(TREES)
+    ]
     trees = numbered(edges, "random")
     chosen = time.thread_time() - began
     wanted = publications(network, LARGE_RUNS + 1, LARGE_RECEIVERS, 1)
     publisher = wanted[0][0]
     began = time.thread_time()
-    encoder = Encoder(network, publisher, trees)
+    encoder = Encoder(network, publisher, trees, graph=graph)
     prepared = time.thread_time() - began
     encoder.encode(wanted[0][1])  # compiled
     spent, frames, labels = [], [], []

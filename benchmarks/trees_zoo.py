@@ -120,7 +120,10 @@ def run(
 
 
 def _floors(lines: Lines, means: dict[tuple[str, str, int], Seen], shown: list[str]) -> None:
-    """The automatic choice against the best single strategy of each network and budget."""
+    """The automatic choice against the best single strategy of each network and budget.
+
+    It is held to the bytes on links that it decides by; labels are told beside them.
+    """
     if not any(strategy == AUTOMATIC for _, strategy, _ in means):
         return
     for what in ("load", "labels"):
@@ -145,6 +148,8 @@ def _floors(lines: Lines, means: dict[tuple[str, str, int], Seen], shown: list[s
             rules=worst_rules,
             least=min(ratios.values()),
         )
+        if what == "labels":
+            continue
         lines.floor(
             f"automatic choice against the best single strategy, {unit}: largest "
             f"({worst_name}, {worst_rules} rules)",
