@@ -1,4 +1,4 @@
-"""Of any network, stored trees and receivers: what both encoders promise, and how good they are.
+"""Of any network, stored trees and receivers: what the encoders promise, and how good they are.
 
 The judges are the forwarding model, an integer program for the fewest labels, and Algorithm 5.1
 written plainly.
@@ -23,9 +23,10 @@ from udfs.stacks.forwarding import bytes_on_links, deliver
 from udfs.stacks.labels import FORMATS, HOP, STOP, TREE, WIDE
 from udfs.trees.encode import Encoder
 from udfs.trees.network import Network
-from udfs.trees.publications import Publication
+from udfs.trees.publications import Clients, Publication, Statistics
 from udfs.trees.replay import Replayer
-from udfs.trees.strategies.strategy import Room
+from udfs.trees.strategies.registry import STRATEGIES
+from udfs.trees.strategies.strategy import Room, Situation, numbered, select, uniform
 from udfs.trees.topology import from_graph
 from udfs.trees.virtual_tree import stored
 
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.unit
 
 ALGORITHMS = ("refined", "greedy")
 randomness = st.randoms(use_true_random=False)
-algorithms = st.sampled_from(ALGORITHMS)
+algorithms = st.sampled_from((*ALGORITHMS, "quick"))
 
 
 def wide(network):
@@ -54,7 +55,9 @@ def within_budget(network, trees, most):
 
 
 @settings(max_examples=200, deadline=None)
-@given(randomness, algorithms, st.sampled_from(sorted(FORMATS)), st.sampled_from([64, 64, 14]))
+@given(
+    randomness, algorithms, st.sampled_from(sorted(FORMATS)), st.sampled_from([64, 64, 14, None])
+)
 def test_each_receiver_gets_it_once_nobody_else_and_no_frame_goes_astray(
     rng, algorithm, bits, max_labels
 ):
@@ -68,7 +71,7 @@ def test_each_receiver_gets_it_once_nobody_else_and_no_frame_goes_astray(
     tables = network_tables(network, stored(trees))
     active = {tree.id for tree in trees if tree.state == "active"}
     for encoding in encodings:
-        assert 0 < len(encoding.labels) <= max_labels
+        assert 0 < len(encoding.labels) <= (max_labels or len(network.links) + len(trees))
         named = [network.labels.split(value) for value in encoding.labels]
         assert len(set(named)) == len(named)
         assert {number for kind, number in named if kind == TREE} <= active
@@ -83,6 +86,7 @@ def test_each_receiver_gets_it_once_nobody_else_and_no_frame_goes_astray(
                 encoding.receivers
             )
             assert nx.is_arborescence(crossed)
+    assert max_labels or len(encodings) == bool(receivers)
     # Split stacks share no receiver and miss none.
     assert Counter(host for each in encodings for host in each.receivers) == Counter(receivers)
 
@@ -134,6 +138,32 @@ def test_refined_never_takes_more_labels_than_greedy_nor_fewer_than_there_must_b
     }
     optimum = label_optimum(network, publisher, receivers, trees).cost
     assert optimum <= labels["refined"] <= labels["greedy"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(randomness, st.sampled_from([64, 20, 14]))
+def test_split_stacks_of_refined_have_no_more_labels_in_all_than_those_of_greedy(rng, max_labels):
+    network = random_network(rng, 12, hosts=rng.choice([2, 9]))
+    trees = random_trees(rng, network, rng.choice([3, 12, 40]))
+    publisher, receivers = random_publication(rng, network)
+    greedy, refined = (
+        sum(size.labels for size in found) if found is not None else None
+        for found in (
+            sizes(Encoder(network, publisher, trees, max_labels, algorithm), receivers)
+            for algorithm in ("greedy", "refined")
+        )
+    )
+    # Where greedy finds stacks, refined does.
+    assert greedy is None or refined <= greedy
+
+
+def sizes(encoder, receivers):
+    """None where one of the receivers needs more labels than there may be."""
+    try:
+        return encoder.sizes(receivers)
+    except NetworkError as error:
+        assert error.code == "NETWORK.STACK_TOO_LONG"
+        return None
 
 
 @settings(max_examples=100, deadline=None)
@@ -224,6 +254,44 @@ def test_refined_is_within_five_percent_of_the_fewest_labels_on_average(seeds, s
         greedy.append(labels("greedy", network, stored_trees, publisher, receivers) / optimum)
     assert 1 <= statistics.mean(refined) <= 1.05
     assert statistics.mean(refined) < statistics.mean(greedy)
+
+
+def trees_of_strategies(seed):
+    """By strategy, what it stores at 8 trees a switch for a network of ten switches; and the
+    publications that it knows."""
+    rng = random.Random(seed)
+    graph = nx.gnm_random_graph(10, 14, seed=seed)
+    nx.add_path(graph, range(10))
+    network = from_graph(graph, publishers=2)
+    hosts = network.subscribers()
+    frequency = {host: rng.random() for host in hosts}
+    drawn = [frozenset(host for host in hosts if rng.random() < frequency[host]) for _ in range(30)]
+    publications = [
+        Publication(f"feed{number % 2 + 1}", receivers)
+        for number, receivers in enumerate(drawn)
+        if receivers
+    ]
+    clients = Clients({name: frozenset(hosts) for name in network.publishers()})
+    situation = Situation(network, clients, Statistics(publications), seed)
+    for name, strategy in STRATEGIES.items():
+        yield (
+            network,
+            numbered(select(strategy, situation, uniform(network, 8)), name),
+            publications,
+        )
+
+
+def test_refined_is_near_the_fewest_labels_with_the_trees_of_all_strategies():
+    refined, greedy = [], []
+    for seed in range(3):
+        for network, trees, publications in trees_of_strategies(seed):
+            for each in publications[:2]:
+                case = network, trees, each.publisher, each.receivers
+                optimum = label_optimum(network, each.publisher, each.receivers, trees).cost
+                refined.append(labels("refined", *case) / optimum)
+                greedy.append(labels("greedy", *case) / optimum)
+    assert 1 <= statistics.mean(refined) <= 1.05
+    assert statistics.mean(refined) <= statistics.mean(greedy)
 
 
 @pytest.mark.parametrize("steiner", ["mehlhorn", "takahashi-matsuyama"])

@@ -17,6 +17,7 @@ takes too long.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -188,8 +189,27 @@ class Encoder:
         self, hosts: list[Host], algorithm: int, read: Callable[[list[Host], Size], _Result]
     ) -> list[tuple[Size, _Result]]:
         size = self._run(hosts, algorithm)
+        if size.labels > self._max_labels:
+            return self._split(hosts, size, algorithm, read)
+        whole = [(size, read(hosts, size))]
+        if algorithm != REFINED or len(hosts) == 1 or size.labels <= self._max_labels // 2:
+            return whole
+        size = self._run(hosts, GREEDY)
         if size.labels <= self._max_labels:
-            return [(size, read(hosts, size))]
+            return whole
+        # One stack here and several of greedy's: those may yet have fewer labels in all.
+        with suppress(NetworkError):
+            return min(whole, self._split(hosts, size, algorithm, read), key=_labels)
+        return whole
+
+    def _split(
+        self,
+        hosts: list[Host],
+        size: Size,
+        algorithm: int,
+        read: Callable[[list[Host], Size], _Result],
+    ) -> list[tuple[Size, _Result]]:
+        """By the delivery tree in the memory, whose stack of this size is too long."""
         self._check_long(hosts, size)
         if algorithm == QUICK:
             # Steiner trees are deep, and each stack has the way to its branch in it.
@@ -306,6 +326,10 @@ def _cut(hosts: list[Host], parts: int) -> list[list[Host]]:
     """In order, in parts of equal size."""
     parts = min(parts, len(hosts))
     return [hosts[len(hosts) * n // parts : len(hosts) * (n + 1) // parts] for n in range(parts)]
+
+
+def _labels(parts: list[tuple[Size, _Result]]) -> int:
+    return sum(size.labels for size, _ in parts)
 
 
 def _rank(network: Network, source: Host) -> int:
