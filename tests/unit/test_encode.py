@@ -10,6 +10,7 @@ import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_trees import mended, random_network, random_publication, random_trees, reachable
 
 from udfs.errors import NetworkError
 from udfs.stacks.entries import network_tables
@@ -24,66 +25,20 @@ from udfs.trees.virtual_tree import VirtualTree, stored
 pytestmark = pytest.mark.unit
 
 
-def random_network(rng):
-    graph = nx.path_graph(rng.randint(1, 8))
-    nodes = list(graph)
-    graph.add_edges_from(rng.choices(nodes, k=2) for _ in range(rng.randint(0, 2 * len(nodes))))
-    for _, _, data in graph.edges(data=True):
-        data["weight"] = rng.choice([0.5, 1.0, 1.0, 3.0])
-    whole = from_graph(graph, hosts_per_switch=rng.randint(1, 2), publishers=rng.randint(1, 2))
-    links = [dataclasses.replace(link, up=rng.random() > 0.05) for link in whole.links]
-    return Network.from_rows(whole.switches.values(), whole.hosts.values(), links)
-
-
-def random_trees(rng, network):
-    """Trees that overlap, close cycles between them and lie over failed links."""
-    graph = network.graph()
-    trees = []
-    for number in range(1, rng.randint(1, 6) + 1):
-        inside, edges = {rng.choice(sorted(network.switches))}, set()
-        for _ in range(rng.randint(1, len(graph))):
-            border = sorted(
-                (u, v) for u in inside if u in network.switches for v in graph[u] if v not in inside
-            )
-            if border:
-                u, v = rng.choice(border)
-                inside.add(v)
-                edges.add((min(u, v), max(u, v)))
-        if edges:
-            states = ["active", "active", "active", "installing", "retiring", "retired"]
-            state = rng.choice(states)
-            trees.append(VirtualTree(number, frozenset(edges), "random", state))
-    return trees
-
-
-def all_up(network):
-    links = [dataclasses.replace(link, up=True) for link in network.links]
-    return Network.from_rows(network.switches.values(), network.hosts.values(), links)
-
-
-def reachable(network, publisher):
-    up = nx.Graph((u, v) for u, v, data in network.graph().edges(data=True) if data["up"])
-    within = nx.node_connected_component(up, publisher) if publisher in up else set()
-    return sorted((within & set(network.hosts)) - {publisher})
-
-
 @settings(max_examples=150, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_each_receiver_gets_it_exactly_once_and_nobody_else(rng):
-    network = random_network(rng)
-    trees = random_trees(rng, network)
-    publisher = rng.choice(network.publishers())
-    candidates = reachable(network, publisher)
-    receivers = frozenset(rng.sample(candidates, rng.randint(0, len(candidates))))
+    network = random_network(rng, 8)
+    trees = random_trees(rng, network, 6)
+    publisher, receivers = random_publication(rng, network)
     max_labels = rng.choice([64, 64, 12])
     encodings = encode(network, publisher, receivers, trees, max_labels)
     tables = network_tables(network, stored(trees))
-    mended = all_up(network)
     served = Counter()
     for encoding in encodings:
         assert 0 < len(encoding.labels) <= max_labels
         # Whether failed links are down, or came back before anybody edited the table.
-        for as_it_is in (network, mended):
+        for as_it_is in (network, mended(network)):
             delivery = deliver(as_it_is, tables, publisher, encoding.labels)
             assert delivery.hosts == Counter(encoding.receivers)
         assert not delivery.loop
@@ -103,7 +58,7 @@ def test_each_receiver_gets_it_exactly_once_and_nobody_else(rng):
 @settings(max_examples=40, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_a_receiver_that_no_link_leads_to_is_an_error_not_a_wrong_delivery(rng):
-    network = random_network(rng)
+    network = random_network(rng, 8)
     publisher = rng.choice(network.publishers())
     within = set(reachable(network, publisher))
     cut = sorted(set(network.hosts) - within - {publisher})
