@@ -245,3 +245,23 @@ def test_topo_ends_where_most_down_links_have_no_room():
     trees = select(Topo(), situation(network, {}), budget)
     ends = [{end for pair in tree for end in pair} - {core} for tree in trees]
     assert ends == [{"h1", "feed1", open_end}, {"h1", "feed1"}]
+
+
+def test_publishers_are_spread_over_the_spines_that_they_can_reach():
+    links = [
+        dataclasses.replace(
+            link, up=link.up and "plane2-spine1" not in (link.switch, link.neighbor)
+        )
+        for link in FABRIC.links
+    ]
+    cut = Network.from_rows(FABRIC.switches.values(), FABRIC.hosts.values(), links)
+    hosts = list(cut.hosts)
+    # Every second host publishes: taking turns by the place among all would use half the spines.
+    potential = {host: set(hosts) - {host} for host in hosts[::2]}
+    for network in (FABRIC, cut):
+        trees = select(
+            Threshold(0, paths=False), situation(network, potential), uniform(network, 9)
+        )
+        spines = {s for tree in trees for pair in tree for s in pair if "spine" in s}
+        lost = {"plane2-spine1"} if network is cut else set()
+        assert spines == {s for s in network.switches if "spine" in s} - lost

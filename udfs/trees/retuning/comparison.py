@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from udfs.errors import StackcastError
+from udfs.stacks.labels import MAX_LABELS
 from udfs.trees.network import Network
 from udfs.trees.publications import Publication, Statistics
 from udfs.trees.replay import Replayer
@@ -57,8 +58,10 @@ class Record:
         network: Network,
         publications: Iterable[Publication],
         objective: Objective = "links",
+        max_labels: int = MAX_LABELS,
     ) -> None:
         self.network = network
+        self._max_labels = max_labels
         self.objective: Objective = objective
         self._graph = _Graph(network)
         part = _parts(network)
@@ -86,6 +89,7 @@ class Record:
         found = object.__new__(Record)
         found.network, found.objective, found._graph = self.network, self.objective, self._graph
         found.left_out, found._lost = 0, self._lost
+        found._max_labels = self._max_labels
         found.publications = self.publications[number::of]
         return found
 
@@ -106,7 +110,9 @@ class Record:
 
         Raises NetworkError ``UNKNOWN_LINK`` for an edge that is no link.
         """
-        replayer = Replayer(self.network, numbered(trees, ""), graph=self._graph)
+        replayer = Replayer(
+            self.network, numbered(trees, ""), max_labels=self._max_labels, graph=self._graph
+        )
         publications = self.publications if only is None else [self.publications[at] for at in only]
         uses: Counter[Edges] = Counter()
         costs, named = [], []

@@ -74,12 +74,16 @@ class Threshold:
 
 
 def _publishers(situation: Situation) -> dict[str, RootedTree]:
-    """Each publisher's spine; publishers with most notifications first."""
+    """Each publisher's spine, one that it can reach; publishers with most notifications first."""
     network, potential = situation.network, situation.clients.potential
     spines = spine_trees(network)
+    assigned: dict[str, RootedTree] = {}
     # In turn, by a place that no statistics move: hosts that publish may all be every second one.
     publishing = [host for host in network.hosts if potential.get(host)]
-    assigned = {host: spines[place % len(spines)] for place, host in enumerate(publishing)}
+    for place, host in enumerate(publishing):
+        reached = [tree for tree in spines if host in tree.parent]
+        if reached:
+            assigned[host] = reached[place % len(reached)]
     often = situation.statistics.notifications
     return {host: assigned[host] for host in sorted(assigned, key=often, reverse=True)}
 
