@@ -58,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
     add("--publications", type=_positive, default=5_000, help="replayed at most, the heaviest")
     add("--strategies", default="", help="names with commas between; all if not given")
     add("--seed", type=int, default=0, help="of strategies that draw lots")
+    add("--strategy-seconds", type=_positive, default=600, help="a slower one is left out")
     add("--wait", type=_natural, default=0, help="seconds to wait for the switches between steps")
     add("--report", default=str(_var() / "retune"), help="folder of retune.html and retune.json")
     return made
@@ -73,6 +74,7 @@ def work(arguments: argparse.Namespace, settings: Settings, lifecycle: Lifecycle
         arguments.publications,
         tuple(name for name in arguments.strategies.split(",") if name),
         arguments.seed,
+        arguments.strategy_seconds,
     )
     options.names()
     spark = session.start("stackcast retune_trees")

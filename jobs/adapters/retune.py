@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,7 @@ from udfs.trees.retuning.budgets import Program, budgets
 from udfs.trees.retuning.change import MIN_SAVING, Change, plan_change
 from udfs.trees.retuning.comparison import Outcome, Record
 from udfs.trees.retuning.mixture import Choice, choose
-from udfs.trees.retuning.steps import Step, Wanted, lost_links, next_step
+from udfs.trees.retuning.steps import Step, Wanted, lost_links, next_step, under_way
 from udfs.trees.rows import network_from_rows, tree_from_row, tree_to_row
 from udfs.trees.strategies.registry import STRATEGIES
 from udfs.trees.strategies.strategy import Edges, Situation
@@ -47,7 +48,8 @@ _TRIES = 5
 @dataclass(frozen=True)
 class Options:
     """What may be asked of a run. rules: trees a switch at most. max_changed_rules: None for any
-    number. most: publications that are replayed. strategies: names; empty for all."""
+    number. most: publications that are replayed. strategies: names; empty for all. seconds: that a
+    strategy may take, and the search for a mixture."""
 
     rules: int = 40
     max_changed_rules: int | None = None
@@ -57,6 +59,7 @@ class Options:
     most: int = 5_000
     strategies: tuple[str, ...] = ()
     seed: int = 0
+    seconds: float = 600.0
 
     def names(self) -> list[str]:
         """Strategies to compare. Raises SettingsError BAD_VALUE for one that is not known."""
@@ -103,7 +106,7 @@ class Retuner:
             self._tables, options.most, options.window, options.as_of, options.seed
         )
         network, budget, trees = self._read()
-        record = Record(network, recorded.publications)
+        record = Record(network, recorded.publications, max_labels=self._settings.max_labels)
         self._tell(recorded, record)
         if not record.publications:
             return None
@@ -116,7 +119,9 @@ class Retuner:
             "%-16s %14s bytes on links, %5.2f labels", "as they are", f"{now.bytes:,}", now.labels
         )
         outcomes = []
-        for outcome in compare(self._spark, self._names, situation, budget, record):
+        for outcome in compare(
+            self._spark, self._names, situation, budget, record, options.seconds
+        ):
             outcomes.append(outcome)
             if outcome.error:
                 log.warning("%-16s cannot be used here: %s", outcome.name, outcome.error)
@@ -131,8 +136,20 @@ class Retuner:
             )
         # Whichever came first has no effect on what is chosen.
         outcomes.sort(key=lambda outcome: self._names.index(outcome.name))
+        if all(outcome.error for outcome in outcomes):
+            raise SettingsError(
+                "BAD_VALUE",
+                f"none of the strategies {', '.join(self._names)} has an outcome, the log says why "
+                "of each: ask for others with --strategies, or give them more time",
+            )
         usable = [edges for edges in standing if _all_up(network, edges)]
-        choice = choose(record, outcomes, budget, usable)
+        choice = choose(record, outcomes, budget, usable, _until(options.seconds))
+        if not choice.complete:
+            log.warning(
+                "the search for a mixture took longer than %g s (--strategy-seconds): the best "
+                "strategy is taken as it is",
+                options.seconds,
+            )
         log.info(
             "%-16s %14s bytes on links, %5.2f labels, %3d trees",
             f"chosen: {choice.name}" if choice.name != "mixture" else "chosen: a mixture",
@@ -146,10 +163,26 @@ class Retuner:
             choice.trees,
             budget,
             record.replay,
-            options.max_changed_rules,
+            self._cap(network, trees),
             options.min_saving,
         )
         return Plan(network, budget, trees, recorded, record, outcomes, choice, change)
+
+    def _cap(self, network: Network, trees: Sequence[VirtualTree]) -> int | None:
+        """Rules that may change by now: what an earlier run has under way counts."""
+        most = self._options.max_changed_rules
+        if most is None:
+            return None
+        busy = under_way(network, trees)
+        if busy:
+            log.info(
+                "%d rules of an earlier run are still under way: of the %d that may change, %d are "
+                "left",
+                busy,
+                most,
+                max(0, most - busy),
+            )
+        return max(0, most - busy)
 
     def look(self, wanted: Wanted) -> Step:
         """What is to be written next, by the tables as they are now."""
@@ -263,6 +296,17 @@ def in_use(network: Network, trees: Sequence[VirtualTree]) -> dict[Edges, str]:
         for tree in sorted(trees, key=lambda tree: tree.id)
         if tree.state in ("active", "installing") and not lost_links(network, tree.edges)
     }
+
+
+def _until(seconds: float) -> Callable[[], None]:
+    """What raises TimeoutError from then on."""
+    end = time.monotonic() + seconds
+
+    def check() -> None:
+        if time.monotonic() >= end:
+            raise TimeoutError
+
+    return check
 
 
 def _all_up(network: Network, edges: Edges) -> bool:

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import refresh_switches, retune_trees
+from jobs.adapters import retune_trials
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.refresh import Refresher
 from jobs.adapters.retune import Options, Retuner
@@ -26,8 +28,12 @@ from jobs.adapters.tables import Tables
 from lab.process import Child
 from udfs.errors import SettingsError
 from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.publications import Clients, Publication, Statistics
+from udfs.trees.retuning.comparison import Record
+from udfs.trees.retuning.steps import rules
 from udfs.trees.rows import network_to_rows, tree_to_row
 from udfs.trees.steiner import steiner_tree
+from udfs.trees.strategies.strategy import Situation, uniform
 from udfs.trees.topology import fabric
 from udfs.trees.virtual_tree import VirtualTree
 
@@ -40,7 +46,7 @@ HOSTS = sorted(NETWORK.subscribers())
 NEAR, FAR = HOSTS[:4], HOSTS[4:]
 NOON = dt.datetime(2026, 1, 2, 12, tzinfo=dt.UTC)
 #: Few, as each is a task of its own.
-FEW = ["--strategies", "hops,broadcast,relation,freq-relation"]
+FEW = ["--strategies", "hops,relation"]
 
 
 class Deployment:
@@ -185,6 +191,40 @@ def test_the_cap_on_rules_holds_and_lost_links_retire_their_trees(deployment: De
     )
     assert deployment.run("--max-changed-rules", "0") == retune_trees.DONE
     assert {n: state for n, (_, state) in deployment.trees().items()} == {7: "retired", 8: "active"}
+
+
+def test_what_an_earlier_run_has_under_way_counts_against_the_cap(deployment: Deployment) -> None:
+    other = VirtualTree(1, steiner_tree(NETWORK, FAR), "x", "installing")
+    deployment.tables.append("virtual_trees", [tree_to_row(other)])
+    deployment.publish(1, NEAR, 500)
+    wanted = steiner_tree(NETWORK, NEAR)
+    both = rules(NETWORK, other.edges) + rules(NETWORK, wanted)
+    late = ["--dry-run", "--max-changed-rules"]
+    assert deployment.run(*late, str(rules(NETWORK, wanted))) == retune_trees.DONE
+    assert deployment.run(*late, str(both)) == retune_trees.WOULD_CHANGE
+
+
+def test_a_strategy_that_takes_too_long_is_left_out(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A class of this function is sent along to the workers, which cannot import this module.
+    class Slow:
+        name = "slow"
+
+        def candidates(self, situation: Situation, budget: dict[str, int]) -> Iterator[Any]:
+            import time  # noqa: PLC0415
+
+            time.sleep(300)
+            yield from ()
+
+    monkeypatch.setattr(retune_trials, "STRATEGIES", {"slow": Slow()})
+    record = Record(NETWORK, [Publication(FEED, frozenset(NEAR), 1, 100)])
+    situation = Situation(NETWORK, Clients({}), Statistics(record.publications))
+    began = time.monotonic()
+    budget = uniform(NETWORK, 1)
+    (outcome,) = retune_trials.compare(spark, ["slow"], situation, budget, record, 1)
+    assert "longer than 1 s" in outcome.error
+    assert time.monotonic() - began < 60
 
 
 def test_the_record_is_what_was_asked_for(deployment: Deployment) -> None:

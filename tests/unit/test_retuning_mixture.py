@@ -163,3 +163,19 @@ def test_what_was_learnt_from_one_half_is_judged_by_the_other():
     assert isinstance(outcome, Outcome) and not outcome.error
     halves = [RECORD.part(n, 2) for n in (0, 1)]
     assert outcome.unseen == sum(halves[1 - n].replay(outcome.halves[n]).bytes for n in (0, 1))
+
+
+def test_a_search_that_takes_too_long_leaves_the_best_strategy():
+    budget = uniform(NETWORK, 4)
+    outcomes = compare(SOME, SITUATION, budget, RECORD)
+    asked = 0
+
+    def check() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            raise TimeoutError
+
+    choice = choose(RECORD, outcomes, budget, check=check)
+    best = min(outcomes, key=lambda outcome: (outcome.unseen, outcome.trial.bytes))
+    assert (choice.name, tuple(choice.trees), choice.complete) == (best.name, best.trees, False)

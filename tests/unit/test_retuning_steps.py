@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from udfs.errors import NetworkError
 from udfs.stacks.labels import NARROW, WIDE
 from udfs.trees.network import Link, Network
-from udfs.trees.retuning.steps import Step, next_step, rules
+from udfs.trees.retuning.steps import Step, next_step, rules, under_way
 from udfs.trees.steiner import steiner_tree
 from udfs.trees.strategies.strategy import Edges, Room, uniform
 from udfs.trees.topology import fabric
@@ -195,9 +195,8 @@ def without(network: Network, pair: tuple[str, str]) -> Network:
 
 
 def test_a_tree_that_lost_a_link_is_retired_and_one_over_a_failed_link_stays():
-    spine = next(s.name for s in NETWORK.switches.values() if s.layer == "spine")
-    tree = next(t for t in TREES if any(spine in pair for pair in t))
-    pair = next(pair for pair in sorted(tree) if spine in pair)
+    spines = {s.name for s in NETWORK.switches.values() if s.layer == "spine"}
+    tree, pair = next((t, pair) for t in TREES for pair in sorted(t) if spines & set(pair))
     rows = [VirtualTree(1, tree, "old"), VirtualTree(2, tree, "old", "retiring")]
     lost = without(NETWORK, pair)
     step = next_step(lost, rows, {tree: "old"}, uniform(lost, 9))
@@ -219,3 +218,14 @@ def test_what_has_no_room_at_all_is_told():
 
 def test_a_tree_costs_a_rule_in_each_of_its_switches():
     assert [rules(NETWORK, edges) for edges in RACK_TREES] == [1] * len(RACK_TREES)
+
+
+def test_rules_are_under_way_until_switches_hold_them_or_do_no_more():
+    one, two, three, four = TREES[:4]
+    rows = [
+        VirtualTree(1, one, "test", "installing"),
+        VirtualTree(2, two, "test", "active"),
+        VirtualTree(3, three, "test", "retiring"),
+        VirtualTree(4, four, "test", "retired"),
+    ]
+    assert under_way(NETWORK, rows) == rules(NETWORK, one) + rules(NETWORK, three)

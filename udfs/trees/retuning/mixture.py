@@ -7,8 +7,8 @@ promise most, as long as replays say that it pays.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from udfs.trees.retuning.comparison import Outcome, Record, Trial
 from udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, Room
@@ -24,13 +24,19 @@ _ROUNDS = 8
 class Choice:
     """What was chosen: ``trees`` with the strategy that each is of, and its replay of the record.
 
-    name: of a strategy, or ``mixture``. unseen: as of an outcome.
+    name: of a strategy, or ``mixture``. unseen: as of an outcome. complete: False where the search
+    for a mixture was broken off.
     """
 
     name: str
     trees: Mapping[Edges, str]
     trial: Trial
     unseen: int
+    complete: bool = True
+
+
+def _go_on() -> None:
+    """Never breaks off."""
 
 
 def choose(
@@ -38,16 +44,20 @@ def choose(
     outcomes: Sequence[Outcome],
     budget: Mapping[str, int],
     current: Sequence[Edges] = (),
+    check: Callable[[], None] = _go_on,
 ) -> Choice:
     """The trees to be expected to cost the fewest bytes: a strategy's, or a mixture.
 
     A mixture never costs more on the record than the best strategy does; it is chosen if it costs
     less on the publications that its trees were not chosen by, too. ``current``: trees in use,
-    candidates as any others if they are of the network's usable links.
+    candidates as any others if they are of the network's usable links. ``check`` is called between
+    replays: where it raises TimeoutError, the best strategy is taken as it is.
 
     At least one of the outcomes has no error.
     """
-    known = [outcome for outcome in outcomes if not outcome.error]
+    # Ties are settled by name, whatever order outcomes come in.
+    ordered = sorted(outcomes, key=lambda outcome: outcome.name)
+    known = [outcome for outcome in ordered if not outcome.error]
     by_name = _strategies(known, current)
     single = min(known, key=lambda outcome: (outcome.unseen, outcome.trial.bytes))
     alone = Choice(
@@ -55,20 +65,39 @@ def choose(
     )
     if len(record.publications) < 2:
         return alone
+    try:
+        mixed, unseen = _mixture(record, known, budget, current, single.unseen, check)
+    except TimeoutError:
+        return replace(alone, complete=False)
+    if not mixed:
+        return alone
+    return Choice(NAME, {edges: by_name[edges] for edges in mixed}, record.replay(mixed), unseen)
+
+
+def _mixture(
+    record: Record,
+    known: Sequence[Outcome],
+    budget: Mapping[str, int],
+    current: Sequence[Edges],
+    limit: int,
+    check: Callable[[], None],
+) -> tuple[Sequence[Edges], int]:
+    """A mixture and its unseen bytes, below ``limit``; no trees where there is none."""
     unseen = 0
     for number in (0, 1):
         learn, judge = record.part(number, 2), record.part(1 - number, 2)
         starts = [outcome.halves[number] for outcome in known]
         best = min(range(len(known)), key=lambda n: (learn.replay(starts[n]).bytes, known[n].name))
         pools = [outcome.pools[number + 1] for outcome in known]
-        mixed = mix(learn, starts[best], _merged([*starts, *pools, current]), budget)
+        check()
+        pool = _merged([*starts, *pools, current])
+        mixed = mix(learn, starts[best], pool, budget, check=check)
         unseen += judge.replay(mixed).bytes
-    if unseen >= single.unseen:
-        return alone
+    if unseen >= limit:
+        return (), unseen
     start = min(known, key=lambda outcome: (outcome.trial.bytes, outcome.name))
     pool = _merged([*(o.trees for o in known), *(o.pools[0] for o in known), current])
-    mixed = mix(record, start.trees, pool, budget, start.trial)
-    return Choice(NAME, {edges: by_name[edges] for edges in mixed}, record.replay(mixed), unseen)
+    return mix(record, start.trees, pool, budget, start.trial, check), unseen
 
 
 def mix(
@@ -77,6 +106,7 @@ def mix(
     pool: Sequence[Edges],
     budget: Mapping[str, int],
     trial: Trial | None = None,
+    check: Callable[[], None] = _go_on,
 ) -> tuple[Edges, ...]:
     """``start`` with trees exchanged for those of ``pool``, never of more bytes on the record.
 
@@ -86,7 +116,7 @@ def mix(
     trees, now = tuple(start), sample.replay(start)
     share = 1.0
     for _ in range(_ROUNDS):
-        changed = _exchanged(sample, trees, now, pool, budget, share)
+        changed = _exchanged(sample, trees, now, pool, budget, share, check)
         if set(changed) == set(trees):
             if share <= 0.1:
                 break
@@ -112,9 +142,10 @@ def _exchanged(
     pool: Sequence[Edges],
     budget: Mapping[str, int],
     share: float,
+    check: Callable[[], None],
 ) -> tuple[Edges, ...]:
     """The trees with up to a ``share`` of them exchanged for what promises more."""
-    losses = _losses(sample, trees, now)
+    losses = _losses(sample, trees, now, check)
     gains = _gains(sample, trees, now, pool)
     room = Room(sample.network, budget)
     for edges in trees:
@@ -146,7 +177,9 @@ def _exchanged(
     return (*(edges for edges in trees if edges in kept), *added)
 
 
-def _losses(sample: Record, trees: Sequence[Edges], now: Trial) -> dict[Edges, int]:
+def _losses(
+    sample: Record, trees: Sequence[Edges], now: Trial, check: Callable[[], None]
+) -> dict[Edges, int]:
     """Bytes that each tree's publications would cost more without it."""
     users: dict[Edges, list[int]] = defaultdict(list)
     for at, named in enumerate(now.named):
@@ -158,6 +191,7 @@ def _losses(sample: Record, trees: Sequence[Edges], now: Trial) -> dict[Edges, i
         if own is None:
             losses[edges] = 0
             continue
+        check()
         without = sample.replay([other for other in trees if other != edges], own)
         losses[edges] = without.bytes - sum(now.costs[at] for at in own)
     return losses

@@ -99,6 +99,13 @@ def rules(network: Network, edges: Edges) -> int:
     return len({name for pair in edges for name in pair if name in network.switches})
 
 
+def under_way(network: Network, trees: Iterable[VirtualTree]) -> int:
+    """Rules of trees that switches are still to be given, or rid of."""
+    return sum(
+        rules(network, tree.edges) for tree in trees if tree.state in ("installing", "retiring")
+    )
+
+
 def _is_link(network: Network, pair: tuple[str, str]) -> bool:
     switch, neighbor = pair if pair[0] in network.switches else (pair[1], pair[0])
     try:
