@@ -20,6 +20,10 @@ MOST_SWITCHES = 600
 def write(folder: Path, plan: Plan) -> None:
     """Write ``retune.json`` and ``retune.html``; each is there whole or not at all."""
     figures = summary(plan)
+    if len(plan.network.switches) > MOST_SWITCHES:
+        for tree in figures["trees"]:
+            # Gigabytes, maybe; they are in `virtual_trees`.
+            del tree["edges"]
     _write(folder / "retune.json", json.dumps(figures, indent=2, default=str) + "\n")
     _write(folder / "retune.html", page(figures | {"map": _map(plan)}))
 
