@@ -8,7 +8,7 @@ import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_encode import random_network
+from random_trees import random_network
 
 from udfs.switches.match import Match
 from udfs.switches.routes import DELIVER, SEND, routes
@@ -52,7 +52,7 @@ def sent(network, tables, switch, address):
 @settings(max_examples=60, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_a_datagram_takes_a_shortest_usable_way_to_its_host_from_everywhere(rng):
-    network = random_network(rng)
+    network = random_network(rng, 8)
     tables = routes(network)
     assert sorted(network.switches) == sorted(tables)
     usable = nx.DiGraph()

@@ -13,10 +13,10 @@ import virtual_trees_cases as cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from p4_coverage import soil
+from random_trees import mended, random_network, random_trees
 from real_switch import RealSwitch
 from scapy.layers.inet import IP, UDP, IPOption_Router_Alert
 from scapy.layers.l2 import Ether
-from test_encode import all_up, random_network, random_trees
 from virtual_trees_cases import REASONS, datagram, modelled, plain_frame, stack_frame
 
 from lab.bmv2.simple_switch import SimpleSwitch
@@ -157,8 +157,8 @@ def test_a_pass_looks_at_several_labels_and_one_more_is_for_several_subsets(
 @settings(max_examples=40, deadline=None)
 @given(RANDOM)
 def test_every_receiver_gets_the_plain_datagram_once_and_nobody_else(pool, form, rng):
-    network = with_labels(all_up(random_network(rng)), form)
-    trees = stored(random_trees(rng, network))
+    network = with_labels(mended(random_network(rng, 8)), form)
+    trees = stored(random_trees(rng, network, 6))
     publisher = rng.choice(network.publishers())
     others = sorted(set(network.hosts) - {publisher})
     receivers = frozenset(rng.sample(others, rng.randint(0, len(others))))
@@ -225,7 +225,7 @@ def test_metadata_need_not_be_zeros_at_first(monkeypatch):
 @settings(max_examples=40, deadline=None)
 @given(RANDOM)
 def test_other_traffic_comes_to_its_host_by_ipv4_alone(pool, rng):
-    network = all_up(random_network(rng))
+    network = mended(random_network(rng, 8))
     source, target = (network.hosts[rng.choice(sorted(network.hosts))] for _ in range(2))
     ends = (str(IPv4Address(host.ipv4)) for host in (source, target))
     packet = IP(src=next(ends), dst=next(ends), ttl=64, tos=rng.randint(0, 255))
