@@ -5,7 +5,7 @@ A rule is one tree in one switch; to install or to remove it is one change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from udfs.trees.network import Network
@@ -137,7 +137,7 @@ def _moves(
     moves: list[_Move] = []
     spent = 0
     for edges in new:
-        going = _makes_way(room, edges, outgoing)
+        going = room.make_way(edges, outgoing)
         if going is None:
             continue
         price = cost[edges] + sum(cost[other] for other in going)
@@ -150,23 +150,6 @@ def _moves(
         spent += price
         moves.append(_Move(edges, tuple(going), price))
     return moves
-
-
-def _makes_way(room: Room, edges: Edges, outgoing: Iterable[Edges]) -> list[Edges] | None:
-    """Which trees go so that this one fits, the least worth first; None if it cannot."""
-    full = {name: room.left[name] for name in room.switches(edges) if room.left[name] <= 0}
-    going = []
-    for other in outgoing:
-        if not full:
-            break
-        helped = room.switches(other) & full.keys()
-        if helped:
-            going.append(other)
-            for name in helped:
-                full[name] += 1
-                if full[name] > 0:
-                    del full[name]
-    return None if full else going
 
 
 def _worthwhile(

@@ -164,7 +164,7 @@ def _exchanged(
             break
         if gains[edges] <= 0:
             break
-        going = _makes_way(room, edges, staying)
+        going = room.make_way(edges, staying)
         if going is None or sum(losses[other] for other in going) >= gains[edges]:
             continue
         for other in going:
@@ -212,23 +212,6 @@ def _gains(
         for edges in causes:
             gains[edges] += (before - after) / len(causes)
     return {edges: gain for edges, gain in gains.items() if gain > 0}
-
-
-def _makes_way(room: Room, edges: Edges, staying: Iterable[Edges]) -> list[Edges] | None:
-    """Which trees go so that this one fits, those missed least first; None if it cannot."""
-    full = {name: room.left[name] for name in room.switches(edges) if room.left[name] <= 0}
-    going = []
-    for other in staying:
-        if not full:
-            break
-        helped = room.switches(other) & full.keys()
-        if helped:
-            going.append(other)
-            for name in helped:
-                full[name] += 1
-                if full[name] > 0:
-                    del full[name]
-    return None if full else going
 
 
 def _merged(lists: Iterable[Sequence[Edges]]) -> list[Edges]:

@@ -71,6 +71,23 @@ class Room:
         for name in self.switches(edges):
             self.left[name] += 1
 
+    def make_way(self, edges: Edges, others: Iterable[Edges]) -> list[Edges] | None:
+        """Which of others have to go so that this one fits, the first that help; None if it cannot
+        fit. Nothing is given back yet."""
+        full = {name: self.left[name] for name in self.switches(edges) if self.left[name] <= 0}
+        going = []
+        for other in others:
+            if not full:
+                break
+            helped = self.switches(other) & full.keys()
+            if helped:
+                going.append(other)
+                for name in helped:
+                    full[name] += 1
+                    if full[name] > 0:
+                        del full[name]
+        return None if full else going
+
     def full(self) -> bool:
         return not any(self.left.values())
 
