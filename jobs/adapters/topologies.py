@@ -96,7 +96,8 @@ def address_pattern(text: str) -> str:
     try:
         parts = list(string.Formatter().parse(text))
     except ValueError as error:
-        raise ValueError(f"{text!r}: {error}") from None
+        # Python's own words, which differ from version to version.
+        raise ValueError(f"{text!r} must be host:port with whole braces: {error}") from None
     for _, name, form, conversion in parts:
         if name is not None and (name not in ("switch", "device_id", "port") or form or conversion):
             raise ValueError(f"{{{name}}} is none of {{switch}}, {{device_id}} and {{port}}")
