@@ -70,13 +70,15 @@ class Encoding:
 @dataclass(frozen=True)
 class Size:
     """What one stack is made of. ``crossings``: its labels on each link that carries the stack, the
-    publisher's among them, added up; hops and stops leave it on the way."""
+    publisher's among them, added up; hops and stops leave it on the way. ``greedy``: labels of
+    Algorithm 5.1's stack, 0 where none was looked for."""
 
     trees: tuple[int, ...]
     hops: int
     stops: int
     switch_links: int
     crossings: int
+    greedy: int = 0
 
     @property
     def labels(self) -> int:
@@ -192,12 +194,10 @@ class Encoder:
         if size.labels > self._max_labels:
             return self._split(hosts, size, algorithm, read)
         whole = [(size, read(hosts, size))]
-        if algorithm != REFINED or len(hosts) == 1 or size.labels <= self._max_labels // 2:
-            return whole
-        size = self._run(hosts, GREEDY)
-        if size.labels <= self._max_labels:
+        if len(hosts) == 1 or size.greedy <= self._max_labels:
             return whole
         # One stack here and several of greedy's: those may yet have fewer labels in all.
+        size = self._run(hosts, GREEDY)
         with suppress(NetworkError):
             return min(whole, self._split(hosts, size, algorithm, read), key=_labels)
         return whole
@@ -275,11 +275,11 @@ class Encoder:
             found = run_encode(task, trees, algorithm, self._max_labels)
         else:
             found = encode_branch(task, *within, trees)
-        count, number, hops, stops, crossings = found
+        count, number, hops, stops, crossings, first = found
         if count < 0:
             raise self._graph.unreachable(self._root, terminals.tolist(), work)
         ids = tuple(self._stored.ids[at] for at in trees[:number].tolist())
-        return Size(ids, hops, stops, count - 1, crossings)
+        return Size(ids, hops, stops, count - 1, crossings, first)
 
     @property
     def _work(self) -> Work:

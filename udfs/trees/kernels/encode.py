@@ -19,17 +19,19 @@ def encode(task, trees, algorithm, most):  # type: ignore[no-untyped-def]
     switches. The result stands in ``work``: members by distance from the root, parents, needed and
     ingress ports, flood of the stored trees, which are ``trees[:number]``, ascending.
 
-    Returns ``(count, number, hops, stops, crossings)``; count is -1 if a terminal is out of reach.
-    crossings: labels on links between switches and on the publisher's, summed over those links.
+    Returns ``(count, number, hops, stops, crossings, first)``; count is -1 if a terminal is out of
+    reach. crossings: labels on links between switches and on the publisher's, summed over those
+    links. first: labels of the greedy answer, 0 if there is none.
     """
     work = task.work
+    first = np.int64(0)
     if algorithm in (QUICK, SHORTEST):
         work.free[:] = 0
     if algorithm in (GREEDY, REFINED):
         if algorithm == GREEDY:
-            count, number, _ = greedy(task, trees)
+            count, number, first = greedy(task, trees)
         else:
-            count, number, _ = refined(task, trees, most)
+            count, number, first = refined(task, trees, most)
         if count > 0:
             recall(task, count)
             set_flood(task.forest, work, trees, number)
@@ -48,7 +50,7 @@ def encode(task, trees, algorithm, most):  # type: ignore[no-untyped-def]
         number = 0
         if count > 0:
             number = _chosen(task, count, trees)
-    return _finished(task, count, number, trees)
+    return *_finished(task, count, number, trees), first
 
 
 @njit(cache=True, nogil=True)
@@ -63,7 +65,7 @@ def encode_branch(task, members, parent, trees):  # type: ignore[no-untyped-def]
         work.parent[v] = parent[at]
         work.inside[v] = 1
     count = prune(task.links, work, members.size)
-    return _finished(task, count, _chosen(task, count, trees), trees)
+    return *_finished(task, count, _chosen(task, count, trees), trees), np.int64(0)
 
 
 @njit(cache=True, nogil=True)

@@ -323,8 +323,9 @@ def _bend(task, trees, number, count, labels, effort):  # type: ignore[no-untype
 def refined(task, trees, most):  # type: ignore[no-untyped-def]
     """Never more labels than :func:`udfs.trees.kernels.greedy.greedy`, whose answer it improves;
     else alike. Above twice ``most`` labels, and where none is found of at most ``most``, the greedy
-    answer stands."""
+    answer stands. Returns ``(count, number, labels)``, the labels being those of that answer."""
     count, number, labels = greedy(task, trees)
+    first = labels
     if count < 0 or labels == 1 or task.order.size == 0 or labels > 2 * most:
         return count, number, labels
     count, number, labels = _begin(task, trees, number, count, labels)
@@ -338,4 +339,4 @@ def refined(task, trees, most):  # type: ignore[no-untyped-def]
             break
     if labels > most:
         return greedy(task, trees)
-    return count, number, labels
+    return count, number, first
