@@ -82,8 +82,14 @@ def work(arguments: argparse.Namespace, settings: Settings, lifecycle: Lifecycle
     retuner = Retuner(spark, Tables(spark, settings.tables), settings, options)
     plan = retuner.plan()
     if plan is None:
-        log.warning("nothing is on record that the network can carry: the trees stay as they are")
-        return NO_RECORD
+        log.warning("nothing is on record that the network can carry: no trees are chosen")
+        # Trees that lost a link go all the same, and what an earlier run began is gone on with.
+        wanted = retuner.keep()
+        if not retuner.look(wanted).writes:
+            return NO_RECORD
+        if arguments.dry_run:
+            return WOULD_CHANGE
+        return apply(retuner, wanted, arguments.wait, lifecycle) or NO_RECORD
     _tell(plan)
     step = retuner.look(plan.change.wanted)
     retune_report.write(Path(arguments.report), plan)

@@ -184,6 +184,12 @@ class Retuner:
             )
         return max(0, most - busy)
 
+    def keep(self) -> Wanted:
+        """What stays where nothing is on record: all but trees that lost a link or their room."""
+        network, budget, trees = self._read()
+        nothing = Record(network, ())
+        return plan_change(network, in_use(network, trees), {}, budget, nothing.replay).wanted
+
     def look(self, wanted: Wanted) -> Step:
         """What is to be written next, by the tables as they are now."""
         network, budget, trees = self._read()

@@ -134,6 +134,17 @@ def deployment(spark: SparkSession, tables: Tables, tmp_path: Path, p4runtime: s
     return Deployment(spark, tables, tmp_path, p4runtime)
 
 
+def test_a_tree_that_lost_a_link_goes_although_nothing_is_on_record(
+    deployment: Deployment,
+) -> None:
+    lost = {"tree_id": 9, "edges": [{"u": "pod1-rack1", "v": "pod2-rack1"}]}
+    deployment.tables.append("virtual_trees", [lost | {"strategy": "old", "state": "active"}])
+    assert deployment.run("--dry-run") == retune_trees.WOULD_CHANGE
+    assert deployment.run() == retune_trees.NO_RECORD
+    assert deployment.states() == {"retired": 1}
+    assert deployment.run() == retune_trees.NO_RECORD
+
+
 def test_trees_follow_what_is_published_and_nothing_changes_where_nothing_is_to_be_saved(
     deployment: Deployment,
 ) -> None:
