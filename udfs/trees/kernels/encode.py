@@ -8,7 +8,7 @@ from numba import njit
 from udfs.trees.kernels.greedy import greedy
 from udfs.trees.kernels.refined import choose, refined
 from udfs.trees.kernels.search import BY_WEIGHT, count_bits, grow
-from udfs.trees.kernels.stack import by_depth, prune, recall, set_flood, take_needs
+from udfs.trees.kernels.stack import by_depth, prune, put_back, recall, set_flood, take_needs
 
 GREEDY, REFINED, QUICK, SHORTEST = 0, 1, 2, 3
 
@@ -57,14 +57,8 @@ def encode(task, trees, algorithm, most):  # type: ignore[no-untyped-def]
 def encode_branch(task, members, parent, trees):  # type: ignore[no-untyped-def]
     """As :func:`encode`, on what receivers need of a delivery tree that is there: ``members``,
     parents first, with ``parent`` in the same order."""
-    work = task.work
-    work.inside[:] = 0
-    for at in range(members.size):
-        v = members[at]
-        work.members[at] = v
-        work.parent[v] = parent[at]
-        work.inside[v] = 1
-    count = prune(task.links, work, members.size)
+    put_back(task, members, parent)
+    count = prune(task.links, task.work, members.size)
     return *_finished(task, count, _chosen(task, count, trees), trees), np.int64(0)
 
 

@@ -27,6 +27,7 @@ from udfs.trees.kernels.stack import (
     count_labels,
     keep,
     prune,
+    put_back,
     recall,
     serves,
     set_flood,
@@ -118,7 +119,7 @@ def _improve(task, trees, number, count, near):  # type: ignore[no-untyped-def]
                 members = work.members[:count].copy()
                 parent = work.parent[members].copy()
     trees[:kept_number] = kept[:kept_number]
-    _put_back(task, members, parent)
+    put_back(task, members, parent)
     set_flood(forest, work, trees, kept_number)
     return kept_count, kept_number, labels
 
@@ -139,21 +140,8 @@ def _regrow(task):  # type: ignore[no-untyped-def]
     found = count_labels(work, second)
     if found < labels:
         return second, found
-    _put_back(task, members, parent)
+    put_back(task, members, parent)
     return first, labels
-
-
-@njit(cache=True, nogil=True)
-def _put_back(task, members, parent):  # type: ignore[no-untyped-def]
-    """This delivery tree stands in ``members`` again."""
-    work = task.work
-    work.inside[:] = 0
-    for at in range(members.size):
-        v = members[at]
-        work.members[at] = v
-        work.parent[v] = parent[at]
-        work.inside[v] = 1
-    take_needs(task, members.size)
 
 
 @helper

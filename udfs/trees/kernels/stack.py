@@ -117,6 +117,19 @@ def recall(task, count):  # type: ignore[no-untyped-def]
 
 
 @helper
+def put_back(task, members, parent):  # type: ignore[no-untyped-def]
+    """This delivery tree stands in ``members`` again; ``parent`` is in the order of ``members``."""
+    work = task.work
+    work.inside[:] = 0
+    for at in range(members.size):
+        v = members[at]
+        work.members[at] = v
+        work.parent[v] = parent[at]
+        work.inside[v] = 1
+    take_needs(task, members.size)
+
+
+@helper
 def prune(links, work, count):  # type: ignore[no-untyped-def]
     """Leave out branches that lead to no receiver; returns how many members are left."""
     children = work.path
