@@ -43,6 +43,7 @@ class Specification:
     """A message format. Fields are found by `field`; tables stand in the order of `order`.
 
     ``default_action`` is the text of @query_default_action: a name, maybe with arguments.
+    ``optional``: an event may lack any header, even the only one.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Specification:
     queries: tuple[str, ...] = ()
     counters: tuple[Counter, ...] = ()
     default_action: str | None = None
+    optional: bool = False
     _cache: dict[str, Field] = field(default_factory=dict, repr=False, compare=False, hash=False)
 
     @cached_property
@@ -100,7 +102,7 @@ class Specification:
         Not so where its header has a message type, as the type is looked at first, and not in the
         only header of a specification, without which there is no event.
         """
-        return field.header not in self._typed and len(self.headers) > 1
+        return field.header not in self._typed and (self.optional or len(self.headers) > 1)
 
     @cached_property
     def _clocks(self) -> dict[str, Field]:

@@ -1,0 +1,18 @@
+CREATE TABLE IF NOT EXISTS ${table} (
+  id INT NOT NULL COMMENT 'Number in headers, 0 to 31; never used again for another attribute',
+  name STRING NOT NULL COMMENT 'Name in JSON and in rules, unique',
+  type STRING NOT NULL COMMENT 'unsigned, signed, decimal or timestamp (seconds since 1970, or ISO 8601 text)',
+  scale DECIMAL(38,18) NOT NULL COMMENT 'Least difference of two values: value = offset + raw * scale',
+  offset DECIMAL(38,18) NOT NULL COMMENT 'Value of raw 0, the least that the attribute can have',
+  registered_by STRING COMMENT 'Who wrote the row; stream where unknown attributes are registered',
+  registered_at TIMESTAMP COMMENT 'When'
+)
+USING delta
+COMMENT 'One row is one attribute of attribute/value events. Rows are added and never changed, so that an id keeps its meaning.'
+TBLPROPERTIES (
+  'delta.appendOnly' = 'true',
+  'delta.constraints.id_fits_mask' = 'id BETWEEN 0 AND 31',
+  'delta.constraints.name_is_word' = 'name RLIKE \'^[A-Za-z_][A-Za-z0-9_]{0,62}$\'',
+  'delta.constraints.type_known' = 'type IN (\'unsigned\', \'signed\', \'decimal\', \'timestamp\')',
+  'delta.constraints.scale_positive' = 'scale > 0'
+)

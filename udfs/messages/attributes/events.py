@@ -1,0 +1,61 @@
+"""Attribute/value events as columns: what every encoding is read into and written from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ATTRIBUTES", "ETHERTYPE", "FINE", "REASONS", "Events", "code_of"]
+
+ATTRIBUTES = 32
+"""n_max: ids are 0 to 31 (KUNDEL IV)."""
+
+ETHERTYPE = 0x9001
+"""Of frames that begin with an attribute/value header."""
+
+FINE = 0
+
+#: Why a record is no event, by code; none is a code of `udfs.messages.moldudp64.REASONS`.
+REASONS = {
+    64: "empty_event",  # no attribute at all
+    65: "truncated_event",  # mask bits without values, a chain that does not end
+    66: "unknown_attribute",  # an id, or a name, that the registry lacks
+    67: "ids_out_of_order",
+    68: "id_twice",
+    69: "value_out_of_range",  # beyond 32 bits
+    70: "not_a_number",  # NaN, infinity, text, true, false
+    71: "malformed_json",  # no object, cut off, or something after it
+    72: "nested_json",
+    73: "event_too_large",
+    74: "outside_advertisement",
+}
+
+_CODES = {name: code for code, name in REASONS.items()}
+
+
+def code_of(reason: str) -> int:
+    """The code of a reason's name."""
+    return _CODES[reason]
+
+
+@dataclass(frozen=True)
+class Events:
+    """n events, or what should have been.
+
+    mask: uint32[n], bit i says that attribute i is there; 0 where ``reason`` is not 0.
+    values: uint32[ATTRIBUTES, n], raw values; 0 where the event lacks the attribute.
+    reason: uint8[n], 0 or a code of `REASONS`.
+    payload_start, payload_end: int64[n], what comes after the header, in the bytes that were read;
+    equal where nothing does.
+    """
+
+    mask: NDArray[np.uint32]
+    values: NDArray[np.uint32]
+    reason: NDArray[np.uint8]
+    payload_start: NDArray[np.int64]
+    payload_end: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.mask)
