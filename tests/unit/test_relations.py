@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from udfs.errors import NetworkError, SubscriptionError
+from udfs.filters.advertisements import Advertisement, check_advertisements
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.specification import parse_specification
 from udfs.trees.publications import Clients
-from udfs.trees.relations import Advertisement, check_advertisements, clients_of
+from udfs.trees.relations import clients_of
 from udfs.trees.topology import fabric
 
 pytestmark = pytest.mark.unit
@@ -221,7 +222,7 @@ def test_bad_advertisements_are_named():
         Advertisement("feed2", None),
     ]
     fine = Advertisement("feed2", "a.x == 1")
-    kept, rejections = check_advertisements([*bad, fine], TYPED, NETWORK)
+    kept, rejections = check_advertisements([*bad, fine], TYPED, NETWORK.hosts)
     assert kept == [fine]
     assert [(r.id, r.code) for r in rejections] == [
         ("feed1", "SUBSCRIPTION.UNKNOWN_FIELD"),

@@ -20,62 +20,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from udfs.errors import FilterError, SubscriptionError
+from udfs.errors import FilterError
+from udfs.filters.advertisements import Advertisement, advertised_terms
 from udfs.filters.compiler.compile import MAX_ENTRIES, ROWS_PER_ENTRY, table_of_rules, too_large
 from udfs.filters.compiler.levels import make_levels
 from udfs.filters.compiler.term_table import TermTable
 from udfs.filters.diagrams.diagrams import Diagrams
-from udfs.filters.language.rule import parse_rule, subscription_error
-from udfs.filters.meaning.normal_form import (
-    MESSAGE_TYPE,
-    Term,
-    lane_terms,
-    normal_form,
-    subject_name,
-)
-from udfs.filters.meaning.state import subjects
-from udfs.filters.subscriptions import Rejection, Subscription, check
+from udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term
+from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.specification import Specification
 from udfs.trees.network import Network
 from udfs.trees.publications import Clients
-
-
-class Advertisement(NamedTuple):
-    """What a publisher announces: a condition in the subscription language, without actions.
-
-    All advertisements of one publisher count together, as if joined by ``or``.
-    """
-
-    publisher: str
-    filter: str
-
-
-def check_advertisements(
-    rows: Iterable[Advertisement], specification: Specification, network: Network
-) -> tuple[list[Advertisement], list[Rejection]]:
-    """Part the rows into those that :func:`clients_of` takes and rejections, by publisher's name.
-
-    Never raises for what a user wrote.
-    """
-    fine: list[Advertisement] = []
-    rejections: list[Rejection] = []
-    for row in rows:
-        try:
-            _advertised(row, specification)
-        except SubscriptionError as error:
-            line, column = error.fields["line"], error.fields["column"]
-            rejections.append(Rejection(row.publisher, error.code, line, column, error.message))
-            continue
-        if row.publisher in network.hosts:
-            fine.append(row)
-        else:
-            message = f"publisher {row.publisher!r} is not a host of the network"
-            rejections.append(Rejection(row.publisher, "SUBSCRIPTION.UNKNOWN_HOST", 1, 1, message))
-    return fine, rejections
 
 
 def clients_of(
@@ -93,7 +51,7 @@ def clients_of(
 
     Raises NetworkError ``UNKNOWN_HOST`` for a publisher that is none of the network,
     SubscriptionError as ``parse_rule`` for an advertisement that is wrong
-    (:func:`check_advertisements` finds them), and FilterError ``TOO_LARGE`` where the rules and
+    (``check_advertisements`` finds them), and FilterError ``TOO_LARGE`` where the rules and
     advertisements would not compile together.
     """
     announced: dict[str, set[str]] = {}
@@ -107,7 +65,9 @@ def clients_of(
     texts = {name: tuple(sorted(announced.get(name, ()))) for name in sorted(named)}
     terms = {
         key: [
-            term for text in key for term in _advertised(Advertisement(name, text), specification)
+            term
+            for text in key
+            for term in advertised_terms(Advertisement(name, text), specification)
         ]
         if key
         else _everything(specification)
@@ -127,25 +87,6 @@ class _Match:
 
 
 _Key = tuple[str, ...]
-
-
-def _advertised(row: Advertisement, specification: Specification) -> list[Term]:
-    """Terms over fields whose disjunction holds for all that the advertisement announces."""
-    rule = parse_rule(row.filter or "", specification)
-    if rule.actions:
-        raise subscription_error(
-            "SYNTAX",
-            row.filter,
-            (1, 1),
-            f"an advertisement says what {row.publisher!r} publishes, so it has a condition only; "
-            "leave out the actions after the colon",
-        )
-    state = {subject_name(subject) for subject in subjects(rule.condition)}
-    terms = dict.fromkeys(
-        tuple(literal for literal in term if literal[0] not in state)
-        for term in normal_form(rule.condition, specification)
-    )
-    return [lane for term in terms for lane in lane_terms(term, specification)]
 
 
 def _everything(specification: Specification) -> list[Term]:

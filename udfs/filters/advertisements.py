@@ -1,0 +1,116 @@
+"""What a publisher announces: rows of table ``advertisements`` as a filter of its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from udfs.errors import SubscriptionError
+from udfs.filters.compiler.compile import CompiledFilter, compile_table
+from udfs.filters.compiler.term_table import TermTable
+from udfs.filters.language.rule import parse_rule, subscription_error
+from udfs.filters.meaning.normal_form import Term, lane_terms, normal_form, subject_name
+from udfs.filters.meaning.state import subjects
+from udfs.filters.subscriptions import Rejection
+from udfs.messages.specification import Specification
+
+__all__ = [
+    "Advertisement",
+    "advertised_terms",
+    "check_advertisements",
+    "compile_advertisements",
+    "select_advertisements",
+]
+
+_ADVERTISED = "advertised"
+
+
+class Advertisement(NamedTuple):
+    """What a publisher announces: a condition in the subscription language, without actions.
+
+    All advertisements of one publisher count together, as if joined by ``or``.
+    """
+
+    publisher: str
+    filter: str
+    id: str = ""
+
+
+def select_advertisements(
+    rows: Iterable[Mapping[str, Any]], wanted: str, publisher: str | None = None
+) -> list[Advertisement]:
+    """The enabled rows of the table that are written for the format ``wanted``, by id.
+
+    ``publisher``: of this one alone.
+    """
+    return [
+        Advertisement(row["publisher"], row["filter"], row["id"])
+        for row in sorted(rows, key=lambda row: str(row["id"]))
+        if row["enabled"] and row["format"] == wanted and publisher in (None, row["publisher"])
+    ]
+
+
+def check_advertisements(
+    rows: Iterable[Advertisement], specification: Specification, hosts: Iterable[str]
+) -> tuple[list[Advertisement], list[Rejection]]:
+    """Part the rows into those that can be used and rejections, by id or else by publisher's name.
+
+    ``hosts``: all hosts of the network. Never raises for what a user wrote.
+    """
+    known = set(hosts)
+    fine: list[Advertisement] = []
+    rejections: list[Rejection] = []
+    for row in rows:
+        name = row.id or row.publisher
+        try:
+            advertised_terms(row, specification)
+        except SubscriptionError as error:
+            line, column = error.fields["line"], error.fields["column"]
+            rejections.append(Rejection(name, error.code, line, column, error.message))
+            continue
+        if row.publisher in known:
+            fine.append(row)
+        else:
+            message = f"publisher {row.publisher!r} is not a host of the network"
+            rejections.append(Rejection(name, "SUBSCRIPTION.UNKNOWN_HOST", 1, 1, message))
+    return fine, rejections
+
+
+def advertised_terms(row: Advertisement, specification: Specification) -> list[Term]:
+    """Terms over fields whose disjunction holds for all that the advertisement announces.
+
+    State is not known beforehand: conditions on it are left out, so the terms cover more events
+    than are published. Errors: ``SubscriptionError`` as ``parse_rule``, and for actions.
+    """
+    rule = parse_rule(row.filter or "", specification)
+    if rule.actions:
+        raise subscription_error(
+            "SYNTAX",
+            row.filter,
+            (1, 1),
+            f"an advertisement says what {row.publisher!r} publishes, so it has a condition only; "
+            "leave out the actions after the colon",
+        )
+    state = {subject_name(subject) for subject in subjects(rule.condition)}
+    terms = dict.fromkeys(
+        tuple(literal for literal in term if literal[0] not in state)
+        for term in normal_form(rule.condition, specification)
+    )
+    return [lane for term in terms for lane in lane_terms(term, specification)]
+
+
+def compile_advertisements(
+    rows: Sequence[Advertisement], specification: Specification
+) -> CompiledFilter:
+    """One filter of them all: an event that none announces ends in the leaf of nobody.
+
+    Errors: as `advertised_terms`; ``FilterError`` TOO_LARGE.
+    """
+    table = TermTable()
+    outcome = table.outcome_number([_ADVERTISED])
+    table.terms = [
+        (term, number, outcome)
+        for number, row in enumerate(rows)
+        for term in advertised_terms(row, specification)
+    ]
+    return compile_table(table, specification)
