@@ -1,9 +1,9 @@
 """What p4c makes of the programs of ``p4/``: making it, and the sums by which it is told from old.
 
-A program is ``p4/NAME.p4`` with what it includes from ``p4/NAME/``, or with another such file that
-it includes to compile it with other options; its products are ``NAME.p4info.txtpb`` and
-``NAME.json`` beside it. ``p4/CHECKSUMS`` has the SHA-256 of all of them, as ``sha256sum`` writes
-and reads it.
+A program is ``p4/NAME.p4`` with what it includes from ``p4/NAME/`` and from the folders of other
+programs, or with another such file that it includes to compile it with other options; its products
+are ``NAME.p4info.txtpb`` and ``NAME.json`` beside it. ``p4/CHECKSUMS`` has the SHA-256 of all of
+them, as ``sha256sum`` writes and reads it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ def programs() -> list[str]:
 def sources(program: str) -> list[Path]:
     """The main file, and what it may include."""
     main = FOLDER / f"{program}.p4"
-    others = re.findall(r'^#include "(\w+)\.p4"$', main.read_text(), re.MULTILINE)
-    own = [main, *sorted((FOLDER / program).glob("*.p4"))]
+    text = main.read_text()
+    others = re.findall(r'^#include "(\w+)\.p4"$', text, re.MULTILINE)
+    shared = re.findall(rf'^#include "((?!{program}/)\w+/\w+\.p4)"$', text, re.MULTILINE)
+    own = [main, *sorted((FOLDER / program).glob("*.p4")), *(FOLDER / path for path in shared)]
     return own + [path for other in others for path in sources(other)]
 
 

@@ -1,0 +1,49 @@
+// Attribute/value events: who gets an event is matched on its attributes (KUNDEL III).
+//
+//   frame
+//     |
+//   parser: ethernet > 0x9001, by destination: first id > (value, next id) ... > id 0
+//     |                                   | bitmask > values, by ascending id
+//     |              > 0x0800: ipv4
+//     |
+//     |      a state for each attribute; attribute i always ends up in meta.value_i,
+//     |      what is absent is 0, and bit i of meta.bitmask tells which are there
+//     |
+//     |-- cut short, ids out of order or unknown, no attribute ----> drop, counted
+//     |-- no event ------------------------> route: IPv4, longest prefix > one port
+//     |
+//   event: (bitmask, value_0 .. value_31) > multicast group | drop
+//     |
+//   traffic manager
+//     |
+//   egress: no copy goes back to where the event came from
+//     |
+//   deparser: the event as it came
+//
+// The program knows no attribute by name: one that is new takes an id that was free, and entries of
+// table `event` are all that ever changes. What is dropped is counted in `ingress.dropped`, by the
+// reasons in attribute_value/sizes.p4.
+
+#include <core.p4>
+#include <v1model.p4>
+
+#include "attribute_value/sizes.p4"
+#include "attribute_value/attributes.p4"
+#include "attribute_value/headers.p4"
+#include "attribute_value/parser.p4"
+#include "virtual_trees/verify_checksums.p4"
+#include "virtual_trees/route.p4"
+#include "attribute_value/ingress.p4"
+#include "attribute_value/egress.p4"
+#include "virtual_trees/update_checksums.p4"
+#include "attribute_value/deparser.p4"
+
+@pkginfo(name = "attribute_value")
+V1Switch(
+    frame_parser(),
+    verify_checksums(),
+    ingress(),
+    egress(),
+    update_checksums(),
+    frame_deparser()
+) main;

@@ -1,0 +1,38 @@
+// DO(i) for each attribute i.
+//
+// Each has a parser state, headers and a key of its own: the element of a header stack that an id
+// read from the frame names is out of reach in BMv2 (KUNDEL III-E).
+
+#define EACH_ATTRIBUTE(DO) DO(0) EACH_LATER_ATTRIBUTE(DO)
+#define EACH_LATER_ATTRIBUTE(DO) \
+    DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) \
+    DO(15) DO(16) DO(17) DO(18) DO(19) DO(20) DO(21) DO(22) DO(23) DO(24) DO(25) DO(26) DO(27) \
+    DO(28) DO(29) DO(30) DO(31)
+
+#define BIT(I) ((bitmask_t) 1 << I)
+
+#define VALUE_FIELD(I) value_t value_##I;
+#define NO_VALUE(I) meta.value_##I = 0;
+#define NAME(WORD) #WORD
+#define VALUE_KEY(I) meta.value_##I: ternary @name(NAME(value_##I));
+
+// Id pairs.
+#define NEXT_PAIR(I) I: pair_##I;
+#define TAKE_PAIR(I) \
+    state pair_##I { \
+        packet.extract(hdr.pairs[I]); \
+        meta.value_##I = hdr.pairs[I].value; \
+        meta.bitmask = meta.bitmask | BIT(I); \
+        meta.next = hdr.pairs[I].next; \
+        transition next_pair; \
+    }
+
+// Bitmask.
+#define NEXT_VALUE(I) BIT(I) &&& BIT(I): value_##I;
+#define TAKE_VALUE(I) \
+    state value_##I { \
+        packet.extract(hdr.values[I]); \
+        meta.value_##I = hdr.values[I].value; \
+        meta.left = meta.left & ~BIT(I); \
+        transition next_value; \
+    }

@@ -1,0 +1,66 @@
+// Headers of a frame, and what is known of it on its way.
+
+header ethernet_h {
+    bit<48> dst;
+    bit<48> src;
+    bit<16> type_;
+}
+
+header first_id_h {
+    id_t id;
+}
+
+header pair_h {
+    value_t value;
+    id_t next;  // 0: this was the last
+}
+
+header bitmask_h {
+    bitmask_t bitmask;
+}
+
+header value_h {
+    value_t value;
+}
+
+header ipv4_h {
+    bit<4> version;
+    bit<4> ihl;
+    bit<8> tos;
+    bit<16> length;
+    bit<16> id;
+    bit<3> flags;
+    bit<13> offset;
+    bit<8> ttl;
+    bit<8> protocol;
+    bit<16> checksum;
+    bit<32> src;
+    bit<32> dst;
+}
+
+header ipv4_options_h {
+    varbit<OPTIONS_BITS> values;
+}
+
+// An event has either encoding. Element i is attribute i, wherever in the frame it was; as ids
+// ascend, elements come in the order of the frame.
+struct headers_t {
+    ethernet_h ethernet;
+    first_id_h first;
+    pair_h[ATTRIBUTES] pairs;
+    bitmask_h bitmask;
+    value_h[ATTRIBUTES] values;
+    ipv4_h ipv4;
+    ipv4_options_h options;
+}
+
+// Values are here once more, because a key must not be a header that may be missing (KUNDEL III-C).
+struct metadata_t {
+    bit<1> event;
+    bitmask_t bitmask;  // the attributes that are there
+    EACH_ATTRIBUTE(VALUE_FIELD)  // value_0 .. value_31, 0 where absent
+    id_t last;       // id pairs: the attribute read last,
+    id_t next;       // and the one announced
+    bitmask_t left;  // bitmask: the attributes not read yet
+    reason_t reason;  // to drop the frame
+}

@@ -1,0 +1,98 @@
+// Ethernet, then an event in either encoding or IPv4.
+//
+// One state an attribute (KUNDEL III-E); the way from one to the next goes by a state for all, so
+// that there are 32 transitions of an encoding, not one from each attribute to each later one.
+
+error {
+    EmptyEvent,
+    UnknownAttribute,
+    IdsOutOfOrder,
+    IdTwice
+}
+
+parser frame_parser(
+    packet_in packet,
+    out headers_t hdr,
+    inout metadata_t meta,
+    inout standard_metadata_t standard
+) {
+    state start {
+        meta.event = 0;
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.type_) {
+            EVENT: event;
+            IPV4: ipv4;
+            default: accept;
+        }
+    }
+
+    state ipv4 {
+        packet.extract(hdr.ipv4);
+        transition select(hdr.ipv4.version, hdr.ipv4.ihl) {
+            (4, 6 .. 15): options;
+            default: accept;
+        }
+    }
+
+    state options {
+        packet.extract(hdr.options, (bit<32>) (hdr.ipv4.ihl - WORDS) << 5);
+        transition accept;
+    }
+
+    state event {
+        meta.event = 1;
+        EACH_ATTRIBUTE(NO_VALUE)
+        transition select(hdr.ethernet.dst) {
+            BITMASKS: bitmask;
+            default: id_pairs;
+        }
+    }
+
+    // Attribute 0 comes first or not at all: after a pair, id 0 is the end.
+    state id_pairs {
+        packet.extract(hdr.first);
+        meta.bitmask = 0;
+        meta.last = 0;
+        meta.next = hdr.first.id;
+        transition select(hdr.first.id) {
+            0: pair_0;
+            default: next_pair;
+        }
+    }
+
+    state next_pair {
+        verify(meta.next == 0 || meta.next >= meta.last, error.IdsOutOfOrder);
+        verify(meta.next == 0 || meta.next != meta.last, error.IdTwice);
+        meta.last = meta.next;
+        transition select(meta.next) {
+            0: accept;
+            EACH_LATER_ATTRIBUTE(NEXT_PAIR)
+            default: unknown_attribute;
+        }
+    }
+
+    EACH_ATTRIBUTE(TAKE_PAIR)
+
+    state unknown_attribute {
+        verify(false, error.UnknownAttribute);
+        transition accept;
+    }
+
+    state bitmask {
+        packet.extract(hdr.bitmask);
+        verify(hdr.bitmask.bitmask != 0, error.EmptyEvent);
+        meta.bitmask = hdr.bitmask.bitmask;
+        meta.left = hdr.bitmask.bitmask;
+        transition next_value;
+    }
+
+    // The lowest bit that is left; each value fades its own out.
+    state next_value {
+        transition select(meta.left) {
+            0: accept;
+            EACH_ATTRIBUTE(NEXT_VALUE)
+        }
+    }
+
+    EACH_ATTRIBUTE(TAKE_VALUE)
+}
