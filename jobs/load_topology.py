@@ -42,7 +42,7 @@ from jobs.adapters.topologies import (
 )
 from udfs.errors import TableError
 from udfs.stacks.labels import FORMATS
-from udfs.switches.programs import FILTERING, check_labels
+from udfs.switches.programs import check_labels, matching_program
 from udfs.trees.measures import Measures, measure
 from udfs.trees.network import MAX_PORT, Network
 from udfs.trees.succession import Choices, Succession
@@ -133,7 +133,8 @@ def work(options: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) 
     print(describe(network, measure(network)))
     if str(dropped):
         print(f"left out  {dropped}")
-    pipeline = options.pipeline or (FILTERING if settings.match == "network" else None)
+    matching = matching_program(settings.format) if settings.match == "network" else None
+    pipeline = options.pipeline or matching
     if pipeline:
         check_labels(dict.fromkeys(network.switches, pipeline), labels)
     pattern, first = options.address_pattern, options.first_port

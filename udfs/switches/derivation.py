@@ -13,7 +13,7 @@ from udfs.errors import SwitchError
 from udfs.stacks.entries import LABELS_A_PASS, positions_of, switch_entries
 from udfs.switches.entry import GROUPS, SwitchEntry
 from udfs.switches.ports import port_groups
-from udfs.switches.programs import FILTERING, STACKS
+from udfs.switches.programs import ATTRIBUTES, EVENT, FILTERING, STACKS
 from udfs.switches.rollout import Source, Union, rewired, together
 from udfs.switches.routes import ROUTE, routes
 from udfs.trees.network import Network
@@ -54,12 +54,7 @@ def _without_filters(
     network: Network, _trees: list[VirtualTree], tables: Collection[str]
 ) -> list[SwitchEntry]:
     """Groups and routes: filters are made of subscriptions, from one version to the next."""
-    if tables and _START not in tables:
-        raise SwitchError(
-            "WRONG_PROGRAM",
-            f"the program has no table {_START!r}: it is no {FILTERING}.p4",
-            table=_START,
-        )
+    _check_program(FILTERING, _START, tables)
     ports: dict[str, list[int]] = {name: [] for name in network.switches}
     for link in network.links:
         ports[link.switch].append(link.port)
@@ -68,6 +63,22 @@ def _without_filters(
         for switch, onward in routes(network).items()
         for entry in (*port_groups(switch, ports[switch]), *onward)
     ]
+
+
+def _routes_alone(
+    network: Network, _trees: list[VirtualTree], tables: Collection[str]
+) -> list[SwitchEntry]:
+    """Routes: the groups that events are sent to come with the entries of their table."""
+    _check_program(ATTRIBUTES, EVENT, tables)
+    return [entry for onward in routes(network).values() for entry in onward]
+
+
+def _check_program(name: str, table: str, tables: Collection[str]) -> None:
+    """Hold a program, by its tables, to be the one of this name; without any it is believed."""
+    if tables and table not in tables:
+        raise SwitchError(
+            "WRONG_PROGRAM", f"the program has no table {table!r}: it is no {name}.p4", table=table
+        )
 
 
 def _named_by_stacks(entry: SwitchEntry) -> bool:
@@ -97,6 +108,7 @@ def _ports(entry: SwitchEntry) -> int:
 DERIVATIONS: Mapping[str, Derivation] = {
     **dict.fromkeys(STACKS, Derivation(_virtual_trees, _named_by_stacks, _ports)),
     FILTERING: Derivation(_without_filters, _never, _ports),
+    ATTRIBUTES: Derivation(_routes_alone, _never, _ports),
 }
 
 

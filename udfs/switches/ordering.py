@@ -5,6 +5,13 @@ step, and each step is written when the one before has been answered. What is po
 before what points at it: groups, then what acts on the last of a packet's way (host ports, routes,
 leaves), then the tables before it from the last to the first, then the table of the way's start.
 Removal is the same backwards.
+
+Entries of the generic table of attributes (`EVENT`) overlap, and the highest priority wins. New
+ones are written from the highest priority to the lowest, a step each, then what changes, then old
+ones are removed from the lowest to the highest. So where a new entry wins it is the one that wins
+in the end, and where an old one wins it is the one that won before: every event has its old or its
+new outcome at any time. That costs as many steps as there are priorities among new and old
+entries, whatever their number: at most 1057, and some dozens where rules ask for two attributes.
 """
 
 from __future__ import annotations
@@ -16,6 +23,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from udfs.switches.entry import GROUPS, Difference, SwitchEntry
+from udfs.switches.programs import EVENT
 
 Kind = Literal["insert", "modify", "delete"]
 Rank = tuple[int, int]
@@ -56,11 +64,11 @@ def _ranked(kind: Kind, entries: Iterable[SwitchEntry], tables: Sequence[str]) -
     position = {_family(table): number for number, table in enumerate(tables)}
     by_rank: dict[Rank, list[SwitchEntry]] = defaultdict(list)
     for entry in entries:
-        by_rank[_rank(entry, position)].append(entry)
+        by_rank[_rank(kind, entry, position)].append(entry)
     return [Step(kind, tuple(by_rank[rank])) for rank in sorted(by_rank)]
 
 
-def _rank(entry: SwitchEntry, position: Mapping[str, int]) -> Rank:
+def _rank(kind: Kind, entry: SwitchEntry, position: Mapping[str, int]) -> Rank:
     """Low ranks are inserted first."""
     table = entry.table
     if table == GROUPS:
@@ -70,6 +78,9 @@ def _rank(entry: SwitchEntry, position: Mapping[str, int]) -> Rank:
     if entry.action.endswith(".stop"):
         # While tables are refilled, a tree without the stops that prune it would reach too many.
         return 2, 0
+    if table == EVENT:
+        # What is modified keeps its place among the others, so the order does not matter.
+        return 4, 0 if kind == "modify" else -entry.priority
     if table.endswith(_START):
         return 4, 0
     return 3, -position.get(_family(table), 0)
@@ -84,17 +95,24 @@ def _family(table: str) -> str:
 
 
 def withheld(step: Step, failed: Iterable[SwitchEntry]) -> tuple[SwitchEntry, ...]:
-    """What a step must not remove, as an update that should have come before it has failed.
+    """What a step must leave as it is, as an update that should have come before it has failed.
 
     Tables with a common start are one machine of states: an entry of it that could not be
-    written may leave the old states in use. Entries of other tables stand for themselves, but
-    a group may be pointed at by any that was not modified.
+    written may leave the old states in use, so none is removed. Of `EVENT` nothing more is written
+    either: an entry stands for all below it that lack their groups or the entries above them.
+    Entries of other tables stand for themselves, but a group may be pointed at by any that was not
+    modified.
     """
+    failed = list(failed)
+    if any(entry.table in (EVENT, GROUPS) for entry in failed):
+        overlapping = tuple(entry for entry in step.entries if entry.table == EVENT)
+    else:
+        overlapping = ()
     if step.kind != "delete":
-        return ()
+        return overlapping
     troubled = {_machine(entry.table) for entry in failed} - {""}
     groups = any(entry.table != GROUPS for entry in failed)
-    return tuple(
+    return overlapping + tuple(
         entry
         for entry in step.entries
         if _machine(entry.table) in troubled or (groups and entry.table == GROUPS)

@@ -11,7 +11,22 @@ STACKS: Mapping[str, LabelFormat] = {"virtual_trees": NARROW, "virtual_trees_32"
 """Programs that forward by header stacks, with the labels that they read."""
 
 FILTERING = "packet_subscriptions"
-"""The program of switches that match: it reads no stacks."""
+"""The program of switches that match messages of one format: it reads no stacks."""
+
+ATTRIBUTES = "attribute_value"
+"""The program of switches that match attribute/value events, whatever attributes there are."""
+
+EVENT = "ingress.event"
+"""The one table of `ATTRIBUTES` that matches (KUNDEL III-C)."""
+
+MATCHING = frozenset({FILTERING, ATTRIBUTES})
+"""Programs of switches that match."""
+
+
+def matching_program(message_format: str) -> str:
+    """The program that matches events of this format: a name of ``schemas/messages``, or
+    ``attributes``."""
+    return ATTRIBUTES if message_format == "attributes" else FILTERING
 
 
 def stack_program(labels: LabelFormat) -> str:
