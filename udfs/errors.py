@@ -82,6 +82,12 @@ class EventError(StackcastError):
     area = "EVENT"
 
 
+class AttributeTableError(StackcastError):
+    """Table ``attributes`` is not a registry, or has no room for another attribute."""
+
+    area = "ATTRIBUTE"
+
+
 class FilterError(StackcastError):
     """A set of subscriptions cannot be compiled to tables within the limits."""
 

@@ -1,7 +1,8 @@
 """Events as JSON objects to raw columns: ``{"add_order.price": 1, "stock": "GOOGL"}``.
 
-Values are raw: integers as in the message, text without padding, nothing scaled. A field that is
-left out, or null, is absent. Names may be short where that is unique.
+Values are raw: integers as in the message, text without padding, nothing scaled; but attributes
+are in their units, as in JSON records. A field that is left out, or null, is absent. Names may be
+short where that is unique.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from udfs.errors import EventError, SpecificationError
 from udfs.filters.meaning.state import clock_of
+from udfs.messages.attributes.attribute_field import AttributeField
 from udfs.messages.specification import Field, Specification
 
 TIME = "time_us"
@@ -67,6 +69,8 @@ class EventColumns:
 
 @dataclass
 class _Known:
+    """limit: integers below it are raw values as they are."""
+
     field: Field
     limit: int
     header_type: int | None
@@ -211,7 +215,7 @@ class EventReader:
         header = next(h for h in self._specification.headers if h.name == found.header)
         known = _Known(
             found,
-            1 << found.bits,
+            0 if isinstance(found, AttributeField) else 1 << found.bits,
             header.message_type,
             header.message_type is not None and header.fields[0] == found,
         )
@@ -235,7 +239,8 @@ _JSON = json.JSONDecoder(object_pairs_hook=_object)
 def _raw(known: _Known, value: Any) -> int:
     if isinstance(value, str) and value in known.texts:
         return known.texts[value]
-    if type(value) not in (int, str):
+    of_attribute = isinstance(known.field, AttributeField) and type(value) is float
+    if type(value) not in (int, str) and not of_attribute:
         shown = json.dumps(value)[:40]
         name = known.field.qualified
         raise EventError("BAD_VALUE", f"{shown} is no raw value: write an integer or text ({name})")

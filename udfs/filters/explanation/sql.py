@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from udfs.errors import SpecificationError
+from udfs.messages.attributes.attribute_field import AttributeField
 from udfs.messages.specification import Field, Specification
 
 RANGES = "filter_ranges"
@@ -182,6 +183,8 @@ def _type_value(arguments: dict[str, Field], specification: Specification) -> st
 def _value(name: str, field: Field, lane: int) -> str:
     """The raw value of an argument, or of a lane of it."""
     given = f"`{name}`"
+    if isinstance(field, AttributeField):
+        return _attribute_value(given, field)
     if len(field.lanes()) > 1:
         digits = (field.bits + 3) // 4
         whole = f"lpad({_digits(given, field)}, {digits}, '0')"
@@ -210,6 +213,17 @@ def _value(name: str, field: Field, lane: int) -> str:
         blank = f"rpad({given}, {field.bits // 8}, ' ')"
         cases += f"WHEN {given} RLIKE '^[A-Za-z]' THEN conv(hex({blank}), 16, 10) "
     return f"CAST(CASE {cases}ELSE {given} END AS DECIMAL(20, 0))"
+
+
+def _attribute_value(given: str, field: AttributeField) -> str:
+    """The raw value of a text in units of an attribute, rounded as events are."""
+    number = f"CAST({given} AS DOUBLE)"
+    if field.of.type == "timestamp":
+        # Micros by whole numbers, in UTC unless the text says otherwise.
+        time = f"unix_micros(CAST({given} AS TIMESTAMP)) / 1000000D"
+        number = f"if({given} LIKE '____-%', {time}, {number})"
+    raw = f"rint(({number} - {float(field.of.offset)!r}D) / {float(field.of.scale)!r}D)"
+    return f"CAST({raw} AS DECIMAL(20, 0))"
 
 
 def _bytes(value: str, name: str, bits: int) -> str:

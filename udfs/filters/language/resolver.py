@@ -30,6 +30,7 @@ from udfs.filters.nodes import (
     StatePredicate,
     Update,
 )
+from udfs.messages.attributes.attribute_field import AttributeField
 from udfs.messages.fields import MAX_VALUE_BITS, Field
 from udfs.messages.specification import MAX_TIME, Counter, Specification
 
@@ -169,6 +170,13 @@ class Resolver:
         if field.kind == "string" or field.bits > MAX_VALUE_BITS:
             what = "holds text" if field.kind == "string" else f"has over {MAX_VALUE_BITS} bits"
             message = f"{name} takes a number, and '{field.qualified}' {what}"
+            raise self._error("BAD_AGGREGATE", macro.field, message)
+        if function == "sum" and isinstance(field, AttributeField) and field.of.offset:
+            message = (
+                f"sum adds raw values, and those of '{field.name}' are counted from its offset, "
+                f"{field.of.offset}, so that they add up to no sum of values; "
+                f"ask for avg({field.name}), or use an attribute whose offset is 0"
+            )
             raise self._error("BAD_AGGREGATE", macro.field, message)
         return function, field
 

@@ -22,6 +22,7 @@ from udfs.filters.language.rule import MAX_LENGTH, parse_rule
 from udfs.filters.meaning.normal_form import MESSAGE_TYPE, is_message_type
 from udfs.filters.meaning.terms import TermBlock
 from udfs.filters.nodes import Action, And, Node, Predicate, Rule
+from udfs.messages.attributes.attribute_field import AttributeField
 from udfs.messages.specification import Field, Specification
 
 _FEW = 8
@@ -192,7 +193,7 @@ class _Reader:
         never, doubtful = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
         unread: NDArray[np.int64] = np.arange(count)
         if field.kind != "string":
-            values, sure = read_numerals(column, field.decimals, maximum)
+            values, sure = _numbers(column, field, maximum)
             sure &= self._agrees(field, head, column, values, sure)
             low, high, never = _compare(_operator(head), values, maximum)
             never &= sure
@@ -323,6 +324,22 @@ def _conjuncts(node: Node) -> tuple[Predicate, ...]:
         return ()
     parts = [_conjuncts(child) for child in node.children]
     return tuple(part for group in parts for part in group) if all(parts) else ()
+
+
+def _numbers(
+    column: Sequence[str], field: Field, maximum: int
+) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    """As ``read_numerals``, in the units of the field."""
+    if not isinstance(field, AttributeField):
+        return read_numerals(column, field.decimals, maximum)
+    read = field.numerals()
+    if read is None or read[1] > maximum:
+        return np.zeros(len(column), np.uint64), np.zeros(len(column), np.bool_)
+    decimals, zero = read
+    values, sure = read_numerals(column, decimals, maximum - zero)
+    if zero < 0:
+        return values - np.uint64(-zero), sure & (values >= np.uint64(-zero))
+    return values + np.uint64(zero), sure
 
 
 def _operator(head: str) -> str:

@@ -5,44 +5,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, DecimalException
+from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, cast, get_args
 
+from udfs.errors import AttributeTableError
+from udfs.messages.attributes.attribute_field import BITS, Attribute, AttributeField, Type
+from udfs.messages.attributes.events import ATTRIBUTES
 from udfs.messages.fields import Field
 from udfs.messages.formats import Header, Specification
 
-Type = Literal["unsigned", "signed", "decimal", "timestamp"]
+__all__ = [
+    "BITS",
+    "FORMAT",
+    "RESERVED",
+    "Attribute",
+    "AttributeField",
+    "Registry",
+    "Type",
+    "attribute",
+    "is_name",
+]
 
 FORMAT = "attributes"
 """Name of the message format, in ``subscriptions`` and errors."""
 
-BITS = 32
+RESERVED = frozenset({"and", "or", "not", "in", "between", "fwd", "message_type"})
+"""Words that mean something else in rules, in any case of letters."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_LOWEST = -(1 << (BITS - 1))
+_DEFAULTS: dict[str, tuple[Decimal, Decimal]] = {
+    "unsigned": (Decimal(1), Decimal(0)),
+    "signed": (Decimal(1), Decimal(_LOWEST)),
+    "decimal": (Decimal("0.01"), Decimal(_LOWEST) / 100),
+    "timestamp": (Decimal(1), Decimal(0)),
+}
+#: DECIMAL(38,18), as the table has it.
+_PLACES, _WHOLE = 18, 20
+_REMEDY = (
+    "attributes is append-only: to take a wrong row out, run ALTER TABLE attributes UNSET "
+    "TBLPROPERTIES ('delta.appendOnly'), DELETE the row, and SET TBLPROPERTIES "
+    "('delta.appendOnly' = 'true') again"
+)
 
 
-@dataclass(frozen=True)
-class Attribute:
-    """One row of table ``attributes``. ``value = offset + raw * scale``, raw in 0..2^32 - 1."""
-
-    id: int
-    name: str
-    type: Type
-    scale: Decimal
-    offset: Decimal
+def is_name(name: str) -> bool:
+    """Whether an attribute may be called so: a word that means nothing else in rules."""
+    return bool(_NAME.fullmatch(name)) and name.lower() not in RESERVED
 
 
-@dataclass(frozen=True)
-class AttributeField(Field):
-    """An attribute as a field of rules: its constants are in units of the attribute."""
+def attribute(
+    id: int,
+    name: str,
+    type: Type,
+    scale: Decimal | str | int | None = None,
+    offset: Decimal | str | int | None = None,
+) -> Attribute:
+    """An attribute; scale and offset are by default what its type suggests.
 
-    attribute: Attribute | None = None
-
-    @property
-    def qualified(self) -> str:
-        """The name: an attribute is a header by itself, which an event may lack."""
-        return self.name
+    unsigned 1 and 0, signed 1 and -2^31, decimal 0.01 and -2^31 * 0.01, timestamp 1 and 0: seconds
+    since 1970. Raises AttributeTableError BAD_ROW.
+    """
+    usual = _DEFAULTS.get(type, _DEFAULTS["unsigned"])
+    row = {
+        "id": id,
+        "name": name,
+        "type": type,
+        "scale": usual[0] if scale is None else scale,
+        "offset": usual[1] if offset is None else offset,
+    }
+    return _from_row(row, "write another")
 
 
 @dataclass(frozen=True)
@@ -53,12 +91,13 @@ class Registry:
 
     @staticmethod
     def from_rows(rows: Iterable[Mapping[str, Any]]) -> Registry:
-        """From rows of table ``attributes``."""
-        found = [
-            Attribute(r["id"], r["name"], r["type"], Decimal(r["scale"]), Decimal(r["offset"]))
-            for r in rows
-        ]
-        return Registry(tuple(sorted(found, key=lambda one: one.id)))
+        """From rows of table ``attributes``.
+
+        Raises AttributeTableError BAD_ROW, DUPLICATE_ID, DUPLICATE_NAME.
+        """
+        found = sorted((_from_row(row, _REMEDY) for row in rows), key=lambda one: one.id)
+        _check_distinct(found)
+        return Registry(tuple(found))
 
     @cached_property
     def by_name(self) -> dict[str, Attribute]:
@@ -69,21 +108,127 @@ class Registry:
         """Bitmask of the ids in use."""
         return sum(1 << one.id for one in self.attributes)
 
+    @property
+    def free(self) -> list[int]:
+        """The ids that are not in use, ascending."""
+        return [id for id in range(ATTRIBUTES) if not self.known >> id & 1]
+
     def specification(self) -> Specification:
         """The message format that rules are written for: a field for each attribute, all optional.
 
         A missing attribute makes a predicate on it false, so each stands in a header of its own.
         """
-        headers = tuple(
-            Header(
-                one.name,
-                one.name,
-                (AttributeField(one.name, one.name, BITS, 0, attribute=one),),
-            )
-            for one in self.attributes
-        )
+        headers = tuple(Header(one.name, one.name, (_field(one),)) for one in self.attributes)
         return Specification(FORMAT, headers, optional=True)
 
     def ids_of(self, fields: Iterable[Field]) -> list[int]:
         """The id of each field of `specification`."""
         return [self.by_name[field.name].id for field in fields]
+
+    def with_new(self, names: Iterable[str]) -> tuple[Registry, list[Attribute]]:
+        """What registering names gives: the registry afterwards, and the attributes it has more.
+
+        They are of type decimal with its usual scale and offset, and get the lowest free ids in the
+        order of their names. Names that are known or no words (`is_name`) are left out, and what no
+        id is left for.
+        """
+        unknown = sorted({name for name in names if name not in self.by_name and is_name(name)})
+        new = [attribute(id, name, "decimal") for id, name in zip(self.free, unknown, strict=False)]
+        return self.extended(new), new
+
+    def extended(self, new: Sequence[Attribute]) -> Registry:
+        """The registry with other attributes as well.
+
+        Raises AttributeTableError DUPLICATE_ID, DUPLICATE_NAME.
+        """
+        found = sorted((*self.attributes, *new), key=lambda one: one.id)
+        _check_distinct(found)
+        return Registry(tuple(found))
+
+    def next_id(self) -> int:
+        """The lowest free id. Raises AttributeTableError FULL."""
+        if not self.free:
+            raise AttributeTableError(
+                "FULL",
+                f"all {ATTRIBUTES} ids of table attributes are in use, and a header has room for "
+                f"no more: do without an attribute, or {_REMEDY}",
+            )
+        return self.free[0]
+
+
+def _field(one: Attribute) -> AttributeField:
+    return AttributeField(one.name, one.name, BITS, 0, takes_text=False, attribute=one)
+
+
+def _check_distinct(found: Sequence[Attribute]) -> None:
+    ids: dict[int, Attribute] = {}
+    names: dict[str, Attribute] = {}
+    for one in found:
+        if (other := names.setdefault(one.name, one)) is not one:
+            raise AttributeTableError(
+                "DUPLICATE_NAME",
+                f"attribute {one.name!r} is in table attributes twice, with ids {other.id} and "
+                f"{one.id}; {_REMEDY}",
+                name=one.name,
+            )
+        if (other := ids.setdefault(one.id, one)) is not one:
+            raise AttributeTableError(
+                "DUPLICATE_ID",
+                f"id {one.id} is in table attributes twice, for {other.name!r} and {one.name!r}; "
+                f"{_REMEDY}",
+                id=one.id,
+            )
+
+
+def _from_row(row: Mapping[str, Any], remedy: str) -> Attribute:
+    id, name, type = row.get("id"), row.get("name"), row.get("type")
+
+    def bad(why: str) -> AttributeTableError:
+        shown = f"{str(name)[:63]!r} (id {str(id)[:12]})"
+        return AttributeTableError(
+            "BAD_ROW", f"attribute {shown} {why}; {remedy}", id=id, name=name
+        )
+
+    if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < ATTRIBUTES:
+        raise bad(f"has no id of 0 to {ATTRIBUTES - 1}")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise bad("has no name of 1 to 63 letters, digits and _, the first of them no digit")
+    if name.lower() in RESERVED:
+        raise bad("is called as a word of rules is")
+    if type not in get_args(Type):
+        raise bad(f"is of type {str(type)[:40]!r}, and there are {', '.join(get_args(Type))}")
+    scale, offset = _decimal(row.get("scale")), _decimal(row.get("offset"))
+    if scale is None or offset is None:
+        raise bad("has a scale or an offset that is no DECIMAL(38,18)")
+    if scale <= 0:
+        raise bad(f"has scale {scale}, and it is above 0")
+    found = Attribute(id, name, cast(Type, type), scale, offset)
+    if not _is_exact(found):
+        raise bad(
+            "has values that doubles cannot tell apart: take a larger scale, or an offset that is "
+            "nearer to 0"
+        )
+    return found
+
+
+def _decimal(written: Any) -> Decimal | None:
+    """Without zeros at its end, so that it is the same however it was written."""
+    try:
+        value = Decimal(written)
+    except (DecimalException, TypeError, ValueError):
+        return None
+    if not value.is_finite() or (value and not -_PLACES <= value.adjusted() < _WHOLE):
+        return None
+    scaled = value.scaleb(_PLACES)
+    if scaled != scaled.to_integral_value():
+        return None
+    value = value.normalize()
+    return value.quantize(Decimal(1)) if value == value.to_integral_value() else value
+
+
+def _is_exact(one: Attribute) -> bool:
+    """Whether a value that is read as a double is nearer to its raw value than to any other."""
+    farthest = max(abs(one.offset), abs(one.most))
+    rounding = Fraction(math.ulp(float(farthest))) / 2
+    rounding += abs(Fraction(float(one.offset)) - Fraction(one.offset))
+    return rounding / Fraction(one.scale) < Fraction(1, 4)

@@ -1,0 +1,215 @@
+"""An attribute, and the field that rules know it as: constants and events in its units."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Context, Decimal, DecimalException
+from fractions import Fraction
+from typing import Literal
+
+from udfs.errors import SpecificationError
+from udfs.messages.attributes.times import seconds_of
+from udfs.messages.fields import Field
+
+Type = Literal["unsigned", "signed", "decimal", "timestamp"]
+
+BITS = 32
+
+_EXACT = Context(prec=200)
+_EPOCH_DAY = datetime(1970, 1, 1, tzinfo=UTC).toordinal()
+_EPOCH_YEARS = (-62_135_596_800, 253_402_300_799)
+"""Seconds since 1970 of the first and the last second that ISO 8601 writes with four digits."""
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One row of table ``attributes``. ``value = offset + raw * scale``, raw in 0..2^32 - 1."""
+
+    id: int
+    name: str
+    type: Type
+    scale: Decimal
+    offset: Decimal
+
+    @property
+    def most(self) -> Decimal:
+        """The largest value."""
+        return self.value((1 << BITS) - 1)
+
+    def value(self, raw: int) -> Decimal:
+        """The value of a raw value, exactly; of 64 bits, too, for sums."""
+        return _EXACT.add(self.offset, _EXACT.multiply(self.scale, Decimal(raw)))
+
+    @property
+    def zero(self) -> int | None:
+        """The raw value of 0, negative where the least value is above 0; None if 0 falls between
+        two values."""
+        raw = -Fraction(self.offset) / Fraction(self.scale)
+        return int(raw) if raw.denominator == 1 else None
+
+    @property
+    def places(self) -> int:
+        """Decimals that all of its values can be written with."""
+        return max(0, *(-_exponent(each) for each in (self.scale, self.offset)))
+
+
+@dataclass(frozen=True)
+class AttributeField(Field):
+    """An attribute as a field of rules: what people write of it is in its units.
+
+    ``bits`` may be 64 for what a sum of it is compared with.
+    """
+
+    attribute: Attribute | None = None
+
+    @property
+    def qualified(self) -> str:
+        """The name: an attribute is a header by itself, which an event may lack."""
+        return self.name
+
+    @property
+    def of(self) -> Attribute:
+        """The attribute."""
+        assert self.attribute is not None
+        return self.attribute
+
+    def numerals(self) -> tuple[int, int] | None:
+        """How a column of plain numerals becomes raw values: decimals to read, and raw value of 0.
+
+        None where that is not exact: then each constant is read by itself.
+        """
+        scale, zero = self.of.scale, self.of.zero
+        power = -_exponent(scale)
+        if zero is None or power < 0 or scale != Decimal(1).scaleb(-power):
+            return None
+        return power, zero
+
+    def encode(self, constant: str | int | Decimal) -> int:
+        """The raw value of a number in units of the attribute.
+
+        Raises SpecificationError CONSTANT_NOT_NUMBER, CONSTANT_NEGATIVE (less than the least
+        value), CONSTANT_TOO_WIDE (more than the largest), CONSTANT_TOO_FINE (between two values).
+        """
+        try:
+            value = Decimal(constant)
+        except (DecimalException, ValueError) as error:
+            raise self._refuse("NOT_NUMBER", constant, "is not a number") from error
+        if not value.is_finite():
+            raise self._refuse("NOT_NUMBER", constant, "is not a number")
+        return self._raw(value, constant)
+
+    def from_raw(self, value: object) -> int:
+        """The raw value of an event's value as JSON has it: a number in units of the attribute,
+        or the ISO 8601 text of a timestamp. Rounded as events are: to the nearest, by doubles.
+
+        Raises SpecificationError CONSTANT_NOT_NUMBER, CONSTANT_NEGATIVE, CONSTANT_TOO_WIDE.
+        """
+        number: float | None = None
+        if isinstance(value, str) and self.of.type == "timestamp":
+            seconds = seconds_of(value)
+            number = None if seconds is None else float(seconds)
+        elif isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+            number = _double(value)
+        if number is None or math.isnan(number):
+            raise self._refuse("NOT_NUMBER", str(value), self._wanted(str(value)))
+        scaled = (number - float(self.of.offset)) / float(self.of.scale)
+        if not -0.5 <= scaled <= (1 << BITS):
+            raise self._outside(number < self.of.offset, str(value))
+        raw = round(scaled)
+        if raw >> self.bits:
+            raise self._outside(False, str(value))
+        return raw
+
+    def render(self, raw: int) -> str:
+        """A raw value in units of the attribute: with the places of its scale, a timestamp as
+        ISO 8601 in UTC."""
+        value = self.of.value(raw)
+        if self.of.type == "timestamp" and self.bits == BITS and _is_date(value):
+            return _iso(value, self.of.places)
+        return f"{value:.{self.of.places}f}"
+
+    def show(self, raw: int) -> str:
+        """As ``render``, which a rule may ask for as it is, a timestamp in quotes."""
+        return self.render(raw)
+
+    def _parse(self, text: str, quoted: bool) -> tuple[int, int]:
+        limit = 64
+        if len(text) > limit:
+            raise self._refuse("TOO_LONG", text, f"has {len(text)} characters, over {limit}")
+        if not text.isascii():
+            raise self._refuse("NOT_ASCII", text, "is not ASCII, and no number is written so")
+        raw = self._number(text)
+        if raw is None and self.of.type == "timestamp":
+            seconds = seconds_of(text)
+            raw = None if seconds is None else self._raw(seconds, text)
+        if raw is None:
+            raise self._refuse("NOT_NUMBER", text, self._wanted(text))
+        return raw, raw
+
+    def _raw(self, value: Decimal, constant: object) -> int:
+        # Judged by size first: neither 1e999999 nor 1e-999999 may become that many digits.
+        if value < self.of.offset:
+            raise self._outside(True, constant)
+        most = self.of.value((1 << self.bits) - 1)
+        if value > most:
+            raise self._outside(False, constant)
+        if value and _exponent(value) < -_EXACT.prec // 2:
+            raise self._refuse("TOO_FINE", constant, self._fineness())
+        raw = (Fraction(value) - Fraction(self.of.offset)) / Fraction(self.of.scale)
+        if raw.denominator != 1:
+            near = (self.render(math.floor(raw)), self.render(math.ceil(raw)))
+            raise self._refuse("TOO_FINE", constant, self._fineness(near))
+        return int(raw)
+
+    def _fineness(self, near: tuple[str, str] | None = None) -> str:
+        why = f"is no value of '{self.name}', whose values are {_plain(self.of.scale)} apart"
+        return f"{why}; near it are {near[0]} and {near[1]}" if near else why
+
+    def _outside(self, below: bool, constant: object) -> SpecificationError:
+        if below:
+            why = f"is less than {self.render(0)}, the least that '{self.name}' can be"
+            return self._refuse("NEGATIVE", constant, why)
+        most = self.render((1 << self.bits) - 1)
+        why = f"is more than {most}, the most that '{self.name}' can be"
+        return self._refuse("TOO_WIDE", constant, why)
+
+    def _wanted(self, text: str) -> str:
+        places = min(self.of.places, 2)
+        why = f"is not a number, and '{self.name}' compares with one, such as {50.25:.{places}f}"
+        if self.of.type == "timestamp":
+            why += ', or with a time in quotes, such as "2026-01-01T00:00:00Z"'
+        return why
+
+
+def _exponent(value: Decimal) -> int:
+    """Of the last digit that is not 0; 0 for 0."""
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
+    return exponent + zeros if value else 0
+
+
+def _double(value: int | float | Decimal) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _is_date(value: Decimal) -> bool:
+    return _EPOCH_YEARS[0] <= value < _EPOCH_YEARS[1] + 1
+
+
+def _iso(value: Decimal, places: int) -> str:
+    whole = math.floor(value)
+    days, second = divmod(whole, 86_400)
+    date = datetime.fromordinal(_EPOCH_DAY + days).date()
+    fraction = f"{value - whole:.{places}f}"[1:] if places else ""
+    hour, minute, second = second // 3600, second // 60 % 60, second % 60
+    return f"{date.isoformat()}T{hour:02d}:{minute:02d}:{second:02d}{fraction}Z"
+
+
+def _plain(value: Decimal) -> str:
+    return f"{value:.{max(0, -_exponent(value))}f}"

@@ -1,0 +1,182 @@
+"""Names and values of flat JSON objects, ``{"temp": 25.5, "hum": 30}``, to events.
+
+A record is one object in UTF-8 (RFC 8259); NaN, Infinity and -Infinity may stand for a number. Its
+``pairs`` are a map of names to the JSON texts of the values: ``25.5``, ``"25.5"`` with its quotes,
+``true``; ``null`` or a null of Arrow for an attribute that is absent. Pairs are null where a record
+is no such object, and then its bytes say why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from udfs.messages.attributes.events import ATTRIBUTES, FINE, Events, code_of
+from udfs.messages.attributes.numbers import NUMBER, read_values
+from udfs.messages.attributes.registry import Registry
+
+PAIRS = pa.map_(pa.string(), pa.string())
+
+LONGEST_NUMBER = 1000
+"""Characters of a number; a record with a longer one is malformed."""
+
+#: Of one character, in UTF-8 as bytes, and in text.
+_BYTES = (
+    r"[\x20\x21\x23-\x5b\x5d-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]"
+    r"|[\xe1-\xec\xee\xef][\x80-\xbf]{2}|\xed[\x80-\x9f][\x80-\xbf]|\xf0[\x90-\xbf][\x80-\xbf]{2}"
+    r"|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2}"
+)
+_TEXT = r'[^"\\\x00-\x1f]'
+_HEX = "[0-9a-fA-F]"
+# Half of a surrogate pair is no character.
+_ESCAPE = (
+    rf'\\(?:["\\/bfnrt]|u(?:[0-9a-cA-CefEF]{_HEX}{{3}}|[dD][0-7]{_HEX}{{2}}'
+    rf"|[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}))"
+)
+_NONE = 255
+
+
+def _grammar(character: str, again: str) -> tuple[str, str]:
+    """Regular expressions of a flat object, and of an object up to its first nested value.
+
+    ``again``: how to repeat. Java's must not come back to what it has read (``*+``), as its stack
+    is as deep as it could go back.
+    """
+    blank = rf"[ \t\n\r]{again}"
+    text = rf'"(?:{character}|{_ESCAPE}){again}"'
+    name = rf"{text}{blank}:{blank}"
+    member = rf"{name}(?:{text}|{NUMBER}|true|false|null|NaN|-?Infinity){blank}"
+    flat = rf"\A{blank}\{{{blank}(?:{member}(?:,{blank}{member}){again})?\}}{blank}\z"
+    return flat, rf"\A{blank}\{{{blank}(?:{member},{blank}){again}{name}[\[{{]"
+
+
+FLAT_IN_JAVA = _grammar(_TEXT, "*+")[0]
+"""One flat object and nothing else, as text, as a regular expression of Java."""
+
+_FLAT, _NESTED = _grammar(_BYTES, "*")
+
+
+def read_pairs(
+    records: pa.BinaryArray, pairs: pa.MapArray, registry: Registry, longest: int
+) -> Events:
+    """Events of n records and their pairs, map<string, string>[n]; null records are malformed.
+
+    longest: bytes of a record that is not event_too_large. One fault makes the record no event:
+
+    1. event_too_large, whatever is in it;
+    2. nested_json or malformed_json, as what stands first in the record;
+    3. of its pairs, in this order: unknown_attribute (unless it is null), id_twice (also where one
+       is null), value_out_of_range, not_a_number;
+    4. empty_event, if no attribute is left.
+
+    Values are rounded as `numbers.raw_values` does. There is no payload: its ends are 0.
+    """
+    count = len(records)
+    compute: Any = pc
+    held = np.asarray(compute.is_valid(pairs).to_numpy(zero_copy_only=False), np.bool_)
+    mask, values, reason = _read(pairs, held, registry)
+    reason[held & (mask == 0) & (reason == FINE)] = code_of("empty_event")
+    if not held.all():
+        lost = records.filter(pa.array(~held))
+        # Latin letters stand for bytes in an expression over binaries.
+        nested = compute.fill_null(compute.match_substring_regex(lost, _NESTED), False)
+        is_nested = np.asarray(nested.to_numpy(zero_copy_only=False), np.bool_)
+        reason[~held] = np.where(is_nested, code_of("nested_json"), code_of("malformed_json"))
+    length = compute.fill_null(compute.binary_length(records), 0).to_numpy(zero_copy_only=False)
+    reason[length > longest] = code_of("event_too_large")
+    mask[reason != FINE] = 0
+    values[:, reason != FINE] = 0
+    return Events(mask, values, reason, np.zeros(count, np.int64), np.zeros(count, np.int64))
+
+
+def _read(
+    pairs: pa.MapArray, held: NDArray[np.bool_], registry: Registry
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint8]]:
+    """Masks, values and reasons by what is in the pairs alone."""
+    count = len(pairs)
+    mask = np.zeros(count, np.uint32)
+    values = np.zeros((ATTRIBUTES, count), np.uint32)
+    offsets = np.asarray(pairs.offsets.to_numpy(), np.int64)
+    row = np.repeat(np.arange(count), np.diff(offsets))
+    # A null may stand over pairs that mean nothing.
+    here = pa.array(held[row])
+    row = row[held[row]]
+    first, size = int(offsets[0]), int(offsets[-1] - offsets[0])
+    names = pairs.keys.slice(first, size).filter(here).dictionary_encode()
+    texts = pairs.items.slice(first, size).filter(here)
+    compute: Any = pc
+    given = compute.fill_null(compute.not_equal(texts, "null"), False)
+    given = np.asarray(given.to_numpy(zero_copy_only=False), np.bool_)
+    number = np.asarray(names.indices.to_numpy(zero_copy_only=False), np.int64)
+    known = {name: one.id for name, one in registry.by_name.items()}
+    distinct = names.dictionary.to_pylist()
+    ids = np.array([known.get(name, -1) for name in distinct] or [-1], np.int64)[number]
+    fault = np.full(count, _NONE, np.uint8)
+    _blame(fault, row[given & (ids < 0)], "unknown_attribute")
+    place = np.sort(row * max(1, len(distinct)) + number)
+    twice = place[1:][place[1:] == place[:-1]] // max(1, len(distinct))
+    _blame(fault, twice, "id_twice")
+    for one in registry.attributes:
+        at = np.flatnonzero(given & (ids == one.id))
+        if at.size:
+            raw, why = read_values(texts.take(pa.array(at)), one)
+            values[one.id, row[at]] = raw
+            mask[row[at]] |= np.uint32(1 << one.id)
+            for name in ("value_out_of_range", "not_a_number"):
+                _blame(fault, row[at[why == code_of(name)]], name)
+    return mask, values, np.where(fault == _NONE, FINE, fault).astype(np.uint8)
+
+
+def _blame(fault: NDArray[np.uint8], rows: NDArray[np.int64], reason: str) -> None:
+    """Codes are in the order in which faults of pairs win."""
+    fault[rows] = np.minimum(fault[rows], code_of(reason))
+
+
+def pairs_of_lines(lines: Iterable[bytes]) -> tuple[pa.BinaryArray, pa.MapArray]:
+    """Records and their pairs, by the standard library: for the command line, line by line."""
+    records = list(lines)
+    return pa.array(records, pa.binary()), pa.array([_pairs(each) for each in records], PAIRS)
+
+
+class _Number(str):
+    """A number as it was written."""
+
+
+class _Object(list[tuple[str, Any]]):
+    """Names and values in their order, twice where they are there twice."""
+
+
+_JSON = json.JSONDecoder(
+    object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number, parse_constant=_Number
+)
+
+
+def _pairs(record: bytes) -> list[tuple[str, str | None]] | None:
+    try:
+        found = _JSON.decode(record.decode("utf-8"))
+        if not isinstance(found, _Object):
+            return None
+        read = [(name, _text(value)) for name, value in found]
+        "".join(part for pair in read for part in pair if part).encode("utf-8")
+    except (ValueError, RecursionError):
+        return None
+    return read
+
+
+def _text(value: object) -> str | None:
+    """The JSON text of a value. Raises ValueError for one that is nested, or too long a number."""
+    if value is None:
+        return None
+    if isinstance(value, list):
+        raise ValueError("nested")
+    if isinstance(value, _Number):
+        if len(value) > LONGEST_NUMBER:
+            raise ValueError("too long")
+        return str(value)
+    return json.dumps(value, ensure_ascii=False)
