@@ -1,0 +1,91 @@
+"""Attribute/value headers as scapy layers, from the text alone (KUNDEL III-B, Fig. 3 and 4).
+
+Frames to the bitmasks' group are dissected as bitmasks, all others of the EtherType as id pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from scapy.fields import (
+    ByteField,
+    FieldListField,
+    IntField,
+    PacketListField,
+    XIntField,
+)
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet, bind_bottom_up, bind_layers
+
+ETHERTYPE = 0x9001
+ID_PAIRS_GROUP = "03:53:43:00:00:01"
+BITMASK_GROUP = "03:53:43:00:00:02"
+
+
+class Value(Packet):
+    """A value, and the id of the attribute after it."""
+
+    fields_desc: ClassVar = [IntField("value", 0), ByteField("next_id", 0)]
+
+    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
+        return b"", s
+
+
+def _more(_packet: Packet, _values: list[Packet], last: Packet | None, _rest: bytes):
+    return Value if last is None or last.next_id else None
+
+
+class IdPairs(Packet):
+    """Fig. 3: the first id, then values until one of them is followed by id 0."""
+
+    fields_desc: ClassVar = [
+        ByteField("first_id", 0),
+        PacketListField("values", [], next_cls_cb=_more),
+    ]
+
+    @property
+    def by_id(self) -> dict[int, int]:
+        ids = [self.first_id, *(one.next_id for one in self.values)]
+        return {number: one.value for number, one in zip(ids, self.values, strict=False)}
+
+
+class Bitmask(Packet):
+    """Fig. 4: a bit for each attribute, then the values of those whose bit is set."""
+
+    fields_desc: ClassVar = [
+        XIntField("mask", 0),
+        FieldListField(
+            "values", [], IntField("", 0), count_from=lambda packet: packet.mask.bit_count()
+        ),
+    ]
+
+    @property
+    def by_id(self) -> dict[int, int]:
+        ids = [number for number in range(32) if self.mask >> number & 1]
+        return dict(zip(ids, self.values, strict=True))
+
+
+# scapy takes the first that fits.
+bind_layers(Ether, Bitmask, type=ETHERTYPE, dst=BITMASK_GROUP)
+bind_layers(Ether, IdPairs, type=ETHERTYPE, dst=ID_PAIRS_GROUP)
+bind_bottom_up(Ether, IdPairs, type=ETHERTYPE)
+
+LAYERS = {"id_pairs": IdPairs, "bitmask": Bitmask}
+
+
+def layer(values: Mapping[int, int], encoding: str) -> Packet:
+    """The layer of an event, by raw values by id."""
+    ids = sorted(values)
+    if encoding == "bitmask":
+        return Bitmask(mask=sum(1 << i for i in ids), values=[values[i] for i in ids])
+    following = [*ids[1:], 0]
+    links = [Value(value=values[i], next_id=n) for i, n in zip(ids, following, strict=True)]
+    return IdPairs(first_id=ids[0], values=links)
+
+
+def chain(pairs: Sequence[tuple[int, int]], payload: bytes = b"") -> bytes:
+    """Id pairs with any ids in any order, ended by id 0."""
+    following = [number for number, _ in pairs[1:]] + [0]
+    links = (v.to_bytes(4) + bytes([n]) for (_, v), n in zip(pairs, following, strict=True))
+    return bytes([pairs[0][0]]) + b"".join(links) + payload
