@@ -11,6 +11,10 @@ from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 
 from udfs.errors import LabError
+from udfs.messages.attributes.events import ETHERTYPE
+
+_ATTRIBUTES = ETHERTYPE.to_bytes(2)
+_ETHERNET = 14
 
 # What a datagram may take of a socket's buffer: the kernel rounds up, and adds its own books.
 _BOOKKEEPING = 1024
@@ -66,6 +70,17 @@ def udp_payload(frame: bytes) -> bytes:
     return frame[at + 8 : at + length]
 
 
+def payload(frame: bytes) -> bytes:
+    """What the application gets of a plain Ethernet frame.
+
+    Of attribute/value events (EtherType 0x9001) all that follows the Ethernet header, since they
+    travel without IP (KUNDEL III-B); else what :func:`udp_payload` finds. Raises :class:`BadFrame`.
+    """
+    if frame[12:_ETHERNET] == _ATTRIBUTES and len(frame) > _ETHERNET:
+        return frame[_ETHERNET:]
+    return udp_payload(frame)
+
+
 class NetworkCard:
     """Reads plain frames; ``drops`` counts those that it discards, by reason.
 
@@ -78,14 +93,14 @@ class NetworkCard:
         self._payload = b""
 
     def read(self, frame: bytes) -> bytes | None:
-        """The UDP payload, or None if the frame is discarded."""
+        """What the application gets, or None if the frame is discarded."""
         if frame != self._last:
             try:
-                payload = udp_payload(frame)
+                found = payload(frame)
             except BadFrame as bad:
                 self.drops[bad.reason] += 1
                 return None
-            self._last, self._payload = frame, payload
+            self._last, self._payload = frame, found
         return self._payload
 
 

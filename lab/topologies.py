@@ -1,4 +1,5 @@
-"""Networks for the lab: the fabric of WERNECKE 5.3.1, or one from a catalogue or a file."""
+"""Networks for the lab: the fabric of WERNECKE 5.3.1, a line of switches as in KUNDEL IV, or one
+from a catalogue or a file."""
 
 from __future__ import annotations
 
@@ -10,7 +11,10 @@ from udfs.errors import LabError, NetworkError
 from udfs.stacks.labels import FORMATS
 from udfs.trees.catalogue import graphml_graph, topohub_graph
 from udfs.trees.network import Network
-from udfs.trees.topology import fabric, read_graph
+from udfs.trees.topology import fabric, line, read_graph
+
+#: Name of the line of three switches, the testbed of KUNDEL IV.
+LINE = "line"
 
 log = logging.getLogger("stackcast.lab")
 
@@ -20,8 +24,8 @@ class NetworkOptions:
     """Which network the lab runs.
 
     Without ``name``, a fabric: ``pods`` of ``racks`` with ``hosts`` on each rack, ``planes`` of
-    ``spines``; 16 subscribers by default. With ``name``, a network of topohub
-    (``topozoo/Abilene``) or a GraphML file, with ``hosts_per_switch`` on each node.
+    ``spines``; 16 subscribers by default. With ``name``, a ``line`` of three switches, a network
+    of topohub (``topozoo/Abilene``) or a GraphML file, with ``hosts_per_switch`` on each node.
     Labels of its stacks have ``label_bits``, 16 or 32.
     """
 
@@ -53,6 +57,8 @@ def load_network(options: NetworkOptions) -> Network:
             options.publishers,
             labels,
         )
+    if options.name == LINE:
+        return line(3, options.hosts_per_switch, options.publishers, labels)
     try:
         if options.name.endswith((".graphml", ".xml")):
             graph = graphml_graph(_content(Path(options.name)), options.name)
@@ -61,7 +67,10 @@ def load_network(options: NetworkOptions) -> Network:
     except NetworkError as error:
         if error.what == "BAD_GRAPHML":
             raise LabError("BAD_GRAPHML", error.message, **error.fields) from error
-        message = f"{error.message} (a GraphML file has a name in .graphml)"
+        message = (
+            f"{error.message} (a GraphML file has a name in .graphml, and {LINE!r} is three "
+            "switches in a row)"
+        )
         raise LabError("UNKNOWN_NETWORK", message, **error.fields) from None
     read = read_graph(graph, options.hosts_per_switch, options.publishers, labels)
     if str(read.dropped):

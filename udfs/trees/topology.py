@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from udfs.errors import NetworkError
@@ -101,6 +102,28 @@ def jellyfish(
     build.add_hosts(names, hosts_per_switch, publishers)
     for u, v in links:
         build.connect(names[u], names[v])
+    return build.network(labels)
+
+
+def line(
+    switches: int = 3,
+    hosts_per_switch: int = 1,
+    publishers: int = 1,
+    labels: LabelFormat = NARROW,
+) -> Network:
+    """Switches ``s1`` … in a row, each linked to the next: with three, the testbed of KUNDEL IV.
+
+    Hosts are as in :func:`from_graph`; the first publisher hangs on ``s1``.
+
+    Raises NetworkError as :func:`fabric` does.
+    """
+    _check_sizes({"switches": switches, "hosts_per_switch": hosts_per_switch}, publishers)
+    build = NetworkBuilder()
+    names = [f"s{number}" for number in range(1, switches + 1)]
+    build.add_switches(names)
+    build.add_hosts(names, hosts_per_switch, publishers)
+    for u, v in pairwise(names):
+        build.connect(u, v)
     return build.network(labels)
 
 
