@@ -11,18 +11,16 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
-import schemas
 from jobs import embedded_lab
-from jobs.adapters.delivery import Delivery
+from jobs.adapters import formats, streaming
 from jobs.adapters.kafka import Topics
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.settings import FORMATS, Settings
@@ -33,17 +31,14 @@ from lab.packets import open_records
 from lab.publisher import Published, publish
 from lab.showcase import Showcase
 from udfs.filters.subscriptions import CheckedRule, check, select
-from udfs.messages.specification import Specification, parse_specification
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.network import Network
 
 log = logging.getLogger("stackcast.lab")
 
-Start = Callable[[SparkSession, Settings, Lifecycle], tuple[StreamingQuery, Delivery]]
 
-
-def run(settings: Settings, lifecycle: Lifecycle, start: Start) -> int:
-    """One run on the embedded lab; ``start`` starts the stream. Returns the exit code.
+def run(settings: Settings, lifecycle: Lifecycle) -> int:
+    """One run on the embedded lab. Returns the exit code.
 
     0 only if every message went in and every delivery was exact.
     """
@@ -76,7 +71,7 @@ def run(settings: Settings, lifecycle: Lifecycle, start: Start) -> int:
         embedded_lab.fill(tables, settings, network, lab.p4runtime)
         embedded_lab.refresh(tables, settings, lifecycle)
         source = generator()
-        published = _deliver(spark, settings, lifecycle, start, source)
+        published = _deliver(spark, settings, lifecycle, source)
         status = lab.settle()
         log.info("comparing what the hosts received with what they were owed")
         outcome = Outcome(spark, settings, tables, network, published, folder, status)
@@ -85,7 +80,7 @@ def run(settings: Settings, lifecycle: Lifecycle, start: Start) -> int:
 
 
 def _deliver(
-    spark: SparkSession, settings: Settings, lifecycle: Lifecycle, start: Start, source: Path
+    spark: SparkSession, settings: Settings, lifecycle: Lifecycle, source: Path
 ) -> Published:
     """Publish the session and let the stream deliver it; returns when the topic is drained."""
     stop = threading.Event()
@@ -103,7 +98,7 @@ def _deliver(
 
     # The topic must be there before the stream looks for it.
     publish(settings.kafka["bootstrap.servers"], settings.topic, ())
-    query, delivery = start(spark, settings, lifecycle)
+    query, delivery = streaming.start(spark, settings, lifecycle)
     publishing = embedded_lab.beside(work)
     topics = Topics(spark, settings)
 
@@ -146,9 +141,7 @@ class Outcome:
         self._folder = folder
         self._status = status
         self._tables = tables
-        self._specification: Specification = parse_specification(
-            schemas.read_text(f"messages/{settings.format}.spec"), settings.format
-        )
+        self._specification = formats.specification_of(settings, tables)
         self._ledger = sorted(tables.rows("egress_ledger"), key=lambda row: row["batch_id"])
         self._records = Topics(spark, settings).read_all()
         rules: dict[int, list[CheckedRule]] = {}

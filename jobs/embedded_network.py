@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import schemas
 from jobs import embedded_lab
+from jobs.adapters import formats
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.network_match import REJECTED
 from jobs.adapters.settings import FORMATS, Settings
@@ -28,7 +28,7 @@ from lab.lab import Lab
 from lab.packets import SESSION, open_records
 from lab.showcase import FilteredShowcase
 from udfs.filters.subscriptions import CheckedRule, check, select
-from udfs.messages.specification import Specification, parse_specification
+from udfs.messages.specification import Specification
 from udfs.trees.network import Network
 
 log = logging.getLogger("stackcast.lab")
@@ -85,9 +85,7 @@ class Outcome:
         self._fed = fed
         self._folder = folder
         self._status = status
-        self._specification = parse_specification(
-            schemas.read_text(f"messages/{settings.format}.spec"), settings.format
-        )
+        self._specification = formats.specification_of(settings, tables)
         self._subscriptions = tables.rows("subscriptions")
         self._rejected = {row["id"] for row in tables.rows(REJECTED)}
         self._rules = self._live()

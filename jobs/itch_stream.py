@@ -11,24 +11,15 @@ from __future__ import annotations
 
 import sys
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
-
-import schemas
 from jobs import embedded, embedded_network
-from jobs.adapters import application, session
-from jobs.adapters.delivery import Delivery
-from jobs.adapters.kafka import Topics
+from jobs.adapters import application, formats, streaming
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.settings import Settings
-from jobs.adapters.tables import Tables
-from jobs.adapters.warm_up import warm_up
 from udfs.errors import SettingsError
-from udfs.messages.specification import parse_specification
-from udfs.sources import needs_arrival
 
 
 def deliver(settings: Settings, lifecycle: Lifecycle) -> int:
+    settings = formats.of_settings(settings, "itch")
     if settings.match == "network":
         if not settings.embedded:
             raise SettingsError(
@@ -39,44 +30,8 @@ def deliver(settings: Settings, lifecycle: Lifecycle) -> int:
             )
         return embedded_network.run(settings, lifecycle)
     if settings.embedded:
-        return embedded.run(settings, lifecycle, start)
-    spark = session.start("stackcast itch_stream")
-    lifecycle.hold_jvm(spark)
-    query, delivery = start(spark, settings, lifecycle)
-    try:
-        lifecycle.run(query, finished=lambda: False)
-    finally:
-        delivery.close()
-    return 0
-
-
-def start(
-    spark: SparkSession, settings: Settings, lifecycle: Lifecycle
-) -> tuple[StreamingQuery, Delivery]:
-    """Wire topic, tables and sink together; the stream is running when this returns."""
-    warming = warm_up(spark)
-    topics = Topics(spark, settings)
-    topics.wait(lifecycle.stopping.is_set)
-    topics.ensure_dead_letters()
-    specification = parse_specification(
-        schemas.read_text(f"messages/{settings.format}.spec"), settings.format
-    )
-    delivery = Delivery(spark, settings, specification, Tables(spark, settings.tables), topics)
-    delivery.prepare()
-    warming.result()
-
-    def process(records: DataFrame, batch_id: int) -> None:
-        lifecycle.boundary()
-        delivery.process(records, batch_id)
-
-    query = (
-        topics.stream(timestamps=needs_arrival(specification))
-        .writeStream.foreachBatch(process)
-        .option("checkpointLocation", settings.checkpoint)
-        .trigger(processingTime=settings.trigger)
-        .start()
-    )
-    return query, delivery
+        return embedded.run(settings, lifecycle)
+    return streaming.run(settings, lifecycle, "stackcast itch_stream")
 
 
 if __name__ == "__main__":

@@ -11,13 +11,11 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-import schemas
-from jobs.adapters import application, explanation, session
+from jobs.adapters import application, explanation, formats, session
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.settings import Settings
 from jobs.adapters.sql_errors import quiet
 from jobs.adapters.tables import Tables
-from udfs.messages.specification import parse_specification
 
 
 def main(statements: list[str]) -> int:
@@ -34,8 +32,7 @@ def show(statements: list[str], settings: Settings, _lifecycle: Lifecycle) -> in
     quiet(spark)
     spark.sql(f"USE {tables.schema}")
     if explanation.asks(statements):
-        text = schemas.read_text(f"messages/{settings.format}.spec")
-        explanation.define(spark, tables, parse_specification(text, settings.format))
+        explanation.define(spark, tables, formats.specification_of(settings, tables))
     for statement in statements:
         rows = spark.sql(statement)
         if rows.columns:

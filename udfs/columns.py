@@ -27,11 +27,11 @@ from pyspark.sql.types import (
 )
 
 from udfs.frame_headers import StacksHandle
-from udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, REASONS, Messages, decode
+from udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, Messages
 from udfs.messages.sequence import session_id
-from udfs.messages.specification import Field
 from udfs.plan import Plan
-from udfs.sources import Sources, clocks, needs_arrival
+from udfs.readers import OUTSIDE, REASONS, Read
+from udfs.sources import Sources, needs_arrival
 from udfs.stacks.frame import DATAGRAM, Frames, build_frames
 from udfs.trees.header_stacks import Receivers, Stack, Stacks, warm_up
 
@@ -217,20 +217,23 @@ class _Report:
         self._dead: list[dict[str, Any]] = []
         self._sessions: dict[int, NDArray[np.uint8]] = {}
         self._sources: Sources | None = None
-        self._clocks: tuple[Field, ...] = ()
         if plan.state is not None:
             self._sources = Sources(plan.state, plan.specification, carried)
-            self._clocks = clocks(plan.specification)
 
     def add(self, batch: pa.RecordBatch) -> Frames:
         """Decode, match and frame one batch of records; count it."""
         partition = batch.column("partition").to_numpy()
         offset = batch.column("offset").to_numpy()
-        starts, data = _buffers(batch.column("value"))
         plan = self._plan
-        messages = decode(plan.specification, starts, data, plan.fields, self._clocks)
+        read = plan.reader.read(batch)
+        messages = read.messages
+        outside = plan.outside(messages)
+        if outside is not None:
+            messages.message_reason[outside & (messages.message_reason == 0)] = OUTSIDE
         if self._sources is None:
-            leaf = plan.matcher.match(messages.message_type, messages.values)
+            columns = len(plan.matcher.fields)
+            present = None if messages.present is None else messages.present[:columns]
+            leaf = plan.matcher.match(messages.message_type, messages.values[:columns], present)
             leaf[messages.message_reason != 0] = 0
         else:
             arrived = _arrived(batch) if needs_arrival(plan.specification) else None
@@ -240,13 +243,13 @@ class _Report:
             plan.headers.templates_for(delivery, self._header_stacks),
             delivery,
             messages,
-            data,
+            read.content,
             sequence_base=offset,
             sessions=self._session_of(partition),
             mtu=plan.mtu,
         )
         self._count(partition, offset, messages, delivery, frames)
-        self._bury(partition, offset, starts, data, messages)
+        self._bury(partition, offset, read)
         return frames
 
     def rows(self) -> list[dict[str, Any]]:
@@ -338,11 +341,10 @@ class _Report:
         self,
         partition: NDArray[np.int32],
         offset: NDArray[np.int64],
-        starts: NDArray[Any],
-        data: NDArray[np.uint8],
-        messages: Messages,
+        read: Read,
     ) -> None:
         """Count what could not be read, and keep samples of it."""
+        messages, starts = read.messages, read.offsets
         reason = messages.packet_reason
         counts = np.bincount(reason, minlength=256)
         counts += np.bincount(messages.message_reason, minlength=256)
@@ -357,7 +359,7 @@ class _Report:
                 int(partition[record]),
                 int(offset[record]),
                 None,
-                data[int(starts[record]) : int(starts[record + 1])],
+                read.data[int(starts[record]) : int(starts[record + 1])],
             )
         for message in np.flatnonzero(messages.message_reason)[: self._room()].tolist():
             record = int(messages.packet[message])
@@ -367,7 +369,7 @@ class _Report:
                 int(partition[record]),
                 int(offset[record]),
                 int(messages.index[message]),
-                data[start : start + int(messages.length[message])],
+                read.content[start : start + int(messages.length[message])],
             )
 
     def _room(self) -> int:
@@ -399,17 +401,3 @@ def _arrived(batch: pa.RecordBatch) -> NDArray[np.int64]:
     """Microseconds since 1970, of each record."""
     times = batch.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
     return np.asarray(times.fill_null(0))
-
-
-def _buffers(values: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-    """Offsets (n + 1) and bytes of a binary column, no copy. A null counts as empty.
-
-    Offsets are int32, or int64 with spark.sql.execution.arrow.useLargeVarTypes.
-    """
-    if values.null_count:
-        values = values.fill_null(b"")
-    _, offsets, content = values.buffers()
-    width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
-    starts = np.frombuffer(offsets, dtype=width)[values.offset : values.offset + len(values) + 1]
-    data = np.frombuffer(content, dtype=np.uint8) if content is not None else np.zeros(0, np.uint8)
-    return starts, data

@@ -18,14 +18,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.compile import CompiledFilter
+from udfs.filters.advertisements import (
+    Advertisement,
+    check_advertisements,
+    compile_advertisements,
+)
+from udfs.filters.compiler.compile import CompiledFilter, Order
 from udfs.filters.live_rules import LiveRules
 from udfs.filters.matching.cells import StatefulMatcher
 from udfs.filters.matching.matcher import Matcher
 from udfs.filters.meaning.state import clock_of
 from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription
 from udfs.frame_headers import FrameHeaders
+from udfs.messages.moldudp64 import Messages
 from udfs.messages.specification import Field, Specification
+from udfs.readers import Format, Reader
+from udfs.sources import clocks
 from udfs.stacks.frame import header_template, labels_within
 from udfs.trees.header_stacks import HeaderStacks, Receivers, Stacks
 from udfs.trees.network import Host, Network
@@ -52,18 +60,31 @@ class Addressing:
 class Plan:
     """The part that ships to the workers: mostly arrays, a few hundred kilobytes.
 
-    fields: those whose columns ``matcher`` takes. headers: by delivery; 0 is nobody's.
+    reader: its columns are those that ``matcher`` takes, then what else ``advertised`` takes, then
+    the clock. headers: by delivery; 0 is nobody's.
     delivery: int32, by leaf number, the leaf's delivery; None where both have the same number,
     as in every filter without state. state: of a filter that keeps some, else None.
+    advertised: whose leaf 0 is for what the publisher does not announce, with the columns that it
+    takes; None where it may publish everything.
     """
 
     specification: Specification
-    fields: tuple[Field, ...]
+    reader: Reader
     matcher: Matcher
     headers: FrameHeaders
     mtu: int
     state: StatefulMatcher | None = None
     delivery: NDArray[np.int32] | None = None
+    advertised: tuple[Matcher, tuple[int, ...]] | None = None
+
+    def outside(self, messages: Messages) -> NDArray[np.bool_] | None:
+        """Which messages the publisher does not announce, bool[m]; None if it may send all."""
+        if self.advertised is None:
+            return None
+        matcher, columns = self.advertised
+        present = None if messages.present is None else messages.present[list(columns)]
+        leaf = matcher.match(messages.message_type, messages.values[list(columns)], present)
+        return np.equal(leaf, 0)
 
     def deliveries(self, leaf: NDArray[np.int32]) -> NDArray[np.int32]:
         """Delivery of each event, int32[m], by its leaf."""
@@ -76,7 +97,8 @@ class Compilation:
 
     header_stacks: of the network and its trees; what it remembers grows while the plan is in use.
     receiver_sets: by delivery, all different; the first is nobody. stacks: by delivery, those that
-    the plan was made with; None where they were not known.
+    the plan was made with; None where they were not known. announced: the publisher's
+    advertisements that are live.
     """
 
     plan: Plan
@@ -87,6 +109,7 @@ class Compilation:
     header_stacks: HeaderStacks = field(repr=False)
     receiver_sets: Sequence[Receivers] = field(repr=False)
     stacks: Sequence[Stacks | None] = field(repr=False)
+    announced: Sequence[Advertisement] = ()
 
     @property
     def receivers(self) -> Sequence[Receivers]:
@@ -168,7 +191,7 @@ class Compilation:
 
 
 class Planner:
-    """Makes plans; keeps what did not change from one to the next.
+    """Makes plans of one format; keeps what did not change from one to the next.
 
     Rules are checked and compiled where their subscription has changed, and stacks are kept by
     their receivers while network and trees are what they were, so an edit of a few subscriptions
@@ -177,12 +200,19 @@ class Planner:
     """
 
     def __init__(
-        self, specification: Specification, addressing: Addressing, order: str = "specification"
+        self, form: Format, addressing: Addressing, order: Order = "specification"
     ) -> None:
-        self._specification = specification
         self._addressing = addressing
-        self._made_for: tuple[Network, tuple[VirtualTree, ...], HeaderStacks] | None = None
-        self._rules = LiveRules(specification, addressing.publisher, order)
+        self._order = order
+        self._made_for: tuple[Network, tuple[VirtualTree, ...], int, HeaderStacks] | None = None
+        self._form = form
+        self._rules = LiveRules(form.specification, addressing.publisher, order)
+
+    def use(self, form: Format) -> None:
+        """Make the next plans for another format, or other fields; keeps stacks."""
+        if form != self._form:
+            self._form = form
+            self._rules = LiveRules(form.specification, self._addressing.publisher, self._order)
 
     def plan(
         self,
@@ -191,8 +221,12 @@ class Planner:
         trees: Sequence[VirtualTree],
         versions: Mapping[str, int],
         rejected: Sequence[Rejection] = (),
+        advertisements: Sequence[Advertisement] = (),
     ) -> Compilation:
         """Compile one set of versions; ``rejected`` are rows that were refused before.
+
+        ``advertisements``: the publisher's; those that do not compile are among the rejections,
+        and where none does, it may publish everything.
 
         Subscriptions that do not compile are in the result's ``rejections``; the others are live.
         Raises FilterError where the whole set does not fit the limits, NetworkError where the
@@ -204,31 +238,42 @@ class Planner:
         receivers = set(network.subscribers())
         rules, rejections, compiled = self._rules.update(subscriptions, receivers)
         state = None
+        specification = self._form.specification
         if compiled.cells:
-            state = StatefulMatcher(compiled, clock_of(self._specification).units)
+            state = StatefulMatcher(compiled, clock_of(specification).units)
         matcher = Matcher(compiled) if state is None else state.matcher
+        announced, refused = check_advertisements(advertisements, specification, network.hosts)
+        advertised = None
+        fields = _fields(matcher, specification)
+        if announced:
+            gate = Matcher(compile_advertisements(announced, specification))
+            asked = _fields(gate, specification)
+            fields += tuple(field for field in asked if field not in fields)
+            advertised = gate, tuple(fields.index(field) for field in asked)
         header_stacks = self._header_stacks_for(network, tuple(trees))
         sets, delivery = _receiver_sets(matcher.receivers)
         header_stacks.retain(sets)
         stacks = [header_stacks.known(each) for each in sets]
         plan = Plan(
-            specification=self._specification,
-            fields=_fields(matcher, self._specification),
+            specification=specification,
+            reader=self._form.reader(fields, clocks(specification) if state else ()),
             matcher=matcher,
             headers=FrameHeaders(sets, stacks, self._template(publisher, network)),
             mtu=address.mtu,
             state=state,
             delivery=delivery,
+            advertised=advertised,
         )
         return Compilation(
             plan,
             dict(versions),
             rules,
-            [*rejected, *rejections],
+            [*rejected, *refused, *rejections],
             compiled,
             header_stacks,
             sets,
             stacks,
+            announced,
         )
 
     def _template(self, publisher: Host, network: Network) -> Callable[[Sequence[int]], bytes]:
@@ -244,16 +289,16 @@ class Planner:
 
     def _header_stacks_for(self, network: Network, trees: tuple[VirtualTree, ...]) -> HeaderStacks:
         # By content: other versions of the tables may hold the same network.
-        if self._made_for is None or self._made_for[:2] != (network, trees):
+        longest = self._form.longest
+        if self._made_for is None or self._made_for[:3] != (network, trees, longest):
             address = self._addressing
-            longest = max(header.length for header in self._specification.headers)
             # A stack that leaves no room for a message in a frame is split.
             most = labels_within(address.mtu, longest, network.labels)
             made = HeaderStacks(
                 network, address.publisher, trees, max(1, min(address.max_labels, most))
             )
-            self._made_for = (network, trees, made)
-        return self._made_for[2]
+            self._made_for = (network, trees, longest, made)
+        return self._made_for[3]
 
 
 def _receiver_sets(

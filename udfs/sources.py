@@ -26,7 +26,8 @@ def clocks(specification: Specification) -> tuple[Field, ...]:
 def needs_arrival(specification: Specification) -> bool:
     """Whether there are messages without a clock: their time is then that of their record."""
     typed = [header for header in specification.headers if header.message_type is not None]
-    return len(clocks(specification)) < len(typed)
+    # Without types all messages are alike, and none of their fields is a clock.
+    return len(clocks(specification)) < max(1, len(typed))
 
 
 class Sources:
@@ -65,7 +66,8 @@ class Sources:
         """
         matcher = self._state.matcher
         values = messages.values[: len(matcher.fields)]
-        codes = matcher.walk(messages.message_type, values)
+        present = None if messages.present is None else messages.present[: len(matcher.fields)]
+        codes = matcher.walk(messages.message_type, values, present)
         # What cannot be read is nobody's, and updates nothing.
         codes[messages.message_reason != 0] = -1
         time = self._time(messages, arrived)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from jobs.adapters.network_versions import SOURCES, TABLE, NetworkVersions
 from jobs.adapters.tables import Tables
@@ -20,11 +21,13 @@ class BatchVersions:
 
     ``subscriptions`` are as they are now. The network and its trees are as `network_versions` says
     that all switches hold them, so that no stack names what a switch lacks; but which links are up
-    is as of now, since an edit of that needs no switch. Asking costs three looks at a log.
+    is as of now, since an edit of that needs no switch. ``more`` tables are as they are now, too.
+    Asking costs a look at the log of each.
     """
 
-    def __init__(self, tables: Tables, topic: str) -> None:
+    def __init__(self, tables: Tables, topic: str, more: Sequence[str] = ()) -> None:
         self._tables = tables
+        self._more = more
         self._topic = topic
         self._versions = NetworkVersions(tables)
         self._ready: tuple[int, Versions] | None = None
@@ -36,6 +39,7 @@ class BatchVersions:
         network = self._network()
         return {
             "subscriptions": self._tables.version("subscriptions"),
+            **{name: self._tables.version(name) for name in self._more},
             **network,
             LINK_STATES: self._tables.version("links"),
         }

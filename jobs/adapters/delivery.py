@@ -10,17 +10,20 @@ import datetime as dt
 import ipaddress
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
+from jobs.adapters import formats
 from jobs.adapters.batch_report import BatchReport
 from jobs.adapters.batch_versions import LINK_STATES, BatchVersions
+from jobs.adapters.event_input import EventInput
 from jobs.adapters.header_stacks import StackJobs
 from jobs.adapters.kafka import Topics
+from jobs.adapters.matches import match_rows
 from jobs.adapters.pins import Pins
 from jobs.adapters.settings import FORMATS, Settings
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
@@ -31,9 +34,11 @@ from jobs.adapters.wire.options import Kind
 from jobs.adapters.wire.udp import parse_endpoint
 from udfs.columns import REPORT, deliver
 from udfs.errors import SettingsError, SinkError, StackcastError
-from udfs.filters.subscriptions import select
-from udfs.messages.specification import Specification
+from udfs.filters.advertisements import select_advertisements
+from udfs.filters.subscriptions import Subscription, select
+from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from udfs.plan import Addressing, Compilation, Planner
+from udfs.readers import Format
 from udfs.trees.network import Network
 from udfs.trees.rows import network_from_rows, tree_from_row, with_states
 
@@ -42,6 +47,7 @@ log = logging.getLogger(__name__)
 #: The tables that make a network; `LINK_STATES` says which of its links are up.
 NETWORK = ("switches", "hosts", "links")
 PUBLICATIONS = "publication_statistics"
+MATCHES = "matches"
 
 
 class Delivery:
@@ -56,7 +62,6 @@ class Delivery:
         self,
         spark: SparkSession,
         settings: Settings,
-        specification: Specification,
         tables: Tables,
         topics: Topics,
     ) -> None:
@@ -64,20 +69,20 @@ class Delivery:
         self._settings = settings
         self._tables = tables
         self._topics = topics
-        self._versions = BatchVersions(tables, settings.topic)
+        self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
         self._pins = Pins(spark, settings.checkpoint)
         self._state = CarriedState(spark, settings.checkpoint)
-        self._planner = Planner(
-            specification,
-            Addressing(
-                publisher=settings.publisher,
-                group=_group(settings),
-                port=settings.port,
-                mtu=settings.mtu,
-                max_labels=settings.max_labels,
-            ),
-            settings.filter_order,
+        self._form: tuple[int | None, Format] | None = None
+        self._planner: Planner | None = None
+        self._announced: tuple[int, Sequence[Mapping[str, Any]]] | None = None
+        self._addressing = Addressing(
+            publisher=settings.publisher,
+            group=_group(settings),
+            port=settings.port,
+            mtu=settings.mtu,
+            max_labels=settings.max_labels,
         )
+        self._input = EventInput(settings, tables)
         self._open_sink = partial(open_sink, sink_options(settings))
         self._compilation: Compilation | None = None
         self._broadcast: Any = None
@@ -100,7 +105,8 @@ class Delivery:
         """
         started = dt.datetime.now(dt.UTC)
         clock = time.monotonic()
-        compilation = self._with_known(self._plan_for(batch_id))
+        records = self._input.prepare(records)
+        compilation = self._with_known(self._plan_for(batch_id, records))
         state = compilation.plan.state
         carried = {} if state is None else self._state.before(batch_id)
         run = deliver(
@@ -160,12 +166,13 @@ class Delivery:
         self._beside.shutdown(wait=True)
         self._ledger.shutdown(wait=True)
 
-    def _plan_for(self, batch_id: int) -> Compilation:
+    def _plan_for(self, batch_id: int, records: DataFrame) -> Compilation:
         """The plan of a batch: of its earlier try if there was one, else of the current tables."""
         pinned = self._pins.get(batch_id) if self._first_of_run() else None
         if pinned is not None:
             log.warning("batch %d runs again, with the versions of its first try", batch_id)
             return self._plan_at(pinned)
+        self._input.register_new(records)
         versions = self._versions.current()
         compilation = self._compilation
         if compilation is None or versions != self._refused:
@@ -202,8 +209,16 @@ class Delivery:
             )
             if tree.state == "active"
         ]
-        compilation = self._planner.plan(
-            subscriptions, self._network_at(versions), trees, versions, rejected
+        advertisements = select_advertisements(
+            self._advertisements(versions), self._settings.format, self._settings.publisher
+        )
+        compilation = self._planner_at(versions).plan(
+            subscriptions,
+            self._network_at(versions),
+            trees,
+            versions,
+            rejected,
+            advertisements,
         )
         self._use(compilation)
         for rejection in compilation.rejections:
@@ -221,6 +236,8 @@ class Delivery:
         )
         self._stacks.submit(compilation)
         self._beside.submit(self._write_plan, compilation)
+        if compilation.announced:
+            self._beside.submit(self._write_matches, compilation, subscriptions)
         return compilation
 
     def _use(self, compilation: Compilation) -> None:
@@ -245,6 +262,24 @@ class Delivery:
         self._use(compilation)
         return compilation
 
+    def _planner_at(self, versions: Mapping[str, int]) -> Planner:
+        version = versions.get(ATTRIBUTES)
+        if self._form is None or self._form[0] != version:
+            self._form = version, formats.format_of(self._settings, self._tables, versions)
+        if self._planner is None:
+            self._planner = Planner(self._form[1], self._addressing, self._settings.filter_order)
+        self._planner.use(self._form[1])
+        return self._planner
+
+    def _advertisements(self, versions: Mapping[str, int]) -> Sequence[Mapping[str, Any]]:
+        # Batches of earlier versions of ours are pinned without.
+        version = versions.get("advertisements")
+        if version is None:
+            return []
+        if self._announced is None or self._announced[0] != version:
+            self._announced = version, self._tables.rows("advertisements", version)
+        return self._announced[1]
+
     def _network_at(self, versions: Mapping[str, int]) -> Network:
         # Batches of earlier versions of ours are pinned without.
         states = versions.get(LINK_STATES, versions["links"])
@@ -268,6 +303,28 @@ class Delivery:
             except SQL_ERRORS as error:
                 # They explain a plan and do not make it: the next plan writes them anew.
                 log.error("table %s could not be written: %s", name, one_line(error))
+
+    def _write_matches(
+        self, compilation: Compilation, subscriptions: Sequence[Subscription]
+    ) -> None:
+        """How subscribers stand to what is advertised; nothing of the stream depends on it."""
+        versions = compilation.versions
+        try:
+            rows = match_rows(
+                compilation, subscriptions, self._network_at(versions), self._settings.publisher
+            )
+            self._tables.overwrite(MATCHES, rows)
+        except (*SQL_ERRORS, StackcastError) as error:
+            log.error("table %s could not be written: %s", MATCHES, one_line(error))
+            return
+        lost = [row["subscriber"] for row in rows if row["match"] == "none"]
+        if lost:
+            log.warning(
+                "%d hosts subscribe to nothing that %s advertises, the first: %s",
+                len(lost),
+                self._settings.publisher,
+                ", ".join(lost[:10]),
+            )
 
     def _bury(self, batch_id: int, report: BatchReport) -> None:
         if not report.dead_letters:

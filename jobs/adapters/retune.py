@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-import schemas
+from jobs.adapters import formats
 from jobs.adapters.network_tables import NetworkTables
 from jobs.adapters.pipeline import Pipeline
 from jobs.adapters.retune_record import Recorded, read_record
@@ -23,8 +23,8 @@ from jobs.adapters.settings import Settings
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.tables import Tables
 from udfs.errors import SettingsError, StackcastError, TableError
+from udfs.filters.advertisements import check_advertisements, select_advertisements
 from udfs.filters.subscriptions import Subscription
-from udfs.messages.specification import parse_specification
 from udfs.trees.network import Network
 from udfs.trees.publications import Clients, Statistics
 from udfs.trees.relations import clients_of
@@ -249,19 +249,24 @@ class Retuner:
         return network, budgets(network, programs, self._options.rules), trees
 
     def _clients(self, network: Network, record: Record) -> Clients:
-        """By the subscriptions; where they do not compile together, by what was received."""
-        specification = parse_specification(
-            schemas.read_text(f"messages/{self._settings.format}.spec"), self._settings.format
-        )
+        """By subscriptions and advertisements; where they do not compile, by what was received."""
+        specification = formats.specification_of(self._settings, self._tables)
         subscriptions = [
             Subscription(row["id"], row["subscriber"], row["filter"])
             for row in self._tables.rows("subscriptions")
             if row["enabled"] and row["format"] == self._settings.format
         ]
+        announced, refused = check_advertisements(
+            select_advertisements(self._tables.rows("advertisements"), self._settings.format),
+            specification,
+            network.hosts,
+        )
+        for rejection in refused:
+            log.warning("advertisement %s: %s %s", rejection.id, rejection.code, rejection.message)
         publishers = {each.publisher for each in record.publications}
         known = publishers | set(network.publishers())
         try:
-            found = clients_of((), subscriptions, network, specification, known)
+            found = clients_of(announced, subscriptions, network, specification, known)
         except StackcastError as error:
             log.warning("who may receive what is taken from the statistics: %s", error)
             found = Clients({})

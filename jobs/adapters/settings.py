@@ -47,7 +47,7 @@ _SPEED = Form(
     "full, recorded or packets per second",
 )
 #: Formats that subscriptions may be written for, each for its own job.
-FORMATS = ("itch",)
+FORMATS = ("itch", "attributes")
 #: Room for a full stack and the longest message, by the width of labels.
 _LEAST_MTU = {16: 256, 32: 384}
 #: Settings that only a deployment of one's own needs.
@@ -97,7 +97,30 @@ class Settings:
     wait_seconds: int = setting(
         "waitSeconds", 60, "How long to wait at start for a broker or switch that does not answer"
     )
-    format: str = setting("format", "itch", "Message format: a file of schemas/messages", FORMATS)
+    format: str = setting(
+        "format",
+        "itch",
+        "Message format: itch, a file of schemas/messages, or attributes, the table of that name",
+        FORMATS,
+    )
+    attributes_input: str = setting(
+        "attributes.input",
+        "json",
+        "How attribute/value events come from Kafka, one a record",
+        ("json", "id_pairs", "bitmask"),
+    )
+    attributes_encoding: str = setting(
+        "attributes.encoding",
+        "bitmask",
+        "How they go out: pairs of id and value, or a bitmask of ids before the values",
+        ("id_pairs", "bitmask"),
+    )
+    attributes_unknown: str = setting(
+        "attributes.unknown",
+        "dead_letter",
+        "What becomes of JSON names that the table lacks: register gives them an id, 32 at most",
+        ("dead_letter", "register"),
+    )
     filter_order: str = setting(
         "filters.order",
         "specification",

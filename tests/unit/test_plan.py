@@ -42,6 +42,7 @@ from udfs.filters.subscriptions import Subscription
 from udfs.messages.reference import build_packet, read_message, read_packet
 from udfs.messages.sequence import sequence_number, session_id, split_sequence
 from udfs.plan import Addressing, Compilation, Planner
+from udfs.readers import Packets
 from udfs.stacks.dissect import dissect
 from udfs.stacks.entries import network_tables
 from udfs.stacks.forwarding import ForwardingModel
@@ -100,7 +101,7 @@ def random_record(seed: random.Random) -> bytes | None:
 
 
 def compilation_of(subscriptions: Sequence[Subscription]) -> Compilation:
-    return Planner(ITCH, ADDRESSING).plan(subscriptions, NETWORK, TREES, VERSIONS)
+    return Planner(Packets(ITCH), ADDRESSING).plan(subscriptions, NETWORK, TREES, VERSIONS)
 
 
 def run(
@@ -348,7 +349,7 @@ def test_the_rows_that_explain_a_plan_agree_with_it():
 
 
 def test_an_edit_is_in_the_next_plan_and_an_undone_edit_gives_the_old_bytes():
-    planner = Planner(ITCH, ADDRESSING)
+    planner = Planner(Packets(ITCH), ADDRESSING)
     row: list[Row] = [(0, 1, build_packet(b"SOURCE    ", 1, [GOOGL]))]
     texts = ["stock == GOOGL", "stock == GOOGL and price > 1", "stock == GOOGL"]
     sent = [
@@ -359,7 +360,7 @@ def test_an_edit_is_in_the_next_plan_and_an_undone_edit_gives_the_old_bytes():
 
 
 def test_a_tree_that_is_gone_is_in_no_stack_of_the_next_plan():
-    planner = Planner(ITCH, ADDRESSING)
+    planner = Planner(Packets(ITCH), ADDRESSING)
     everyone = [Subscription("s", "h1", f"price > 0 : fwd({', '.join(HOSTS)})")]
     with_tree, without = (
         complete(planner.plan(everyone, NETWORK, trees, VERSIONS)).stack_rows("feed1")
@@ -372,7 +373,7 @@ def test_a_tree_that_is_gone_is_in_no_stack_of_the_next_plan():
 
 
 def test_a_publisher_that_the_network_lacks_is_named():
-    planner = Planner(ITCH, Addressing("feed9", 0xE9360C01, 26400, 1500, 64))
+    planner = Planner(Packets(ITCH), Addressing("feed9", 0xE9360C01, 26400, 1500, 64))
     with pytest.raises(NetworkError, match="feed9"):
         planner.plan(TO_H3, NETWORK, TREES, VERSIONS)
 
@@ -387,7 +388,7 @@ def test_a_host_behind_a_failed_link_costs_no_other_host_anything():
     ]
     broken = Network.from_rows(NETWORK.switches.values(), NETWORK.hosts.values(), links)
     rules = [Subscription("both", "h1", "price > 0 : fwd(h1, h3)")]
-    compilation = Planner(ITCH, ADDRESSING).plan(rules, broken, TREES, VERSIONS)
+    compilation = Planner(Packets(ITCH), ADDRESSING).plan(rules, broken, TREES, VERSIONS)
     order = message("A", price=5)
     model = ForwardingModel(broken, network_tables(broken, TREES))
     known = complete(compilation)
@@ -411,7 +412,7 @@ def test_a_plan_waits_for_no_stack_and_a_batch_only_for_its_own(monkeypatch):
     subscriptions = [
         Subscription(f"s{n}", host, f"price > {n * 10}") for n, host in enumerate(HOSTS)
     ]
-    planner = Planner(ITCH, ADDRESSING)
+    planner = Planner(Packets(ITCH), ADDRESSING)
     compilation = planner.plan(subscriptions, NETWORK, TREES, VERSIONS)
     assert len(compilation.unknown()) == len(HOSTS) and not worked_out
     plan, stacks = handle(compilation.plan), handle(compilation.header_stacks)
@@ -446,7 +447,7 @@ def test_a_plan_waits_for_no_stack_and_a_batch_only_for_its_own(monkeypatch):
 
 
 def test_another_version_of_the_same_network_costs_no_stack_and_another_tree_costs_all():
-    planner = Planner(ITCH, ADDRESSING)
+    planner = Planner(Packets(ITCH), ADDRESSING)
     first = complete(planner.plan(TO_H3, NETWORK, TREES, VERSIONS))
     again = pickle.loads(pickle.dumps(NETWORK))
     same = planner.plan(TO_H3, again, list(TREES), VERSIONS | {"hosts": 2})
@@ -459,7 +460,7 @@ def test_another_version_of_the_same_network_costs_no_stack_and_another_tree_cos
 def test_a_stack_leaves_room_for_the_longest_message_in_a_frame():
     longest = max(header.length for header in ITCH.headers)
     mtu = 2 + 28 + 20 + 2 + longest + 2 * 6
-    planner = Planner(ITCH, dataclasses.replace(ADDRESSING, mtu=mtu))
+    planner = Planner(Packets(ITCH), dataclasses.replace(ADDRESSING, mtu=mtu))
     everyone = [Subscription("s", "h1", f"price > 0 : fwd({', '.join(HOSTS)})")]
     compilation = complete(planner.plan(everyone, NETWORK, [], VERSIONS))
     rows = compilation.stack_rows("feed1")

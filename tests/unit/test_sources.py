@@ -44,6 +44,7 @@ from udfs.messages.reference import build_packet, read_message, read_packet
 from udfs.messages.sequence import session_id
 from udfs.messages.specification import Specification, parse_specification
 from udfs.plan import Compilation, Planner
+from udfs.readers import Packets
 from udfs.sources import needs_arrival
 from udfs.stacks.dissect import dissect
 
@@ -150,7 +151,7 @@ class Reference:
 @given(st.integers(0, 1 << 30), st.booleans())
 def test_any_cutting_into_tasks_and_batches_is_the_interpreter_on_each_partition(number, one_task):
     seed = random.Random(number)
-    planner = Planner(ITCH, ADDRESSING)
+    planner = Planner(Packets(ITCH), ADDRESSING)
     offsets = {p: seed.randrange(1 << 20) for p in range(3)}
     times = {p: seed.randrange(10 * SECOND) for p in range(3)}
     references = {p: Reference() for p in range(3)}
@@ -187,7 +188,7 @@ def test_any_cutting_into_tasks_and_batches_is_the_interpreter_on_each_partition
 
 
 def test_rules_without_state_carry_nothing():
-    compilation = Planner(ITCH, ADDRESSING).plan(
+    compilation = Planner(Packets(ITCH), ADDRESSING).plan(
         [Subscription("s", "h3", "price > 1")], NETWORK, TREES, VERSIONS
     )
     assert compilation.plan.state is None
@@ -228,7 +229,7 @@ def test_rules_that_send_nothing_change_no_frame_of_the_others(sending, silent, 
     offsets, times = dict.fromkeys(range(3), 9), dict.fromkeys(range(3), 0)
     rows = [row for _ in range(4) for row in records(seed, offsets, times)]
     alone, both = (
-        Planner(ITCH, ADDRESSING).plan(subscriptions, NETWORK, TREES, VERSIONS)
+        Planner(Packets(ITCH), ADDRESSING).plan(subscriptions, NETWORK, TREES, VERSIONS)
         for subscriptions in (plain, keeping)
     )
     assert not both.rejections
@@ -258,7 +259,7 @@ def test_a_receiver_set_has_one_header_however_much_is_kept_about_its_messages()
     stateful = [
         Subscription(f"s{n}", "h3", f"stock == S{n} and avg(price) > 50") for n in range(20)
     ]
-    planner = Planner(ITCH, ADDRESSING)
+    planner = Planner(Packets(ITCH), ADDRESSING)
     compilation = complete(planner.plan([plain, *stateful], NETWORK, TREES, VERSIONS))
     assert len(compilation.receivers) > 20
     (row,) = compilation.stack_rows("feed1")
@@ -277,7 +278,7 @@ def test_a_receiver_set_has_one_header_however_much_is_kept_about_its_messages()
 
 def test_the_papers_rule_from_packets_to_frames():
     subscription = Subscription("s", "h3", "stock == GOOGL and avg(price) > 50")
-    compilation = Planner(ITCH, ADDRESSING).plan([subscription], NETWORK, TREES, VERSIONS)
+    compilation = Planner(Packets(ITCH), ADDRESSING).plan([subscription], NETWORK, TREES, VERSIONS)
     googl = int.from_bytes(b"GOOGL   ", "big")
     # Milliseconds and dollars; the window is a second, and starts anew with the clock.
     steps = [(0, 60), (500, 20), (600, 90), (900, 70), (1000, 80), (1001, 1), (0, 99), (1, 99)]
@@ -315,7 +316,7 @@ def test_clocks_of_different_units_and_the_time_of_a_record_are_one_time(steps):
     assert needs_arrival(UNTIMED) and not needs_arrival(ITCH)
     texts = ["count() > 1", "order.price > 20 and count() > 0", "sum(trade.price) > 30"]
     subscriptions = [Subscription(text, "h1", text) for text in texts]
-    compilation = Planner(UNTIMED, ADDRESSING).plan(subscriptions, NETWORK, TREES, VERSIONS)
+    compilation = Planner(Packets(UNTIMED), ADDRESSING).plan(subscriptions, NETWORK, TREES, VERSIONS)
     reference = Reference(UNTIMED)
     reference.adopt(check(subscriptions, UNTIMED, set(HOSTS), "feed1")[0])
     rows, owed = [], []

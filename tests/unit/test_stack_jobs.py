@@ -14,6 +14,7 @@ from jobs.adapters import header_stacks
 from jobs.adapters.header_stacks import StackJobs
 from udfs.filters.subscriptions import Subscription
 from udfs.plan import Compilation, Planner
+from udfs.readers import Packets
 from udfs.trees.header_stacks import Stack, Stacks
 
 pytestmark = pytest.mark.unit
@@ -54,7 +55,7 @@ class Jobs(StackJobs):
 
 def plans(*prices: int, trees: Any = TREES, planner: Planner | None = None) -> list[Compilation]:
     """Plans of one planner; in each, ``price`` different receiver sets of a few hosts."""
-    planner = planner or Planner(ITCH, ADDRESSING)
+    planner = planner or Planner(Packets(ITCH), ADDRESSING)
     return [
         planner.plan(
             [
@@ -92,7 +93,7 @@ def test_all_sets_are_worked_out_once_in_jobs_that_leave_a_slot_to_the_stream(ca
 
 
 def test_an_edit_costs_its_own_sets_and_a_change_of_trees_all():
-    jobs, planner = Jobs(), Planner(ITCH, ADDRESSING)
+    jobs, planner = Jobs(), Planner(Packets(ITCH), ADDRESSING)
     before, after = plans(20, 20, planner=planner)
     jobs.submit(before).result()
     assert not after.unknown() and after.header_stacks is before.header_stacks
@@ -110,7 +111,7 @@ def test_an_edit_costs_its_own_sets_and_a_change_of_trees_all():
 def test_a_newer_plan_has_its_turn_after_the_job_that_runs():
     jobs = Jobs(slots=1)
     jobs.go = threading.Semaphore(0)
-    old, new = plans(150, 3, planner=Planner(ITCH, ADDRESSING))
+    old, new = plans(150, 3, planner=Planner(Packets(ITCH), ADDRESSING))
     first = jobs.submit(old)
     assert jobs.began.wait(60)
     second = jobs.submit(new)

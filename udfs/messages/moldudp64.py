@@ -48,6 +48,8 @@ class Messages:
     message_reason: uint8[m], 0 or a code of `REASONS`.
     packet_reason: uint8[n], 0, HEARTBEAT, END_OF_SESSION or a code of `REASONS`; a record with one
     has no messages here.
+    present: bool[columns, m], False where the message lacks the field; None where the message type
+    says it.
     """
 
     packet: NDArray[np.int32]
@@ -58,6 +60,7 @@ class Messages:
     values: NDArray[np.uint64]
     message_reason: NDArray[np.uint8]
     packet_reason: NDArray[np.uint8]
+    present: NDArray[np.bool_] | None = None
 
 
 def decode(

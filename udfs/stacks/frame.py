@@ -99,6 +99,12 @@ def labels_within(mtu: int, longest: int, label_format: LabelFormat) -> int:
     return room // label_format.size
 
 
+def room_beside(mtu: int, labels: int, label_format: LabelFormat) -> int:
+    """Bytes of the longest message that fits beside a stack of as many labels."""
+    used = 2 + labels * label_format.size + DATAGRAM + kernels.MOLDUDP64 + 2
+    return max(0, mtu - used)
+
+
 #: In place of the number of a leaf's templates, where nobody has worked them out yet.
 NOT_WORKED_OUT = -1
 

@@ -1,0 +1,52 @@
+"""What a batch of attribute/value events goes through before the workers read it."""
+
+from __future__ import annotations
+
+import logging
+
+from pyspark.sql import DataFrame
+
+from jobs.adapters import formats
+from jobs.adapters.attribute_input import unknown_names, with_pairs
+from jobs.adapters.attribute_registry import register
+from jobs.adapters.settings import Settings
+from jobs.adapters.tables import Tables
+from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+
+log = logging.getLogger(__name__)
+
+REGISTRANT = "stream"
+
+
+class EventInput:
+    """Of other formats than attributes it changes nothing."""
+
+    def __init__(self, settings: Settings, tables: Tables) -> None:
+        self._tables = tables
+        self._json = settings.format == ATTRIBUTES and settings.attributes_input == "json"
+        self._registers = self._json and settings.attributes_unknown == "register"
+        self._longest = formats.longest_event(settings)
+
+    def prepare(self, records: DataFrame) -> DataFrame:
+        """The records, with what Spark parses of them."""
+        return with_pairs(records, self._longest) if self._json else records
+
+    def register_new(self, records: DataFrame) -> None:
+        """Give ids to the names that a batch has and the table lacks, where settings say so.
+
+        Before the batch is planned, so that its events go out with them, in their order.
+        """
+        if not self._registers:
+            return
+        registry = formats.registry_of(self._tables)
+        names = unknown_names(records, registry)
+        if not names:
+            return
+        _, new = registry.with_new(names)
+        if new:
+            register(self._tables, new, REGISTRANT)
+            for attribute in new:
+                log.info("attribute %s is registered with id %d", attribute.name, attribute.id)
+        left = sorted(set(names) - {attribute.name for attribute in new})
+        if left:
+            log.warning("not registered: %s", ", ".join(left[:10]))
