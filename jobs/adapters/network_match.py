@@ -6,7 +6,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import schemas
 from jobs.adapters.pipeline import Pipeline
@@ -14,14 +14,24 @@ from jobs.adapters.settings import FORMATS, PREFIX, Settings
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.tables import Tables
 from udfs.errors import NetworkError, SettingsError
-from udfs.filters.subscriptions import Rejection, check, select
+from udfs.filters.generic.network import AttributeFilters
+from udfs.filters.subscriptions import CheckedRule, Rejection, check, select
 from udfs.filters.switch import pipeline
 from udfs.filters.switch.event_port import event_ports
-from udfs.filters.switch.network_filters import NetworkFilters
+from udfs.filters.switch.network_filters import Filtered, NetworkFilters
+from udfs.messages.attributes.registry import Registry
+from udfs.messages.formats import Specification
 from udfs.messages.specification import parse_specification
 from udfs.stacks.labels import NARROW, LabelFormat
-from udfs.switches.entry import SwitchEntry
-from udfs.switches.programs import FILTERING, stack_program
+from udfs.switches.entry import GROUPS, SwitchEntry
+from udfs.switches.programs import (
+    ATTRIBUTES,
+    EVENT,
+    FILTERING,
+    MATCHING,
+    matching_program,
+    stack_program,
+)
 from udfs.switches.rollout import Versions
 from udfs.trees.network import Network
 from udfs.trees.rows import entry_from_row
@@ -29,6 +39,8 @@ from udfs.trees.rows import entry_from_row
 log = logging.getLogger(__name__)
 
 SOURCE = "subscriptions"
+#: The table that says which attributes there are.
+REGISTRY = "attributes"
 REJECTED = "rejected_subscriptions"
 #: Most rejections that one edit writes into the log.
 _SHOWN = 10
@@ -36,29 +48,43 @@ _SHOWN = 10
 Rows = Sequence[Mapping[str, Any]]
 
 
+class Filters(Protocol):
+    """Makes the entries of one program from rules, version after version."""
+
+    def entries(
+        self,
+        network: Network,
+        rules: Sequence[CheckedRule],
+        held: Mapping[str, Sequence[SwitchEntry]],
+    ) -> Filtered: ...
+
+
 class NetworkMatch:
     """Compiles subscriptions for the switches of the publisher's tree.
+
+    program: the one that matches events of the format of the settings. sources: the tables beside
+    those of the network that decide what it makes.
 
     Raises SettingsError ``WRONG_PORT`` if the compiled program takes another UDP port for events
     than hosts see, SwitchError ``NO_P4INFO``.
     """
 
     def __init__(self, settings: Settings) -> None:
-        config = Pipeline.read(settings.p4_folder, FILTERING).device_config
-        ports = event_ports(config)
-        if ports and settings.port not in ports:
-            raise SettingsError(
-                "WRONG_PORT",
-                f"{PREFIX}multicast.port is {settings.port}, and the program {FILTERING} of "
-                f"{settings.p4_folder} takes events at UDP port {', '.join(map(str, ports))}: set "
-                "that, or make and compile the program for yours",
-            )
+        self.program = matching_program(settings.format)
+        config = Pipeline.read(settings.p4_folder, self.program).device_config
         self._publisher = settings.publisher
         self._format = settings.format
-        self._specification = parse_specification(
-            schemas.read_text(f"messages/{settings.format}.spec"), settings.format
-        )
-        self._filters = NetworkFilters(self._specification, settings.publisher)
+        self._attributes: AttributeFilters | None = None
+        self._messages: tuple[Specification, NetworkFilters] | None = None
+        self.sources: tuple[str, ...] = (SOURCE,)
+        if self.program == ATTRIBUTES:
+            self.sources = (SOURCE, REGISTRY)
+        else:
+            _check_port(config, settings)
+            specification = parse_specification(
+                schemas.read_text(f"messages/{settings.format}.spec"), settings.format
+            )
+            self._messages = specification, NetworkFilters(specification, settings.publisher)
         self._made: tuple[Versions, list[SwitchEntry], list[Rejection]] | None = None
         self._rejected: list[dict[str, Any]] | None = None
 
@@ -69,11 +95,12 @@ class NetworkMatch:
         subscriptions: Rows,
         held: Rows,
         pipelines: Mapping[str, str],
+        attributes: Rows = (),
     ) -> list[SwitchEntry]:
         """The filters of all switches, as of ``versions`` of the tables.
 
         subscriptions: the table's rows. held: those of ``switch_entries``. pipelines: the program
-        of each switch.
+        of each switch. attributes: rows of that table, where the format is of attributes.
 
         Raises NetworkError ``WRONG_PIPELINE``, ``UNKNOWN_HOST``; FilterError where the rules
         together are beyond the limits.
@@ -83,19 +110,20 @@ class NetworkMatch:
         clock = time.monotonic()
         selected, rejections = select(subscriptions, self._format, FORMATS)
         hosts = set(network.subscribers())
-        rules, unfit = check(selected, self._specification, hosts, self._publisher)
+        specification, filters = self._of(attributes)
+        rules, unfit = check(selected, specification, hosts, self._publisher)
         before: dict[str, list[SwitchEntry]] = defaultdict(list)
         for row in held:
-            if row["table_name"].startswith(f"{pipeline.PREFIX}."):
+            if self._is_ours(row["table_name"]):
                 before[row["switch"]].append(entry_from_row(row))
-        filtered = self._filters.entries(network, rules, before)
+        filtered = filters.entries(network, rules, before)
         for switch in filtered.entries:
-            if pipelines.get(switch) != FILTERING:
+            if pipelines.get(switch) != self.program:
                 raise NetworkError(
                     "WRONG_PIPELINE",
                     f"switch {switch!r} is on the way from {self._publisher} to hosts and runs "
-                    f"{pipelines.get(switch)!r}: with {PREFIX}match=network write {FILTERING!r} "
-                    "into column pipeline of switches",
+                    f"{pipelines.get(switch)!r}: with {PREFIX}match=network and {PREFIX}format="
+                    f"{self._format} write {self.program!r} into column pipeline of switches",
                     switch=switch,
                 )
         rejections += [*unfit, *filtered.rejections]
@@ -112,6 +140,22 @@ class NetworkMatch:
         )
         self._made = dict(versions), made, rejections
         return made
+
+    def _of(self, attributes: Rows) -> tuple[Specification, Filters]:
+        """What rules are written for, and what makes entries of them."""
+        if self._messages is not None:
+            return self._messages
+        registry = Registry.from_rows(attributes)
+        made = self._attributes
+        if made is None or made.registry != registry:
+            # Texts are parsed once for a specification, so it stays as long as it can.
+            made = self._attributes = AttributeFilters(registry, self._publisher)
+        return made.specification, made
+
+    def _is_ours(self, table: str) -> bool:
+        if self.program == ATTRIBUTES:
+            return table in (EVENT, GROUPS)
+        return table.startswith(f"{pipeline.PREFIX}.")
 
     def forget(self) -> None:
         """Somebody else may have written ``switch_entries``: `entries` is to look at them again."""
@@ -150,19 +194,31 @@ class NetworkMatch:
         self._rejected = rows
 
 
+def _check_port(config: bytes, settings: Settings) -> None:
+    ports = event_ports(config)
+    if ports and settings.port not in ports:
+        raise SettingsError(
+            "WRONG_PORT",
+            f"{PREFIX}multicast.port is {settings.port}, and the program {FILTERING} of "
+            f"{settings.p4_folder} takes events at UDP port {', '.join(map(str, ports))}: set "
+            "that, or make and compile the program for yours",
+        )
+
+
 def check_pipelines(pipelines: Mapping[str, str], labels: LabelFormat = NARROW) -> None:
-    """Where the stream matches, no switch may run the program that filters.
+    """Where the stream matches, no switch may run a program that matches.
 
     labels: the format of the network's stacks.
 
     Raises NetworkError ``WRONG_PIPELINE``.
     """
-    filtering = sorted(switch for switch, name in pipelines.items() if name == FILTERING)
+    filtering = sorted(switch for switch, name in pipelines.items() if name in MATCHING)
     if filtering:
+        first = filtering[0]
         raise NetworkError(
             "WRONG_PIPELINE",
-            f"switch {filtering[0]!r} runs {FILTERING!r}, which knows no stacks: with {PREFIX}"
+            f"switch {first!r} runs {pipelines[first]!r}, which knows no stacks: with {PREFIX}"
             f"match=spark write {stack_program(labels)!r} into column pipeline of switches, or set "
             f"{PREFIX}match=network",
-            switch=filtering[0],
+            switch=first,
         )

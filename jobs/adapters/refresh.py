@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.adapters.credentials import Credentials
+from jobs.adapters.network_match import REGISTRY, NetworkMatch, check_pipelines
 from jobs.adapters.network_match import SOURCE as SUBSCRIPTIONS
-from jobs.adapters.network_match import NetworkMatch, check_pipelines
 from jobs.adapters.network_tables import NetworkTables
 from jobs.adapters.network_versions import LEDGER, SOURCES, TABLE, NetworkVersions
 from jobs.adapters.settings import Settings
@@ -63,7 +63,8 @@ class _Wanted:
 class Refresher:
     """Refreshes the switches of one deployment. A context manager; `close` ends its connections.
 
-    Where the switches match (``spark.stackcast.match``), subscriptions are a source, too.
+    Where the switches match (``spark.stackcast.match``), subscriptions are a source, too, and so
+    are attributes where events are of these.
 
     Not for several threads at once. derived_from: versions of the sources that `derive` last read,
     whether they could be used or not. version: of `switch_entries`, as `derive` last left it; None
@@ -80,7 +81,7 @@ class Refresher:
     ) -> None:
         self._tables = tables
         self._match = NetworkMatch(settings) if settings.match == "network" else None
-        sources = SOURCES if self._match is None else (*SOURCES, SUBSCRIPTIONS)
+        sources = SOURCES if self._match is None else (*SOURCES, *self._match.sources)
         self._network = NetworkTables(tables, sources, settings.labels)
         self._versions = NetworkVersions(tables)
         self._patience = float(settings.wait_seconds)
@@ -392,8 +393,13 @@ class Refresher:
         if self._match is None:
             check_pipelines(pipelines, source.network.labels)
         else:
-            subscriptions = self._network.rows(SUBSCRIPTIONS, versions[SUBSCRIPTIONS])
-            filters = self._match.entries(source.network, versions, subscriptions, held, pipelines)
+            subscriptions, attributes = (
+                self._network.rows(name, versions[name]) if name in versions else []
+                for name in (SUBSCRIPTIONS, REGISTRY)
+            )
+            filters = self._match.entries(
+                source.network, versions, subscriptions, held, pipelines, attributes
+            )
         union = derive(source, older.sources, pipelines, tables, filters, unread, self._memo)
         limits = {
             row["switch"]: room.Limits(
