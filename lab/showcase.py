@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lab.timeline import keeps_state
+from lab.verification import Batch, Found, Reader, packet_reader
 from udfs.errors import MessageError
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import CheckedRule
 from udfs.filters.switch.routing import ports_towards
-from udfs.messages.reference import read_message, read_packet
+from udfs.messages.attributes.registry import Registry
 from udfs.messages.specification import Specification
 from udfs.stacks.labels import KINDS, describe
 from udfs.trees.encode import Encoder
@@ -24,7 +25,12 @@ OF_ONE_SUBSCRIPTION = 3
 
 
 class Showcase:
-    """Draws on network and trees of a run; everything it returns is JSON."""
+    """Draws on network and trees of a run; everything it returns is JSON.
+
+    specification: of the messages. read: what records are, as for ``verification.expected``; by
+    default packets of messages of ``specification``. registry: for a reader of attribute/value
+    events.
+    """
 
     def __init__(
         self,
@@ -33,9 +39,13 @@ class Showcase:
         specification: Specification,
         publisher: str,
         max_labels: int,
+        read: Reader | None = None,
+        registry: Registry | None = None,
     ) -> None:
         self._network = network
         self._specification = specification
+        self._read = read or packet_reader(specification)
+        self._registry = registry
         self._encoder = Encoder(network, publisher, trees, max_labels)
 
     def nodes(self) -> list[dict[str, Any]]:
@@ -62,11 +72,12 @@ class Showcase:
         """The first messages that show something new, by brute force over the rules."""
         samples: list[dict[str, Any]] = []
         shown: Counter[str] = Counter()
+        batch = Batch(0, {}, rules, self._registry)
         for partition, offset, payload in records:
             if len(samples) >= SAMPLES:
                 break
-            for index, message in _messages(payload):
-                sample = self._sample(partition, offset, index, message, rules, shown)
+            for index, found in enumerate(self._messages(payload, batch)):
+                sample = self._sample(partition, offset, index, found, rules, shown)
                 if sample is not None:
                     samples.append(sample | {"id": len(samples)})
         return samples
@@ -76,14 +87,13 @@ class Showcase:
         partition: int,
         offset: int,
         index: int,
-        message: bytes,
+        found: Found,
         rules: Sequence[CheckedRule],
         shown: Counter[str],
     ) -> dict[str, Any] | None:
-        try:
-            event = read_message(self._specification, message)
-        except MessageError:
+        if found.reason:
             return None
+        event = found.event
         # Whether rules with state match depends on all events before: none serves as a sample.
         stateless = (rule for rule in rules if not keeps_state(rule))
         matching = [rule for rule in stateless if matches(rule.condition, event)]
@@ -105,6 +115,12 @@ class Showcase:
             "edges": [list(edge) for edge in edges],
         }
 
+    def _messages(self, payload: bytes, batch: Batch) -> list[Found]:
+        try:
+            return list(self._read(payload, batch))
+        except MessageError:
+            return []
+
     def _way(self, receivers: frozenset[str]) -> tuple[list[int], list[tuple[str, str]]]:
         """Labels and links of the notification."""
         encodings = self._encoder.encode(receivers)
@@ -121,8 +137,15 @@ class Showcase:
 class FilteredShowcase(Showcase):
     """The same where the switches match: no stacks, and one tree for all."""
 
-    def __init__(self, network: Network, specification: Specification, publisher: str) -> None:
-        super().__init__(network, (), specification, publisher, 1)
+    def __init__(
+        self,
+        network: Network,
+        specification: Specification,
+        publisher: str,
+        read: Reader | None = None,
+        registry: Registry | None = None,
+    ) -> None:
+        super().__init__(network, (), specification, publisher, 1, read, registry)
         self._publisher = publisher
         self._ports = ports_towards(network, publisher)
         self._ends = {(link.switch, link.port): link.neighbor for link in network.links}
@@ -134,10 +157,3 @@ class FilteredShowcase(Showcase):
             taken = {ports[name] for name in receivers if name in ports}
             edges += ((switch, self._ends[switch, port]) for port in sorted(taken))
         return [], edges
-
-
-def _messages(payload: bytes) -> list[tuple[int, bytes]]:
-    try:
-        return list(enumerate(read_packet(payload)[2]))
-    except MessageError:
-        return []

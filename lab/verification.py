@@ -1,10 +1,9 @@
 """Did every host receive exactly what it subscribed to?
 
 The answer does not trust the product: what must arrive is worked out by brute force, from the
-source records, the plain reference decoder and the syntax trees of the rules, which the
-interpreter runs where they keep state. Compiled tables, decode kernels, matcher, trees and stacks
-have no part in it. What did arrive is read from the
-files that the hosts wrote.
+source records, a plain reader of them and the syntax trees of the rules, which the interpreter
+runs where they keep state. Compiled tables, decode kernels, matcher, trees and stacks have no part
+in it. What did arrive is read from the files that the hosts wrote.
 
 A delivery is known by *(session, Kafka offset, message bytes)*, the key that the sequence number
 of a frame carries to its receivers (design, section 5).
@@ -13,32 +12,48 @@ of a frame carries to its receivers (design, section 5).
 from __future__ import annotations
 
 import re
-import struct
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
 
+from lab.receipts import Receipt, packet_receipt, receipt_bytes, receipts
 from lab.timeline import Timeline, keeps_state
-from udfs.errors import LabError, MessageError
+from udfs.errors import MessageError
 from udfs.filters.meaning.evaluate import fields_of, matches_columns
 from udfs.filters.nodes import Node
 from udfs.filters.subscriptions import CheckedRule
+from udfs.messages.attributes.registry import Registry
 from udfs.messages.reference import read_message, read_packet
 from udfs.messages.sequence import session_id, split_sequence
-from udfs.messages.specification import Field, Specification
+from udfs.messages.specification import Specification
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.network import Network
 
-PLAIN_HEADERS = 14 + 20 + 8
-"""Bytes before the payload of an ordinary UDP frame: Ethernet, IPv4, UDP."""
+__all__ = [
+    "PACKETS",
+    "Batch",
+    "Expectation",
+    "Found",
+    "Framing",
+    "Key",
+    "Outcome",
+    "Reader",
+    "Receipt",
+    "Tally",
+    "broadcast_bytes",
+    "compare",
+    "expected",
+    "packet_reader",
+    "packet_receipt",
+    "receipt_bytes",
+    "receipts",
+    "unicast_bytes",
+]
 
-MOLD_HEADER = 20
-_MOLD_LENGTH = 2
 _EVENTS_A_BLOCK = 65_536
 """Decoded events are dictionaries, about 1 KB each: only so many are held at a time."""
 
@@ -51,11 +66,27 @@ class Batch:
     """What one micro-batch took, and the rules that were live in it.
 
     offsets: partition -> (from, until), ``until`` not included, as in the egress ledger.
+    registry: the attributes that it knew, where its records are attribute/value events.
     """
 
     batch_id: int
     offsets: Mapping[int, tuple[int, int]]
     rules: Sequence[CheckedRule]
+    registry: Registry | None = None
+
+
+class Found(NamedTuple):
+    """A message of a record: as hosts receive it, its raw values by qualified name, or, where it
+    has none, why it is a dead letter."""
+
+    message: bytes
+    event: Mapping[str, int]
+    reason: str = ""
+
+
+Reader = Callable[[bytes, Batch], Iterable[Found]]
+"""Reads one record of a batch in plain Python. A record of which nothing can be trusted raises
+MessageError, whose code is the reason."""
 
 
 @dataclass
@@ -65,7 +96,7 @@ class Expectation:
     deliveries: host -> how often each key must arrive there (a packet may hold equal messages).
     packets: (session, Kafka offset) -> all messages of that source packet, in their order.
     dead_letters: reason -> records or messages that do not decode and so reach nobody.
-    payload_bytes: sum of the lengths of the sound source packets.
+    payload_bytes: sum of the lengths of the sound source records.
     unprocessed: records that no batch took; nothing is expected of them.
     """
 
@@ -81,14 +112,6 @@ class Expectation:
     def total(self) -> int:
         """Deliveries over all hosts."""
         return sum(counter.total() for counter in self.deliveries.values())
-
-
-class Receipt(NamedTuple):
-    """One datagram as a host received it."""
-
-    session: bytes
-    sequence: int
-    messages: tuple[bytes, ...]
 
 
 @dataclass
@@ -142,6 +165,7 @@ def expected(
     specification: Specification,
     topic: str,
     session: bytes | None = None,
+    read: Reader | None = None,
 ) -> Expectation:
     """What each host must receive of ``records``, rule by rule, message by message.
 
@@ -149,7 +173,9 @@ def expected(
     batches: a record counts under the rules of every batch that took its offset; in the order in
     which they ran. A host is owed a message once, however many of its rules match it.
     session: of all packets; by default that which the stream gives a partition of the ``topic``.
+    read: what records are; by default MoldUDP64 packets of typed messages of ``specification``.
     """
+    read = read or packet_reader(specification)
     expectation = Expectation()
     partitions: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
     for partition, offset, payload in records:
@@ -170,47 +196,61 @@ def expected(
             chosen += ((partition, *row) for row in partitions[partition][first:until])
         stateless = (rule for rule in batch.rules if not keeps_state(rule))
         conditions = [(rule.condition, rule.receivers) for rule in stateless]
-        names = sorted({name for node, _ in conditions for name in fields_of(node)})
-        asked = [specification.field(name) for name in names]
-        events: list[tuple[Key, dict[str, int]]] = []
-        for event in _events(chosen, specification, sessions, expectation):
+        events: list[tuple[Key, Mapping[str, int]]] = []
+        for event in _events(chosen, batch, read, sessions, expectation):
             events.append(event)
             if len(events) == _EVENTS_A_BLOCK:
-                _owe(events, conditions, asked, timeline, expectation)
+                _owe(events, conditions, timeline, expectation)
                 events = []
-        _owe(events, conditions, asked, timeline, expectation)
+        _owe(events, conditions, timeline, expectation)
     expectation.unprocessed = sum(int((~mask).sum()) for mask in taken.values())
     return expectation
 
 
+def packet_reader(specification: Specification) -> Reader:
+    """Reads MoldUDP64 packets of typed messages."""
+
+    def read(record: bytes, _: Batch) -> Iterator[Found]:
+        # All of the packet, before any of it counts.
+        return map(found, read_packet(record)[2])
+
+    def found(message: bytes) -> Found:
+        try:
+            return Found(message, read_message(specification, message))
+        except MessageError as error:
+            return Found(message, {}, error.what.lower())
+
+    return read
+
+
 def _events(
     records: Iterable[tuple[int, int, bytes]],
-    specification: Specification,
+    batch: Batch,
+    read: Reader,
     sessions: Mapping[int, bytes],
     expectation: Expectation,
-) -> Iterator[tuple[Key, dict[str, int]]]:
-    """The events of the sound packets; counts everything else in ``expectation``."""
+) -> Iterator[tuple[Key, Mapping[str, int]]]:
+    """The events of the sound records; counts everything else in ``expectation``."""
     for partition, offset, payload in records:
         try:
-            messages = tuple(read_packet(payload)[2])
+            messages = tuple(read(payload, batch))
         except MessageError as error:
             expectation.dead_letters[error.what.lower()] += 1
             continue
         session = sessions[partition]
-        expectation.packets[session, offset] = messages
+        expectation.packets[session, offset] = tuple(found.message for found in messages)
         expectation.payload_bytes += len(payload)
         expectation.messages_in += len(messages)
-        for message in messages:
-            try:
-                yield (session, offset, message), read_message(specification, message)
-            except MessageError as error:
-                expectation.dead_letters[error.what.lower()] += 1
+        for found in messages:
+            if found.reason:
+                expectation.dead_letters[found.reason] += 1
+            else:
+                yield (session, offset, found.message), found.event
 
 
 def _owe(
-    events: Sequence[tuple[Key, dict[str, int]]],
+    events: Sequence[tuple[Key, Mapping[str, int]]],
     conditions: Sequence[tuple[Node, Sequence[str]]],
-    asked: Sequence[Field],
     timeline: Timeline,
     expectation: Expectation,
 ) -> None:
@@ -218,11 +258,9 @@ def _owe(
     count = len(events)
     columns: dict[str, np.ndarray] = {}
     present: dict[str, np.ndarray] = {}
-    for one in asked:
-        name = one.qualified
+    for name in sorted({name for node, _ in conditions for name in fields_of(node)}):
         columns[name] = np.fromiter((event.get(name, 0) for _, event in events), "u8", count)
-        if one.header not in present:
-            present[one.header] = np.fromiter((name in event for _, event in events), "?", count)
+        present[name] = np.fromiter((name in event for _, event in events), "?", count)
     wanted: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(count, dtype=bool))
     for condition, receivers in conditions:
         true = matches_columns(condition, columns, present)
@@ -236,54 +274,6 @@ def _owe(
         matched |= mask
         expectation.deliveries[host].update(events[i][0] for i in np.flatnonzero(mask).tolist())
     expectation.messages_matched += int(matched.sum())
-
-
-# --- what did arrive ----------------------------------------------------------------------------
-
-
-def receipts(folder: Path) -> dict[str, list[Receipt]]:
-    """What each host wrote to ``folder/receipts/<host>.mold``, in order of arrival.
-
-    A file is a run of records: length u16 big-endian, then a MoldUDP64 packet. A datagram that
-    is no MoldUDP64 packet becomes a receipt of the empty session with the datagram as its one
-    message, so that it counts as extra. Raises LabError NO_RECEIPTS, TRUNCATED_RECEIPTS.
-    """
-    directory = Path(folder) / "receipts"
-    if not directory.is_dir():
-        raise LabError("NO_RECEIPTS", f"{directory}: no such folder; did the hosts start?")
-    return {
-        path.stem: [_receipt(datagram) for datagram in _datagrams(path)]
-        for path in sorted(directory.glob("*.mold"))
-    }
-
-
-def _datagrams(path: Path) -> Iterator[bytes]:
-    data = path.read_bytes()
-    at = 0
-    while at < len(data):
-        end = at + 2 + int.from_bytes(data[at : at + 2], "big")
-        if at + 2 > len(data) or end > len(data):
-            raise LabError(
-                "TRUNCATED_RECEIPTS",
-                f"{path}: the record at byte {at} is cut off; the host ended before it was flushed",
-            )
-        yield data[at + 2 : end]
-        at = end
-
-
-def _receipt(datagram: bytes) -> Receipt:
-    try:
-        session, sequence, messages = read_packet(datagram)
-    except MessageError:
-        return Receipt(b"", 0, (datagram,))
-    return Receipt(session, sequence, tuple(messages))
-
-
-def receipt_bytes(receipt: Receipt) -> bytes:
-    """One record of a receipts file: the inverse of what :func:`receipts` reads."""
-    packet = struct.pack(">10sQH", receipt.session, receipt.sequence, len(receipt.messages))
-    packet += b"".join(struct.pack(">H", len(message)) + message for message in receipt.messages)
-    return struct.pack(">H", len(packet)) + packet
 
 
 # --- the comparison -----------------------------------------------------------------------------
@@ -355,7 +345,24 @@ def _within(messages: Iterable[bytes], source: Iterable[bytes]) -> bool:
 # --- what other ways of delivery would have cost ------------------------------------------------
 
 
-def unicast_bytes(network: Network, publisher: str, expectation: Expectation) -> int:
+class Framing(NamedTuple):
+    """Bytes of a plain frame beside its messages: of the frame, and of each message."""
+
+    frame: int
+    message: int
+
+    def size(self, messages: Iterable[bytes]) -> int:
+        """Bytes of a frame with these messages."""
+        return self.frame + sum(self.message + len(message) for message in messages)
+
+
+PACKETS = Framing(14 + 20 + 8 + 20, 2)
+"""MoldUDP64 over Ethernet, IPv4 and UDP."""
+
+
+def unicast_bytes(
+    network: Network, publisher: str, expectation: Expectation, framing: Framing = PACKETS
+) -> int:
     """Bytes on links if each host were sent its messages by itself, along a shortest path.
 
     Unicast at its best: all messages that a host is owed of one source packet share one plain
@@ -373,17 +380,18 @@ def unicast_bytes(network: Network, publisher: str, expectation: Expectation) ->
         if host not in paths:
             continue
         frames = {(session, offset) for session, offset, _ in owed}
-        size = len(frames) * (PLAIN_HEADERS + MOLD_HEADER) + sum(
-            (_MOLD_LENGTH + len(message)) * count for (_, _, message), count in owed.items()
+        size = len(frames) * framing.frame + sum(
+            (framing.message + len(message)) * count for (_, _, message), count in owed.items()
         )
         total += (len(paths[host]) - 1) * size
     return total
 
 
-def broadcast_bytes(network: Network, expectation: Expectation) -> int:
-    """Bytes on links if each sound source packet went whole, in a plain frame, to every host.
+def broadcast_bytes(network: Network, expectation: Expectation, framing: Framing = PACKETS) -> int:
+    """Bytes on links if the messages of each sound source packet went, in a plain frame, to every
+    host.
 
     A frame counts once on every edge of the broadcast tree (WERNECKE 5.3.2).
     """
-    size = len(expectation.packets) * PLAIN_HEADERS + expectation.payload_bytes
+    size = sum(framing.size(messages) for messages in expectation.packets.values())
     return sum(len(tree.edges) * size for tree in broadcast_trees(network, 1))

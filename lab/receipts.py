@@ -1,0 +1,80 @@
+"""What hosts received, as they wrote it down."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from udfs.errors import LabError, MessageError
+from udfs.messages.reference import read_packet
+
+KEY = struct.Struct(">10sQ")
+"""Payload of an event that the lab sends: session and sequence number, as in MoldUDP64."""
+
+
+class Receipt(NamedTuple):
+    """One datagram as a host received it."""
+
+    session: bytes
+    sequence: int
+    messages: tuple[bytes, ...]
+
+
+def packet_receipt(datagram: bytes) -> Receipt:
+    """Of a MoldUDP64 packet. What is none becomes a receipt of the empty session with the datagram
+    as its one message, so that it counts as extra."""
+    try:
+        session, sequence, messages = read_packet(datagram)
+    except MessageError:
+        return Receipt(b"", 0, (datagram,))
+    return Receipt(session, sequence, tuple(messages))
+
+
+def event_receipt(datagram: bytes) -> Receipt:
+    """Of what follows Ethernet in a frame of EtherType 0x9001: an attribute/value header, which is
+    its one message, and a payload that is a `KEY`. What is too short is treated as
+    :func:`packet_receipt` treats what is no packet."""
+    if len(datagram) <= KEY.size:
+        return Receipt(b"", 0, (datagram,))
+    session, sequence = KEY.unpack(datagram[-KEY.size :])
+    return Receipt(session, sequence, (datagram[: -KEY.size],))
+
+
+def receipts(
+    folder: Path, receipt: Callable[[bytes], Receipt] = packet_receipt
+) -> dict[str, list[Receipt]]:
+    """What each host wrote to ``folder/receipts/<host>.mold``, in order of arrival.
+
+    A file is a run of records: length u16 big-endian, then what the host's application was
+    handed, of which ``receipt`` makes one. Raises LabError NO_RECEIPTS, TRUNCATED_RECEIPTS.
+    """
+    directory = Path(folder) / "receipts"
+    if not directory.is_dir():
+        raise LabError("NO_RECEIPTS", f"{directory}: no such folder; did the hosts start?")
+    return {
+        path.stem: [receipt(datagram) for datagram in _datagrams(path)]
+        for path in sorted(directory.glob("*.mold"))
+    }
+
+
+def _datagrams(path: Path) -> Iterator[bytes]:
+    data = path.read_bytes()
+    at = 0
+    while at < len(data):
+        end = at + 2 + int.from_bytes(data[at : at + 2], "big")
+        if at + 2 > len(data) or end > len(data):
+            raise LabError(
+                "TRUNCATED_RECEIPTS",
+                f"{path}: the record at byte {at} is cut off; the host ended before it was flushed",
+            )
+        yield data[at + 2 : end]
+        at = end
+
+
+def receipt_bytes(receipt: Receipt) -> bytes:
+    """One record of a receipts file: the inverse of what :func:`receipts` reads of packets."""
+    packet = struct.pack(">10sQH", receipt.session, receipt.sequence, len(receipt.messages))
+    packet += b"".join(struct.pack(">H", len(message)) + message for message in receipt.messages)
+    return struct.pack(">H", len(packet)) + packet
