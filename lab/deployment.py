@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lab import sensors
 from lab.lab import Lab
 from lab.subscriptions import subscriptions
-from udfs.switches.programs import FILTERING, stack_program
+from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from udfs.switches.programs import matching_program, stack_program
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.network import Network
 from udfs.trees.rows import network_to_rows, tree_to_row
@@ -38,30 +40,44 @@ def rows(
     seed: int,
     updated_at: dt.datetime | str | None = None,
     match: str = "spark",
+    message_format: str = "itch",
+    late: bool = False,
 ) -> dict[str, Sequence[dict[str, Any]]]:
     """Rows of ``switches``, ``hosts``, ``links``, ``virtual_trees`` and ``subscriptions``.
+
+    For the format ``attributes``, whose subscriptions are over sensors, also of ``attributes`` and
+    of ``advertisements`` by the network's first publisher.
 
     Parameters
     ----------
     p4runtime: address of all switches, ``host:port``.
     count: how many subscriptions; ``seed``: of them.
-    updated_at: of the subscriptions, as a time or as ISO text; now by default.
-    match: what ``spark.stackcast.match`` is: with the network's labels it decides on the switches'
-        program.
+    updated_at: of what people write, as a time or as ISO text; now by default.
+    match: what ``spark.stackcast.match`` is: with the format and the network's labels it decides
+        on the switches' program.
+    late: whether some of the sensors' subscriptions are for ``sensors.LATE``.
     """
-    program = FILTERING if match == "network" else stack_program(network.labels)
-    wanted = subscriptions(network.subscribers(), count, seed=seed)
-    # The columns that people fill when they write the table.
-    who = {
-        "format": "itch",
-        "enabled": True,
-        "updated_by": "lab",
-        "updated_at": dt.datetime.now(dt.UTC) if updated_at is None else updated_at,
-    }
+    filtering = match == "network"
+    program = matching_program(message_format) if filtering else stack_program(network.labels)
+    hosts = network.subscribers()
+    now = dt.datetime.now(dt.UTC) if updated_at is None else updated_at
+    # The columns that people fill when they write a table.
+    who = {"updated_by": "lab", "updated_at": now}
+    made: dict[str, Sequence[dict[str, Any]]] = {}
+    if message_format == ATTRIBUTES:
+        wanted = sensors.subscriptions(hosts, count, seed, late)
+        announced = sensors.advertisements(network.publishers()[0])
+        made["attributes"] = [{**row, "registered_at": now} for row in sensors.attribute_rows()]
+        made["advertisements"] = [{**row, **who} for row in announced]
+    else:
+        wanted = subscriptions(hosts, count, seed=seed)
     return {
         **network_to_rows(network, dict.fromkeys(network.switches, p4runtime), program),
         "virtual_trees": [tree_to_row(tree) for tree in broadcast_trees(network)],
-        "subscriptions": [{**row, **who} for row in wanted],
+        "subscriptions": [
+            {**row, "format": message_format, "enabled": True, **who} for row in wanted
+        ],
+        **made,
     }
 
 
