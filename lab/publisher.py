@@ -1,9 +1,9 @@
-"""Publishes a trading session as MoldUDP64 packets to a Kafka topic, one packet a record."""
+"""Publishes to a Kafka topic: a trading session as MoldUDP64 packets, or records as they are."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Event, Semaphore
 from typing import Any
@@ -91,7 +91,45 @@ def publish(
 
     Errors: ``KafkaError`` ``BROKER_UNREACHABLE``, ``NOT_PUBLISHED``, ``BAD_SPEED``.
     """
+    source = whole_packets(messages) if packets else new_packets(messages, session, seed)
     pace = Speed.parse(speed)
+    return _publish(bootstrap_servers, topic, source, pace, partitions, stop, progress, client)
+
+
+def publish_records(
+    bootstrap_servers: str,
+    topic: str,
+    records: Iterable[bytes],
+    *,
+    speed: str = "full",
+    partitions: int = 2,
+    stop: Event | None = None,
+    progress: Progress | None = None,
+    **client: Any,
+) -> Published:
+    """Sends records as they are, each of one message, damaged ones too; else as :func:`publish`.
+
+    ``speed`` may not be ``recorded``: nobody knows of what time a record is.
+    """
+    pace = Speed.parse(speed)
+    if pace.kind == "recorded":
+        raise KafkaError(
+            "BAD_SPEED", f"speed '{speed}': give full or records a second", speed=speed
+        )
+    source = ((record, [record]) for record in records)
+    return _publish(bootstrap_servers, topic, source, pace, partitions, stop, progress, client)
+
+
+def _publish(
+    bootstrap_servers: str,
+    topic: str,
+    source: Iterable[Packet],
+    pace: Speed,
+    partitions: int,
+    stop: Event | None,
+    progress: Progress | None,
+    client: Mapping[str, Any],
+) -> Published:
     stop = stop or Event()
     ensure_topic(bootstrap_servers, topic, partitions, **client)
     producer = _connect(
@@ -118,7 +156,6 @@ def publish(
 
     try:
         width = len(producer.partitions_for(topic))
-        source = whole_packets(messages) if packets else new_packets(messages, session, seed)
         for packet, group in paced(source, pace, stop):
             if not room.acquire(timeout=_PATIENCE_S):
                 failures.append(TimeoutError(f"nothing acknowledged for {_PATIENCE_S:.0f} s"))
@@ -140,7 +177,7 @@ def publish(
     if failures:
         raise KafkaError(
             "NOT_PUBLISHED",
-            f"not all packets could be written to topic {topic} at {bootstrap_servers} "
+            f"not all records could be written to topic {topic} at {bootstrap_servers} "
             f"({count} messages sent before): {failures[0]}",
             topic=topic,
         )
