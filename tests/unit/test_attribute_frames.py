@@ -109,15 +109,17 @@ def test_the_groups_are_those_of_the_switches():
 
 def test_frames_to_any_address_but_the_bitmasks_group_are_read_as_id_pairs():
     values = {2: 5, 7: 9}
+    near = [BITMASK_GROUP ^ (1 << bit) for bit in range(48)]
+    addresses = [OTHER, "ff:ff:ff:ff:ff:ff", *(one.to_bytes(6).hex(":") for one in near)]
     wire = [
         bytes(Ether(dst=address, src=SOURCE_ADDRESS) / layer(values, "id_pairs"))
-        for address in (OTHER, "ff:ff:ff:ff:ff:ff", ID_PAIRS_ADDRESS, "03:53:43:00:00:03")
+        for address in (ID_PAIRS_ADDRESS, *addresses)
     ]
     offsets, data = buffer_of(wire)
-    assert headers_of(offsets, data).encoding.tolist() == [0, 0, 0, 0]
+    assert headers_of(offsets, data).encoding.tolist() == [0] * len(wire)
     frame, events = events_of_frames(offsets, data, ALL, LONGEST)
-    assert frame.tolist() == [0, 1, 2, 3]
-    assert [event(events, data, n) for n in range(4)] == [(values, b"")] * 4
+    assert frame.tolist() == list(range(len(wire)))
+    assert [event(events, data, n) for n in frame] == [(values, b"")] * len(wire)
 
 
 def test_headers_are_found_where_they_begin():
