@@ -4,10 +4,10 @@
 
 Derives `switch_entries` from the network and its trees, reads and writes all switches, and then
 follows the table's change data feed; edits of `virtual_trees`, `links`, `hosts` or `switches` are
-taken up within a second, and so are those of `subscriptions` where the switches match
-(`spark.stackcast.match=network`). A switch that restarted or was away is read and mended; one that
-does not answer, or refuses an entry, is tried again. SIGTERM ends the job. While another refresher
-with a higher election id lives, this one waits, and takes over when it ends.
+taken up within a second, and so are those of `subscriptions` and `attributes` where the switches
+match (`spark.stackcast.match=network`). A switch that restarted or was away is read and mended; one
+that does not answer, or refuses an entry, is tried again. SIGTERM ends the job. While another
+refresher with a higher election id lives, this one waits, and takes over when it ends.
 
 --once       end after the first pass
 --reconcile  the same, taking over from a refresher that runs for as long as it takes
@@ -28,12 +28,12 @@ from pyspark.sql import DataFrame
 
 from jobs.adapters import application, session
 from jobs.adapters.lifecycle import Lifecycle
-from jobs.adapters.refresh import Refresher
+from jobs.adapters.refresh import UNUSABLE, Refresher
 from jobs.adapters.settings import Settings
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.switch_outcome import Comparison
 from jobs.adapters.tables import Tables
-from udfs.errors import FilterError, NetworkError, SwitchError
+from udfs.errors import SwitchError
 from udfs.switches.entry import SwitchEntry
 
 log = logging.getLogger("stackcast.refresh_switches")
@@ -217,7 +217,7 @@ class Following:
     def _derive(self) -> None:
         try:
             self._refresher.derive()
-        except (NetworkError, FilterError, SwitchError) as error:
+        except UNUSABLE as error:
             # Switches that are away or restarted still get what they should have held.
             log.error("the tables cannot be used, the switches stay as they are: %s", error)
         else:

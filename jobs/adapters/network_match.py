@@ -103,7 +103,7 @@ class NetworkMatch:
         of each switch. attributes: rows of that table, where the format is of attributes.
 
         Raises NetworkError ``WRONG_PIPELINE``, ``UNKNOWN_HOST``; FilterError where the rules
-        together are beyond the limits.
+        together are beyond the limits; AttributeTableError where the attributes are no registry.
         """
         if self._made is not None and self._made[0] == versions:
             return self._made[1]

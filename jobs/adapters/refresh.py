@@ -25,7 +25,7 @@ from jobs.adapters.sql_errors import SQL_ERRORS, gone_for_good, one_line
 from jobs.adapters.switch_session import Outcome, SwitchSession
 from jobs.adapters.switch_sessions import OpenSession, SwitchSessions
 from jobs.adapters.tables import Tables
-from udfs.errors import FilterError, NetworkError, SwitchError
+from udfs.errors import AttributeTableError, FilterError, NetworkError, SwitchError
 from udfs.switches import rollout, room
 from udfs.switches.derivation import Memo, derive
 from udfs.switches.entry import Difference, SwitchEntry
@@ -38,6 +38,8 @@ ENTRIES = "switch_entries"
 #: How often the ledger is looked at while something waits for it, and most seconds between.
 DRAIN_SECONDS = 1.0
 LONGEST_DRAIN_SECONDS = 30.0
+#: What `Refresher.derive` raises for what people wrote into the tables.
+UNUSABLE = (NetworkError, AttributeTableError, FilterError, SwitchError)
 
 
 @dataclass(frozen=True)
@@ -198,8 +200,9 @@ class Refresher:
 
         What stacks of versions in use may name stays. Where the sources do not fit together or
         give an id another meaning, this raises NetworkError, and the entries are those of the
-        versions in use. So it is with FilterError where switches match, and cannot hold the
-        subscriptions. Raises TableError MISSING.
+        versions in use. So it is where switches match, with FilterError if they cannot hold the
+        subscriptions, with AttributeTableError if the rows of `attributes` are no registry. Raises
+        TableError MISSING.
         """
         current = self._network.consistent()
         self._derived, self.derived_from, self._settled = None, {}, False
@@ -208,7 +211,7 @@ class Refresher:
         self._network.prefetch([*current.items(), (ENTRIES, before)])
         try:
             wanted = self._union(current, current)
-        except (NetworkError, FilterError, SwitchError) as error:
+        except UNUSABLE as error:
             self._fall_back(before, current, error)
             self.derived_from = current  # not tried again until somebody edits the tables
             raise
@@ -232,7 +235,7 @@ class Refresher:
             if last is not None:
                 self._write(before, self._union(last, current))
                 return
-        except (NetworkError, FilterError) as error:
+        except (NetworkError, AttributeTableError, FilterError) as error:
             log.error("the last ready versions %s cannot be used: %s", dict(last or {}), error)
         except SQL_ERRORS as error:
             log.error("the tables cannot be used, the switches stay as they are: %s", why)

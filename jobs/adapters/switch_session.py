@@ -267,6 +267,8 @@ class SwitchSession:
             others = tuple(entry for entry in step.entries if entry not in set(kept))
             step = ordering.Step(step.kind, others)
         why = "left in place, as an update that must come before its removal failed"
+        if step.kind != "delete":
+            why = "not written, as an update that must come before it failed"
         written = connection.write_step(step, batch) if batch else connection.write_step(step)
         return [*written, *((entry, why) for entry in kept)]
 

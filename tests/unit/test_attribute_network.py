@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rollout_world import FakeSession, World, hasty
 
 from jobs.adapters.network_match import NetworkMatch, check_pipelines
 from jobs.adapters.pipeline import Pipeline
+from jobs.adapters.refresh import Refresher
 from jobs.adapters.settings import Settings
+from jobs.refresh_switches import Following
 from udfs.errors import NetworkError, SwitchError
 from udfs.filters.generic.network import AttributeFilters
 from udfs.filters.meaning.evaluate import matches
@@ -28,7 +31,7 @@ from udfs.switches.routes import ROUTE
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.network import Network
 from udfs.trees.network_builder import NetworkBuilder
-from udfs.trees.rows import entry_from_row, entry_to_row
+from udfs.trees.rows import entry_from_row, entry_to_row, network_to_rows
 from udfs.trees.topology import fabric
 
 pytestmark = pytest.mark.unit
@@ -431,3 +434,92 @@ def test_such_a_switch_holds_routes_its_entries_and_their_groups_and_nothing_els
         derive(source, [], PIPELINES, {ATTRIBUTES: ["ingress.subscriptions.start"]})
     assert refused.value.code == "SWITCH.WRONG_PROGRAM"
     assert EVENT in refused.value.message and ATTRIBUTES in refused.value.message
+
+
+class Site:
+    """A world whose switches match events of attributes, and one refresher of it."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.tables = self.world.tables
+        if "attributes" not in self.tables._contents:
+            self.tables._contents["attributes"] = [[]]
+            self.tables._ids["attributes"] = "attributes"
+        rows = network_to_rows(LINE, dict.fromkeys(LINE.switches, ""))
+        rows["switches"] = [row | {"pipeline": ATTRIBUTES} for row in rows["switches"]]
+        for name, content in rows.items():
+            self.tables.overwrite(name, content)
+
+        def opened(target) -> FakeSession:
+            return FakeSession(self.world, "a", target, lambda: None)
+
+        self.job = Following(
+            Refresher(self.tables.through(lambda: None), of_attributes(), open_session=opened)
+        )
+
+    def looks(self) -> None:
+        for _ in range(4):
+            self.job.look()
+
+    def held(self) -> dict[str, dict[str, SwitchEntry]]:
+        return {
+            switch: {key: entry for key, entry in held.items() if entry.table != ROUTE}
+            for switch, held in self.world.held.items()
+        }
+
+    def delivered(self, event: dict[int, int]) -> list[str]:
+        tables = {switch: Table(held.values()) for switch, held in self.held().items()}
+        return delivered(LINE, tables, keys_of(event))
+
+
+@pytest.fixture
+def site():
+    with hasty():
+        yield Site()
+
+
+def test_a_row_of_attributes_is_taken_up_by_itself_and_leaves_the_switches_as_they_are(site):
+    site.tables.overwrite("attributes", OLD_ROWS)
+    texts = {"h2": "temp < 30", "h6": "hum == 3 or temp == 30", "h4": "co2 == 5"}
+    rows = [row(n, text, host) for n, (host, text) in enumerate(texts.items())]
+    site.tables.overwrite("subscriptions", rows)
+    site.looks()
+    before, version = site.held(), site.tables.version("switch_entries")
+    co2 = WIDER.by_name["co2"]
+    event = {1: 3, 2: 3, co2.id: int((5 - co2.offset) / co2.scale)}
+    assert site.delivered(event) == ["h2", "h6"]
+    assert [r["id"] for r in site.tables.rows("rejected_subscriptions")] == ["s2"]
+    site.tables.overwrite("subscriptions", rows[:2])
+    site.looks()
+    assert site.held() == before
+    # The attribute alone: no switch is written, and still all are ready for it.
+    site.tables.overwrite("attributes", ROWS)
+    site.looks()
+    assert site.held() == before
+    assert site.tables.version("switch_entries") == version
+    ready = site.tables.rows("network_versions")[-1]["versions"]
+    assert ready["attributes"] == site.tables.version("attributes")
+    assert not site.tables.rows("rejected_subscriptions")
+    site.tables.overwrite("subscriptions", rows)
+    site.looks()
+    assert site.delivered(event) == ["h2", "h4", "h6"]
+    after = site.held()
+    assert before["s3"] == after["s3"]
+
+
+def test_rows_that_are_no_registry_leave_the_switches_as_they_are_until_they_are_mended(
+    site, caplog
+):
+    site.tables.overwrite("attributes", OLD_ROWS)
+    site.tables.overwrite("subscriptions", [row(1, "temp < 30", "h6")])
+    site.looks()
+    before = site.held()
+    site.tables.overwrite("attributes", [*OLD_ROWS, OLD_ROWS[0] | {"name": "twice"}])
+    site.tables.overwrite("subscriptions", [row(1, "temp < 16", "h6")])
+    site.looks()
+    assert "ATTRIBUTE.DUPLICATE_ID" in caplog.text
+    assert site.held() == before
+    site.tables.overwrite("attributes", OLD_ROWS)
+    site.looks()
+    assert site.held() != before
+    assert site.delivered({1: 15}) == ["h6"] and site.delivered({1: 16}) == []

@@ -12,12 +12,14 @@ from jobs.adapters.pipeline import Pipeline
 from udfs.switches.election import MOST, election_id, rank, told
 from udfs.switches.entry import GROUPS, Difference, SwitchEntry, canonical, difference, group_entry
 from udfs.switches.ordering import Step, check_limits, crowded, steps, withheld
+from udfs.switches.programs import EVENT
 
 pytestmark = pytest.mark.unit
 
 P4 = Path(__file__).parents[2] / "p4"
 SUBSCRIPTIONS = list(Pipeline.read(P4, "packet_subscriptions").sizes)
 LABELS = list(Pipeline.read(P4, "virtual_trees").sizes)
+ATTRIBUTES = list(Pipeline.read(P4, "attribute_value").sizes)
 STAGE = "ingress.subscriptions"
 
 
@@ -33,6 +35,11 @@ def label(position: int, number: int, action: str) -> SwitchEntry:
 
 def group(number: int, port: int = 1) -> SwitchEntry:
     return group_entry("s1", number, [(port, 0)])
+
+
+def event(priority: int, value: int = 1, param: int = 1) -> SwitchEntry:
+    found = entry(EVENT, value, "ingress.send_to_group", param)
+    return SwitchEntry("s1", EVENT, found.match, found.action, found.params, priority)
 
 
 def insert(*entries: SwitchEntry) -> Difference:
@@ -82,6 +89,40 @@ def test_the_states_of_a_filter_are_written_from_the_leaves_to_the_start() -> No
     assert len(found) == len(named) + 2
     places = [min(map(stages.index, tables)) for _, tables in found[1:-1]]
     assert places == sorted(places, reverse=True)
+
+
+def test_entries_of_events_are_written_from_the_highest_priority_and_removed_from_the_lowest():
+    every = [group(3), *(event(priority, value) for priority in (9, 2, 40) for value in (1, 2))]
+    route = entry("ingress.route.ipv4")
+    written = steps(insert(*every, route), ATTRIBUTES)
+    assert [set(step.entries) for step in written] == [
+        {every[0]},
+        {route},
+        {every[5], every[6]},
+        {every[1], every[2]},
+        {every[3], every[4]},
+    ]
+    removed = steps(Difference((), (), (*every, route)), ATTRIBUTES)
+    assert [set(step.entries) for step in removed] == [set(s.entries) for s in written[::-1]]
+
+
+def test_entries_of_events_that_only_lead_elsewhere_are_one_step() -> None:
+    held = [group(1), *(event(priority, 1, 1) for priority in range(1, 100))]
+    desired = [group(2), *(event(priority, 1, 2) for priority in range(1, 100))]
+    found = steps(difference(desired, held), ATTRIBUTES)
+    assert [(step.kind, len(step.entries)) for step in found] == [
+        ("insert", 1),
+        ("modify", 99),
+        ("delete", 1),
+    ]
+
+
+@given(st.lists(st.integers(1, 1057), max_size=1000))
+def test_there_are_as_many_steps_as_priorities_however_many_entries(priorities: list[int]) -> None:
+    entries = [event(priority, value) for value, priority in enumerate(priorities)]
+    found = steps(insert(*entries), ATTRIBUTES)
+    assert len(found) == len(set(priorities))
+    assert all(len({each.priority for each in step.entries}) == 1 for step in found)
 
 
 tables = st.sampled_from([*SUBSCRIPTIONS, *LABELS, GROUPS])
@@ -155,6 +196,17 @@ def test_after_a_failure_nothing_is_removed_that_may_still_be_pointed_at() -> No
     assert withheld(groups, [group(2)]) == ()
     assert withheld(groups, [label(1, 2, "tree")]) == groups.entries
     assert withheld(Step("insert", (leaf,)), [cell]) == ()
+
+
+@pytest.mark.parametrize("failed", [event(9), group(1)], ids=["entry", "group"])
+@pytest.mark.parametrize("kind", ["insert", "modify", "delete"])
+def test_after_a_failure_no_more_entries_of_events_are_written(failed, kind) -> None:
+    route = entry("ingress.route.ipv4")
+    step = Step(kind, (event(3), route))
+    assert withheld(step, [failed]) == (event(3),)
+    assert withheld(step, [route]) == withheld(step, []) == ()
+    # Removed last, and entries that stay may send to it.
+    assert withheld(Step("delete", (group(2),)), [event(9)]) == (group(2),)
 
 
 own = st.integers(1, (1 << 64) - 1)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from zlib import crc32
 
-from udfs.filters.generic.table import GenericRow
-
 from udfs.errors import FilterError
+from udfs.filters.generic.table import GenericRow
 from udfs.messages.attributes.registry import BITS
 from udfs.switches.entry import GROUPS, SwitchEntry, group_entry, group_id, replicas
 from udfs.switches.match import Match, canonical

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from udfs.filters.generic.table import WAYS, Way, generic_table, refused
-
 from udfs.filters.generic.entries import event_entries
+from udfs.filters.generic.table import WAYS, Way, generic_table, refused
 from udfs.filters.subscriptions import CheckedRule
 from udfs.filters.switch.network_filters import Filtered
 from udfs.filters.switch.refusals import rules_without
