@@ -8,17 +8,22 @@ import sys
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal
 
 import typer
 
 import schemas
+from cli.attribute_files import AttributesOption, read_registry
+from cli.attribute_values import KEY, texts_of
 from jobs.adapters.wire.pcap import is_pcap, read_pcap
 from udfs.errors import StackcastError, StackError
+from udfs.messages.attributes.events import ATTRIBUTES
+from udfs.messages.attributes.reference import read_event
+from udfs.messages.attributes.registry import Registry
 from udfs.messages.reference import read_message
 from udfs.messages.sequence import split_sequence
 from udfs.messages.specification import Specification, parse_specification
-from udfs.stacks.dissect import Dissection, dissect
+from udfs.stacks.dissect import Dissection, EventFrame, dissect, dissect_event, is_event
 from udfs.stacks.labels import describe
 
 app = typer.Typer(no_args_is_help=True, help="Look into frames: header stacks and what they carry.")
@@ -40,13 +45,22 @@ def dissect_command(
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a line for each frame.")
     ] = False,
+    events: Annotated[
+        Literal["id_pairs", "bitmask"] | None,
+        typer.Option("--events", help="Messages are attribute/value events of this encoding."),
+    ] = None,
+    attributes: AttributesOption = None,
 ) -> None:
     """Print each frame of a pcap file or of hex text: stack, addresses, sequence, messages.
 
     Standard input may be a pcap file or hex, one frame a line; colons, spaces and 0x are skipped.
+    Frames of EtherType 0x9001 are attribute/value events, and their destination says in which
+    encoding; messages of MoldUDP64 are ITCH's, or with --events such events.
     What cannot be read is told with a code and the byte of the frame; the exit code is 1 then.
     """
+    registry = read_registry(attributes)
     specification = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
+    reader = _Events(events, registry) if events else _Itch(specification)
     failed = False
     for number, (time, frame) in enumerate(_frames(source), start=1):
         row: Row = {"frame": number, "length": 0}
@@ -56,7 +70,7 @@ def dissect_command(
             row["errors"] = [_error(frame)]
         else:
             row["length"] = len(frame)
-            row |= _row(frame, specification)
+            row |= _event_row(frame, registry) if is_event(frame) else _row(frame, reader)
         failed |= bool(row["errors"])
         typer.echo(json.dumps(row) if as_json else _text(row))
     if failed:
@@ -111,7 +125,71 @@ def _error(error: StackcastError, offset: int | None = None) -> Row:
     return {"code": error.code, "offset": at, "message": error.message}
 
 
-def _row(frame: bytes, specification: Specification) -> Row:
+class _Itch:
+    """Messages of ITCH as people read them."""
+
+    def __init__(self, specification: Specification) -> None:
+        self._specification = specification
+
+    def read(self, message: bytes) -> Row:
+        values = read_message(self._specification, message)
+        header = self._specification.header_of_type(message[0])
+        fields = {
+            name.rpartition(".")[2]: self._specification.field(name).render(raw)
+            for name, raw in values.items()
+        }
+        fields.pop("message_type", None)
+        return {**self.kind(message), "name": header.name if header else "", **fields}
+
+    def kind(self, message: bytes) -> Row:
+        return {"type": chr(message[0]) if message else ""}
+
+
+class _Events:
+    """Attribute/value events as people read them."""
+
+    def __init__(self, encoding: str, registry: Registry) -> None:
+        self._encoding, self._registry = encoding, registry
+
+    def read(self, message: bytes) -> Row:
+        values, payload = read_event(message, self._encoding, (1 << ATTRIBUTES) - 1, len(message))
+        row = {**self.kind(message), "name": self._encoding}
+        row["attributes"] = texts_of(values, self._registry)
+        return row | ({"payload": payload.hex()} if payload else {})
+
+    def kind(self, _message: bytes) -> Row:
+        return {"type": "event"}
+
+
+def _event_row(frame: bytes, registry: Registry) -> Row:
+    try:
+        parts = dissect_event(frame)
+    except StackError as error:
+        return {"errors": [_error(error)]}
+    return {
+        "destination_mac": _mac(parts.destination_mac),
+        "source_mac": _mac(parts.source_mac),
+        "ethertype": "0x9001",
+        "encoding": parts.encoding,
+        "attributes": texts_of(parts.values, registry),
+        **_payload(parts),
+        "errors": [],
+    }
+
+
+def _payload(parts: EventFrame) -> Row:
+    """The key that our publisher puts there, where it can be one, and all bytes."""
+    if not parts.payload:
+        return {}
+    row: Row = {"payload": parts.payload.hex()}
+    session = parts.payload[:10]
+    if len(parts.payload) >= KEY and session.isascii() and session.decode("ascii").isprintable():
+        row["session"] = session.decode("ascii")
+        row["sequence"] = int.from_bytes(parts.payload[10:KEY])
+    return row
+
+
+def _row(frame: bytes, reader: _Itch | _Events) -> Row:
     try:
         parts = dissect(frame)
     except StackError as error:
@@ -130,28 +208,19 @@ def _row(frame: bytes, specification: Specification) -> Row:
         "message_index": int(index),
         "count": parts.count,
     }
-    messages, errors = _messages(parts, specification)
+    messages, errors = _messages(parts, reader)
     return row | {"messages": messages, "errors": errors}
 
 
-def _messages(parts: Dissection, specification: Specification) -> tuple[list[Row], list[Row]]:
+def _messages(parts: Dissection, reader: _Itch | _Events) -> tuple[list[Row], list[Row]]:
     messages: list[Row] = []
     errors: list[Row] = []
     for message, position in zip(parts.messages, parts.positions, strict=True):
-        kind = chr(message[0]) if message else ""
         try:
-            values = read_message(specification, message)
+            messages.append(reader.read(message))
         except StackcastError as error:
             errors.append(_error(error, position))
-            messages.append({"type": kind, "hex": message.hex()})
-            continue
-        header = specification.header_of_type(message[0])
-        fields = {
-            name.rpartition(".")[2]: specification.field(name).render(raw)
-            for name, raw in values.items()
-        }
-        fields.pop("message_type", None)
-        messages.append({"type": kind, "name": header.name if header else "", **fields})
+            messages.append({**reader.kind(message), "hex": message.hex()})
     return messages, errors
 
 
@@ -167,6 +236,16 @@ def _text(row: Row) -> str:
             f"{row['kafka_offset']}, message {row['message_index']})  {_count(row['count'])}",
         ]
         lines += [f"    {_message_text(message)}" for message in row["messages"]]
+    elif "encoding" in row:
+        lines += [
+            f"  ethernet   {row['source_mac']} > {row['destination_mac']}  {row['ethertype']}",
+            f"  {row['encoding']:<10} "
+            + " ".join(f"{k}={v}" for k, v in row["attributes"].items()),
+        ]
+        if "session" in row:
+            lines.append(f"  key        session {row['session']}  sequence {row['sequence']}")
+        elif "payload" in row:
+            lines.append(f"  payload    {row['payload']}")
     lines += [
         f"  error {error['code']} at byte {error['offset']}: {error['message']}"
         for error in row["errors"]
@@ -183,6 +262,7 @@ def _message_text(message: Row) -> str:
     if "hex" in message:
         return f"{message['type']!r} unreadable: {message['hex']}"
     fields = {key: value for key, value in message.items() if key not in ("type", "name")}
+    fields = fields.pop("attributes", {}) | fields
     return f"{message['type']} {message['name']}  " + " ".join(
         f"{key}={value}" for key, value in fields.items()
     )

@@ -9,6 +9,9 @@ import struct
 from dataclasses import dataclass
 
 from udfs.errors import MessageError, StackError
+from udfs.messages.attributes.encodings import BITMASK_GROUP
+from udfs.messages.attributes.events import ATTRIBUTES, ETHERTYPE
+from udfs.messages.attributes.reference import read_event
 from udfs.messages.reference import read_packet
 from udfs.stacks.frame import ETHERTYPE_IPV4, PROTOCOL_UDP
 from udfs.stacks.labels import BY_ETHER_TYPE, MAX_LABELS, NARROW, LabelFormat
@@ -58,6 +61,45 @@ class Dissection:
     @property
     def label_format(self) -> LabelFormat:
         return BY_ETHER_TYPE.get(self.ethertype, NARROW)
+
+
+@dataclass(frozen=True)
+class EventFrame:
+    """Parts of a frame of an attribute/value event (KUNDEL III-B).
+
+    encoding: ``id_pairs`` or ``bitmask``, as its destination says. values: raw, by ascending id.
+    payload: what comes after the header, an Ethernet padding included.
+    """
+
+    destination_mac: int
+    source_mac: int
+    encoding: str
+    values: dict[int, int]
+    payload: bytes
+
+
+def is_event(frame: bytes) -> bool:
+    """Whether the EtherType is that of attribute/value events."""
+    return frame[12:14] == ETHERTYPE.to_bytes(2)
+
+
+def dissect_event(frame: bytes) -> EventFrame:
+    """Take a frame of EtherType 0x9001 apart; any id of 0 to 31 may be an attribute's.
+
+    Raises StackError with ``offset``, the byte of the frame where the fault is:
+    ``TRUNCATED_FRAME``, or the code of `udfs.messages.attributes.reference.read_event`.
+    """
+    _need(frame, 0, _ETHERNET, "the Ethernet header")
+    destination = int.from_bytes(frame[:6])
+    encoding = "bitmask" if destination == BITMASK_GROUP else "id_pairs"
+    try:
+        values, payload = read_event(frame[_ETHERNET:], encoding, (1 << ATTRIBUTES) - 1, len(frame))
+    except MessageError as error:
+        at = _ETHERNET + error.fields.get("offset", 0)
+        raise StackError(
+            error.what, f"{encoding} header at byte {_ETHERNET}: {error.message}", offset=at
+        ) from error
+    return EventFrame(destination, int.from_bytes(frame[6:12]), encoding, values, payload)
 
 
 def dissect(frame: bytes) -> Dissection:
