@@ -28,7 +28,7 @@ from udfs.filters.nodes import Node
 from udfs.filters.subscriptions import CheckedRule
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.reference import read_message, read_packet
-from udfs.messages.sequence import session_id, split_sequence
+from udfs.messages.sequence import sequence_number, session_id, split_sequence
 from udfs.messages.specification import Specification
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.network import Network
@@ -324,7 +324,8 @@ def _compare_host(
         latest[session] = max(offset, latest.get(session, offset))
         source = packets.get((session, offset), ())[index:]
         first = bool(source) and (pruned or source[0] == messages[0])
-        tally.misnumbered += not (first and _within(messages, source))
+        whole = pruned or sequence == sequence_number(offset, index)
+        tally.misnumbered += not (first and whole and _within(messages, source))
     tally.received = arrived.total()
     for key, count in arrived.items():
         due = owed.get(key, 0)
