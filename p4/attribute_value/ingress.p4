@@ -15,7 +15,7 @@ control ingress(
 
     // A hole in what another entry sends.
     action drop_event() {
-        meta.reason = NO_RECEIVER;
+        standard.mcast_grp = NO_GROUP;
     }
 
     // One generic table for all events (KUNDEL III-C, Listing 2). Its entries are prefixes, as those
@@ -49,6 +49,9 @@ control ingress(
             meta.reason = CUT_SHORT;
         } else if (meta.event == 1) {
             event.apply();
+            if (standard.mcast_grp == NO_GROUP) {
+                meta.reason = NO_RECEIVER;
+            }
         } else {
             route.apply(hdr, meta, standard);
         }

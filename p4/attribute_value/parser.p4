@@ -56,16 +56,22 @@ parser frame_parser(
         meta.next = hdr.first.id;
         transition select(hdr.first.id) {
             0: pair_0;
-            default: next_pair;
+            default: later_pair;
         }
     }
 
     state next_pair {
-        verify(meta.next == 0 || meta.next >= meta.last, error.IdsOutOfOrder);
-        verify(meta.next == 0 || meta.next != meta.last, error.IdTwice);
-        meta.last = meta.next;
         transition select(meta.next) {
             0: accept;
+            default: later_pair;
+        }
+    }
+
+    state later_pair {
+        verify((meta.bitmask >> meta.next)[0:0] == 0, error.IdTwice);
+        verify(meta.next > meta.last, error.IdsOutOfOrder);
+        meta.last = meta.next;
+        transition select(meta.next) {
             EACH_LATER_ATTRIBUTE(NEXT_PAIR)
             default: unknown_attribute;
         }

@@ -9,6 +9,8 @@ typedef bit<ATTRIBUTES> bitmask_t;  // bit i is attribute i, so attribute 0 is t
 typedef bit<9> port_t;
 typedef bit<16> group_t;  // its replicas are the ports themselves, as many as there are
 
+const group_t NO_GROUP = 0;
+
 // EtherType of events. Which encoding follows is told by the destination: BITMASKS is the group
 // address of those with a bitmask, all others are read as id pairs (KUNDEL, Listing 1).
 const bit<16> EVENT = 0x9001;
@@ -32,7 +34,7 @@ const reason_t CUT_SHORT = 1;          // it ends before its attributes or its d
 const reason_t EMPTY_EVENT = 2;        // its bitmask is 0
 const reason_t UNKNOWN_ATTRIBUTE = 3;  // an id of 32 or more
 const reason_t IDS_OUT_OF_ORDER = 4;   // an id is below the one before
-const reason_t ID_TWICE = 5;           // an id is the one before
+const reason_t ID_TWICE = 5;           // an id was there before
 const reason_t NO_RECEIVER = 6;        // no entry is for the event, or one that says drop
 const reason_t NO_ROUTE = 7;           // no prefix holds the IPv4 destination
 const reason_t TTL_OVER = 8;           // the IPv4 time to live ends here
