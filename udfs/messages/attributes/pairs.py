@@ -23,8 +23,8 @@ from udfs.messages.attributes.registry import Registry
 
 PAIRS = pa.map_(pa.string(), pa.string())
 
-LONGEST_NUMBER = 1000
-"""Characters of a number; a record with a longer one is malformed."""
+LONGEST_NUMBER, LONGEST_NAME = 1000, 50_000
+"""Characters of a number and of a name; a record with longer ones is malformed."""
 
 #: Of one character, in UTF-8 as bytes, and in text.
 _BYTES = (
@@ -59,7 +59,7 @@ def _grammar(character: str, again: str) -> tuple[str, str]:
 FLAT_IN_JAVA = _grammar(_TEXT, "*+")[0]
 """One flat object and nothing else, as text, as a regular expression of Java."""
 
-_FLAT, _NESTED = _grammar(_BYTES, "*")
+_NESTED = _grammar(_BYTES, "*")[1]
 
 
 def read_pairs(
@@ -84,7 +84,7 @@ def read_pairs(
     reason[held & (mask == 0) & (reason == FINE)] = code_of("empty_event")
     if not held.all():
         lost = records.filter(pa.array(~held))
-        # Latin letters stand for bytes in an expression over binaries.
+        # In an expression over binaries a character is a byte.
         nested = compute.fill_null(compute.match_substring_regex(lost, _NESTED), False)
         is_nested = np.asarray(nested.to_numpy(zero_copy_only=False), np.bool_)
         reason[~held] = np.where(is_nested, code_of("nested_json"), code_of("malformed_json"))
@@ -161,6 +161,8 @@ def _pairs(record: bytes) -> list[tuple[str, str | None]] | None:
     try:
         found = _JSON.decode(record.decode("utf-8"))
         if not isinstance(found, _Object):
+            return None
+        if any(len(name) > LONGEST_NAME for name, _ in found):
             return None
         read = [(name, _text(value)) for name, value in found]
         "".join(part for pair in read for part in pair if part).encode("utf-8")
