@@ -7,7 +7,7 @@ typedef bit<8> id_t;
 typedef bit<32> value_t;
 typedef bit<ATTRIBUTES> bitmask_t;  // bit i is attribute i, so attribute 0 is the last bit
 typedef bit<9> port_t;
-typedef bit<16> group_t;  // its replicas are the ports themselves, as many as there are
+typedef bit<16> group_t;  // 1 to 0x7fff, as BMv2 has it; its replicas are the ports themselves
 
 const group_t NO_GROUP = 0;
 

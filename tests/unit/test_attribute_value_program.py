@@ -37,7 +37,7 @@ GROUPS_OF_PORTS = {
     2: (2, 3),
     3: (4, 5, 12),
     4: tuple(range(1, PORTS + 1)),
-    0xFFFF: (6, 11),
+    0x7FFF: (6, 11),
 }
 DECODED = {
     FINE: [],
