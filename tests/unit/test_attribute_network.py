@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from fill_switches import fill
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rollout_world import FakeSession, World, hasty
@@ -16,6 +18,9 @@ from jobs.adapters.pipeline import Pipeline
 from jobs.adapters.refresh import Refresher
 from jobs.adapters.settings import Settings
 from jobs.refresh_switches import Following
+from lab.bmv2.simple_switch import SimpleSwitch
+from lab.p4runtime.device import Device
+from lab.p4runtime.server import P4RuntimeServer
 from udfs.errors import NetworkError, SwitchError
 from udfs.filters.generic.network import AttributeFilters
 from udfs.filters.meaning.evaluate import matches
@@ -523,3 +528,64 @@ def test_rows_that_are_no_registry_leave_the_switches_as_they_are_until_they_are
     site.looks()
     assert site.held() != before
     assert site.delivered({1: 15}) == ["h6"] and site.delivered({1: 16}) == []
+
+
+# What is written over P4Runtime is what the shipped program does with frames.
+
+
+@pytest.fixture(scope="module")
+def switches():
+    """A software switch for each of the line, and the address of their P4Runtime server."""
+    running = {name: SimpleSwitch() for name in LINE.switches}
+    devices = [Device(n, s.device_id, running[n]) for n, s in LINE.switches.items()]
+    server = P4RuntimeServer(devices).start()
+    yield running, server.address
+    server.stop()
+
+
+def frame(event: dict[int, int], encoding: str) -> bytes:
+    """One frame as KUNDEL III-B has it, made by hand."""
+    if encoding == "bitmask":
+        last, body = 2, struct.pack(">I", sum(1 << i for i in event))
+        body += b"".join(struct.pack(">I", event[i]) for i in sorted(event))
+    else:
+        last, ids = 1, sorted(event)
+        body = bytes([ids[0]]) + b"".join(
+            struct.pack(">IB", event[i], following)
+            for i, following in zip(ids, [*ids[1:], 0], strict=True)
+        )
+    target = bytes([3, 0x53, 0x43, 0, 0, last])
+    return target + bytes([2, 0, 0, 0, 0, 9]) + b"\x90\x01" + body + b"key"
+
+
+def received(running, sent: bytes) -> list[str]:
+    onward = {(link.switch, link.port): (link.neighbor, link.neighbor_port) for link in LINE.links}
+    publisher = LINE.hosts["feed1"]
+    pending, found = [(publisher.switch, publisher.port, sent)], []
+    while pending:
+        switch, ingress, data = pending.pop()
+        for port, made in running[switch].process(ingress, data):
+            neighbor, its_port = onward[switch, port]
+            if neighbor in LINE.switches:
+                pending.append((neighbor, its_port, made))
+            else:
+                assert made == sent
+                found.append(neighbor)
+    return sorted(found)
+
+
+def test_the_software_switches_deliver_both_encodings_as_the_rules_say_edit_after_edit(switches):
+    running, address = switches
+    filters, rng = AttributeFilters(REGISTRY, "feed1"), random.Random(7)
+    hosts, held = sorted(LINE.subscribers()), {}
+    for edit in range(3):
+        found = rules([(rng.choice(hosts), text) for text in rng.sample(CONDITIONS, 5)])
+        held = made(filters, found, held)
+        for name, switch in LINE.switches.items():
+            fill(address, switch, held[name], ATTRIBUTES)
+        came = 0
+        for event in events(edit, 25):
+            for encoding in ("bitmask", "id_pairs"):
+                assert received(running, frame(event, encoding)) == wanted(found, event)
+            came += len(wanted(found, event))
+        assert came > 10
