@@ -203,102 +203,139 @@ def advertisements(publisher: str) -> list[dict[str, Any]]:
     ]
 
 
-def subscriptions(hosts: Sequence[str], count: int, seed: int = 1, late: bool = False) -> list[Row]:
+def subscriptions(
+    hosts: Sequence[str], count: int, seed: int = 1, late: bool = False, switches: bool = False
+) -> list[Row]:
     """``count`` rules over what stations report, spread evenly over ``hosts``.
 
     Most name a station; a few in a hundred can match no event. The same arguments give the same
-    rows. ``late``: every twentieth rule asks for `LATE`, which the registry must have then.
+    rows.
+
+    Parameters
+    ----------
+    hosts: who subscribes, in turn.
+    late: every twentieth rule asks for `LATE`, which the registry must have then.
+    switches: for switches that match, whose one table multiplies ranges of rules that overlap
+        (KUNDEL III-C): almost all name a station, and limits are of few prefixes.
     """
-    random = Random(seed)
+    draw = _Draw(Random(seed), switches)
     rows: list[Row] = []
     for number in range(1, count + 1):
-        kind = random.choice(_KINDS)
-        form = random.choices(_FORMS, weights=_WEIGHTS)[0]
-        text = form(random, kind)
+        kind = draw.random.choice(_KINDS)
+        form = draw.random.choices(_FORMS, weights=_FOR_SWITCHES if switches else _WEIGHTS)[0]
+        text = form(draw, kind)
         if late and number % 20 == 0:
-            text = f"{LATE} > {random.randint(6, 15)}00"
+            text = f"{LATE} > {draw.random.randint(6, 15)}00"
         host = hosts[(number - 1) % len(hosts)]
         rows.append({"id": f"s{number:04d}", "subscriber": host, "filter": text})
     return rows
 
 
-def _somewhere(random: Random, name: str) -> str:
-    one = _QUANTITIES[name]
-    return one.text(random.randint(one.lowest, one.highest))
+@dataclass(frozen=True)
+class _Draw:
+    """What constants of rules are drawn by. ``coarse``: raw values that end in many zeros."""
+
+    random: Random
+    coarse: bool
+
+    def limit(self, name: str) -> str:
+        """A value that the attribute may come to."""
+        one = _QUANTITIES[name]
+        number = self.random.randint(one.lowest, one.highest)
+        if self.coarse:
+            raw = number - one.offset * 10**one.places
+            number -= raw % (1 << ((one.highest - one.lowest) // _LIMITS).bit_length())
+        return one.text(number)
+
+    def time(self) -> int:
+        time = START + self.random.randint(60, 3_600)
+        return time - time % 64 if self.coarse else time
+
+    def operator(self) -> str:
+        return self.random.choice(("<", "<", "<", ">=") if self.coarse else ("<", ">", "<=", ">="))
 
 
-def _measured(
-    random: Random, kind: _Kind, operators: Sequence[str] = ("<", ">", "<=", ">=")
-) -> str:
-    name = random.choice(kind.attributes)
-    return f"{name} {random.choice(operators)} {_somewhere(random, name)}"
+_LIMITS = 16
+"""Limits in the range of an attribute, where they are coarse: at least a half of so many."""
 
 
-def _at(random: Random, kind: _Kind) -> str:
-    return f"station == {random.choice(kind.stations)}"
+def _measured(draw: _Draw, kind: _Kind, operator: str = "") -> str:
+    name = draw.random.choice(kind.attributes)
+    return f"{name} {operator or draw.operator()} {draw.limit(name)}"
 
 
-def _station(random: Random, kind: _Kind) -> str:
-    return f"{_at(random, kind)} and {_measured(random, kind)}"
+def _at(draw: _Draw, kind: _Kind) -> str:
+    return f"station == {draw.random.choice(kind.stations)}"
 
 
-def _band(random: Random, kind: _Kind) -> str:
-    name = random.choice(kind.attributes)
-    low, high = sorted((_somewhere(random, name), _somewhere(random, name)), key=Decimal)
-    return f"{_at(random, kind)} and {name} between {low} and {high}"
+def _station(draw: _Draw, kind: _Kind) -> str:
+    return f"{_at(draw, kind)} and {_measured(draw, kind)}"
 
 
-def _not_here(random: Random, kind: _Kind) -> str:
-    either = f"{_measured(random, kind, '<')} or {_measured(random, kind, '>')}"
-    return f"{_at(random, kind)} and not ({either})"
+def _band(draw: _Draw, kind: _Kind) -> str:
+    name = draw.random.choice(kind.attributes)
+    low, high = sorted((draw.limit(name), draw.limit(name)), key=Decimal)
+    if draw.coarse:
+        return f"{_at(draw, kind)} and {name} >= {low} and not {name} >= {high}"
+    return f"{_at(draw, kind)} and {name} between {low} and {high}"
 
 
-def _either(random: Random, kind: _Kind) -> str:
-    several = ", ".join(map(str, sorted(random.sample(kind.stations, 2))))
-    return f"station in {{{several}}} and ({_measured(random, kind)} or {_measured(random, kind)})"
+def _not_here(draw: _Draw, kind: _Kind) -> str:
+    either = f"{_measured(draw, kind, '<')} or {_measured(draw, kind, '>=')}"
+    return f"{_at(draw, kind)} and not ({either})"
 
 
-def _since(random: Random, kind: _Kind) -> str:
-    time = START + random.randint(60, 3_600)
+def _either(draw: _Draw, kind: _Kind) -> str:
+    several = ", ".join(map(str, sorted(draw.random.sample(kind.stations, 2))))
+    return f"station in {{{several}}} and ({_measured(draw, kind)} or {_measured(draw, kind)})"
+
+
+def _since(draw: _Draw, kind: _Kind) -> str:
+    time = draw.time()
     when = f"timestamp >= '{_iso(time)}'" if kind.iso else f"timestamp < {time}"
-    return f"{_at(random, kind)} and {when}"
+    return f"{_at(draw, kind)} and {when}"
 
 
-def _damp(random: Random, _: _Kind) -> str:
-    return f"temperature < {random.randint(-8, 5)} and humidity > {random.randint(75, 95)}"
+def _damp(draw: _Draw, _: _Kind) -> str:
+    random = draw.random
+    damp = f"temperature < {random.randint(-8, 5)} and humidity > {random.randint(75, 95)}"
+    return f"{_at(draw, _INDOOR)} and {damp}" if draw.coarse else damp
 
 
-def _storm(random: Random, _: _Kind) -> str:
+def _storm(draw: _Draw, _: _Kind) -> str:
+    random = draw.random
     return f"wind_speed >= {random.randint(25, 30)}.5 or air_pressure < {random.randint(972, 980)}"
 
 
-def _weak(random: Random, _: _Kind) -> str:
-    return (
-        f"not battery >= 3.0{random.randint(10, 90)} or signal_strength < -11{random.randint(0, 8)}"
-    )
+def _weak(draw: _Draw, _: _Kind) -> str:
+    if draw.coarse:
+        return "signal_strength < -112"
+    low = f"not battery >= 3.0{draw.random.randint(10, 90)}"
+    return f"{low} or signal_strength < -11{draw.random.randint(0, 8)}"
 
 
-def _never(random: Random, kind: _Kind) -> str:
-    return random.choice(
-        (
-            f"temperature > {random.randint(61, 90)}",
-            f"{_at(random, kind)} and temperature < -{random.randint(41, 60)}",
-            f"station == {random.randint(500, 600)} and {_measured(random, kind)}",
-        )
-    )
+def _never(draw: _Draw, kind: _Kind) -> str:
+    random = draw.random
+    impossible = [
+        f"{_at(draw, kind)} and temperature < -{random.randint(41, 60)}",
+        f"station == {random.randint(500, 600)} and {_measured(draw, kind)}",
+    ]
+    if not draw.coarse:
+        impossible.append(f"temperature > {random.randint(61, 90)}")
+    return random.choice(impossible)
 
 
-_Form = Callable[[Random, _Kind], str]
+_Form = Callable[[_Draw, _Kind], str]
 _FORMS: tuple[_Form, ...]
-_FORMS, _WEIGHTS = zip(
-    (_station, 36),
-    (_band, 20),
-    (_not_here, 10),
-    (_either, 10),
-    (_since, 6),
-    (_damp, 6),
-    (_storm, 4),
-    (_weak, 4),
-    (_never, 4),
+_FORMS, _WEIGHTS, _FOR_SWITCHES = zip(
+    (_station, 36, 40),
+    (_band, 20, 20),
+    (_not_here, 10, 8),
+    (_either, 10, 10),
+    (_since, 6, 6),
+    (_damp, 6, 6),
+    (_storm, 4, 0),
+    (_weak, 4, 3),
+    (_never, 4, 4),
     strict=True,
 )

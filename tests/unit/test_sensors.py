@@ -13,6 +13,7 @@ from lab import deployment, sensors
 from lab.attribute_reader import read_json
 from lab.topologies import NetworkOptions, load_network
 from udfs.errors import LabError, MessageError
+from udfs.filters.generic.table import generic_table
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.nodes import And, Not, Or, Predicate
 from udfs.filters.subscriptions import Subscription, check
@@ -38,12 +39,16 @@ def condition(text):
 ADVERTISED = [condition(row["filter"]) for row in sensors.advertisements("feed1")]
 
 
+def sensor_event(record, registry=REGISTRY):
+    values = read_json(record, registry)
+    return {one.name: values[one.id] for one in registry.attributes if one.id in values}
+
+
 def reason(record, registry=REGISTRY):
     try:
-        values = read_json(record, registry)
+        event = sensor_event(record, registry)
     except MessageError as error:
         return error.what.lower()
-    event = {one.name: values[one.id] for one in registry.attributes if one.id in values}
     return "" if any(matches(each, event) for each in ADVERTISED) else "outside_advertisement"
 
 
@@ -156,10 +161,7 @@ def test_subscriptions_are_valid_varied_and_evenly_spread():
 def test_most_events_are_wanted_by_some_hosts_and_a_few_rules_by_no_event():
     rows = sensors.subscriptions(HOSTS, 300)
     rules, _ = checked(rows)
-    events = []
-    for record in sensors.events(600):
-        values = read_json(record, REGISTRY)
-        events.append({one.name: values[one.id] for one in REGISTRY.attributes if one.id in values})
+    events = [sensor_event(record) for record in sensors.events(600)]
     wanted = [
         {h for rule in rules if matches(rule.condition, event) for h in rule.receivers}
         for event in events
@@ -169,6 +171,18 @@ def test_most_events_are_wanted_by_some_hosts_and_a_few_rules_by_no_event():
     hopeless = [row for row in rows if "temperature > 6" in row["filter"]]
     assert hopeless
     assert len(hopeless) < 30
+
+
+def test_rules_for_switches_fit_the_one_table_that_matches():
+    rows = sensors.subscriptions(HOSTS, 200, switches=True)
+    rules, rejections = checked(rows)
+    assert not rejections
+    assert sum("station" in row["filter"] for row in rows) > 180
+    found = generic_table(rules[:25], REGISTRY)
+    assert 25 < len(found.rows) < 1_000
+    events = [sensor_event(record) for record in sensors.events(600)]
+    wanted = [any(matches(rule.condition, event) for rule in rules) for event in events]
+    assert 0.4 < sum(wanted) / len(wanted) < 1
 
 
 def test_rules_for_the_late_attribute_wait_for_its_registration():
@@ -209,6 +223,8 @@ def test_rows_of_a_lab_of_sensors(match, program):
     assert [row["id"] for row in rows["attributes"]] == list(range(11))
     assert type(rows["attributes"][1]["scale"]) is Decimal
     assert set(rows) > {"hosts", "links", "virtual_trees"}
+    own = sensors.subscriptions(network.subscribers(), 50, 1, switches=match == "network")
+    assert [row["filter"] for row in rows["subscriptions"]] == [row["filter"] for row in own]
 
 
 def test_rows_of_a_lab_of_a_market_are_as_they_were():
