@@ -122,24 +122,16 @@ class RankedTable:
             spans = [_span(self._kinds[at], self._widths[at], each.conditions[0]) for each in rows]
             if None not in spans:
                 return _by_intervals([span for span in spans if span is not None], rows)
-        tests = [
-            [
+        conditions = [
+            tuple(
                 _masked(self._kinds[at], self._widths[at], condition)
                 for at, condition in zip(self._other, each.conditions, strict=True)
-            ]
+            )
             for each in rows
         ]
-
-        def search(values: tuple[int, ...]) -> Row | None:
-            for each, conditions in zip(rows, tests, strict=True):
-                for value, (mask, low, high) in zip(values, conditions, strict=True):
-                    if not low <= value & mask <= high:
-                        break
-                else:
-                    return each.row
-            return None
-
-        return search
+        if self._other and all(low == high for each in conditions for _, low, high in each):
+            return _by_masks(conditions, [self._widths[at] for at in self._other], rows)
+        return _one_by_one(conditions, rows)
 
 
 def _masked(kind: str, width: int, condition: Condition) -> tuple[int, int, int]:
@@ -159,6 +151,75 @@ def _span(kind: str, width: int, condition: Condition) -> Condition | None:
     if free & (free + 1):
         return None
     return low, high | free
+
+
+def _one_by_one(
+    conditions: list[tuple[tuple[int, int, int], ...]], rows: list[_Ranked]
+) -> Callable[[tuple[int, ...]], Row | None]:
+    """Look at every row; ``rows`` are in the order of their ranks."""
+
+    def search(values: tuple[int, ...]) -> Row | None:
+        for each, tests in zip(rows, conditions, strict=True):
+            for value, (mask, low, high) in zip(values, tests, strict=True):
+                if not low <= value & mask <= high:
+                    break
+            else:
+                return each.row
+        return None
+
+    return search
+
+
+def _by_masks(
+    conditions: list[tuple[tuple[int, int, int], ...]], widths: list[int], rows: list[_Ranked]
+) -> Callable[[tuple[int, ...]], Row | None]:
+    """One look by hash for all rows whose masks are the same; ``rows`` are in the order of their
+    ranks, and each wants one value behind its masks.
+
+    The field that most rows look at comes first: what it rules out is not looked for any further.
+    """
+    # Fields that no row looks at are left out; all but the first are one number, side by side.
+    looks = [sum(each[at][0] > 0 for each in conditions) for at in range(len(widths))]
+    first = looks.index(max(looks))
+    fields = [(at, widths[at]) for at, count in enumerate(looks) if count and at != first]
+    parts: dict[int, dict[int, dict[int, dict[int, int]]]] = {}
+    for number, each in enumerate(conditions):
+        mask = wanted = 0
+        for at, width in fields:
+            mask = mask << width | each[at][0]
+            wanted = wanted << width | each[at][1]
+        part = parts.setdefault(each[first][0], {}).setdefault(each[first][1], {})
+        # Of equal matches the first one wins.
+        part.setdefault(mask, {}).setdefault(wanted, number)
+    # Each level by the best row of what is in it: rows came in the order of their ranks.
+    ready = []
+    for mask, by_value in parts.items():
+        groups = {
+            value: [(next(iter(held.values())), below, held.get) for below, held in part.items()]
+            for value, part in by_value.items()
+        }
+        ready.append((next(iter(groups.values()))[0][0], mask, groups.get))
+    results = [each.row for each in rows]
+    nothing = len(rows)
+
+    def search(values: tuple[int, ...]) -> Row | None:
+        key = 0
+        for at, width in fields:
+            key = key << width | values[at]
+        lead = values[first]
+        winner = nothing
+        for best, mask, part in ready:
+            if best > winner:
+                break
+            for own, below, get in part(lead & mask, ()):
+                if own > winner:
+                    break
+                found = get(key & below)
+                if found is not None and found < winner:
+                    winner = found
+        return results[winner] if winner < nothing else None
+
+    return search
 
 
 def _by_intervals(
