@@ -63,13 +63,13 @@ def event_reader(
 def frame_reader(longest: int = LONGEST) -> Reader:
     """Reads whole Ethernet frames as a publisher sent them: the header is the message.
 
-    Frames to the bitmasks' group hold bitmasks, all others id pairs. What is no frame of an event
+    Frames to the bitmasks' group hold bitmasks, all others id pairs. A frame of another EtherType
     is the dead letter ``not_an_event``. Batches must have a registry.
     """
 
     def read(record: bytes, batch: Batch) -> Iterator[Found]:
         if record[12:_ETHERNET] != ETHERTYPE.to_bytes(2):
-            raise MessageError("NOT_AN_EVENT", "a frame of another EtherType")
+            return iter((Found(record, {}, "not_an_event"),))
         registry = _registry(batch)
         encoding = "bitmask" if record[:6] == BITMASK_GROUP.to_bytes(6) else "id_pairs"
         content = record[_ETHERNET:]

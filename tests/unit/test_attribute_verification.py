@@ -312,6 +312,21 @@ def test_what_is_no_event_is_not_sent_as_one():
         list(event_frames([b"{"], NETWORK.host("feed1"), REGISTRY))
 
 
+def test_frames_of_another_ethertype_are_nobodys():
+    sent, _ = in_switches(2)
+    frames = [one.frame[:12] + b"\x08\x00" + one.frame[14:] for one in sent[:1]]
+    found = expected(
+        [(0, n, frame) for n, frame in enumerate([*frames, sent[1].frame])],
+        [batch([("h1", "station > 0")])],
+        REGISTRY.specification(),
+        "",
+        SESSION,
+        read=frame_reader(),
+    )
+    assert found.dead_letters == {"not_an_event": 1}
+    assert [offset for _, offset, _ in found.deliveries["h1"]] == [1]
+
+
 def test_a_perfect_delivery_by_switches_is_exact():
     sent, expectation = in_switches()
     received = perfect(sent, expectation)

@@ -11,8 +11,9 @@ import pytest
 
 from lab import deployment, sensors
 from lab.attribute_reader import read_json
+from lab.publisher import publish_records
 from lab.topologies import NetworkOptions, load_network
-from udfs.errors import LabError, MessageError
+from udfs.errors import KafkaError, LabError, MessageError
 from udfs.filters.generic.table import generic_table
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.nodes import And, Not, Or, Predicate
@@ -126,6 +127,11 @@ def test_a_late_attribute_turns_up_in_the_middle():
     known = sensors.registry(late=True)
     assert all(reason(record, known) == "" for record in late)
     assert known.attributes[:-1] == REGISTRY.attributes
+
+
+def test_records_have_no_recorded_speed():
+    with pytest.raises(KafkaError, match=r"BAD_SPEED.*full or records a second"):
+        publish_records("127.0.0.1:1", "attributes.raw", [], speed="recorded")
 
 
 # --- subscriptions ------------------------------------------------------------------------------
