@@ -3,7 +3,7 @@
 The generic table is KUNDEL's (III-C), made in each of its three ways; the tables of one field each
 are those that the CAMUS compiler makes, ranges as the fewest prefixes, so that both count rows of a
 TCAM. Subscriptions are on what the lab's sensors report, in families from those that the generic
-table likes best to the lab's own.
+table likes best to the lab's own, which has some that suit switches and others that do not.
 """
 
 from __future__ import annotations
@@ -60,12 +60,17 @@ def _of_stations(count: int) -> list[str]:
     return [row["filter"] for row in rows if row["filter"].startswith("station ==")][:count]
 
 
+def _of_the_lab(count: int, switches: bool) -> list[str]:
+    return [row["filter"] for row in subscriptions(HOSTS, count, switches=switches)]
+
+
 FAMILIES: Mapping[str, Callable[[int], list[str]]] = {
     "one threshold": lambda count: _drawn(_threshold, count),
     "a station, one range": lambda count: _drawn(_band, count),
     "two thresholds": lambda count: _drawn(_both, count),
     "the lab's, each of a station": _of_stations,
-    "the lab's sensors": lambda count: [row["filter"] for row in subscriptions(HOSTS, count)],
+    "the lab's, for switches": lambda count: _of_the_lab(count, switches=True),
+    "the lab's, for the stream": lambda count: _of_the_lab(count, switches=False),
 }
 
 

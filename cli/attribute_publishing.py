@@ -19,7 +19,7 @@ _MOMENT = 0.05
 def paced(batches: Iterable[Batch], rate: float, stop: Event) -> Iterator[Batch]:
     """The batches, or where there is a rate (events a second) pieces of them when they are due.
 
-    Ends when ``stop`` is set.
+    What is late does not come in a rush. Ends when ``stop`` is set.
     """
     due = time.monotonic()
     size = max(1, round(rate * _MOMENT))
@@ -30,7 +30,8 @@ def paced(batches: Iterable[Batch], rate: float, stop: Event) -> Iterator[Batch]
             if stop.wait(wait) if wait > 0 else stop.is_set():
                 return
             records = batch.records[begin : begin + step]
-            due += len(records) / rate if rate else 0.0
+            if rate:
+                due = max(due, time.monotonic() - _MOMENT) + len(records) / rate
             yield Batch(batch.places[begin : begin + step], records, [] if begin else batch.faults)
 
 

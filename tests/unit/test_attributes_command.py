@@ -33,7 +33,7 @@ pytestmark = pytest.mark.unit
 ENCODINGS = ("id_pairs", "bitmask")
 REGISTRY = """\
 {"id": 0, "name": "timestamp", "type": "timestamp", "scale": 1, "offset": 0}
-{"id": 1, "name": "temp", "type": "decimal", "scale": 0.5, "offset": -100}
+{"id": 1, "name": "temp", "type": "decimal", "scale": 0.500000000000000000, "offset": -100}
 {"id": 2, "name": "hum", "type": "unsigned", "scale": 1, "offset": 0, "registered_by": "me"}
 {"id": 31, "name": "level", "type": "signed", "scale": 1, "offset": -2147483648}
 """
@@ -119,7 +119,7 @@ VALUES = st.dictionaries(st.sampled_from((0, 1, 2, 31)), st.integers(0, (1 << 32
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=20))
 def test_any_record_comes_back_out_of_its_json(encoding: str, several: list[dict[int, int]]):
     with TemporaryDirectory() as folder:
