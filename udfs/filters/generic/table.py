@@ -168,8 +168,12 @@ def entries_of_per_field_tables(rules: Sequence[CheckedRule], specification: Spe
         bits = 8 if field == 0 else compiled.definitions[field - 1].bits
         default = next((row[3] for row in rows if row[2] == DEFAULT), -1)
         asked = sorted((row[0], row[1], row[3]) for row in rows if row[2] not in (DEFAULT, ABSENT))
-        count += len(cover(list(_whole(asked, default, bits)), bits, prefer=default))
-        count += sum(row[2] == ABSENT for row in rows)
+        prefixes = cover(list(_whole(asked, default, bits)), bits, prefer=default)
+        count += len(prefixes)
+        if field and specification.is_optional(compiled.definitions[field - 1]):
+            # What is absent is in the prefix of all values, like it or not.
+            absent = next((row[3] for row in rows if row[2] == ABSENT), default)
+            count += absent != prefixes[-1][2]
     return count
 
 
