@@ -127,6 +127,12 @@ def test_rows_do_not_change_when_attributes_are_registered_that_no_rule_reads(ru
         assert generic_table(again, more, ways=ways) == generic_table(rules, SENSORS, ways=ways)
 
 
+def test_a_rule_that_any_value_satisfies_demands_its_attribute_even_if_there_is_no_other():
+    only = registry(temp=0)
+    rows = generic_table([rule("temp >= 0", "1", known=only)], only).rows
+    assert rows == (GenericRow(1, 1, (), ("1",)),)
+
+
 @pytest.mark.parametrize("way", ["priorities", "holes"])
 @settings(deadline=None, max_examples=12)
 @given(rules=rule_sets(st.sampled_from(EDGES), ("temp", "hum")), edge=st.sampled_from(EDGES))

@@ -45,7 +45,7 @@ def boxes_of(rules: Iterable[CheckedRule], registry: Registry) -> list[Box]:
     for rule in rules:
         if not rule.receivers:
             continue
-        for term in normal_form(rule.condition, specification):
+        for term in normal_form(rule.condition, specification, optional=True):
             spans = tuple(sorted((registry.by_name[name].id, values) for name, values in term))
             found.setdefault(spans, set()).update(rule.receivers)
     return [Box(spans, in_order(found[spans])) for spans in sorted(found)]
