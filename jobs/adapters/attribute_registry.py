@@ -45,7 +45,7 @@ def register(tables: Tables, new: Sequence[Attribute], by: str) -> Registry:
         try:
             _merge(tables, missing, by)
         except SQL_ERRORS as error:
-            if "Concurrent" not in type(error).__name__ + one_line(error):
+            if "concurrent" not in f"{type(error).__name__} {one_line(error)}".lower():
                 raise
     raise TableError(
         "BUSY",
