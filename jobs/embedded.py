@@ -1,7 +1,7 @@
-"""The embedded default: one whole run of the main job on this machine, proved at its end.
+"""The embedded default: one whole run of a stream on this machine, proved at its end.
 
-Brings up broker, switches and hosts (`lab`), fills the tables, publishes a trading session, lets
-the ordinary stream deliver it, compares what the hosts received with what they were owed, writes
+Brings up broker, switches and hosts (`lab`), fills the tables, publishes records, lets
+the ordinary stream deliver them, compares what the hosts received with what they were owed, writes
 the report, and takes everything down again, whatever happens in between.
 """
 
@@ -25,19 +25,22 @@ from jobs.adapters.kafka import Topics
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.settings import FORMATS, Settings
 from jobs.adapters.tables import Tables
+from jobs.embedded_kinds import Kind
 from lab import deployment, report, verification
 from lab.lab import Lab
-from lab.packets import open_records
-from lab.publisher import Published, publish
+from lab.publisher import Published
+from lab.receipts import receipts
 from lab.showcase import Showcase
 from udfs.filters.subscriptions import CheckedRule, check, select
+from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from udfs.messages.attributes.registry import Registry
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.network import Network
 
 log = logging.getLogger("stackcast.lab")
 
 
-def run(settings: Settings, lifecycle: Lifecycle) -> int:
+def run(settings: Settings, lifecycle: Lifecycle, kind: Kind) -> int:
     """One run on the embedded lab. Returns the exit code.
 
     0 only if every message went in and every delivery was exact.
@@ -48,7 +51,7 @@ def run(settings: Settings, lifecycle: Lifecycle) -> int:
         lab = Lab(folder, network)
         stack.enter_context(lab)
         lab.clear()
-        generator = stack.enter_context(embedded_lab.trading_session(settings, folder))
+        generator = stack.enter_context(kind.source(settings, folder))
         settings = dataclasses.replace(settings, tables=str(folder / "tables"))
         spark_and_tables = embedded_lab.beside(lambda: embedded_lab.open_tables(settings))
         lab.up()
@@ -68,36 +71,28 @@ def run(settings: Settings, lifecycle: Lifecycle) -> int:
             udp_endpoint=lab.ingress[settings.publisher],
             udp_window=deployment.WINDOW,
         )
-        embedded_lab.fill(tables, settings, network, lab.p4runtime)
+        embedded_lab.fill(tables, kind.rows(settings, network, lab.p4runtime))
         embedded_lab.refresh(tables, settings, lifecycle)
         source = generator()
-        published = _deliver(spark, settings, lifecycle, source)
+        published = _deliver(spark, settings, lifecycle, kind, source)
         status = lab.settle()
         log.info("comparing what the hosts received with what they were owed")
-        outcome = Outcome(spark, settings, tables, network, published, folder, status)
+        outcome = Outcome(spark, settings, kind, tables, network, published, folder, status)
         summary = outcome.write(time.monotonic() - began)
     return 0 if outcome.exact(summary) else 1
 
 
 def _deliver(
-    spark: SparkSession, settings: Settings, lifecycle: Lifecycle, source: Path
+    spark: SparkSession, settings: Settings, lifecycle: Lifecycle, kind: Kind, source: Path
 ) -> Published:
-    """Publish the session and let the stream deliver it; returns when the topic is drained."""
+    """Publish the records and let the stream deliver it; returns when the topic is drained."""
     stop = threading.Event()
 
     def work() -> Published:
-        with open_records(source) as messages:
-            return publish(
-                settings.kafka["bootstrap.servers"],
-                settings.topic,
-                messages,
-                speed=settings.lab_speed,
-                seed=settings.lab_seed,
-                stop=stop,
-            )
+        return kind.publish(settings, source, stop)
 
     # The topic must be there before the stream looks for it.
-    publish(settings.kafka["bootstrap.servers"], settings.topic, ())
+    kind.publish(settings, None, stop)
     query, delivery = streaming.start(spark, settings, lifecycle)
     publishing = embedded_lab.beside(work)
     topics = Topics(spark, settings)
@@ -129,6 +124,7 @@ class Outcome:
         self,
         spark: SparkSession,
         settings: Settings,
+        kind: Kind,
         tables: Tables,
         network: Network,
         published: Published,
@@ -142,23 +138,26 @@ class Outcome:
         self._status = status
         self._tables = tables
         self._specification = formats.specification_of(settings, tables)
+        self._read = kind.reader(settings, tables, self._specification)
+        self._kind = kind
         self._ledger = sorted(tables.rows("egress_ledger"), key=lambda row: row["batch_id"])
         self._records = Topics(spark, settings).read_all()
-        rules: dict[int, list[CheckedRule]] = {}
+        live: dict[tuple[int, int | None], tuple[list[CheckedRule], Registry | None]] = {}
         batches = []
         for row in self._ledger:
-            version = dict(row["versions"])["subscriptions"]
-            if version not in rules:
-                rules[version] = self._rules(version)
+            versions = dict(row["versions"])
+            key = versions["subscriptions"], versions.get(ATTRIBUTES)
+            if key not in live:
+                live[key] = self._live(*key)
             offsets = {
                 p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]
             }
-            batches.append(verification.Batch(row["batch_id"], offsets, rules[version]))
+            batches.append(verification.Batch(row["batch_id"], offsets, *live[key]))
         self._batches = batches
         self._expected = verification.expected(
-            self._records, batches, self._specification, settings.topic
+            self._records, batches, self._specification, settings.topic, read=self._read
         )
-        received = verification.receipts(folder)
+        received = receipts(folder)
         self._compared = verification.compare(self._expected, received)
 
     def write(self, seconds: float) -> dict[str, Any]:
@@ -200,13 +199,19 @@ class Outcome:
             and summary["records_unprocessed"] == 0
             and summary["messages_matched"] == self._expected.messages_matched
             and summary["messages_in"] == self._expected.messages_in
+            and summary["dead_letters"] == self._expected.dead_letters.total()
         )
 
-    def _rules(self, version: int) -> list[CheckedRule]:
-        table = self._tables.rows("subscriptions", version)
+    def _live(
+        self, subscriptions: int, attributes: int | None
+    ) -> tuple[list[CheckedRule], Registry | None]:
+        """Rules and attributes of a batch, by the versions that it used."""
+        registry = self._kind.registry(self._tables, attributes)
+        specification = self._specification if registry is None else registry.specification()
+        table = self._tables.rows("subscriptions", subscriptions)
         rows, _ = select(table, self._settings.format, FORMATS)
         hosts = set(self._network.subscribers())
-        return check(rows, self._specification, hosts, self._settings.publisher)[0]
+        return list(check(rows, specification, hosts, self._settings.publisher)[0]), registry
 
     def _page(self, summary: dict[str, Any]) -> report.ReportData:
         showcase = Showcase(
@@ -215,6 +220,8 @@ class Outcome:
             self._specification,
             self._settings.publisher,
             self._settings.max_labels,
+            self._read,
+            self._batches[-1].registry if self._batches else None,
         )
         rules = self._batches[-1].rules if self._batches else []
         return report.ReportData(

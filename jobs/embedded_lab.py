@@ -6,11 +6,11 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -20,7 +20,6 @@ from jobs.adapters.refresh import Refresher
 from jobs.adapters.settings import Settings
 from jobs.adapters.tables import Tables
 from jobs.adapters.warm_up import warm_up
-from lab import deployment
 from lab.process import child_options, stop_process
 from lab.topologies import NetworkOptions, load_network
 from udfs.errors import LabError, SettingsError
@@ -118,7 +117,8 @@ def trading_session(settings: Settings, folder: Path) -> Iterator[Callable[[], P
 
 
 def open_tables(settings: Settings) -> tuple[SparkSession, Tables]:
-    spark = session.start("stackcast itch_stream")
+    """Raises SettingsError, TableError."""
+    spark = session.start("stackcast embedded")
     if settings.match != "network":
         # One compiles, if it must, and leaves a core to the other starts; all others load.
         warm_up(spark, workers=1)
@@ -128,18 +128,13 @@ def open_tables(settings: Settings) -> tuple[SparkSession, Tables]:
     return spark, tables
 
 
-def fill(tables: Tables, settings: Settings, network: Network, p4runtime: str) -> None:
-    """Network, broadcast tree and subscriptions of the lab."""
-    rows = deployment.rows(
-        network,
-        p4runtime,
-        settings.lab_subscriptions,
-        settings.lab_seed,
-        match=settings.match,
-    )
+def fill(tables: Tables, rows: Mapping[str, Sequence[dict[str, Any]]]) -> None:
+    """Write what the lab's tables hold before its jobs run."""
     with ThreadPoolExecutor() as pool:
         list(pool.map(tables.append, rows, rows.values()))
-    log.info("%d subscriptions by %d hosts", len(rows["subscriptions"]), len(network.subscribers()))
+    subscriptions = rows["subscriptions"]
+    hosts = {row["subscriber"] for row in subscriptions}
+    log.info("%d subscriptions by %d hosts", len(subscriptions), len(hosts))
 
 
 def refresh(tables: Tables, settings: Settings, lifecycle: Lifecycle) -> None:

@@ -22,34 +22,41 @@ from jobs.adapters.network_match import REJECTED
 from jobs.adapters.settings import FORMATS, Settings
 from jobs.adapters.tables import Tables
 from jobs.adapters.wire import SinkOptions, open_sink
-from jobs.network_feed import Fed, feed
+from jobs.embedded_kinds import Kind
+from jobs.network_feed import Fed
 from lab import deployment, report, verification
 from lab.lab import Lab
-from lab.packets import SESSION, open_records
+from lab.packets import SESSION
+from lab.receipts import receipts
 from lab.showcase import FilteredShowcase
 from udfs.filters.subscriptions import CheckedRule, check, select
+from udfs.messages.attributes.registry import Registry
 from udfs.messages.specification import Specification
 from udfs.trees.network import Network
 
 log = logging.getLogger("stackcast.lab")
 
 
-def run(settings: Settings, lifecycle: Lifecycle) -> int:
-    """One run on the embedded lab. Returns the exit code: 0 only if every delivery was exact."""
+def run(settings: Settings, lifecycle: Lifecycle, kind: Kind, keep_spark: bool = False) -> int:
+    """One run on the embedded lab. Returns the exit code: 0 only if every delivery was exact.
+
+    ``keep_spark``: leave its session to a run that comes after this one.
+    """
     began = time.monotonic()
     folder, network = embedded_lab.prepare(settings)
     settings = dataclasses.replace(settings, tables=str(folder / "tables"))
     with ExitStack() as stack:
         lab = stack.enter_context(Lab(folder, network, broker=False))
         lab.clear()
-        generator = stack.enter_context(embedded_lab.trading_session(settings, folder))
+        generator = stack.enter_context(kind.source(settings, folder))
         spark_and_tables = embedded_lab.beside(lambda: embedded_lab.open_tables(settings))
         lab.up()
         log.info("%d switches at %s", len(network.switches), lab.p4runtime)
         spark, tables = spark_and_tables.result()
-        stack.callback(spark.stop)
+        if not keep_spark:
+            stack.callback(spark.stop)
         lifecycle.hold_jvm(spark)
-        embedded_lab.fill(tables, settings, network, lab.p4runtime)
+        embedded_lab.fill(tables, kind.rows(settings, network, lab.p4runtime))
         embedded_lab.refresh(tables, settings, lifecycle)
         source = generator()
         options = SinkOptions(
@@ -58,12 +65,13 @@ def run(settings: Settings, lifecycle: Lifecycle) -> int:
         sink = open_sink(options)
         stack.callback(sink.close)
         publisher = network.host(settings.publisher)
-        with open_records(source) as records:
-            fed = feed(settings, publisher, sink, records, lifecycle.stopping)
-        log.info("%d packets, %d messages in %.1f s", len(fed.packets), fed.messages, fed.seconds)
+        fed = kind.feed(settings, tables, publisher, sink, source, lifecycle.stopping)
+        log.info(
+            "%d frames, %d %s in %.1f s", len(fed.packets), fed.messages, kind.noun, fed.seconds
+        )
         status = lab.settle()
         log.info("comparing what the hosts received with what they were owed")
-        outcome = Outcome(settings, tables, network, fed, folder, status)
+        outcome = Outcome(settings, kind, tables, network, fed, folder, status)
         outcome.write(time.monotonic() - began)
     return 0 if outcome.exact else 1
 
@@ -74,6 +82,7 @@ class Outcome:
     def __init__(
         self,
         settings: Settings,
+        kind: Kind,
         tables: Tables,
         network: Network,
         fed: Fed,
@@ -89,8 +98,13 @@ class Outcome:
         self._subscriptions = tables.rows("subscriptions")
         self._rejected = {row["id"] for row in tables.rows(REJECTED)}
         self._rules = self._live()
-        self._expected = expected(fed.packets, self._rules, self._specification)
-        received = verification.receipts(folder)
+        self._read = kind.frame_reader()
+        self._registry = kind.registry(tables)
+        self._framing = kind.framing
+        self._expected = expected(
+            fed.packets, self._rules, self._specification, self._read, self._registry
+        )
+        received = receipts(folder, kind.receipt)
         self._compared = verification.compare(self._expected, received, pruned=True)
 
     @property
@@ -117,9 +131,9 @@ class Outcome:
             "dead_letters": expected.dead_letters.total(),
             "link_bytes": sum(self._status["link_bytes"].values()),
             "unicast_bytes": verification.unicast_bytes(
-                self._network, self._settings.publisher, expected
+                self._network, self._settings.publisher, expected, self._framing
             ),
-            "broadcast_bytes": verification.broadcast_bytes(self._network, expected),
+            "broadcast_bytes": verification.broadcast_bytes(self._network, expected, self._framing),
             "feed_seconds": round(self._fed.seconds, 1),
             "seconds": round(seconds, 1),
         }
@@ -136,7 +150,13 @@ class Outcome:
         return [rule for rule in rules if rule.id not in self._rejected]
 
     def _page(self, summary: dict[str, Any]) -> report.ReportData:
-        showcase = FilteredShowcase(self._network, self._specification, self._settings.publisher)
+        showcase = FilteredShowcase(
+            self._network,
+            self._specification,
+            self._settings.publisher,
+            self._read,
+            self._registry,
+        )
         return report.ReportData(
             summary=summary,
             hosts=self._compared.rows(),
@@ -155,7 +175,9 @@ def expected(
     packets: Iterable[tuple[int, int, bytes]],
     rules: Sequence[CheckedRule],
     specification: Specification,
+    read: verification.Reader | None = None,
+    registry: Registry | None = None,
 ) -> verification.Expectation:
-    """What hosts are owed of packets as `feed` has them, all under the same rules."""
-    all_of_it = verification.Batch(0, {0: (0, 1 << 62)}, rules)
-    return verification.expected(packets, [all_of_it], specification, "", SESSION)
+    """What hosts are owed of packets as `Fed` has them, all under the same rules."""
+    all_of_it = verification.Batch(0, {0: (0, 1 << 62)}, rules, registry)
+    return verification.expected(packets, [all_of_it], specification, "", SESSION, read)

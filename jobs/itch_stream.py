@@ -15,6 +15,7 @@ from jobs import embedded, embedded_network
 from jobs.adapters import application, formats, streaming
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.settings import Settings
+from jobs.embedded_kinds import TradingSession
 from udfs.errors import SettingsError
 
 
@@ -28,9 +29,9 @@ def deliver(settings: Settings, lifecycle: Lifecycle) -> int:
                 "jobs/refresh_switches.py with the same settings, and send the feed itself, plain "
                 "UDP, to the publisher's switch",
             )
-        return embedded_network.run(settings, lifecycle)
+        return embedded_network.run(settings, lifecycle, TradingSession())
     if settings.embedded:
-        return embedded.run(settings, lifecycle)
+        return embedded.run(settings, lifecycle, TradingSession())
     return streaming.run(settings, lifecycle, "stackcast itch_stream")
 
 

@@ -1,4 +1,4 @@
-"""A trading session as a publisher's feed, sent by the jobs' own sinks."""
+"""A publisher's feed straight into the network, sent by the jobs' own sinks."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from jobs.adapters.wire import Sink
 from lab.feed import feed_frames
 from lab.packets import SESSION, new_packets
 from lab.publisher import Speed, paced
+from lab.sensor_feed import event_frames
+from udfs.messages.attributes.registry import Registry
 from udfs.trees.network import Host
 
 log = logging.getLogger("stackcast.lab")
@@ -29,7 +31,8 @@ _PROGRESS_SECONDS = 5.0
 class Fed:
     """What went in, and how long it took.
 
-    packets: partition 0, number of the first message, bytes; of each in order.
+    packets: partition 0, number of the first message, bytes; of each in order. Of events, whole
+    frames.
     """
 
     packets: Sequence[tuple[int, int, bytes]]
@@ -72,6 +75,35 @@ def feed(
             progress(messages, len(sent))
     sink.flush()
     return Fed(sent, messages, time.monotonic() - began)
+
+
+def feed_events(
+    settings: Settings,
+    publisher: Host,
+    registry: Registry,
+    sink: Sink,
+    records: Iterable[bytes],
+    stop: Event,
+    progress: Callable[[int, int], None] = _log,
+) -> Fed:
+    """Send JSON records as attribute/value events, in both encodings in turn; else as `feed`.
+
+    Raises SinkError, MessageError for a record that is no event.
+    """
+    began = shown = time.monotonic()
+    pace = Speed.parse(settings.lab_speed)
+    sent: list[tuple[int, int, bytes]] = []
+    made = ((each, []) for each in event_frames(records, publisher, registry))
+    frames = paced(made, pace, stop)
+    at_once = _AT_ONCE if pace.kind == "full" else 1
+    while several := [frame for frame, _ in islice(frames, at_once)]:
+        _send(sink, [each.frame for each in several])
+        sent += ((0, each.sequence, each.frame) for each in several)
+        if time.monotonic() - shown > _PROGRESS_SECONDS:
+            shown = time.monotonic()
+            progress(len(sent), len(sent))
+    sink.flush()
+    return Fed(sent, len(sent), time.monotonic() - began)
 
 
 def _send(sink: Sink, frames: Sequence[bytes]) -> None:

@@ -65,7 +65,7 @@ def rows(
     who = {"updated_by": "lab", "updated_at": now}
     made: dict[str, Sequence[dict[str, Any]]] = {}
     if message_format == ATTRIBUTES:
-        wanted = sensors.subscriptions(hosts, count, seed, late, switches=filtering)
+        wanted = sensors.subscriptions(hosts, count, seed, late, coarse=True)
         announced = sensors.advertisements(network.publishers()[0])
         made["attributes"] = [{**row, "registered_at": now} for row in sensors.attribute_rows()]
         made["advertisements"] = [{**row, **who} for row in announced]

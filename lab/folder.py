@@ -30,6 +30,7 @@ _LEFTOVERS = (
     "report.json",
     "report.html",
     "session.NASDAQ_ITCH50",
+    "sensors.jsonl",
     "generate.log",
 )
 

@@ -204,7 +204,7 @@ def advertisements(publisher: str) -> list[dict[str, Any]]:
 
 
 def subscriptions(
-    hosts: Sequence[str], count: int, seed: int = 1, late: bool = False, switches: bool = False
+    hosts: Sequence[str], count: int, seed: int = 1, late: bool = False, coarse: bool = False
 ) -> list[Row]:
     """``count`` rules over what stations report, spread evenly over ``hosts``.
 
@@ -215,14 +215,14 @@ def subscriptions(
     ----------
     hosts: who subscribes, in turn.
     late: every twentieth rule asks for `LATE`, which the registry must have then.
-    switches: for switches that match, whose one table multiplies ranges of rules that overlap
+    coarse: for filters of all rules together, which multiply ranges of rules that overlap
         (KUNDEL III-C): almost all name a station, and limits are of few prefixes.
     """
-    draw = _Draw(Random(seed), switches)
+    draw = _Draw(Random(seed), coarse)
     rows: list[Row] = []
     for number in range(1, count + 1):
         kind = draw.random.choice(_KINDS)
-        form = draw.random.choices(_FORMS, weights=_FOR_SWITCHES if switches else _WEIGHTS)[0]
+        form = draw.random.choices(_FORMS, weights=_COARSE if coarse else _WEIGHTS)[0]
         text = form(draw, kind)
         if late and number % 20 == 0:
             text = f"{LATE} > {draw.random.randint(6, 15)}00"
@@ -327,7 +327,7 @@ def _never(draw: _Draw, kind: _Kind) -> str:
 
 _Form = Callable[[_Draw, _Kind], str]
 _FORMS: tuple[_Form, ...]
-_FORMS, _WEIGHTS, _FOR_SWITCHES = zip(
+_FORMS, _WEIGHTS, _COARSE = zip(
     (_station, 36, 40),
     (_band, 20, 20),
     (_not_here, 10, 8),

@@ -55,6 +55,9 @@ def of_settings(settings: Settings, job: str) -> Settings:
             "have numbers and no names: register them in table attributes, or take json",
         )
     made = dataclasses.replace(settings, format=ATTRIBUTES)
+    if "filters.order" not in settings.given:
+        # Ids say nothing of how well an attribute splits the rules.
+        made = dataclasses.replace(made, filter_order="auto")
     for field in dataclasses.fields(Settings):
         name = _DEFAULTS.get(field.metadata.get("key", ""))
         if name is not None and field.metadata["key"] not in settings.given:

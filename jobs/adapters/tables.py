@@ -27,6 +27,9 @@ from udfs.errors import TableError
 NAMES = (
     "subscriptions",
     "rejected_subscriptions",
+    "advertisements",
+    "attributes",
+    "matches",
     "switches",
     "hosts",
     "links",

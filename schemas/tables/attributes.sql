@@ -12,7 +12,7 @@ COMMENT 'One row is one attribute of attribute/value events. Rows are added and 
 TBLPROPERTIES (
   'delta.appendOnly' = 'true',
   'delta.constraints.id_fits_mask' = 'id BETWEEN 0 AND 31',
-  'delta.constraints.name_is_word' = 'name RLIKE \'^[A-Za-z_][A-Za-z0-9_]{0,62}$\'',
+  'delta.constraints.name_is_word' = 'name RLIKE \'^[A-Za-z_][A-Za-z0-9_]{0,62}$$\'',
   'delta.constraints.type_known' = 'type IN (\'unsigned\', \'signed\', \'decimal\', \'timestamp\')',
   'delta.constraints.scale_positive' = 'scale > 0'
 )

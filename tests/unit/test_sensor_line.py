@@ -31,7 +31,7 @@ FILTERS = AttributeFilters(REGISTRY, "feed1")
 @pytest.fixture(scope="module")
 def rules():
     hosts = NETWORK.subscribers()
-    rows = [Subscription(**row) for row in sensors.subscriptions(hosts, 20, switches=True)]
+    rows = [Subscription(**row) for row in sensors.subscriptions(hosts, 20, coarse=True)]
     found, rejections = check(rows, FILTERS.specification, set(hosts), "feed1")
     assert not rejections
     return found

@@ -1,0 +1,38 @@
+"""Attribute/value events from Kafka to exactly the hosts that subscribed (KUNDEL).
+
+    spark-submit [--properties-file conf/X.conf] jobs/attribute_stream.py
+
+As jobs/itch_stream.py, for events of any attributes, in JSON or binary, one a record. Where no
+broker is configured it shows sensors, first on a line of three switches that match by
+p4/attribute_value.p4, then on the fabric by the stream; with `spark.stackcast.match=network` the
+switches match on both.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from jobs import embedded_attributes
+from jobs.adapters import application, formats, streaming
+from jobs.adapters.lifecycle import Lifecycle
+from jobs.adapters.settings import Settings
+from udfs.errors import SettingsError
+from udfs.messages.attributes.registry import FORMAT
+
+
+def deliver(settings: Settings, lifecycle: Lifecycle) -> int:
+    settings = formats.of_settings(settings, FORMAT)
+    if settings.embedded:
+        return embedded_attributes.run(settings, lifecycle)
+    if settings.match == "network":
+        raise SettingsError(
+            "MATCHED_IN_NETWORK",
+            "with spark.stackcast.match=network the switches match, and no stream does: run "
+            "jobs/refresh_switches.py with the same settings, and send the events themselves to "
+            "the publisher's switch, as frames of EtherType 0x9001",
+        )
+    return streaming.run(settings, lifecycle, "stackcast attribute_stream")
+
+
+if __name__ == "__main__":
+    sys.exit(application.run(deliver))

@@ -1,0 +1,196 @@
+"""What a run of the embedded default delivers: a trading session, or what sensors measure.
+
+Each kind makes its records, sends them, and says how the proof reads them; all else of a run is the
+same.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from jobs import embedded_lab, network_feed
+from jobs.adapters import formats
+from jobs.adapters.settings import Settings
+from jobs.adapters.tables import Tables
+from jobs.adapters.wire import Sink
+from lab import attribute_reader, deployment, receipts, sensors, verification
+from lab.packets import open_records
+from lab.publisher import Published, publish, publish_records
+from udfs.filters.advertisements import select_advertisements
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.nodes import Node, Or
+from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from udfs.messages.attributes.registry import Registry
+from udfs.messages.specification import Specification
+from udfs.trees.network import Host, Network
+
+Wait = Callable[[], Path]
+
+#: Sensors' records are one event each, so a run of them has fewer than a trading session.
+EVENTS = 20_000
+FAULTS = 0.01
+
+
+class Kind(ABC):
+    """One kind of run. ``noun``: what its messages are called in logs."""
+
+    noun: str
+
+    @abstractmethod
+    def source(self, settings: Settings, folder: Path) -> AbstractContextManager[Wait]:
+        """Begin to make the records; yields a function that waits for their file."""
+
+    @abstractmethod
+    def publish(self, settings: Settings, source: Path | None, stop: Event) -> Published:
+        """Send the records to the topic; without a source only make the topic."""
+
+    @abstractmethod
+    def feed(
+        self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
+        stop: Event,
+    ) -> network_feed.Fed:  # fmt: skip
+        """Send the records straight into the network."""
+
+    def rows(self, settings: Settings, network: Network, p4runtime: str) -> Mapping[str, Any]:
+        """Rows of the lab's tables."""
+        return deployment.rows(
+            network,
+            p4runtime,
+            settings.lab_subscriptions,
+            settings.lab_seed,
+            match=settings.match,
+            message_format=settings.format,
+        )
+
+    def registry(self, tables: Tables, version: int | None = None) -> Registry | None:
+        """The attributes that records name, if they do."""
+        return None
+
+    def reader(
+        self, settings: Settings, tables: Tables, specification: Specification
+    ) -> verification.Reader | None:
+        """How the proof reads the topic's records; None: as packets."""
+        return None
+
+    def frame_reader(self) -> verification.Reader | None:
+        """How it reads what `feed` says was sent."""
+        return None
+
+    receipt: Callable[[bytes], receipts.Receipt] = staticmethod(receipts.packet_receipt)
+    """How it reads what hosts receive from switches that match."""
+
+    framing: verification.Framing = verification.PACKETS
+    """Of plain frames from publishers into switches that match."""
+
+
+class TradingSession(Kind):
+    """ITCH messages in MoldUDP64 packets."""
+
+    noun = "messages"
+
+    def source(self, settings: Settings, folder: Path) -> AbstractContextManager[Wait]:
+        return embedded_lab.trading_session(settings, folder)
+
+    def publish(self, settings: Settings, source: Path | None, stop: Event) -> Published:
+        servers, topic = settings.kafka["bootstrap.servers"], settings.topic
+        if source is None:
+            return publish(servers, topic, ())
+        with open_records(source) as messages:
+            return publish(
+                servers,
+                topic,
+                messages,
+                speed=settings.lab_speed,
+                seed=settings.lab_seed,
+                stop=stop,
+            )
+
+    def feed(
+        self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
+        stop: Event,
+    ) -> network_feed.Fed:  # fmt: skip
+        with open_records(source) as records:
+            return network_feed.feed(settings, publisher, sink, records, stop)
+
+
+class Sensors(Kind):
+    """Attribute/value events, a JSON object a line."""
+
+    noun = "events"
+    receipt = staticmethod(receipts.event_receipt)
+    framing = attribute_reader.FRAMES
+
+    @contextmanager
+    def source(self, settings: Settings, folder: Path) -> Iterator[Wait]:
+        count = settings.lab_messages if "lab.messages" in settings.given else EVENTS
+        path = folder / "sensors.jsonl"
+        matched = settings.match == "network"
+
+        def write() -> Path:
+            # What goes straight onto a wire has ids already, and cannot be damaged JSON.
+            made = sensors.events(
+                count, settings.lab_seed, 0.0 if matched else FAULTS, late=not matched
+            )
+            path.write_bytes(b"".join(record + b"\n" for record in made))
+            return path
+
+        yield embedded_lab.beside(write).result
+
+    def rows(self, settings: Settings, network: Network, p4runtime: str) -> Mapping[str, Any]:
+        return deployment.rows(
+            network,
+            p4runtime,
+            settings.lab_subscriptions,
+            settings.lab_seed,
+            match=settings.match,
+            message_format=settings.format,
+            late=settings.match != "network",
+        )
+
+    def publish(self, settings: Settings, source: Path | None, stop: Event) -> Published:
+        return publish_records(
+            settings.kafka["bootstrap.servers"],
+            settings.topic,
+            () if source is None else source.read_bytes().splitlines(),
+            speed=settings.lab_speed,
+            stop=stop,
+        )
+
+    def feed(
+        self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
+        stop: Event,
+    ) -> network_feed.Fed:  # fmt: skip
+        registry = formats.registry_of(tables)
+        records = source.read_bytes().splitlines()
+        return network_feed.feed_events(settings, publisher, registry, sink, records, stop)
+
+    def registry(self, tables: Tables, version: int | None = None) -> Registry | None:
+        return formats.registry_of(tables, version)
+
+    def reader(
+        self, settings: Settings, tables: Tables, specification: Specification
+    ) -> verification.Reader | None:
+        announced = select_advertisements(
+            tables.rows("advertisements"), ATTRIBUTES, settings.publisher
+        )
+        nodes = [parse_rule(row.filter, specification).condition for row in announced]
+        return attribute_reader.event_reader(
+            settings.attributes_input,
+            settings.attributes_encoding,
+            formats.longest_event(settings),
+            _any(nodes),
+        )
+
+    def frame_reader(self) -> verification.Reader | None:
+        return attribute_reader.frame_reader()
+
+
+def _any(nodes: list[Node]) -> Node | None:
+    if len(nodes) < 2:
+        return nodes[0] if nodes else None
+    return Or(tuple(nodes))
