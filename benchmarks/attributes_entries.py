@@ -32,6 +32,7 @@ COUNTS = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
 PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "attribute_entries.svg"
 HOSTS = [f"h{number}" for number in range(1, 5)]
 PATIENCE = 5.0
+"""Seconds of making a generic table, on one core."""
 FIELDS = "tables of one field"
 
 
@@ -69,7 +70,7 @@ FAMILIES: Mapping[str, Callable[[int], list[str]]] = {
     "a station, one range": lambda count: _drawn(_band, count),
     "two thresholds": lambda count: _drawn(_both, count),
     "the lab's, each of a station": _of_stations,
-    "the lab's, for switches": lambda count: _of_the_lab(count, switches=True),
+    "the lab's, for switches": lambda count: _of_the_lab(count, coarse=True),
     "the lab's, for the stream": lambda count: _of_the_lab(count, switches=False),
 }
 
