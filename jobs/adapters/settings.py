@@ -124,8 +124,8 @@ class Settings:
     filter_order: str = setting(
         "filters.order",
         "specification",
-        "Order of the fields' tables: as in the specification, or one chosen at the start, which is "
-        "attribute_stream's default",
+        "Order of the fields' tables: as in the specification, or one chosen at the start, as "
+        "attribute_stream does by default",
         ("specification", "auto"),
     )
     tables: str = setting(

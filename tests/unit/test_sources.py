@@ -316,7 +316,9 @@ def test_clocks_of_different_units_and_the_time_of_a_record_are_one_time(steps):
     assert needs_arrival(UNTIMED) and not needs_arrival(ITCH)
     texts = ["count() > 1", "order.price > 20 and count() > 0", "sum(trade.price) > 30"]
     subscriptions = [Subscription(text, "h1", text) for text in texts]
-    compilation = Planner(Packets(UNTIMED), ADDRESSING).plan(subscriptions, NETWORK, TREES, VERSIONS)
+    compilation = Planner(Packets(UNTIMED), ADDRESSING).plan(
+        subscriptions, NETWORK, TREES, VERSIONS
+    )
     reference = Reference(UNTIMED)
     reference.adopt(check(subscriptions, UNTIMED, set(HOSTS), "feed1")[0])
     rows, owed = [], []
