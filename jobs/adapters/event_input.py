@@ -16,6 +16,8 @@ from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 log = logging.getLogger(__name__)
 
 REGISTRANT = "stream"
+#: Most names that one line of the log shows.
+_SHOWN = 10
 
 
 class EventInput:
@@ -39,14 +41,16 @@ class EventInput:
         if not self._registers:
             return
         registry = formats.registry_of(self._tables)
-        names = unknown_names(records, registry)
+        names = set(unknown_names(records, registry))
         if not names:
             return
         _, new = registry.with_new(names)
         if new:
-            register(self._tables, new, REGISTRANT)
-            for attribute in new:
-                log.info("attribute %s is registered with id %d", attribute.name, attribute.id)
-        left = sorted(set(names) - {attribute.name for attribute in new})
+            # Another stream may have been faster: then the names have the ids that it gave.
+            registry = register(self._tables, new, REGISTRANT)
+        found = registry.by_name
+        for name in sorted(names & found.keys()):
+            log.info("attribute %s is registered with id %d", name, found[name].id)
+        left = sorted(names - found.keys())
         if left:
-            log.warning("not registered: %s", ", ".join(left[:10]))
+            log.warning("%d names are not registered: %s", len(left), ", ".join(left[:_SHOWN]))

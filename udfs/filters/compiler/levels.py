@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -130,4 +130,7 @@ def _cell_field(cell: Cell, specification: Specification) -> Field:
     of = specification.fields[cell.field] if cell.field and cell.function != "count" else None
     if of is None or of.kind == "string":
         return Field("", cell.name, STATE_MAXIMUM.bit_length(), 0)
+    if type(of) is not Field:
+        # It has a way of its own to show values, as attributes have.
+        return replace(of, header="", name=cell.name, bits=STATE_MAXIMUM.bit_length())
     return Field("", cell.name, STATE_MAXIMUM.bit_length(), 0, of.kind, of.decimals)
