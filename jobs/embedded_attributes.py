@@ -54,5 +54,5 @@ def _on_line(settings: Settings) -> Settings:
         lab_folder=str(Path(settings.lab_folder) / "line"),
         lab_subscriptions=min(settings.lab_subscriptions, LINE_SUBSCRIPTIONS),
         lab_messages=min(settings.lab_messages, LINE_EVENTS),
-        given=settings.given | {"lab.messages"},
+        given=settings.given | {"lab.messages", "lab.hosts"},
     )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pyspark.sql import DataFrame, functions
 
+from udfs.messages.attributes.numbers import NUMBER
 from udfs.messages.attributes.pairs import FLAT_IN_JAVA
-from udfs.messages.attributes.registry import Registry, is_name
+from udfs.messages.attributes.registry import Registry, Type, attribute, is_name
 
 MOST_NAMES = 1000
 """New names of a batch that are looked at: a registry has room for 32."""
@@ -33,20 +37,50 @@ def with_pairs(records: DataFrame, longest: int) -> DataFrame:
     )
 
 
-def unknown_names(records: DataFrame, registry: Registry) -> list[str]:
-    """Names in column ``pairs`` that the registry lacks and that could be registered, sorted.
+def unknown_names(records: DataFrame, registry: Registry) -> dict[str, Type]:
+    """Names in column ``pairs`` that the registry lacks and that could be registered, by type.
 
-    A name whose value is null is not asked for. Of more than `MOST_NAMES` some are left out; where
-    all ids are in use it is none, without a look at the records.
+    Only those that have a number, or a time as text, at least once: no attribute can hold anything
+    else, and an id is given for good. Times are timestamps; numbers are decimal, or signed or
+    unsigned where the values are too large for that. Of more than `MOST_NAMES` some are left out;
+    where all ids are in use it is none, without a look at the records.
     """
     if not registry.free:
-        return []
-    given = functions.map_filter("pairs", lambda _, text: text != "null")
-    names = records.select(functions.explode(functions.map_keys(given)).alias("name")).distinct()
+        return {}
+    col = functions.col
+    names = records.select(functions.explode("pairs").alias("name", "text"))
     known = sorted(registry.by_name)
     if known:
-        names = names.where(~functions.col("name").isin(known))
+        names = names.where(~col("name").isin(known))
     # RLIKE, not `is_name`, so that names that are no words do not use up the limit.
-    names = names.where(functions.col("name").rlike(r"\A[A-Za-z_][A-Za-z0-9_]{0,62}\z"))
-    found = names.limit(MOST_NAMES).toArrow().column("name").to_pylist()
-    return sorted(name for name in found if is_name(name))
+    names = names.where(col("name").rlike(r"\A[A-Za-z_][A-Za-z0-9_]{0,62}\z"))
+    number = functions.when(col("text").rlike(rf"\A{NUMBER}\z"), col("text").cast("double"))
+    time = col("text").rlike(r'\A"[0-9]{4}-[0-9]{2}-[0-9]{2}')
+    found = (
+        names.where(number.isNotNull() | time)
+        .groupBy("name")
+        .agg(
+            functions.min(number).alias("low"),
+            functions.max(number).alias("high"),
+            functions.max(time).alias("time"),
+        )
+        .limit(MOST_NAMES)
+        .toArrow()
+        .to_pylist()
+    )
+    types = {row["name"]: _type(row) for row in found if is_name(row["name"])}
+    return {name: kind for name, kind in sorted(types.items()) if kind is not None}
+
+
+def _type(row: Mapping[str, Any]) -> Type | None:
+    """The first type whose usual values are enough; None where there is none."""
+    if row["time"]:
+        return "timestamp"
+    kinds: tuple[Type, ...] = ("decimal", "signed", "unsigned")
+    for kind in kinds:
+        usual = attribute(0, row["name"], kind)
+        least = usual.offset
+        most = least + usual.scale * ((1 << 32) - 1)
+        if least <= row["low"] and row["high"] <= most:
+            return kind
+    return None

@@ -10,7 +10,9 @@ from jobs.adapters import formats
 from jobs.adapters.attribute_input import unknown_names, with_pairs
 from jobs.adapters.attribute_registry import register
 from jobs.adapters.settings import Settings
+from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.tables import Tables
+from udfs.errors import StackcastError
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 
 log = logging.getLogger(__name__)
@@ -40,17 +42,22 @@ class EventInput:
         """
         if not self._registers:
             return
-        registry = formats.registry_of(self._tables)
-        names = set(unknown_names(records, registry))
-        if not names:
+        try:
+            registry = formats.registry_of(self._tables)
+            names = unknown_names(records, registry)
+            if not names:
+                return
+            _, new = registry.with_new(names)
+            if new:
+                # Another stream may have been faster: then the names have the ids that it gave.
+                registry = register(self._tables, new, REGISTRANT)
+        except (StackcastError, *SQL_ERRORS) as error:
+            # Events of names without an id are dead letters, and the others go on.
+            log.error("new attributes could not be registered: %s", one_line(error))
             return
-        _, new = registry.with_new(names)
-        if new:
-            # Another stream may have been faster: then the names have the ids that it gave.
-            registry = register(self._tables, new, REGISTRANT)
         found = registry.by_name
-        for name in sorted(names & found.keys()):
+        for name in sorted(names.keys() & found.keys()):
             log.info("attribute %s is registered with id %d", name, found[name].id)
-        left = sorted(names - found.keys())
+        left = sorted(names.keys() - found.keys())
         if left:
             log.warning("%d names are not registered: %s", len(left), ", ".join(left[:_SHOWN]))

@@ -67,6 +67,8 @@ class Lifecycle:
     def hold_jvm(self, spark: SparkSession) -> None:
         """Make the JVM wait for this program's end before it goes down on a signal."""
         self._take_signals()  # a SparkContext installs its own handler for SIGINT
+        if self._remove_hook is not None:
+            self._remove_hook()
         context: Any = spark.sparkContext
         ensure_callback_server_started(context._gateway)
         jvm = context._jvm

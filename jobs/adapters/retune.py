@@ -266,7 +266,14 @@ class Retuner:
         publishers = {each.publisher for each in record.publications}
         known = publishers | set(network.publishers())
         try:
-            found = clients_of(announced, subscriptions, network, specification, known)
+            found = clients_of(
+                announced,
+                subscriptions,
+                network,
+                specification,
+                known,
+                "auto" if specification.optional else "specification",
+            )
         except StackcastError as error:
             log.warning("who may receive what is taken from the statistics: %s", error)
             found = Clients({})

@@ -126,19 +126,20 @@ def test_new_names_get_free_ids_and_known_attributes_stay(
 ) -> None:
     distinct = {name: id for id, name in held.items()}
     before = Registry.from_rows(ROW | {"id": id, "name": n} for n, id in distinct.items())
-    after, new = before.with_new(asked)
+    types: dict[str, Type] = {n: "signed" if len(n) % 2 else "decimal" for n in asked}
+    after, new = before.with_new(types)
     assert set(before.attributes) | set(new) == set(after.attributes)
     assert len({one.id for one in after.attributes}) == len(after.attributes)
     wanted = sorted(name for name in asked if is_name(name) and name not in distinct)
     assert [one.name for one in new] == wanted[: ATTRIBUTES - len(distinct)]
     assert [one.id for one in new] == sorted(one.id for one in new)
-    assert all(one == attribute(one.id, one.name, "decimal") for one in new)
-    assert after.with_new(asked)[0] == after
+    assert all(one == attribute(one.id, one.name, types[one.name]) for one in new)
+    assert after.with_new(types)[0] == after
 
 
 def test_a_full_registry_says_so_to_who_asks_for_an_id_and_leaves_new_names_out() -> None:
     full = Registry(tuple(attribute(at, f"a{at}", "unsigned") for at in range(32)))
-    assert full.with_new(["temp"]) == (full, [])
+    assert full.with_new({"temp": "decimal"}) == (full, [])
     with pytest.raises(StackcastError) as caught:
         full.next_id()
     assert caught.value.code == "ATTRIBUTE.FULL"

@@ -25,8 +25,17 @@ import numpy as np
 
 from udfs.errors import FilterError
 from udfs.filters.advertisements import Advertisement, advertised_terms
-from udfs.filters.compiler.compile import MAX_ENTRIES, ROWS_PER_ENTRY, table_of_rules, too_large
+from udfs.filters.compiler.compile import (
+    MAX_ENTRIES,
+    ROWS_PER_ENTRY,
+    Order,
+    counter,
+    named_order,
+    table_of_rules,
+    too_large,
+)
 from udfs.filters.compiler.levels import make_levels
+from udfs.filters.compiler.order import choose_order
 from udfs.filters.compiler.term_table import TermTable
 from udfs.filters.diagrams.diagrams import Diagrams
 from udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term
@@ -42,8 +51,11 @@ def clients_of(
     network: Network,
     specification: Specification,
     publishers: Iterable[str] | None = None,
+    order: Order = "specification",
 ) -> Clients:
     """For each publisher the hosts that may receive what it publishes, and those that always do.
+
+    ``order``: in which fields are asked for, as of ``compile_rules``; it changes the cost alone.
 
     ``publishers``: hosts; None: those of the network's role, and all that advertise. A publisher
     without an advertisement advertises all messages of the specification. Nobody receives what it
@@ -73,7 +85,7 @@ def clients_of(
         else _everything(specification)
         for name, key in texts.items()
     }
-    found = _matches(terms, subscriptions, network, specification, named)
+    found = _matches(terms, subscriptions, network, specification, named, order)
     return Clients(
         {name: found[key].potential - {name} for name, key in texts.items()},
         {name: found[key].permanent - {name} for name, key in texts.items()},
@@ -101,6 +113,7 @@ def _matches(
     network: Network,
     specification: Specification,
     publishers: set[str],
+    order: Order,
 ) -> dict[_Key, _Match]:
     """The hosts that match each advertisement, from the leaves of one diagram of all filters.
 
@@ -116,7 +129,9 @@ def _matches(
     found = {key: _Match() for key in advertised}
     if not len(table):
         return found
-    levels = make_levels(specification, used=table.used())
+    if order == "auto":
+        order = _chosen(subscriptions, specification, place)
+    levels = make_levels(specification, named_order(order), used=table.used())
     diagrams = Diagrams(
         levels.maxima,
         levels.may_lack,
@@ -131,6 +146,17 @@ def _matches(
         raise too_large(MAX_ENTRIES) from error
     leaves = diagrams.reachable(root).leaves if root >= 0 else np.array([root], np.int32)
     return _read(diagrams, leaves, hosts, found)
+
+
+def _chosen(
+    subscriptions: Sequence[Subscription], specification: Specification, hosts: Iterable[str]
+) -> tuple[str, ...]:
+    """The order that suits the rules by themselves."""
+    rules, _ = check(subscriptions, specification, set(hosts), publisher="")
+    table = table_of_rules(rules, specification)
+    if not len(table):
+        return ()
+    return choose_order(table, specification, counter(table, specification, MAX_ENTRIES, None))
 
 
 def _marked_rules(

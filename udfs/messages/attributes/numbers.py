@@ -50,7 +50,7 @@ def read_values(
     numbers = compute.fill_null(compute.cast(numerals, pa.float64()), np.nan)
     values = numbers.to_numpy(zero_copy_only=False)
     if attribute.type == "timestamp" and not compute.all(is_number).as_py():
-        quoted = compute.match_substring_regex(texts, r'\A"[^"\\]{10,40}"\z')
+        quoted = compute.match_substring_regex(texts, r'\A"[^"\\]{10,44}"\z')
         inner = compute.if_else(quoted, compute.utf8_slice_codeunits(texts, 1, -1), None)
         seconds, is_time = read_times(inner)
         values = np.where(is_time, seconds, values)

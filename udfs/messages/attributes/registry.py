@@ -125,15 +125,18 @@ class Registry:
         """The id of each field of `specification`."""
         return [self.by_name[field.name].id for field in fields]
 
-    def with_new(self, names: Iterable[str]) -> tuple[Registry, list[Attribute]]:
-        """What registering names gives: the registry afterwards, and the attributes it has more.
+    def with_new(self, names: Mapping[str, Type]) -> tuple[Registry, list[Attribute]]:
+        """What registering names, by type, gives: the registry then, and the attributes it has
+        more.
 
-        They are of type decimal with its usual scale and offset, and get the lowest free ids in the
-        order of their names. Names that are known or no words (`is_name`) are left out, and what no
-        id is left for.
+        They have their types' usual scales and offsets, and get the lowest free ids in the order of
+        their names. Names that are known or no words (`is_name`) are left out, and what no id is
+        left for.
         """
-        unknown = sorted({name for name in names if name not in self.by_name and is_name(name)})
-        new = [attribute(id, name, "decimal") for id, name in zip(self.free, unknown, strict=False)]
+        unknown = sorted(name for name in names if name not in self.by_name and is_name(name))
+        new = [
+            attribute(id, name, names[name]) for id, name in zip(self.free, unknown, strict=False)
+        ]
         return self.extended(new), new
 
     def extended(self, new: Sequence[Attribute]) -> Registry:
