@@ -300,6 +300,27 @@ def test_an_edit_touches_no_entry_that_leads_where_it_led(first, second):
         assert not difference(again[switch], new[switch])
 
 
+def test_rules_that_need_more_room_than_a_switch_has_harm_no_other():
+    """New rules go, those that were live stay, and who wrote one is told which switch is full."""
+    filters = AttributeFilters(REGISTRY, "feed1", max_rows=40)
+    first = [("h1", "temp == 3"), ("h3", "hum between 4 and 15"), ("h5", "last >= 1")]
+    old = made(filters, rules(first))
+    exploding = [("h2", "time > 12345 and hum > 999"), ("h4", "temp > 77777 or time < 54321")]
+    both = filters.entries(LINE, rules([*first, *exploding]), old)
+    refused = {rejection.id for rejection in both.rejections}
+    assert refused and refused <= {"r3", "r4"}
+    assert {r.code for r in both.rejections} == {"SUBSCRIPTION.NO_ROOM_ON_SWITCHES"}
+    assert all("s1" in rejection.message for rejection in both.rejections)
+    left = [rule for rule in rules([*first, *exploding]) if rule.id not in refused]
+    assert (
+        both.entries
+        == AttributeFilters(REGISTRY, "feed1", max_rows=40).entries(LINE, left, old).entries
+    )
+    # Once there is room again, all are live.
+    roomy = AttributeFilters(REGISTRY, "feed1")
+    assert not roomy.entries(LINE, rules([*first, *exploding]), old).rejections
+
+
 @settings(max_examples=20, deadline=None)
 @given(first=texts(LINE))
 def test_a_new_attribute_changes_no_entry(first):

@@ -7,11 +7,19 @@ rules touches only entries whose match comes, goes, or leads to other ports.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
+from udfs.errors import FilterError, SubscriptionError
 from udfs.filters.generic.entries import event_entries
-from udfs.filters.generic.table import WAYS, Way, generic_table, refused
-from udfs.filters.subscriptions import CheckedRule
+from udfs.filters.generic.table import (
+    MAX_ROWS,
+    WAYS,
+    GenericTable,
+    Way,
+    generic_table,
+    refused,
+)
+from udfs.filters.subscriptions import CheckedRule, Rejection
 from udfs.filters.switch.network_filters import Filtered
 from udfs.filters.switch.refusals import rules_without
 from udfs.filters.switch.routing import ports_towards, rules_of_switch
@@ -19,19 +27,31 @@ from udfs.messages.attributes.registry import Registry
 from udfs.switches.entry import SwitchEntry
 from udfs.trees.network import Network
 
+_FAILURES = 12
+"""Tables beyond the limit that are begun for a switch: each may take seconds."""
+
 
 class AttributeFilters:
-    """Makes entries from version to version; keeps nothing, as what is held says it all.
+    """Makes entries from version to version, anew only where a switch's rules have changed.
 
     specification: of the rules, that of ``registry``. publisher: the host whose events are
-    filtered. ways: as for ``generic_table``.
+    filtered. ways, max_rows: as for ``generic_table``.
     """
 
-    def __init__(self, registry: Registry, publisher: str, ways: Sequence[Way] = WAYS) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        publisher: str,
+        ways: Sequence[Way] = WAYS,
+        max_rows: int = MAX_ROWS,
+    ) -> None:
         self.registry = registry
         self.specification = registry.specification()
         self._publisher = publisher
         self._ways = ways
+        self._max_rows = max_rows
+        self._tables: dict[Hashable, GenericTable | None] = {}
+        self._live: set[str] = set()
 
     def entries(
         self,
@@ -42,14 +62,86 @@ class AttributeFilters:
         """The filters of ``rules``; ``held``: what switches should hold so far, whatever it is.
 
         Where nothing has changed for a switch the result is what it holds, so it is not written.
-        Raises FilterError as ``generic_table`` and ``event_entries`` do, NetworkError UNKNOWN_HOST.
+        Rules for which a switch has no room beside the others are rejected, those that were live
+        before the last of all.
+        Raises FilterError as ``event_entries`` does, NetworkError UNKNOWN_HOST.
         """
         ports = ports_towards(network, self._publisher)
         rejections = refused(rules)
         live = rules_without(rules, {r.id for r in rejections}, self.specification)
-        found: dict[str, list[SwitchEntry]] = {}
-        for switch, behind in ports.items():
-            own = rules_of_switch(live, behind, self.specification)
-            table = generic_table(own, self.registry, ways=self._ways)
-            found[switch] = event_entries(switch, table.rows, held.get(switch, ()))
+        made: dict[Hashable, GenericTable | None] = {}
+        tables: dict[str, GenericTable] = {}
+        waiting = list(ports)
+        while waiting:
+            switch = waiting.pop(0)
+            own = rules_of_switch(live, ports[switch], self.specification)
+            table = self._table(own, made)
+            if table is None:
+                unfit = self._without_room(own, made)
+                rejections += [_no_room(rule.id, switch, self._max_rows) for rule in unfit]
+                live = rules_without(live, {rule.id for rule in unfit}, self.specification)
+                # Switches that were looked at before may hold these rules, too.
+                waiting = list(ports)
+                continue
+            tables[switch] = table
+        self._tables = made
+        self._live = {rule.id for rule in live}
+        found = {
+            switch: event_entries(switch, tables[switch].rows, held.get(switch, ()))
+            for switch in ports
+        }
         return Filtered(found, rejections)
+
+    def _table(
+        self, rules: Sequence[CheckedRule], made: dict[Hashable, GenericTable | None]
+    ) -> GenericTable | None:
+        """The table of rules, None where it is beyond the limit."""
+        key = frozenset((rule.condition, rule.receivers) for rule in rules)
+        if key not in made:
+            if key in self._tables:
+                made[key] = self._tables[key]
+            else:
+                made[key] = self._new_table(rules)
+        return made[key]
+
+    def _new_table(self, rules: Sequence[CheckedRule]) -> GenericTable | None:
+        try:
+            return generic_table(rules, self.registry, max_rows=self._max_rows, ways=self._ways)
+        except FilterError:
+            return None
+
+    def _without_room(
+        self, rules: Sequence[CheckedRule], made: dict[Hashable, GenericTable | None]
+    ) -> list[CheckedRule]:
+        """The rules to leave out so that the others fit: by halves, the oldest first.
+
+        After some tries all that are left go, so that the end of an edit is in sight.
+        """
+        failures = 0
+        admitted: list[CheckedRule] = []
+        out: list[CheckedRule] = []
+        old = sorted((r for r in rules if r.id in self._live), key=lambda rule: rule.id)
+        new = sorted((r for r in rules if r.id not in self._live), key=lambda rule: rule.id)
+        waiting = [part for part in (old, new) if part]
+        while waiting:
+            part = waiting.pop(0)
+            if failures < _FAILURES and self._table([*admitted, *part], made) is not None:
+                admitted += part
+                continue
+            failures += 1
+            if len(part) == 1 or failures >= _FAILURES:
+                out += part
+            else:
+                waiting[:0] = [part[: len(part) // 2], part[len(part) // 2 :]]
+        return out
+
+
+def _no_room(rule: str, switch: str, most: int) -> Rejection:
+    fault = SubscriptionError(
+        "NO_ROOM_ON_SWITCHES",
+        f"switch {switch!r} has room for {most} rows of the generic table, and this rule would "
+        "need more beside the others: rules that ask for different attributes multiply, so let it "
+        "name one that parts events, as others do, or use limits of fewer prefixes; or let the "
+        "stream match (spark.stackcast.match=spark)",
+    )
+    return Rejection(rule, fault.code, 1, 1, fault.message)
