@@ -14,7 +14,7 @@ import pytest
 
 from jobs.adapters.settings import KAFKA_PREFIX, PREFIX, Settings, describe
 from udfs import errors
-from udfs.messages.moldudp64 import REASONS
+from udfs.readers import REASONS
 
 pytestmark = pytest.mark.unit
 
