@@ -96,12 +96,36 @@ def read_registry(path: Path | None) -> Registry:
     return Registry.from_rows(rows)
 
 
+class _Packed(gzip.GzipFile):
+    """A packed file whose end may be missing; the command line takes EOFError for Ctrl-C."""
+
+    def read1(self, size: int | None = -1) -> bytes:
+        try:
+            return super().read1(-1 if size is None else size)
+        except EOFError as error:
+            raise OSError(f"{self.name}: {error}") from None
+
+    def read(self, size: int | None = -1) -> bytes:
+        try:
+            return super().read(size)
+        except EOFError as error:
+            raise OSError(f"{self.name}: {error}") from None
+
+    def peek(self, n: int) -> bytes:
+        try:
+            return super().peek(n)
+        except EOFError as error:
+            raise OSError(f"{self.name}: {error}") from None
+
+
 def open_file(file: str) -> AbstractContextManager[BinaryIO]:
     """A file to read, unpacked if it ends in .gz, or standard input for "-"."""
     if file == "-":
+        if sys.stdin is None:
+            raise OSError("standard input is closed: name a file")
         return nullcontext(sys.stdin.buffer)
     if file.endswith(".gz"):
-        return cast(BinaryIO, gzip.open(file))
+        return cast(BinaryIO, _Packed(file))
     return Path(file).open("rb")
 
 

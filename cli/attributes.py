@@ -145,7 +145,8 @@ def publish(
     ] = None,
     attributes: AttributesOption = None,
     rate: Annotated[
-        float, typer.Option("--rate", min=0, help="Events a second; 0: as fast as it goes.")
+        float,
+        typer.Option("--rate", min=0, max=1e9, help="Events a second; 0: as fast as it goes."),
     ] = 0.0,
     source: SourceOption = DEFAULT_SOURCE,
     session: Annotated[

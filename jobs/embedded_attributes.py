@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from pathlib import Path
 
 from jobs import embedded, embedded_network
 from jobs.adapters.lifecycle import Lifecycle
@@ -23,7 +22,7 @@ log = logging.getLogger("stackcast.lab")
 SUBSCRIPTIONS = 200
 
 #: On the line: what a switch's one table is asked to hold, and the software switches to match.
-LINE_SUBSCRIPTIONS = 60
+LINE_SUBSCRIPTIONS = 40
 LINE_EVENTS = 2_000
 
 
@@ -51,7 +50,7 @@ def _on_line(settings: Settings) -> Settings:
         settings,
         match="network",
         lab_network=LINE,
-        lab_folder=str(Path(settings.lab_folder) / "line"),
+        lab_folder=f"{settings.lab_folder}-line",
         lab_subscriptions=min(settings.lab_subscriptions, LINE_SUBSCRIPTIONS),
         lab_messages=min(settings.lab_messages, LINE_EVENTS),
         given=settings.given | {"lab.messages", "lab.hosts"},

@@ -17,7 +17,7 @@ from udfs.errors import MessageError
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.nodes import Node
 from udfs.messages.attributes.encodings import BITMASK_GROUP
-from udfs.messages.attributes.events import ETHERTYPE
+from udfs.messages.attributes.events import ETHERTYPE, LONGEST_JSON
 from udfs.messages.attributes.reference import read_event, write_event
 from udfs.messages.attributes.registry import Attribute, Registry
 
@@ -39,7 +39,8 @@ def event_reader(
 ) -> Reader:
     """Reads records of one event each, which hosts receive in ``encoding``.
 
-    source: ``json``, ``id_pairs`` or ``bitmask``. longest: bytes of a record, and of what goes out.
+    source: ``json``, ``id_pairs`` or ``bitmask``. longest: bytes of what goes
+    out, and of a binary record.
     advertised: the condition that the publisher's events fulfil; others are dead letters.
     Batches must have a registry.
     """
@@ -47,7 +48,7 @@ def event_reader(
     def read(record: bytes, batch: Batch) -> Iterator[Found]:
         registry = _registry(batch)
         if source == "json":
-            values, payload = read_json(record, registry, longest), b""
+            values, payload = read_json(record, registry, LONGEST_JSON), b""
         else:
             values, payload = read_event(record, source, registry.known, longest)
         message = write_event(values, encoding, payload)

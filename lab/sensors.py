@@ -102,7 +102,7 @@ def attribute_rows() -> list[dict[str, Any]]:
 def registry(late: bool = False) -> Registry:
     """The registry of `attribute_rows`; ``late``: after `LATE` was registered by its name."""
     known = Registry.from_rows(attribute_rows())
-    return known.with_new([LATE])[0] if late else known
+    return known.with_new({LATE: "decimal"})[0] if late else known
 
 
 # --- events -------------------------------------------------------------------------------------

@@ -225,8 +225,8 @@ class Planner:
     ) -> Compilation:
         """Compile one set of versions; ``rejected`` are rows that were refused before.
 
-        ``advertisements``: the publisher's; those that do not compile are among the rejections,
-        and where none does, it may publish everything.
+        ``advertisements``: the publisher's. Where one does not compile it is among the rejections,
+        and the publisher may publish everything: nobody's slip may cost events.
 
         Subscriptions that do not compile are in the result's ``rejections``; the others are live.
         Raises FilterError where the whole set does not fit the limits, NetworkError where the
@@ -245,6 +245,8 @@ class Planner:
         announced, refused = check_advertisements(advertisements, specification, network.hosts)
         advertised = None
         fields = _fields(matcher, specification)
+        if refused:
+            announced = []
         if announced:
             gate = Matcher(compile_advertisements(announced, specification))
             asked = _fields(gate, specification)

@@ -93,7 +93,8 @@ class AttributeEvents:
     """Records of one attribute/value event each (KUNDEL III-B).
 
     source: how records are written; JSON comes parsed by Spark, in a column ``pairs``
-    (map<string, string>). encoding: of the messages that go out. longest: bytes of the longest.
+    (map<string, string>). encoding: of the messages that go out. longest: bytes of the longest, and
+    of a binary record; of JSON it is `events.LONGEST_JSON`.
     """
 
     registry: Registry
@@ -151,5 +152,5 @@ class _EventReader:
         self, batch: pa.RecordBatch, value: pa.Array, offsets: NDArray[Any], data: NDArray[np.uint8]
     ) -> Events:
         if self.source == "json":
-            return read_pairs(value, batch.column("pairs"), self.registry, self.longest)
+            return read_pairs(value, batch.column("pairs"), self.registry, events.LONGEST_JSON)
         return ENCODINGS[self.source].decode(offsets, data, self.registry.known, self.longest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,8 +12,18 @@ from udfs.messages.attributes.numbers import NUMBER
 from udfs.messages.attributes.pairs import FLAT_IN_JAVA
 from udfs.messages.attributes.registry import Registry, Type, attribute, is_name
 
+log = logging.getLogger(__name__)
+
 MOST_NAMES = 1000
 """New names of a batch that are looked at: a registry has room for 32."""
+_SHOWN = 10
+
+_NUMBERS: tuple[Type, ...] = ("decimal", "signed", "unsigned")
+#: ISO 8601 as a timestamp takes it, or near enough: times.py has the last word.
+_TIME = (
+    r'\A"[0-9]{4}-[0-9]{2}-[0-9]{2}'
+    r'([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?"\z'
+)
 
 _OPTIONS = {"allowNonNumericNumbers": "true", "allowSingleQuotes": "false", "mode": "PERMISSIVE"}
 
@@ -41,9 +52,9 @@ def unknown_names(records: DataFrame, registry: Registry) -> dict[str, Type]:
     """Names in column ``pairs`` that the registry lacks and that could be registered, by type.
 
     Only those that have a number, or a time as text, at least once: no attribute can hold anything
-    else, and an id is given for good. Times are timestamps; numbers are decimal, or signed or
-    unsigned where the values are too large for that. Of more than `MOST_NAMES` some are left out;
-    where all ids are in use it is none, without a look at the records.
+    else, and an id is given for good. The type is timestamp where most are times; else decimal, or
+    signed, or unsigned, the first that most of the numbers fit. Of more than `MOST_NAMES` some are
+    left out; where all ids are in use it is none, without a look at the records.
     """
     if not registry.free:
         return {}
@@ -55,32 +66,33 @@ def unknown_names(records: DataFrame, registry: Registry) -> dict[str, Type]:
     # RLIKE, not `is_name`, so that names that are no words do not use up the limit.
     names = names.where(col("name").rlike(r"\A[A-Za-z_][A-Za-z0-9_]{0,62}\z"))
     number = functions.when(col("text").rlike(rf"\A{NUMBER}\z"), col("text").cast("double"))
-    time = col("text").rlike(r'\A"[0-9]{4}-[0-9]{2}-[0-9]{2}')
+    time = col("text").rlike(_TIME)
     found = (
         names.where(number.isNotNull() | time)
         .groupBy("name")
         .agg(
-            functions.min(number).alias("low"),
-            functions.max(number).alias("high"),
-            functions.max(time).alias("time"),
+            functions.count("*").alias("all"),
+            functions.count_if(time).alias("timestamp"),
+            *(functions.count_if(number.between(*_span(kind))).alias(kind) for kind in _NUMBERS),
         )
         .limit(MOST_NAMES)
         .toArrow()
         .to_pylist()
     )
     types = {row["name"]: _type(row) for row in found if is_name(row["name"])}
+    without = sorted(name for name, kind in types.items() if kind is None)
+    if without:
+        log.warning("no type of attribute holds most values of: %s", ", ".join(without[:_SHOWN]))
     return {name: kind for name, kind in sorted(types.items()) if kind is not None}
 
 
+def _span(kind: Type) -> tuple[float, float]:
+    """The least and the greatest value of a type as it is registered."""
+    usual = attribute(0, "any", kind)
+    return float(usual.offset), float(usual.offset + usual.scale * ((1 << 32) - 1))
+
+
 def _type(row: Mapping[str, Any]) -> Type | None:
-    """The first type whose usual values are enough; None where there is none."""
-    if row["time"]:
-        return "timestamp"
-    kinds: tuple[Type, ...] = ("decimal", "signed", "unsigned")
-    for kind in kinds:
-        usual = attribute(0, row["name"], kind)
-        least = usual.offset
-        most = least + usual.scale * ((1 << 32) - 1)
-        if least <= row["low"] and row["high"] <= most:
-            return kind
-    return None
+    """The first type that most values fit; None where there is none."""
+    kinds: tuple[Type, ...] = ("timestamp", *_NUMBERS)
+    return next((kind for kind in kinds if 2 * row[kind] > row["all"]), None)

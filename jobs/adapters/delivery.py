@@ -236,8 +236,7 @@ class Delivery:
         )
         self._stacks.submit(compilation)
         self._beside.submit(self._write_plan, compilation)
-        if compilation.announced:
-            self._beside.submit(self._write_matches, compilation, subscriptions)
+        self._beside.submit(self._write_matches, compilation, subscriptions)
         return compilation
 
     def _use(self, compilation: Compilation) -> None:
@@ -310,6 +309,8 @@ class Delivery:
         """How subscribers stand to what is advertised; nothing of the stream depends on it."""
         versions = compilation.versions
         try:
+            if not compilation.announced and not self._tables.rows(MATCHES):
+                return
             rows = match_rows(
                 compilation, subscriptions, self._network_at(versions), self._settings.publisher
             )

@@ -13,6 +13,7 @@ from jobs.adapters.settings import Settings
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.tables import Tables
 from udfs.errors import StackcastError
+from udfs.messages.attributes.events import LONGEST_JSON
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 
 log = logging.getLogger(__name__)
@@ -29,11 +30,10 @@ class EventInput:
         self._tables = tables
         self._json = settings.format == ATTRIBUTES and settings.attributes_input == "json"
         self._registers = self._json and settings.attributes_unknown == "register"
-        self._longest = formats.longest_event(settings)
 
     def prepare(self, records: DataFrame) -> DataFrame:
         """The records, with what Spark parses of them."""
-        return with_pairs(records, self._longest) if self._json else records
+        return with_pairs(records, LONGEST_JSON) if self._json else records
 
     def register_new(self, records: DataFrame) -> None:
         """Give ids to the names that a batch has and the table lacks, where settings say so.

@@ -19,7 +19,12 @@ def match_rows(
     network: Network,
     publisher: str,
 ) -> list[dict[str, Any]]:
-    """A row for each host that subscribes, by name. Errors: as of ``clients_of``."""
+    """A row for each host that subscribes, by name; none where nothing is advertised.
+
+    Errors: as of ``clients_of``.
+    """
+    if not compilation.announced:
+        return []
     specification = compilation.plan.specification
     # The order that the stream's own tables are in costs as little here.
     order = [field.qualified for field in compilation.plan.matcher.definitions]

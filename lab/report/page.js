@@ -100,7 +100,8 @@
     const [stock, side, shares, price] = ["stock", "buy_sell", "shares", "price"].map(value);
     const trade = [side, shares, price && `@ ${price}`].filter(Boolean).join(" ");
     const known = [stock, trade].filter(Boolean).join(" ");
-    return known || entries.slice(0, 3).map(([, text]) => text).join(" ") || `notification ${notification.id}`;
+    const told = entries.filter(([, text]) => !/^\d{4}-\d\d-\d\dT/.test(text)).slice(0, 3);
+    return known || told.map(([field, text]) => (field.includes(".") ? text : `${field} ${text}`)).join(" ") || `notification ${notification.id}`;
   }
   // "add_order" of the field add_order.price
   function typeOf(notification) {

@@ -11,6 +11,7 @@ USING delta
 COMMENT 'One row is one attribute of attribute/value events. Rows are added and never changed, so that an id keeps its meaning.'
 TBLPROPERTIES (
   'delta.appendOnly' = 'true',
+  'delta.isolationLevel' = 'Serializable',
   'delta.constraints.id_fits_mask' = 'id BETWEEN 0 AND 31',
   'delta.constraints.name_is_word' = 'name RLIKE \'^[A-Za-z_][A-Za-z0-9_]{0,62}$$\'',
   'delta.constraints.type_known' = 'type IN (\'unsigned\', \'signed\', \'decimal\', \'timestamp\')',

@@ -229,7 +229,7 @@ def test_rows_of_a_lab_of_sensors(match, program):
     assert [row["id"] for row in rows["attributes"]] == list(range(11))
     assert type(rows["attributes"][1]["scale"]) is Decimal
     assert set(rows) > {"hosts", "links", "virtual_trees"}
-    own = sensors.subscriptions(network.subscribers(), 50, 1, switches=match == "network")
+    own = sensors.subscriptions(network.subscribers(), 50, 1, coarse=True)
     assert [row["filter"] for row in rows["subscriptions"]] == [row["filter"] for row in own]
 
 

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ATTRIBUTES", "ETHERTYPE", "FINE", "REASONS", "Events", "code_of"]
+__all__ = ["ATTRIBUTES", "ETHERTYPE", "FINE", "LONGEST_JSON", "REASONS", "Events", "code_of"]
 
 ATTRIBUTES = 32
 """n_max: ids are 0 to 31 (KUNDEL IV)."""
+
+LONGEST_JSON = 1 << 16
+"""Bytes of an event that is written as JSON: names and blanks are of its author's choice."""
 
 ETHERTYPE = 0x9001
 """Of frames that begin with an attribute/value header."""
