@@ -59,7 +59,11 @@ MOMENT = 0.2
 Lines = Iterator[tuple[int, str | EventError]]
 
 FormatOption = Annotated[
-    str, typer.Option("--format", help="File of a specification, or a shipped one's name: itch.")
+    str,
+    typer.Option(
+        "--format",
+        help="File of a specification or, in .jsonl, of attributes; or a shipped one's name: itch.",
+    ),
 ]
 RulesOption = Annotated[Path, typer.Option("--rules", help="File of rules; - is standard input.")]
 SkipOption = Annotated[

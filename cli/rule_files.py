@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import typer
 
 import schemas
+from cli.attribute_files import read_registry
 from udfs.errors import EventError, SubscriptionError
 from udfs.filters.compiler.compile import (
     CheckedRule,
@@ -153,8 +154,10 @@ def tell_faults(file: RuleFile, as_json: bool, err: bool = False) -> None:
 
 
 def _specification(format_: str) -> tuple[Specification, bool]:
-    """A specification by path or shipped name, and whether it is of a file."""
+    """A specification by path or shipped name, and whether it is a file that has headers."""
     path = Path(format_)
+    if path.suffix == ".jsonl":
+        return read_registry(path).specification(), False
     if re.fullmatch(r"[a-z][a-z0-9_]*", format_) and not path.is_file():
         try:
             return parse_specification(
@@ -162,7 +165,8 @@ def _specification(format_: str) -> tuple[Specification, bool]:
             ), False
         except FileNotFoundError:
             raise typer.BadParameter(
-                f"there is no file {format_!r}, and no format of that name ships: itch does"
+                f"there is no file {format_!r}, and no format of that name ships: itch does; "
+                "attributes are a file of their rows, in .jsonl"
             ) from None
     text = path.read_bytes().decode("utf-8-sig", "replace")
     return parse_specification(text, path.name.removesuffix(".spec"), format_), True

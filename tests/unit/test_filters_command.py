@@ -498,3 +498,20 @@ def test_explain_tells_what_a_rule_compiled_to():
         refused = run("explain", *CAMUS, "--rule", number)
         assert refused.exit_code == 2 and "rules 0 to 2" in refused.stderr
     assert run("explain", *CAMUS).exit_code == 2
+
+
+def test_rules_on_attributes_are_tried_with_a_file_of_their_rows(tmp_path: Path):
+    attributes = tmp_path / "attributes.jsonl"
+    attributes.write_text(
+        '{"id": 1, "name": "temp", "type": "decimal", "scale": 0.1, "offset": -100}\n'
+        '{"id": 2, "name": "hum", "type": "unsigned", "scale": 1, "offset": 0}\n'
+    )
+    rules = tmp_path / "x.rules"
+    rules.write_text("temp < 30 and hum > 15 : fwd(1)\nnot temp < -5.5 : fwd(2)\n")
+    given = ["--format", str(attributes), "--rules", str(rules)]
+    assert run("check", *given).exit_code == 0
+    events = '{"temp": 25.5, "hum": 30}\n{"temp": -6}\n{"hum": 30}\n'
+    found = lines(run("match", *given, "--events", "-", stdin=events))
+    assert [each["ports"] for each in found] == [[1, 2], [], []]
+    shown = run("explain", *given, "--event", events.splitlines()[0]).stdout
+    assert "temp: state 0, value 25.5: temp in -5.5..29.9" in shown
