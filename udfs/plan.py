@@ -225,8 +225,8 @@ class Planner:
     ) -> Compilation:
         """Compile one set of versions; ``rejected`` are rows that were refused before.
 
-        ``advertisements``: the publisher's. Where one does not compile it is among the rejections,
-        and the publisher may publish everything: nobody's slip may cost events.
+        ``advertisements``: of all publishers; those that do not compile are among the rejections.
+        Where one is the publisher's own, it may publish everything: a slip may not cost events.
 
         Subscriptions that do not compile are in the result's ``rejections``; the others are live.
         Raises FilterError where the whole set does not fit the limits, NetworkError where the
@@ -242,11 +242,14 @@ class Planner:
         if compiled.cells:
             state = StatefulMatcher(compiled, clock_of(specification).units)
         matcher = Matcher(compiled) if state is None else state.matcher
-        announced, refused = check_advertisements(advertisements, specification, network.hosts)
+        own = [row for row in advertisements if row.publisher == address.publisher]
+        others = [row for row in advertisements if row.publisher != address.publisher]
+        announced, refused = check_advertisements(own, specification, network.hosts)
         advertised = None
         fields = _fields(matcher, specification)
         if refused:
             announced = []
+        refused += check_advertisements(others, specification, network.hosts)[1]
         if announced:
             gate = Matcher(compile_advertisements(announced, specification))
             asked = _fields(gate, specification)

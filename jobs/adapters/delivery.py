@@ -210,7 +210,7 @@ class Delivery:
             if tree.state == "active"
         ]
         advertisements = select_advertisements(
-            self._advertisements(versions), self._settings.format, self._settings.publisher
+            self._advertisements(versions), self._settings.format
         )
         compilation = self._planner_at(versions).plan(
             subscriptions,

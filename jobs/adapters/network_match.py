@@ -149,7 +149,9 @@ class NetworkMatch:
         made = self._attributes
         if made is None or made.registry != registry:
             # Texts are parsed once for a specification, so it stays as long as it can.
-            made = self._attributes = AttributeFilters(registry, self._publisher)
+            made = self._attributes = AttributeFilters(
+                registry, self._publisher, before=self._attributes
+            )
         return made.specification, made
 
     def _is_ours(self, table: str) -> bool:

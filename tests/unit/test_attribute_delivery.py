@@ -198,6 +198,16 @@ def test_an_advertisement_that_does_not_compile_costs_no_event():
     assert not [r for r in report if r["kind"] in ("reason", "sample")]
 
 
+def test_an_advertisement_of_nobody_is_rejected_and_binds_nobody():
+    rows = [Advertisement("feed7", "temp < 0", "typo"), Advertisement("feed1", "temp < 3", "good")]
+    compilation = planned([Subscription("a", "h1", "temp < 30")], "bitmask", "bitmask", rows)
+    assert [(r.id, r.code) for r in compilation.rejections] == [
+        ("typo", "SUBSCRIPTION.UNKNOWN_HOST")
+    ]
+    events = [(0, at, write_event({1: at}, "bitmask")) for at in range(5)]
+    assert len(run(compilation, list(batches_of(events, [], False)))[0].frames) == 3
+
+
 def test_rules_with_state_take_the_time_of_the_records():
     rule = Subscription("a", "h1", "count(1000000) >= 1 and temp > 0")
     compilation = planned([rule], "id_pairs", "id_pairs")

@@ -301,7 +301,7 @@ def test_an_edit_touches_no_entry_that_leads_where_it_led(first, second):
 
 
 def test_rules_that_need_more_room_than_a_switch_has_harm_no_other():
-    """New rules go, those that were live stay, and who wrote one is told which switch is full."""
+    """Those that multiply go, and who wrote one is told which switch is full."""
     filters = AttributeFilters(REGISTRY, "feed1", max_rows=40)
     first = [("h1", "temp == 3"), ("h3", "hum between 4 and 15"), ("h5", "last >= 1")]
     old = made(filters, rules(first))

@@ -8,8 +8,10 @@ rules touches only entries whose match comes, goes, or leads to other ports.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from math import prod
 
 from udfs.errors import FilterError, SubscriptionError
+from udfs.filters.generic.boxes import boxes_of, prefixes_of
 from udfs.filters.generic.entries import event_entries
 from udfs.filters.generic.table import (
     MAX_ROWS,
@@ -35,7 +37,8 @@ class AttributeFilters:
     """Makes entries from version to version, anew only where a switch's rules have changed.
 
     specification: of the rules, that of ``registry``. publisher: the host whose events are
-    filtered. ways, max_rows: as for ``generic_table``.
+    filtered. ways, max_rows: as for ``generic_table``. before: of a registry that had fewer
+    attributes, with the same ways and limit; what it has made is not made again.
     """
 
     def __init__(
@@ -44,14 +47,14 @@ class AttributeFilters:
         publisher: str,
         ways: Sequence[Way] = WAYS,
         max_rows: int = MAX_ROWS,
+        before: AttributeFilters | None = None,
     ) -> None:
         self.registry = registry
         self.specification = registry.specification()
         self._publisher = publisher
         self._ways = ways
         self._max_rows = max_rows
-        self._tables: dict[Hashable, GenericTable | None] = {}
-        self._live: set[str] = set()
+        self._tables: dict[Hashable, GenericTable | None] = {} if before is None else before._tables
 
     def entries(
         self,
@@ -62,8 +65,8 @@ class AttributeFilters:
         """The filters of ``rules``; ``held``: what switches should hold so far, whatever it is.
 
         Where nothing has changed for a switch the result is what it holds, so it is not written.
-        Rules for which a switch has no room beside the others are rejected, those that were live
-        before the last of all.
+        Rules for which a switch has no room beside the others are rejected: those that take most
+        rows by themselves, so that who stays does not depend on what was there before.
         Raises FilterError as ``event_entries`` does, NetworkError UNKNOWN_HOST.
         """
         ports = ports_towards(network, self._publisher)
@@ -85,7 +88,6 @@ class AttributeFilters:
                 continue
             tables[switch] = table
         self._tables = made
-        self._live = {rule.id for rule in live}
         found = {
             switch: event_entries(switch, tables[switch].rows, held.get(switch, ()))
             for switch in ports
@@ -113,16 +115,14 @@ class AttributeFilters:
     def _without_room(
         self, rules: Sequence[CheckedRule], made: dict[Hashable, GenericTable | None]
     ) -> list[CheckedRule]:
-        """The rules to leave out so that the others fit: by halves, the oldest first.
+        """The rules to leave out so that the others fit: by halves, the cheapest first.
 
         After some tries all that are left go, so that the end of an edit is in sight.
         """
         failures = 0
         admitted: list[CheckedRule] = []
         out: list[CheckedRule] = []
-        old = sorted((r for r in rules if r.id in self._live), key=lambda rule: rule.id)
-        new = sorted((r for r in rules if r.id not in self._live), key=lambda rule: rule.id)
-        waiting = [part for part in (old, new) if part]
+        waiting = [sorted(rules, key=lambda rule: (self._cost(rule), rule.id))]
         while waiting:
             part = waiting.pop(0)
             if failures < _FAILURES and self._table([*admitted, *part], made) is not None:
@@ -134,6 +134,11 @@ class AttributeFilters:
             else:
                 waiting[:0] = [part[: len(part) // 2], part[len(part) // 2 :]]
         return out
+
+    def _cost(self, rule: CheckedRule) -> int:
+        """Rows of a rule if there were no others."""
+        boxes = boxes_of([rule], self.registry)
+        return sum(prod(len(prefixes_of(values)) for _, values in box.spans) for box in boxes)
 
 
 def _no_room(rule: str, switch: str, most: int) -> Rejection:
