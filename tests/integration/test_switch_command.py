@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import queue
+import random
 import shutil
 import signal
 import socket
@@ -12,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +45,8 @@ PROGRAM = [
     "--p4info", str(ROOT / "p4" / "virtual_trees.p4info.txtpb"),
 ]  # fmt: skip
 FREE = ("--grpc", "127.0.0.1:0")
+#: Below those that the kernel gives to who asks for any: nobody else is given one meanwhile.
+NUMBERS = itertools.count(random.randrange(10_000, 30_000))
 
 
 class Running:
@@ -92,13 +97,13 @@ def run() -> Iterator[Runs]:
 
 
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    numbers = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return numbers
+    """UDP ports for processes that are still to start, none of them twice."""
+    free: list[int] = []
+    while len(free) < count:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", next(NUMBERS)))
+            free.append(probe.getsockname()[1])
+    return free
 
 
 def tunnels(network: Network) -> tuple[dict[str, list[str]], dict[str, tuple[int, int]]]:

@@ -144,11 +144,11 @@ def machine(tmp_path: Path) -> Machine:
 
 
 @pytest.fixture(scope="module")
-def nowhere() -> str:
-    """A port of this machine where nobody listens."""
+def nowhere() -> Iterator[str]:
+    """A port of this machine where nobody listens, nor can: it is held."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+        yield f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def last_line(done: subprocess.CompletedProcess[str], lines: int = 1) -> str:
