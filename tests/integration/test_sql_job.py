@@ -72,6 +72,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = folder / "our.conf"
     settings.write_text(
         "spark.master local[1]\nspark.ui.enabled false\nspark.driver.host 127.0.0.1\n"
+        # Without these, Delta looks at each small table with 50 tasks, and sorts with 200.
+        "spark.databricks.delta.snapshotPartitions 1\nspark.sql.shuffle.partitions 2\n"
         f"spark.stackcast.tables {folder}/tables\n"
     )
     job = ROOT / "jobs" / "create_tables.py"
