@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from pyspark.sql import SparkSession
 
 import schemas
 from jobs.adapters import session
 from jobs.adapters.tables import Tables
 from udfs.messages.specification import Specification, parse_specification
+
+# What a test takes is the machine's affair: others run beside it, and compile.
+hypothesis_settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,7 +36,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     absent = [name for name in ("p4c", "bmv2") if not config.getoption(f"--{name}")]
     out = [item for item in items if any(item.get_closest_marker(name) for name in absent)]
     config.hook.pytest_deselected(items=out)
-    items[:] = [item for item in items if item not in set(out)]
+    left_out = set(out)
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session")
@@ -37,9 +47,15 @@ def itch() -> Specification:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A real Spark with Delta and Kafka, as the jobs have it (conf/spark-defaults.conf)."""
-    started = session.start("stackcast tests")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A real Spark with Delta and Kafka, as the jobs have it (conf/spark-defaults.conf).
+
+    Its warehouse is its own: another process of the same run drops schemas of the same name.
+    """
+    place = f"spark.sql.warehouse.dir={tmp_path_factory.mktemp('warehouse')}"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYSPARK_SUBMIT_ARGS", f"--conf {shlex.quote(place)} pyspark-shell")
+        started = session.start("stackcast tests")
     yield started
     started.stop()
 
