@@ -52,9 +52,9 @@ LASTING = {
 
 
 class Run:
-    """The main job as a process group of its own, its output in a file."""
+    """A job as a process group of its own, its output in a file."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, object]) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, object], job: str) -> None:
         self.folder = folder
         self.mark = uuid.uuid4().hex
         self.log = folder / "output.txt"
@@ -63,7 +63,7 @@ class Run:
             command += ["--conf", f"spark.stackcast.{key}={value}"]
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
-                [*command, "jobs/itch_stream.py"],
+                [*command, f"jobs/{job}.py"],
                 cwd=ROOT,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -84,8 +84,8 @@ class Run:
             assert time.monotonic() < deadline, self.output[-3000:]
             time.sleep(0.05)
 
-    def end(self) -> int:
-        return self.process.wait(LIMIT_S)
+    def end(self, seconds: float = LIMIT_S) -> int:
+        return self.process.wait(seconds)
 
     def processes(self) -> list[str]:
         """Command lines of all processes that descend from this run."""
@@ -111,9 +111,9 @@ class Run:
 def run(tmp_path: Path) -> Iterator[object]:
     runs: list[Run] = []
 
-    def begin(**settings: object) -> Run:
+    def begin(job: str = "itch_stream", **settings: object) -> Run:
         named = {key.replace("__", "."): value for key, value in settings.items()}
-        runs.append(Run(tmp_path, named))
+        runs.append(Run(tmp_path, named, job))
         return runs[-1]
 
     yield begin
@@ -222,3 +222,33 @@ def test_where_the_switches_match_the_main_job_of_a_deployment_says_what_to_run(
     assert one.end() == 2
     assert "SETTINGS.MATCHED_IN_NETWORK" in one.output and "refresh_switches" in one.output
     assert one.gone()
+
+
+def test_sensors_are_proved_on_a_line_of_switches_that_match_and_then_on_the_fabric(run):
+    one = run(
+        "attribute_stream",
+        lab__messages=3_000,
+        lab__subscriptions=40,
+        lab__pods=2,
+        lab__hosts=1,
+        lab__planes=1,
+        lab__spines=1,
+    )
+    # Two runs, one after the other.
+    assert one.end(2 * LIMIT_S) == 0, one.output[-3000:]
+    fabric = report(one)
+    line = json.loads((one.folder / "lab-line" / "report.json").read_text())
+    assert fabric.keys() >= KEYS and line.keys() >= KEYS - {"batches"}
+    for found in (line, fabric):
+        assert found["deliveries_received"] == found["deliveries_expected"] > 300
+        assert not any(found[key] for key in ("missing", "extra", "duplicates", "misnumbered"))
+        assert 0 < found["link_bytes"] < found["broadcast_bytes"]
+    assert line["messages_in"] == 2_000
+    # Damaged records come by Kafka alone, and so does the attribute that is registered on the way.
+    assert 2_900 < fabric["messages_in"] < fabric["messages_published"] == 3_000
+    assert line["dead_letters"] == 0 < fabric["dead_letters"]
+    assert "attribute carbon_dioxide is registered with id" in one.output
+    for folder in (one.folder / "lab", one.folder / "lab-line"):
+        assert (folder / "report.html").stat().st_size > 50_000
+    assert one.output.count("Delivered exactly") == 2
+    assert one.gone(), one.processes()
