@@ -29,7 +29,7 @@ from udfs.messages.attributes.registry import Registry
 from udfs.switches.entry import SwitchEntry
 from udfs.trees.network import Network
 
-_FAILURES = 12
+_FAILURES = 8
 """Tables beyond the limit that are begun for a switch: each may take seconds."""
 
 
