@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import processes
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
@@ -18,6 +19,8 @@ import schemas
 from jobs.adapters import session
 from jobs.adapters.tables import Tables
 from udfs.messages.specification import Specification, parse_specification
+
+pytest_cmdline_main = processes.pytest_cmdline_main
 
 # What a test takes is the machine's affair: others run beside it, and compile.
 hypothesis_settings.register_profile(
@@ -38,6 +41,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=out)
     left_out = set(out)
     items[:] = [item for item in items if item not in left_out]
+    if hasattr(config, "workerinput"):
+        processes.slowest_first(items)
 
 
 @pytest.fixture(scope="session")
