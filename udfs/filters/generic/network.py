@@ -21,7 +21,7 @@ from udfs.filters.generic.table import (
     generic_table,
     refused,
 )
-from udfs.filters.subscriptions import CheckedRule, Rejection
+from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection
 from udfs.filters.switch.network_filters import Filtered
 from udfs.filters.switch.refusals import rules_without
 from udfs.filters.switch.routing import ports_towards, rules_of_switch
@@ -98,7 +98,7 @@ class AttributeFilters:
         self, rules: Sequence[CheckedRule], made: dict[Hashable, GenericTable | None]
     ) -> GenericTable | None:
         """The table of rules, None where it is beyond the limit."""
-        key = frozenset((rule.condition, rule.receivers) for rule in rules)
+        key = _known_by(rules)
         if key not in made:
             if key in self._tables:
                 made[key] = self._tables[key]
@@ -139,6 +139,14 @@ class AttributeFilters:
         """Rows of a rule if there were no others."""
         boxes = boxes_of([rule], self.registry)
         return sum(prod(len(prefixes_of(values)) for _, values in box.spans) for box in boxes)
+
+
+def _known_by(rules: Sequence[CheckedRule]) -> Hashable:
+    """What decides on the table of rules; of many it parses none, as equal texts mean the same."""
+    if isinstance(rules, CheckedRules):
+        texts = (rules.texts[number] for number in rules.numbers)
+        return frozenset(zip(texts, rules.receivers, strict=True))
+    return frozenset((rule.condition, rule.receivers) for rule in rules)
 
 
 def _no_room(rule: str, switch: str, most: int) -> Rejection:
