@@ -264,7 +264,7 @@ def test_frames_go_from_interface_to_interface(namespace: list[str]):
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,  # kernels may have to be compiled, and other tests run beside
         check=False,
     )
     assert done.returncode == 0, done.stderr
