@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -339,15 +340,12 @@ class Deployment:
         return found
 
     def outcome(self) -> verification.Outcome:
-        return verification.compare(self.expected(), self.receipts())
-
-    def exact(self) -> bool:
-        """Whether hosts and ledger have what they should."""
+        """What hosts have against what they should have; the ledger's counts are held, too."""
         expected, ledger = self.expected(), self.ledger
         dead = sum(row["dead_letters"] for row in ledger)
         assert sum(row["matched"] for row in ledger) == expected.messages_matched
         assert dead == expected.dead_letters.total()
-        return verification.compare(expected, self.receipts()).exact
+        return verification.compare(expected, self.receipts())
 
 
 def buried(records: Sequence[tuple[bytes | None, str]]) -> list[tuple[str, int, str]]:
@@ -371,6 +369,10 @@ class Story:
     deployment: Deployment
     rejected: list[dict[str, str]] = field(default_factory=list)
     letters: list[list[dict]] = field(default_factory=list)
+
+    @cached_property
+    def outcome(self) -> verification.Outcome:
+        return self.deployment.outcome()
 
 
 @pytest.fixture(scope="module")
@@ -420,11 +422,11 @@ def test_every_kind_of_bad_json_has_its_reason_and_sample_and_its_neighbours_arr
     for letter in letters:
         record = records[2 * letter["offset"] + letter["partition"]]
         assert letter["sample"] == (record or b"")[:256].hex()
-    assert story.deployment.exact()
+    assert story.outcome.exact
 
 
 def test_all_events_of_all_batches_reach_exactly_those_who_want_them(story: Story):
-    outcome = story.deployment.outcome()
+    outcome = story.outcome
     assert outcome.exact
     assert {host: tally.received > 20 for host, tally in outcome.hosts.items()} == {
         host: host != "h5" for host in NETWORK.subscribers()
@@ -510,7 +512,7 @@ def test_new_attributes_get_ids_and_a_batch_that_runs_again_uses_those_of_its_fi
     }
     assert read(one.letters()) == buried(bad)
     before = one.receipts()
-    assert one.exact()
+    assert one.outcome().exact
     assert sum(len(r.messages) for r in before["h4"]) > 30
     (first,) = one.ledger
     # As after a crash before the commit, with edits since, and records with a further attribute.
@@ -555,7 +557,7 @@ def test_binary_events_arrive_with_their_payload_and_damage_harms_nothing_else(
     good, bad = binary_events(6, 300, source), BAD_BINARY[source]
     one.publish(among(good, bad))
     one.run()
-    assert one.exact()
+    assert one.outcome().exact
     assert read(one.letters()) == buried(bad)
     (row,) = one.ledger
     assert (row["packets"], row["messages"]) == (len(good) + len(bad), len(good))
