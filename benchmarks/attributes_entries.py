@@ -61,8 +61,8 @@ def _of_stations(count: int) -> list[str]:
     return [row["filter"] for row in rows if row["filter"].startswith("station ==")][:count]
 
 
-def _of_the_lab(count: int, switches: bool) -> list[str]:
-    return [row["filter"] for row in subscriptions(HOSTS, count, switches=switches)]
+def _of_the_lab(count: int, coarse: bool) -> list[str]:
+    return [row["filter"] for row in subscriptions(HOSTS, count, coarse=coarse)]
 
 
 FAMILIES: Mapping[str, Callable[[int], list[str]]] = {
@@ -71,7 +71,7 @@ FAMILIES: Mapping[str, Callable[[int], list[str]]] = {
     "two thresholds": lambda count: _drawn(_both, count),
     "the lab's, each of a station": _of_stations,
     "the lab's, for switches": lambda count: _of_the_lab(count, coarse=True),
-    "the lab's, for the stream": lambda count: _of_the_lab(count, switches=False),
+    "the lab's, for the stream": lambda count: _of_the_lab(count, coarse=False),
 }
 
 

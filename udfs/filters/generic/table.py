@@ -111,7 +111,7 @@ def generic_table(
                 choice = choice + best[1]
                 choice_ways.add(best[0])
         if "holes" in ways:
-            limit = max_rows if choice is None else min(max_rows, 4 * len(choice) + 64)
+            limit = 2 * max_rows if choice is None else min(2 * max_rows, 4 * len(choice) + 64)
             rows = _made(outer, "holes", limit)
             _add(totals, "holes", rows)
             if rows is not None and (choice is None or len(rows) < len(choice)):
