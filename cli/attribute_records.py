@@ -10,13 +10,13 @@ from itertools import pairwise
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from udfs.messages.attributes.pairs import pairs_of_lines, read_pairs
 
 from cli.attribute_files import LONGEST, Batch
 from cli.attribute_values import KEY, render
 from udfs.messages.attributes import frames
 from udfs.messages.attributes.encodings import ENCODINGS
 from udfs.messages.attributes.events import REASONS, Events
+from udfs.messages.attributes.pairs import pairs_of_lines, read_pairs
 from udfs.messages.attributes.registry import Registry
 
 _SESSION = KEY - 8

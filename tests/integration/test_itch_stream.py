@@ -23,8 +23,8 @@ from jobs.adapters.kafka import Topics
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.refresh import Refresher
 from jobs.adapters.settings import Settings
+from jobs.adapters.streaming import start
 from jobs.adapters.tables import Tables
-from jobs.itch_stream import start
 from lab import verification
 from lab.lab import Lab
 from lab.packets import groups
