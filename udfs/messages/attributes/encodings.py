@@ -1,4 +1,10 @@
-"""The two encodings by name, the group that tells a switch which one it sees, and their sizes."""
+"""The two encodings of headers: how they are read and written, and their sizes (KUNDEL III-B).
+
+id pairs: an id (8 bits), then a value (32) and the next id, until that is 0. Ids ascend, so
+attribute 0 comes first or not at all. bitmask: 32 bits, attribute i is bit ``1 << i``, then the
+values by ascending id. The text draws attribute 0 as the first bit; its authors' publishers and
+parser have it last. Both are big-endian, and payload comes after the header.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.messages.attributes import bitmask, id_pairs
+from udfs.buffers import read_only
+from udfs.errors import MessageError
+from udfs.messages.attributes import kernels
 from udfs.messages.attributes.events import ATTRIBUTES, Events
 
 __all__ = [
@@ -18,6 +26,7 @@ __all__ = [
     "ENCODINGS",
     "ID_PAIRS_GROUP",
     "Encoding",
+    "borders_of",
     "header_bytes",
     "type_bits",
 ]
@@ -25,34 +34,121 @@ __all__ = [
 ID_PAIRS_GROUP = 0x03_53_43_00_00_01
 BITMASK_GROUP = 0x03_53_43_00_00_02
 
+_IDS = (1 << ATTRIBUTES) - 1
+
 
 @dataclass(frozen=True)
 class Encoding:
-    """One header layout of KUNDEL III-B.
+    """One header layout.
 
-    group: Ethernet destination of its frames: both encodings have one EtherType.
-    decode, decode_between, encode: as in `udfs.messages.attributes.id_pairs`.
+    group: Ethernet destination of its frames, which tells a switch the encoding: both have one
+    EtherType. reader, writer: kernels. fixed, each: bytes of a header, and for each attribute.
     """
 
     name: str
     group: int
-    decode: Callable[[NDArray[Any], NDArray[np.uint8], int, int], Events]
-    decode_between: Callable[
-        [NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8], int, int], Events
-    ]
-    encode: Callable[[Events, NDArray[np.uint8]], tuple[NDArray[np.int64], NDArray[np.uint8]]]
+    reader: Callable[..., Any]
+    writer: Callable[..., Any]
+    fixed: int
+    each: int
+
+    def decode(
+        self, offsets: NDArray[Any], data: NDArray[np.uint8], known: int, longest: int
+    ) -> Events:
+        """The events of the records ``data[offsets[i]:offsets[i + 1]]``.
+
+        offsets: int32[n + 1] or int64[n + 1], as Arrow has them; they need not start at 0. known:
+        bitmask of the ids in use. longest: bytes that a record has at most, payload included. Any
+        bytes are read safely: damage ends in a reason, the first that
+        `udfs.messages.attributes.reference` meets.
+        Raises MessageError BAD_OFFSETS where the offsets fall or leave the data.
+        """
+        borders = borders_of(offsets, data)
+        return self.decode_between(borders[:-1], borders[1:], data, known, longest)
+
+    def decode_between(
+        self,
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        data: NDArray[np.uint8],
+        known: int,
+        longest: int,
+    ) -> Events:
+        """As `decode`, of the records ``data[starts[i]:ends[i]]`` (int64[n] each)."""
+        begin, end = read_only(starts, np.int64), read_only(ends, np.int64)
+        content = read_only(data, np.uint8)
+        if begin.shape != end.shape or bool(
+            ((begin < 0) | (end < begin) | (end > content.size)).any()
+        ):
+            raise MessageError(
+                "BAD_OFFSETS", f"each record must lie within the {content.size} bytes there are"
+            )
+        # From numpy, not from the kernel: columns of attributes that no event has stay untouched.
+        values = np.zeros((ATTRIBUTES, begin.size), np.uint32)
+        mask, reason, payload = self.reader(begin, end, content, known & _IDS, longest, values)
+        return Events(mask, values, reason, payload, end.copy())
+
+    def encode(
+        self, events: Events, data: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """The records of the events: (offsets int64[n + 1], data uint8[offsets[n]]).
+
+        data: the bytes that payloads are taken from. An event with a reason, or without an
+        attribute, takes no bytes.
+        Raises MessageError BAD_OFFSETS where a payload does not lie within ``data``.
+        """
+        content = read_only(data, np.uint8)
+        mask = read_only(events.mask, np.uint32)
+        start = read_only(events.payload_start, np.int64)
+        end = read_only(events.payload_end, np.int64)
+        reason = read_only(events.reason, np.uint8)
+        offsets, bad = kernels.lay_out(
+            mask, reason, start, end, content.size, self.fixed, self.each
+        )
+        if bad >= 0:
+            raise MessageError(
+                "BAD_OFFSETS",
+                f"payload of event {bad} is bytes {start[bad]} to {end[bad]}; "
+                f"it must lie within the {content.size} bytes there are",
+            )
+        values = read_only(events.values, np.uint32)
+        return offsets, self.writer(offsets, mask, values, start, content)
 
 
 ENCODINGS: Mapping[str, Encoding] = MappingProxyType(
     {
         "id_pairs": Encoding(
-            "id_pairs", ID_PAIRS_GROUP, id_pairs.decode, id_pairs.decode_between, id_pairs.encode
+            "id_pairs",
+            ID_PAIRS_GROUP,
+            kernels.read_id_pairs,
+            kernels.write_id_pairs,
+            kernels.ID,
+            kernels.PAIR,
         ),
         "bitmask": Encoding(
-            "bitmask", BITMASK_GROUP, bitmask.decode, bitmask.decode_between, bitmask.encode
+            "bitmask",
+            BITMASK_GROUP,
+            kernels.read_bitmasks,
+            kernels.write_bitmasks,
+            kernels.MASK,
+            kernels.VALUE,
         ),
     }
 )
+
+
+def borders_of(offsets: NDArray[Any], data: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Offsets as int64[n + 1], read-only, that lie within the data and do not fall.
+
+    Raises MessageError BAD_OFFSETS where they do.
+    """
+    # Arrow may leave out the offsets of an array without records.
+    borders = read_only(offsets if len(offsets) else np.zeros(1), np.int64)
+    if borders[0] < 0 or borders[-1] > len(data) or bool((borders[1:] < borders[:-1]).any()):
+        raise MessageError(
+            "BAD_OFFSETS", f"offsets must rise from 0 to at most {len(data)}, the bytes there are"
+        )
+    return borders
 
 
 def type_bits(count: int, encoding: str, id_bits: int = 8) -> int:

@@ -14,9 +14,13 @@ from numpy.typing import NDArray
 
 from udfs.buffers import read_only
 from udfs.messages.attributes import kernels
-from udfs.messages.attributes.encodings import BITMASK_GROUP, ENCODINGS, ID_PAIRS_GROUP
+from udfs.messages.attributes.encodings import (
+    BITMASK_GROUP,
+    ENCODINGS,
+    ID_PAIRS_GROUP,
+    borders_of,
+)
 from udfs.messages.attributes.events import ATTRIBUTES, ETHERTYPE, Events
-from udfs.messages.attributes.records import borders_of
 
 __all__ = [
     "BITMASK_GROUP",
