@@ -74,6 +74,7 @@ class Delivery:
         self._state = CarriedState(spark, settings.checkpoint)
         self._form: tuple[int | None, Format] | None = None
         self._planner: Planner | None = None
+        self._no_matches = False
         self._announced: tuple[int, Sequence[Mapping[str, Any]]] | None = None
         self._addressing = Addressing(
             publisher=settings.publisher,
@@ -212,9 +213,10 @@ class Delivery:
         advertisements = select_advertisements(
             self._advertisements(versions), self._settings.format
         )
+        network = self._network_at(versions)
         compilation = self._planner_at(versions).plan(
             subscriptions,
-            self._network_at(versions),
+            network,
             trees,
             versions,
             rejected,
@@ -236,7 +238,7 @@ class Delivery:
         )
         self._stacks.submit(compilation)
         self._beside.submit(self._write_plan, compilation)
-        self._beside.submit(self._write_matches, compilation, subscriptions)
+        self._beside.submit(self._write_matches, compilation, subscriptions, network)
         return compilation
 
     def _use(self, compilation: Compilation) -> None:
@@ -304,17 +306,16 @@ class Delivery:
                 log.error("table %s could not be written: %s", name, one_line(error))
 
     def _write_matches(
-        self, compilation: Compilation, subscriptions: Sequence[Subscription]
+        self, compilation: Compilation, subscriptions: Sequence[Subscription], network: Network
     ) -> None:
         """How subscribers stand to what is advertised; nothing of the stream depends on it."""
-        versions = compilation.versions
+        if not compilation.announced and self._no_matches:
+            return
         try:
-            if not compilation.announced and not self._tables.rows(MATCHES):
-                return
-            rows = match_rows(
-                compilation, subscriptions, self._network_at(versions), self._settings.publisher
-            )
-            self._tables.overwrite(MATCHES, rows)
+            rows = match_rows(compilation, subscriptions, network, self._settings.publisher)
+            if rows or self._tables.rows(MATCHES):
+                self._tables.overwrite(MATCHES, rows)
+            self._no_matches = not rows
         except (*SQL_ERRORS, StackcastError) as error:
             log.error("table %s could not be written: %s", MATCHES, one_line(error))
             return

@@ -75,15 +75,13 @@ def of_settings(settings: Settings, job: str) -> Settings:
     return made
 
 
-def specification_of(
-    settings: Settings, tables: Tables, version: int | None = None
-) -> Specification:
-    """The specification; ``version``: of table ``attributes``, by default the current one.
+def specification_of(settings: Settings, tables: Tables) -> Specification:
+    """The specification, where it is of attributes as their table is now.
 
-    Raises AttributesError where that table cannot be used.
+    Raises AttributeTableError where that table cannot be used.
     """
     if settings.format == ATTRIBUTES:
-        return registry_of(tables, version).specification()
+        return registry_of(tables).specification()
     text = schemas.read_text(f"messages/{settings.format}.spec")
     return parse_specification(text, settings.format)
 

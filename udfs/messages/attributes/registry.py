@@ -148,16 +148,6 @@ class Registry:
         _check_distinct(found)
         return Registry(tuple(found))
 
-    def next_id(self) -> int:
-        """The lowest free id. Raises AttributeTableError FULL."""
-        if not self.free:
-            raise AttributeTableError(
-                "FULL",
-                f"all {ATTRIBUTES} ids of table attributes are in use, and a header has room for "
-                f"no more: do without an attribute, or {_REMEDY}",
-            )
-        return self.free[0]
-
 
 def _field(one: Attribute) -> AttributeField:
     return AttributeField(one.name, one.name, BITS, 0, takes_text=False, attribute=one)
