@@ -37,7 +37,8 @@ KEYS = {
     "batches",
     "seconds",
 }
-LIMIT_S = 240
+#: Where nothing is compiled yet, and another process compiles the same beside, a run takes minutes.
+LIMIT_S = 600
 #: A run that lasts long, on a network that is up soon.
 LASTING = {
     "lab__messages": 20_000,
@@ -235,7 +236,7 @@ def test_sensors_are_proved_on_a_line_of_switches_that_match_and_then_on_the_fab
         lab__spines=1,
     )
     # Two runs, one after the other.
-    assert one.end(2 * LIMIT_S) == 0, one.output[-3000:]
+    assert one.end() == 0, one.output[-3000:]
     fabric = report(one)
     line = json.loads((one.folder / "lab-line" / "report.json").read_text())
     assert fabric.keys() >= KEYS and line.keys() >= KEYS - {"batches"}
