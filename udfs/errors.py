@@ -124,6 +124,12 @@ class StreamError(StackcastError):
     area = "STREAM"
 
 
+class ReplayError(StackcastError):
+    """What was sent once cannot be computed again."""
+
+    area = "REPLAY"
+
+
 class SinkError(StackcastError):
     """Frames cannot be put on the wire."""
 

@@ -7,7 +7,6 @@ with which tables, and writes down what happened.
 from __future__ import annotations
 
 import datetime as dt
-import ipaddress
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -19,13 +18,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters import formats
 from jobs.adapters.batch_report import BatchReport
-from jobs.adapters.batch_versions import LINK_STATES, BatchVersions
+from jobs.adapters.batch_versions import BatchVersions
 from jobs.adapters.event_input import EventInput
 from jobs.adapters.header_stacks import StackJobs
 from jobs.adapters.kafka import Topics
 from jobs.adapters.matches import match_rows
 from jobs.adapters.pins import Pins
-from jobs.adapters.settings import FORMATS, Settings
+from jobs.adapters.plans import Plans
+from jobs.adapters.settings import Settings
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.state import CarriedState
 from jobs.adapters.tables import Tables
@@ -34,18 +34,12 @@ from jobs.adapters.wire.options import Kind
 from jobs.adapters.wire.udp import parse_endpoint
 from udfs.columns import REPORT, deliver
 from udfs.errors import SettingsError, SinkError, StackcastError
-from udfs.filters.advertisements import select_advertisements
-from udfs.filters.subscriptions import Subscription, select
-from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
-from udfs.plan import Addressing, Compilation, Planner
-from udfs.readers import Format
+from udfs.filters.subscriptions import Subscription
+from udfs.plan import Compilation
 from udfs.trees.network import Network
-from udfs.trees.rows import network_from_rows, tree_from_row, with_states
 
 log = logging.getLogger(__name__)
 
-#: The tables that make a network; `LINK_STATES` says which of its links are up.
-NETWORK = ("switches", "hosts", "links")
 PUBLICATIONS = "publication_statistics"
 MATCHES = "matches"
 
@@ -72,22 +66,12 @@ class Delivery:
         self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
         self._pins = Pins(spark, settings.checkpoint)
         self._state = CarriedState(spark, settings.checkpoint)
-        self._form: tuple[int | None, Format] | None = None
-        self._planner: Planner | None = None
         self._no_matches = False
-        self._announced: tuple[int, Sequence[Mapping[str, Any]]] | None = None
-        self._addressing = Addressing(
-            publisher=settings.publisher,
-            group=_group(settings),
-            port=settings.port,
-            mtu=settings.mtu,
-            max_labels=settings.max_labels,
-        )
+        self._plans = Plans(settings, tables)
         self._input = EventInput(settings, tables)
         self._open_sink = partial(open_sink, sink_options(settings))
         self._compilation: Compilation | None = None
         self._broadcast: Any = None
-        self._network: tuple[tuple[int, ...], Network] | None = None
         # Tables that explain a plan are written beside the stream, in order: by one thread.
         self._beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan-tables")
         self._stacks = StackJobs(spark, tables, settings.publisher)
@@ -198,30 +182,7 @@ class Delivery:
         if self._compilation is not None and self._compilation.versions == versions:
             return self._compilation
         clock = time.monotonic()
-        subscriptions, rejected = select(
-            self._tables.rows("subscriptions", versions["subscriptions"]),
-            self._settings.format,
-            FORMATS,
-        )
-        trees = [
-            tree
-            for tree in map(
-                tree_from_row, self._tables.rows("virtual_trees", versions["virtual_trees"])
-            )
-            if tree.state == "active"
-        ]
-        advertisements = select_advertisements(
-            self._advertisements(versions), self._settings.format
-        )
-        network = self._network_at(versions)
-        compilation = self._planner_at(versions).plan(
-            subscriptions,
-            network,
-            trees,
-            versions,
-            rejected,
-            advertisements,
-        )
+        compilation, subscriptions, network = self._plans.at(versions)
         self._use(compilation)
         for rejection in compilation.rejections:
             log.warning("subscription %s: %s %s", rejection.id, rejection.code, rejection.message)
@@ -262,35 +223,6 @@ class Delivery:
         compilation = compilation.with_known()
         self._use(compilation)
         return compilation
-
-    def _planner_at(self, versions: Mapping[str, int]) -> Planner:
-        version = versions.get(ATTRIBUTES)
-        if self._form is None or self._form[0] != version:
-            self._form = version, formats.format_of(self._settings, self._tables, versions)
-        if self._planner is None:
-            self._planner = Planner(self._form[1], self._addressing, self._settings.filter_order)
-        self._planner.use(self._form[1])
-        return self._planner
-
-    def _advertisements(self, versions: Mapping[str, int]) -> Sequence[Mapping[str, Any]]:
-        # Batches of earlier versions of ours are pinned without.
-        version = versions.get("advertisements")
-        if version is None:
-            return []
-        if self._announced is None or self._announced[0] != version:
-            self._announced = version, self._tables.rows("advertisements", version)
-        return self._announced[1]
-
-    def _network_at(self, versions: Mapping[str, int]) -> Network:
-        # Batches of earlier versions of ours are pinned without.
-        states = versions.get(LINK_STATES, versions["links"])
-        key = (*(versions[name] for name in NETWORK), states)
-        if self._network is None or self._network[0] != key:
-            switches, hosts, links = (self._tables.rows(n, versions[n]) for n in NETWORK)
-            if states != versions["links"]:
-                links = with_states(links, self._tables.rows("links", states))
-            self._network = (key, network_from_rows(switches, hosts, links, self._settings.labels))
-        return self._network[1]
 
     def _write_plan(self, compilation: Compilation) -> None:
         entries, leaves = compilation.filter_rows()
@@ -390,15 +322,6 @@ class Delivery:
         ]
         for future in written:
             future.result()
-
-
-def _group(settings: Settings) -> int:
-    try:
-        return int(ipaddress.IPv4Address(settings.group))
-    except ValueError as error:
-        raise SettingsError(
-            "BAD_VALUE", f"spark.stackcast.multicast.group: {error}", value=settings.group
-        ) from error
 
 
 def sink_options(settings: Settings) -> SinkOptions:

@@ -26,6 +26,7 @@ _DEFAULTS = {
     "topic": "attributes.raw",
     "deadLetter.topic": "attributes.dead",
     "checkpoint": "checkpoint/attributes",
+    "realtime.ledgerTopic": "attributes.ledger",
 }
 
 

@@ -159,6 +159,52 @@ class Settings:
     )
     interface: str = setting("sink.af_packet.interface", "", "Network interface to send on")
     pcap_path: str = setting("sink.pcap.path", "var/frames", "Folder for pcap files")
+    latency: str = setting(
+        "latency",
+        "microbatch",
+        "microbatch, or realtime: milliseconds in place of half a second, and fewer promises",
+        ("microbatch", "realtime"),
+    )
+    realtime_ledger_topic: str = setting(
+        "realtime.ledgerTopic", "itch.ledger", "Kafka topic of the ledger in real-time mode"
+    )
+    realtime_batch: str = setting(
+        "realtime.batch",
+        "5 minutes",
+        "Length of a batch in real-time mode: after a crash at most so much is sent again",
+        form=_INTERVAL,
+    )
+    ledger_interval: str = setting(
+        "ledger.interval",
+        "2 seconds",
+        "How long rows of ledger and statistics may wait to be written together",
+        form=_INTERVAL,
+    )
+    summary_port: int = setting(
+        "summary.port",
+        26401,
+        "UDP port of the summaries that tell hosts what they should have received; 0 sends none",
+        most=65_535,
+    )
+    rerequest_listen: str = setting(
+        "rerequest.listen",
+        "0.0.0.0:26402",
+        "Where jobs/rerequest.py takes requests, host:port",
+        form=_ENDPOINT,
+    )
+    rerequest_identify: str = setting(
+        "rerequest.identify",
+        "address",
+        "How it knows the asking host: by its IPv4 address, or by a name in the request",
+        ("address", "name"),
+    )
+    metrics_port: int = setting(
+        "metrics.port",
+        0,
+        "TCP port of metrics (/metrics) and health (/health); 0 serves none",
+        most=65_535,
+    )
+    metrics_host: str = setting("metrics.host", "0.0.0.0", "Address that they are served at")
     match: str = setting(
         "match",
         "spark",

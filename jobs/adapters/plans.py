@@ -1,0 +1,124 @@
+"""Plans by the versions of the tables that they are made from."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from jobs.adapters import formats
+from jobs.adapters.batch_versions import LINK_STATES
+from jobs.adapters.settings import FORMATS, Settings
+from jobs.adapters.tables import Tables
+from udfs.errors import SettingsError
+from udfs.filters.advertisements import select_advertisements
+from udfs.filters.subscriptions import Subscription, select
+from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from udfs.plan import Addressing, Compilation, Planner
+from udfs.readers import Format
+from udfs.trees.network import Network
+from udfs.trees.rows import network_from_rows, tree_from_row, with_states
+
+#: The tables that make a network; `LINK_STATES` says which of its links are up.
+NETWORK = ("switches", "hosts", "links")
+
+
+class Planned(NamedTuple):
+    """A plan, and what it was made from."""
+
+    compilation: Compilation
+    subscriptions: Sequence[Subscription]
+    network: Network
+
+
+class Plans:
+    """Makes the plan for any versions of the tables, and writes nothing.
+
+    What did not change since the plan before is not read, compiled or worked out again: ask for
+    versions in their order where there is a choice. For one thread.
+    """
+
+    def __init__(self, settings: Settings, tables: Tables) -> None:
+        self._settings = settings
+        self._tables = tables
+        self._form: tuple[int | None, Format] | None = None
+        self._planner: Planner | None = None
+        self._announced: tuple[int, Sequence[Mapping[str, Any]]] | None = None
+        self._network: tuple[tuple[int, ...], Network] | None = None
+        self._addressing = Addressing(
+            publisher=settings.publisher,
+            group=_group(settings),
+            port=settings.port,
+            mtu=settings.mtu,
+            max_labels=settings.max_labels,
+        )
+
+    def at(self, versions: Mapping[str, int]) -> Planned:
+        """The plan of these versions, as `jobs.adapters.batch_versions` names them.
+
+        Raises StackcastError where the tables cannot be used, Spark's errors where they cannot be
+        read.
+        """
+        subscriptions, rejected = select(
+            self._tables.rows("subscriptions", versions["subscriptions"]),
+            self._settings.format,
+            FORMATS,
+        )
+        trees = [
+            tree
+            for tree in map(
+                tree_from_row, self._tables.rows("virtual_trees", versions["virtual_trees"])
+            )
+            if tree.state == "active"
+        ]
+        advertisements = select_advertisements(
+            self._advertisements(versions), self._settings.format
+        )
+        network = self._network_at(versions)
+        compilation = self._planner_at(versions).plan(
+            subscriptions,
+            network,
+            trees,
+            versions,
+            rejected,
+            advertisements,
+        )
+        return Planned(compilation, subscriptions, network)
+
+    def _planner_at(self, versions: Mapping[str, int]) -> Planner:
+        version = versions.get(ATTRIBUTES)
+        if self._form is None or self._form[0] != version:
+            self._form = version, formats.format_of(self._settings, self._tables, versions)
+        if self._planner is None:
+            self._planner = Planner(self._form[1], self._addressing, self._settings.filter_order)
+        self._planner.use(self._form[1])
+        return self._planner
+
+    def _advertisements(self, versions: Mapping[str, int]) -> Sequence[Mapping[str, Any]]:
+        # Batches of earlier versions of ours are pinned without.
+        version = versions.get("advertisements")
+        if version is None:
+            return []
+        if self._announced is None or self._announced[0] != version:
+            self._announced = version, self._tables.rows("advertisements", version)
+        return self._announced[1]
+
+    def _network_at(self, versions: Mapping[str, int]) -> Network:
+        # Batches of earlier versions of ours are pinned without.
+        states = versions.get(LINK_STATES, versions["links"])
+        key = (*(versions[name] for name in NETWORK), states)
+        if self._network is None or self._network[0] != key:
+            switches, hosts, links = (self._tables.rows(n, versions[n]) for n in NETWORK)
+            if states != versions["links"]:
+                links = with_states(links, self._tables.rows("links", states))
+            self._network = (key, network_from_rows(switches, hosts, links, self._settings.labels))
+        return self._network[1]
+
+
+def _group(settings: Settings) -> int:
+    try:
+        return int(ipaddress.IPv4Address(settings.group))
+    except ValueError as error:
+        raise SettingsError(
+            "BAD_VALUE", f"spark.stackcast.multicast.group: {error}", value=settings.group
+        ) from error
