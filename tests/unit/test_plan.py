@@ -34,7 +34,7 @@ from delivery_cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from udfs.columns import REPORT_ARROW, SAMPLE_BYTES, deliver
+from udfs.columns import REPORT_ARROW, deliver
 from udfs.errors import MessageError, NetworkError
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.evaluate import matches
