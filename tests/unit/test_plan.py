@@ -46,6 +46,7 @@ from udfs.readers import Packets
 from udfs.stacks.dissect import dissect
 from udfs.stacks.entries import network_tables
 from udfs.stacks.forwarding import ForwardingModel
+from udfs.task import SAMPLE_BYTES
 from udfs.trees.encode import Encoder, Encoding
 from udfs.trees.network import Network
 
