@@ -1,0 +1,176 @@
+"""Summaries: what a host should have of a range of sequence numbers, and how it asks for the rest.
+
+A summary is a MoldUDP64 heartbeat with a tail, big-endian, 52 bytes::
+
+    session 10 | until 8 | count 2 (= 0) | from 8 | notifications 8 | last 8 | digest 8
+
+It is about one host and one session. A request is MoldUDP64's request packet, and the name of the
+host may follow it::
+
+    session 10 | sequence 8 | count 2 | name, UTF-8
+
+A *notification* is the datagram of one frame. Its key is its session and the sequence number of
+its first message.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udfs.errors import MessageError
+from udfs.messages.reference import HEADER
+from udfs.messages.sequence import SESSION_LENGTH
+
+#: In place of a number of notifications: they cannot be computed again.
+GONE = (1 << 64) - 1
+#: Messages that a request may ask for at most.
+MOST_MESSAGES = (1 << 16) - 1
+#: Bytes that the name of a host may have in a request.
+MOST_NAME = 255
+
+_SUMMARY = struct.Struct(">10sQHQQQQ")
+#: Bytes of a summary.
+SIZE = _SUMMARY.size
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Of the first sequence numbers in [from_, until), those that a host should have.
+
+    session: 10 bytes. notifications: how many, or `GONE`. last: the largest, 0 if there is none.
+    digest: see :func:`digest`.
+    """
+
+    session: bytes
+    from_: int
+    until: int
+    notifications: int
+    last: int
+    digest: int
+
+    @property
+    def gone(self) -> bool:
+        """Whether nobody can say any more what was sent."""
+        return self.notifications == GONE
+
+    def pack(self) -> bytes:
+        """The datagram, 52 bytes.
+
+        Raises MessageError BAD_SESSION (not 10 bytes), BAD_SEQUENCE (a number is not of 64 bits),
+        BAD_SUMMARY (the range ends before it begins).
+        """
+        _check(self.session, self.from_, self.until, self.notifications, self.last, self.digest)
+        if self.until < self.from_:
+            raise MessageError(
+                "BAD_SUMMARY", f"the range from {self.from_} ends before it, at {self.until}"
+            )
+        return _SUMMARY.pack(
+            self.session, self.until, 0, self.from_, self.notifications, self.last, self.digest
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Asks for the notifications of a session from ``sequence`` on, up to ``count`` messages.
+
+    name: of the host that asks; empty where its address tells.
+    """
+
+    session: bytes
+    sequence: int
+    count: int
+    name: str = ""
+
+
+def is_summary(datagram: bytes) -> bool:
+    """Whether a MoldUDP64 packet is a summary, and neither notification nor plain heartbeat."""
+    return len(datagram) == SIZE and datagram[18:20] == b"\0\0"
+
+
+def unpack(datagram: bytes) -> Summary:
+    """The summary that a datagram is.
+
+    Raises MessageError BAD_SUMMARY: it has not 52 bytes, has messages, or ends before it begins.
+    """
+    if len(datagram) != SIZE:
+        raise MessageError("BAD_SUMMARY", f"{len(datagram)} bytes; a summary has {SIZE}")
+    session, until, count, from_, notifications, last, sums = _SUMMARY.unpack(datagram)
+    if count:
+        raise MessageError("BAD_SUMMARY", f"a summary has no messages, this says {count}")
+    if until < from_:
+        raise MessageError("BAD_SUMMARY", f"the range from {from_} ends before it, at {until}")
+    return Summary(session, from_, until, notifications, last, sums)
+
+
+def request(session: bytes, sequence: int, count: int = MOST_MESSAGES, name: str = "") -> bytes:
+    """A request packet, 20 bytes and the name.
+
+    Raises MessageError BAD_SESSION, BAD_SEQUENCE, BAD_REQUEST (count is not of 16 bits, or the name
+    has over 255 bytes).
+    """
+    _check(session, sequence)
+    if not 0 <= count <= MOST_MESSAGES:
+        raise MessageError("BAD_REQUEST", f"{count} messages; {MOST_MESSAGES} can be asked for")
+    tail = name.encode()
+    if len(tail) > MOST_NAME:
+        raise MessageError(
+            "BAD_REQUEST", f"the name of the host has {len(tail)} bytes; {MOST_NAME} are possible"
+        )
+    return HEADER.pack(session, sequence, count) + tail
+
+
+def read_request(datagram: bytes) -> Request:
+    """What a datagram asks for.
+
+    Raises MessageError BAD_REQUEST: it is too short or too long, or the name is no text.
+    """
+    if not HEADER.size <= len(datagram) <= HEADER.size + MOST_NAME:
+        raise MessageError(
+            "BAD_REQUEST",
+            f"{len(datagram)} bytes; a request has {HEADER.size} and a name of up to {MOST_NAME}",
+        )
+    session, sequence, count = HEADER.unpack_from(datagram)
+    try:
+        name = datagram[HEADER.size :].decode()
+    except UnicodeDecodeError:
+        raise MessageError("BAD_REQUEST", "the name of the host is not UTF-8") from None
+    if not name.isprintable():
+        raise MessageError("BAD_REQUEST", f"the name of the host is no name: {name!r}")
+    return Request(session, sequence, count, name)
+
+
+def splitmix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64 of each: uint64[n] to uint64[n], both mod 2^64.
+
+    Source: STEELE, LEA, FLOOD 2014, figure 17 (``mix64`` after one step of the generator).
+    """
+    z = values.astype(np.uint64) + _GAMMA
+    z = (z ^ (z >> np.uint64(30))) * _FIRST
+    z = (z ^ (z >> np.uint64(27))) * _SECOND
+    return z ^ (z >> np.uint64(31))
+
+
+def digest(sequence: NDArray[np.uint64], count: NDArray[Any]) -> int:
+    """Sum mod 2^64 of splitmix64(sequence + count); 0 for none, in any order the same.
+
+    sequence: uint64[n], of the first message of each notification. count: int[n], its messages.
+    """
+    mixed = splitmix64(sequence.astype(np.uint64) + count.astype(np.uint64))
+    return int(mixed.sum(dtype=np.uint64))
+
+
+def _check(session: bytes, *numbers: int) -> None:
+    if len(session) != SESSION_LENGTH:
+        raise MessageError("BAD_SESSION", f"{session!r} does not have {SESSION_LENGTH} bytes")
+    for number in numbers:
+        if not 0 <= number < 1 << 64:
+            raise MessageError("BAD_SEQUENCE", f"{number} does not fit 64 bits")
