@@ -83,6 +83,18 @@ class Topics:
 
     def end_offsets(self) -> dict[int, int]:
         """Offset after the last record, by partition, of the raw topic."""
+        (ends,) = self._offsets("latest")
+        return ends
+
+    def spans(self) -> dict[int, tuple[int, int]]:
+        """By partition of the raw topic, the first offset that is still there, and the end.
+
+        Raises as `end_offsets`: KafkaError BROKER_UNREACHABLE, NO_TOPIC.
+        """
+        firsts, ends = self._offsets("earliest", "latest")
+        return {p: (firsts[p], end) for p, end in ends.items() if p in firsts}
+
+    def _offsets(self, *which: str) -> list[dict[int, int]]:
         settings = self._settings
         jvm: Any = self._spark._jvm
         kafka = jvm.org.apache.kafka
@@ -90,13 +102,16 @@ class Topics:
         try:
             names = jvm.java.util.Collections.singletonList(settings.topic)
             described = _await(admin.describeTopics(names).allTopicNames(), settings)
-            wanted = jvm.java.util.HashMap()
-            latest = kafka.clients.admin.OffsetSpec.latest()
-            for info in described.get(settings.topic).partitions():
-                key = kafka.common.TopicPartition(settings.topic, info.partition())
-                wanted.put(key, latest)
-            offsets = _await(admin.listOffsets(wanted).all(), settings)
-            return {int(key.partition()): int(offsets.get(key).offset()) for key in offsets}
+            partitions = [int(p.partition()) for p in described.get(settings.topic).partitions()]
+            found = []
+            for name in which:
+                wanted = jvm.java.util.HashMap()
+                spec = getattr(kafka.clients.admin.OffsetSpec, name)()
+                for partition in partitions:
+                    wanted.put(kafka.common.TopicPartition(settings.topic, partition), spec)
+                offsets = _await(admin.listOffsets(wanted).all(), settings)
+                found.append({int(k.partition()): int(offsets.get(k).offset()) for k in offsets})
+            return found
         finally:
             admin.close()
 

@@ -42,7 +42,8 @@ class Outcome:
     held: entries that it was last read to hold, groups among them; None if it could not be read.
     in_step: it was read back to hold exactly what it should. errors: what went wrong, refusals in
     the switch's own words. seconds: from the call to the last read. primary: whether we may
-    write it; if not, nothing was written after that was known. left: what still differs.
+    write it; if not, nothing was written after that was known. left: what still differs. written:
+    updates that the switch took.
     """
 
     held: int | None
@@ -51,3 +52,4 @@ class Outcome:
     seconds: float = 0.0
     primary: bool = True
     left: Difference = field(default_factory=lambda: NOTHING)
+    written: int = 0

@@ -131,7 +131,7 @@ class SwitchSession:
             return replace(outcome, seconds=time.monotonic() - began)
 
     def _refresh(self, wanted: _Wanted, deadline: float) -> Outcome:
-        pause, batch, tries, seen = _FIRST_PAUSE, 0, 0, False
+        pause, batch, tries, seen, taken = _FIRST_PAUSE, 0, 0, False, 0
         while True:
             connected = False
             try:
@@ -143,6 +143,8 @@ class SwitchSession:
                     why = f"{self._where}: another has led since this was worked out; not written"
                     return Outcome(None, False, [why], primary=False)
                 outcome, settled = self._once(connection, wanted, batch, seen)
+                taken += outcome.written
+                outcome = replace(outcome, written=taken)
                 if settled:
                     return outcome
                 seen = True
@@ -150,7 +152,8 @@ class SwitchSession:
                 outcome = replace(outcome, errors=[*outcome.errors, f"{self._where}: {why}"])
             except SwitchError as error:
                 why = str(error)
-                outcome = Outcome(None, False, [why], primary=error.what != "NOT_PRIMARY")
+                ours = error.what != "NOT_PRIMARY"
+                outcome = Outcome(None, False, [why], primary=ours, written=taken)
                 if error.what == "UNREACHABLE":
                     self._disconnect()
                 elif error.what == "WRITE_FAILED" and batch != 1:
@@ -250,7 +253,8 @@ class SwitchSession:
         self._held = tuple(held) if left else wanted.entries
         errors = [f"{entry.key}: {words}" for entry, words in failures] if left else []
         primary = connection.is_primary or not connection.alive
-        outcome = Outcome(len(held), not left, errors, primary=primary, left=left)
+        taken = len(_all_of(change)) - len(failures)
+        outcome = Outcome(len(held), not left, errors, primary=primary, left=left, written=taken)
         # An update may be refused because the switch no longer held what it was read to hold.
         settled = not left or (seen and _all_of(left) <= {entry.key for entry, _ in failures})
         return outcome, settled

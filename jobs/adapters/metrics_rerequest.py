@@ -1,0 +1,62 @@
+"""What the service of re-requests tells Prometheus."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.process_collector import ProcessCollector
+
+#: How a request ended. ``ahead``: the ledger does not cover it yet; ``gone``: it cannot be computed
+#: any more; ``failed``: an error that is not the asker's.
+OUTCOMES = ("answered", "ahead", "gone", "unknown_host", "malformed", "failed")
+BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60)
+
+
+class RerequestMetrics:
+    """Metrics of `jobs/rerequest.py`, on a registry of their own. For any thread."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self._requests = Counter(
+            "stackcast_rerequests", "Requests, by how they ended", ["outcome"], registry=registry
+        )
+        for outcome in OUTCOMES:
+            self._requests.labels(outcome)
+        self._datagrams = Counter(
+            "stackcast_rerequest_notifications", "Notifications sent again", registry=registry
+        )
+        self._bytes = Counter(
+            "stackcast_rerequest_bytes", "Bytes of these datagrams", registry=registry
+        )
+        self._seconds = Histogram(
+            "stackcast_rerequest_seconds",
+            "From a request to the end of its answer",
+            buckets=BUCKETS,
+            registry=registry,
+        )
+        self._waiting = Gauge(
+            "stackcast_rerequests_waiting", "Requests not answered yet", registry=registry
+        )
+        self._healthy = Gauge("stackcast_healthy", "1 while /health answers 200", registry=registry)
+        self._degraded = Gauge(
+            "stackcast_degraded", "Remarks that /health makes beside that", registry=registry
+        )
+
+    def answered(
+        self, outcome: str, datagrams: int = 0, octets: int = 0, seconds: float | None = None
+    ) -> None:
+        """A request ended in one of `OUTCOMES`, after so many notifications and bytes."""
+        self._requests.labels(outcome).inc()
+        self._datagrams.inc(datagrams)
+        self._bytes.inc(octets)
+        if seconds is not None:
+            self._seconds.observe(seconds)
+
+    def waiting(self, requests: int) -> None:
+        """So many requests wait for their answers."""
+        self._waiting.set(requests)
+
+    def health(self, healthy: bool, remarks: int) -> None:
+        """What /health says."""
+        self._healthy.set(healthy)
+        self._degraded.set(remarks)
