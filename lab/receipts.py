@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from udfs.errors import LabError, MessageError
-from udfs.messages.reference import read_packet
+from udfs.messages.reference import HEADER, read_packet
+from udfs.messages.summaries import is_summary
 
 KEY = struct.Struct(">10sQ")
 """Payload of an event that the lab sends: session and sequence number, as in MoldUDP64."""
@@ -23,8 +24,10 @@ class Receipt(NamedTuple):
 
 
 def packet_receipt(datagram: bytes) -> Receipt:
-    """Of a MoldUDP64 packet. What is none becomes a receipt of the empty session with the datagram
-    as its one message, so that it counts as extra."""
+    """Of a MoldUDP64 packet; a summary is a heartbeat. What is none becomes a receipt of the empty
+    session with the datagram as its one message, so that it counts as extra."""
+    if is_summary(datagram):
+        datagram = datagram[: HEADER.size]
     try:
         session, sequence, messages = read_packet(datagram)
     except MessageError:

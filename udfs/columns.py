@@ -117,6 +117,7 @@ def deliver(
     open_sink: Callable[[], Sink],
     samples: int,
     carried: Mapping[int, bytes] | None = None,
+    since: Mapping[int, int] | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for ``mapInArrow`` over columns partition (int32), offset (int64), value (binary).
 
@@ -129,15 +130,21 @@ def deliver(
     If rules keep state, a partition must be the work of one task, in the order of its offsets;
     ``carried`` is the state before, by partition, as the rows of kind ``state`` gave it. Where
     messages have no clock, a column timestamp (microseconds) must be there too.
+
+    Where the plan has summaries, they leave at the end of the task. ``since``: by partition, the
+    offset where the batch before ended, if it is known.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sink = open_sink()
         try:
-            task = Task(plan.value, header_stacks, topic, samples, carried or {})
+            task = Task(plan.value, header_stacks, topic, samples, carried or {}, since)
             for batch in batches:
                 frames = task.add(batch)
                 sink.send(frames.data, frames.offsets)
+            summaries = task.summaries()
+            if summaries is not None:
+                sink.send(*summaries)
             sink.flush()
         finally:
             sink.close()

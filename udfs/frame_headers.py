@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -44,10 +44,12 @@ class FrameHeaders:
             [None if each is None else self._bytes(each) for each in stacks]
         )
         self._all = self._shipped
-        self._reached: list[Receivers] = []
+        known = {number: each for number, each in enumerate(stacks) if each is not None}
+        self._shipped_parts = self._parts(known)
+        self._made_parts: dict[int, Receivers] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_all": self._shipped, "_reached": []}
+        return self.__dict__ | {"_all": self._shipped, "_made_parts": {}}
 
     @property
     def templates(self) -> FrameTemplates:
@@ -61,18 +63,33 @@ class FrameHeaders:
         lacking = self._all.lacking(delivery)
         if lacking:
             made = {number: header_stacks.value.of(self._sets[number]) for number in lacking}
-            self._reached += [part.receivers for each in made.values() for part in each.parts]
             self._all = self._all.with_leaves({n: self._bytes(each) for n, each in made.items()})
+            self._made_parts |= self._parts(made)
         return self._all
 
     def with_stacks(self, stacks: Sequence[Stacks | None]) -> FrameHeaders:
         """For the same receiver sets, as if these stacks had been known."""
         return FrameHeaders(self._sets, stacks, self._template)
 
+    def receivers(self, template: int) -> Receivers:
+        """Whom a template reaches: of its delivery all, or those of one stack of several."""
+        for parts in (self._shipped_parts, self._made_parts):
+            if template in parts:
+                return parts[template]
+        return self._sets[int(self._all.leaf[template])]
+
     def reached(self, template: int) -> Receivers | None:
         """Receivers of a template that was made here; None of those that came with the plan."""
-        made = template - self._shipped.templates
-        return self._reached[made] if made >= 0 else None
+        return self.receivers(template) if template >= self._shipped.templates else None
+
+    def _parts(self, stacks: Mapping[int, Stacks]) -> dict[int, Receivers]:
+        """By template, the receivers of those that do not reach all of their delivery."""
+        return {
+            int(self._all.first[number]) + place: part.receivers
+            for number, each in stacks.items()
+            for place, part in enumerate(each.parts)
+            if part.receivers != self._sets[number]
+        }
 
     def _bytes(self, stacks: Stacks) -> list[bytes]:
         return [self._template(part.labels) for part in stacks.parts]

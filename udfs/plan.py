@@ -33,6 +33,7 @@ from udfs.frame_headers import FrameHeaders
 from udfs.messages.moldudp64 import Messages
 from udfs.messages.specification import Field, Specification
 from udfs.readers import Format, Reader
+from udfs.receiver_summaries import SummaryHosts
 from udfs.sources import clocks
 from udfs.stacks.frame import header_template, labels_within
 from udfs.trees.header_stacks import HeaderStacks, Receivers, Stacks
@@ -46,7 +47,7 @@ class Addressing:
 
     publisher: host of the network that the frames leave from. group (IPv4 as an integer), port: the
     multicast address that hosts see. mtu: most bytes after the Ethernet header. max_labels: the
-    switches' limit.
+    switches' limit. summary_port: of the summaries for hosts; 0: there are none.
     """
 
     publisher: str
@@ -54,6 +55,7 @@ class Addressing:
     port: int
     mtu: int
     max_labels: int
+    summary_port: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Plan:
     delivery: int32, by leaf number, the leaf's delivery; None where both have the same number,
     as in every filter without state. state: of a filter that keeps some, else None.
     advertised: whose leaf 0 is for what the publisher does not announce, with the columns that it
-    takes; None where it may publish everything.
+    takes; None where it may publish everything. summaries: whom they go to, or None.
     """
 
     specification: Specification
@@ -76,6 +78,7 @@ class Plan:
     state: StatefulMatcher | None = None
     delivery: NDArray[np.int32] | None = None
     advertised: tuple[Matcher, tuple[int, ...]] | None = None
+    summaries: SummaryHosts | None = None
 
     def outside(self, messages: Messages) -> NDArray[np.bool_] | None:
         """Which messages the publisher does not announce, bool[m]; None if it may send all."""
@@ -96,8 +99,9 @@ class Compilation:
     """A plan with all that the driver records about it.
 
     header_stacks: of the network and its trees; what it remembers grows while the plan is in use.
-    receiver_sets: by delivery, all different; the first is nobody. stacks: by delivery, those that
-    the plan was made with; None where they were not known. announced: the publisher's
+    receiver_sets: by delivery, all different; the first is nobody, and behind those of leaves stand
+    the hosts alone that summaries go to. stacks: by delivery, those that the plan was made with;
+    None where they were not known. announced: the publisher's
     advertisements that are live.
     """
 
@@ -257,6 +261,10 @@ class Planner:
             advertised = gate, tuple(fields.index(field) for field in asked)
         header_stacks = self._header_stacks_for(network, tuple(trees))
         sets, delivery = _receiver_sets(matcher.receivers)
+        summaries = None
+        if address.summary_port:
+            sets = _with_each_alone(sets)
+            summaries = SummaryHosts(sets, address.summary_port)
         header_stacks.retain(sets)
         stacks = [header_stacks.known(each) for each in sets]
         plan = Plan(
@@ -268,6 +276,7 @@ class Planner:
             state=state,
             delivery=delivery,
             advertised=advertised,
+            summaries=summaries,
         )
         return Compilation(
             plan,
@@ -318,6 +327,13 @@ def _receiver_sets(
     delivery = [number.setdefault(receivers, len(number)) for receivers in leaves]
     same = len(number) == len(delivery)
     return list(number), None if same else np.array(delivery, np.int32)
+
+
+def _with_each_alone(sets: Sequence[Receivers]) -> list[Receivers]:
+    """These, and behind them each of their hosts alone where that is not among them."""
+    there = set(sets)
+    hosts = sorted({host for receivers in sets for host in receivers})
+    return [*sets, *((host,) for host in hosts if (host,) not in there)]
 
 
 def _fields(matcher: Matcher, specification: Specification) -> tuple[Field, ...]:

@@ -15,6 +15,7 @@ from udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, Messages
 from udfs.messages.sequence import session_id
 from udfs.plan import Plan
 from udfs.readers import OUTSIDE, REASONS, Read
+from udfs.receiver_summaries import ReceiverSummaries
 from udfs.sources import Sources, needs_arrival
 from udfs.stacks.frame import DATAGRAM, Frames, build_frames
 
@@ -35,6 +36,7 @@ class Task:
         topic: str,
         samples: int,
         carried: Mapping[int, bytes],
+        since: Mapping[int, int] | None = None,
     ) -> None:
         self._plan = plan
         self._header_stacks = header_stacks
@@ -45,6 +47,10 @@ class Task:
         self._reasons: Counter[str] = Counter()
         self._dead: list[dict[str, Any]] = []
         self._sessions: dict[int, NDArray[np.uint8]] = {}
+        self._since = since or {}
+        self._summaries: ReceiverSummaries | None = None
+        if plan.summaries is not None:
+            self._summaries = ReceiverSummaries(plan.summaries, plan.headers, header_stacks)
         self._sources: Sources | None = None
         if plan.state is not None:
             self._sources = Sources(plan.state, plan.specification, carried)
@@ -80,6 +86,20 @@ class Task:
         self._count(partition, offset, messages, delivery, frames)
         self._bury(partition, offset, read)
         return frames
+
+    def summaries(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
+        """Frames that tell each host what it should have: bytes, borders; None: nobody is told.
+
+        A range begins where the one of ``since`` ended, so that there is no hole between them where
+        offsets have one.
+        """
+        if self._summaries is None or not self._partitions:
+            return None
+        offsets = {
+            p: (self._since.get(p, counts["from_offset"]), counts["until_offset"])
+            for p, counts in self._partitions.items()
+        }
+        return self._summaries.frames(offsets, self._sessions)
 
     def rows(self) -> list[dict[str, Any]]:
         """The report, as rows of :data:`udfs.columns.REPORT`."""
@@ -133,12 +153,17 @@ class Task:
             self._counts[row] += np.bincount(
                 frames.template, weights=values, minlength=self._counts.shape[1]
             ).astype(np.int64)
-        message_partition = partition[messages.packet]
-        frame_partition = partition[frames.packet]
-        for p in np.unique(partition).tolist():
-            mine = offset[partition == p]
-            of_messages = message_partition == p
-            of_frames = frame_partition == p
+        present = np.unique(partition).tolist()
+        message_partition = frame_partition = partition
+        if len(present) > 1:
+            message_partition = partition[messages.packet]
+            frame_partition = partition[frames.packet]
+        for p in present:
+            # A task has one partition nearly always: nothing is to be chosen then.
+            alone = len(present) == 1
+            mine = offset if alone else offset[partition == p]
+            of_frames = slice(None) if alone else frame_partition == p
+            of_messages = slice(None) if alone else message_partition == p
             total = self._partitions.setdefault(
                 p,
                 {
@@ -156,15 +181,17 @@ class Task:
             total["from_offset"] = min(total["from_offset"], int(mine.min()))
             total["until_offset"] = max(total["until_offset"], int(mine.max()) + 1)
             total["packets"] += len(mine)
-            total["messages"] += int(of_messages.sum())
-            total["matched"] += int((of_messages & (delivery > 0)).sum())
-            total["frames"] += int(of_frames.sum())
+            total["messages"] += len(delivery[of_messages])
+            total["matched"] += int(np.count_nonzero(delivery[of_messages]))
             total["bytes"] += int(size[of_frames].sum())
             sequences = frames.sequence[of_frames]
+            total["frames"] += len(sequences)
             if len(sequences):
                 if total["first_sequence"] is None:
                     total["first_sequence"] = int(sequences[0])
                 total["last_sequence"] = int(sequences[-1])
+            if self._summaries is not None:
+                self._summaries.add(p, frames, None if alone else frame_partition == p)
 
     def _bury(
         self,

@@ -101,6 +101,7 @@ class Delivery:
             self._open_sink,
             self._settings.dead_letter_samples,
             carried,
+            dict(self.processed),
         )
         rows = records.mapInArrow(run, REPORT).toArrow().to_pylist()
         report = BatchReport(rows, compilation.reached)

@@ -51,6 +51,7 @@ class Plans:
             port=settings.port,
             mtu=settings.mtu,
             max_labels=settings.max_labels,
+            summary_port=settings.summary_port,
         )
 
     def at(self, versions: Mapping[str, int]) -> Planned:

@@ -37,6 +37,18 @@ _SUMMARY = struct.Struct(">10sQHQQQQ")
 #: Bytes of a summary.
 SIZE = _SUMMARY.size
 
+_ROW = np.dtype(
+    [
+        ("session", "S10"),
+        ("until", ">u8"),
+        ("count", ">u2"),
+        ("from", ">u8"),
+        ("notifications", ">u8"),
+        ("last", ">u8"),
+        ("digest", ">u8"),
+    ]
+)
+
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
@@ -89,6 +101,25 @@ class Request:
     sequence: int
     count: int
     name: str = ""
+
+
+def summary_rows(
+    session: bytes,
+    from_: int,
+    until: int,
+    notifications: NDArray[np.int64],
+    last: NDArray[np.uint64],
+    digest: NDArray[np.uint64],
+) -> NDArray[np.uint8]:
+    """Datagrams of summaries of one range for h hosts, uint8[h, 52]; as `Summary.pack` makes them.
+
+    notifications: int64[h]. last, digest: uint64[h].
+    """
+    rows = np.empty(notifications.size, _ROW)
+    rows["session"] = session
+    rows["until"], rows["count"], rows["from"] = until, 0, from_
+    rows["notifications"], rows["last"], rows["digest"] = notifications, last, digest
+    return rows.view(np.uint8).reshape(-1, SIZE)
 
 
 def is_summary(datagram: bytes) -> bool:

@@ -317,6 +317,26 @@ def build_frames(
     )
 
 
+def address_datagrams(
+    templates: FrameTemplates,
+    template: NDArray[np.int32],
+    payload: NDArray[np.uint8],
+    port: int,
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Frames with one payload each, to another UDP port than the templates': bytes and borders.
+
+    template: int32[f], of each frame. payload: uint8[f, n]. Returns uint8[], int64[f + 1].
+    """
+    start = read_only(templates.start, np.int64)
+    template = read_only(template, np.int32)
+    size = np.diff(start)[template] + payload.shape[1]
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(size)))
+    out = np.empty(int(offsets[-1]), np.uint8)
+    pool = read_only(templates.data, np.uint8)
+    kernels.write_datagrams(pool, start, template, read_only(payload, np.uint8), port, offsets, out)
+    return out, offsets
+
+
 def _big_endian(values: NDArray[Any], dtype: str) -> NDArray[np.uint8]:
     wide = values.astype(dtype)
     return wide.view(np.uint8).reshape(values.size, wide.dtype.itemsize)

@@ -106,6 +106,21 @@ def _put(data, at, value):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def _finish(out, at, end, payload_sum):  # type: ignore[no-untyped-def]
+    """Fill in lengths and checksums of the frame whose payload is out[at:end]."""
+    udp = at - UDP
+    ipv4 = udp - IPV4
+    _put(out, ipv4 + 2, end - ipv4)
+    _put(out, ipv4 + 10, _fold(_sum_words(out, ipv4, udp)))
+    _put(out, udp + 4, end - udp)
+    # Pseudo header: both addresses, protocol 17, length (RFC 768).
+    total = _sum_words(out, ipv4 + 12, udp) + 17 + (end - udp)
+    checksum = _fold(total + _sum_words(out, udp, at) + payload_sum)
+    # 0 would mean "no checksum".
+    _put(out, udp + 6, checksum if checksum != 0 else 0xFFFF)
+
+
+@njit(cache=True, nogil=True)
 def write_frames(  # type: ignore[no-untyped-def]
     pool, start, moldudp64, head, following, message_start, length, source, offsets, group_of,
     template_of, out,
@@ -143,13 +158,21 @@ def write_frames(  # type: ignore[no-untyped-def]
         payload = at
         payload_end = end
 
-        udp = at - UDP
-        ipv4 = udp - IPV4
-        _put(out, ipv4 + 2, end - ipv4)
-        _put(out, ipv4 + 10, _fold(_sum_words(out, ipv4, udp)))
-        _put(out, udp + 4, end - udp)
-        # Pseudo header: both addresses, protocol 17, length (RFC 768).
-        total = _sum_words(out, ipv4 + 12, udp) + 17 + (end - udp)
-        checksum = _fold(total + _sum_words(out, udp, at) + payload_sum)
-        # 0 would mean "no checksum".
-        _put(out, udp + 6, checksum if checksum != 0 else 0xFFFF)
+        _finish(out, at, end, payload_sum)
+
+
+@njit(cache=True, nogil=True)
+def write_datagrams(pool, start, template_of, payload, port, offsets, out):  # type: ignore[no-untyped-def]
+    """Write every frame into ``out``: template, with another destination port, and payload."""
+    for frame in range(template_of.size):
+        begin = offsets[frame]
+        end = offsets[frame + 1]
+        template = start[template_of[frame]]
+        header = start[template_of[frame] + 1] - template
+        for byte in range(header):
+            out[begin + byte] = pool[template + byte]
+        at = begin + header
+        for byte in range(end - at):
+            out[at + byte] = payload[frame, byte]
+        _put(out, at - UDP + 2, port)
+        _finish(out, at, end, _sum_words(out, at, end))
