@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, cast
 
@@ -22,7 +23,9 @@ from jobs.adapters.batch_versions import BatchVersions
 from jobs.adapters.event_input import EventInput
 from jobs.adapters.header_stacks import StackJobs
 from jobs.adapters.kafka import Topics
+from jobs.adapters.logs import named
 from jobs.adapters.matches import match_rows
+from jobs.adapters.metrics import StreamMetrics
 from jobs.adapters.pins import Pins
 from jobs.adapters.plans import Plans
 from jobs.adapters.settings import Settings
@@ -58,11 +61,13 @@ class Delivery:
         settings: Settings,
         tables: Tables,
         topics: Topics,
+        metrics: StreamMetrics | None = None,
     ) -> None:
         self._spark = spark
         self._settings = settings
         self._tables = tables
         self._topics = topics
+        self._metrics = metrics or StreamMetrics()
         self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
         self._pins = Pins(spark, settings.checkpoint)
         self._state = CarriedState(spark, settings.checkpoint)
@@ -78,6 +83,8 @@ class Delivery:
         self._ledger = ThreadPoolExecutor(max_workers=3, thread_name_prefix="ledger")
         self._refused: dict[str, int] | None = None
         self.processed: dict[int, int] = {}
+        #: What ends with the delivery, whatever else does.
+        self.ending = ExitStack()
 
     def process(self, records: DataFrame, batch_id: int) -> None:
         """Deliver one micro-batch: columns partition, offset, value, and perhaps timestamp.
@@ -88,12 +95,24 @@ class Delivery:
         have gaps, and the number of tasks says nothing where some partitions are idle. No setting
         leads there: only options of the source do, and `Topics.stream` sets none of these.
         """
+        try:
+            with self._metrics.batch(batch_id):
+                self._process(records, batch_id)
+        except Exception as error:
+            used = self._compilation
+            versions = "no plan" if used is None else named(used.versions)
+            log.error("batch %d failed, with %s: %s", batch_id, versions, one_line(error))
+            raise
+
+    def _process(self, records: DataFrame, batch_id: int) -> None:
         started = dt.datetime.now(dt.UTC)
         clock = time.monotonic()
+        stage = self._metrics.stage
         records = self._input.prepare(records)
         compilation = self._with_known(self._plan_for(batch_id, records))
         state = compilation.plan.state
-        carried = {} if state is None else self._state.before(batch_id)
+        with stage("state"):
+            carried = {} if state is None else self._state.before(batch_id)
         run = deliver(
             self._broadcast,
             self._stacks.handle(compilation),
@@ -103,18 +122,25 @@ class Delivery:
             carried,
             dict(self.processed),
         )
-        rows = records.mapInArrow(run, REPORT).toArrow().to_pylist()
-        report = BatchReport(rows, compilation.reached)
+        with stage("deliver"):
+            rows = records.mapInArrow(run, REPORT).toArrow().to_pylist()
+        with stage("report"):
+            report = BatchReport(rows, compilation.reached)
+            self._metrics.delivered(report, compilation.versions)
         if state is not None:
-            self._state.after(batch_id, carried, report.states, state.identities)
+            with stage("state"):
+                self._state.after(batch_id, carried, report.states, state.identities)
         seconds = time.monotonic() - clock
-        self._bury(batch_id, report)
-        self._record(batch_id, compilation, report, started, seconds)
+        with stage("dead_letters"):
+            self._bury(batch_id, compilation, report)
+        with stage("record"):
+            self._record(batch_id, compilation, report, started, seconds)
         for p in report.partitions:
             self.processed[p["partition"]] = p["until_offset"]
+        self._metrics.processed(self.processed)
         log.info(
             "batch %d: %d packets, %d messages, %d matched, %d frames, %d dead letters "
-            "in %.2f s; %s",
+            "in %.2f s; %s; offsets %s",
             batch_id,
             report.total("packets"),
             report.total("messages"),
@@ -122,7 +148,11 @@ class Delivery:
             report.total("frames"),
             report.dead_letters,
             seconds,
-            ", ".join(f"{name}@{version}" for name, version in compilation.versions.items()),
+            named(compilation.versions),
+            ", ".join(
+                f"{p['partition']}: {p['from_offset']} to {p['until_offset']}"
+                for p in report.partitions
+            ),
         )
 
     def prepare(self) -> None:
@@ -141,40 +171,60 @@ class Delivery:
         except StackcastError as error:
             if last is None:
                 raise
-            self._refuse(versions, error)
             self._plan_at(last)
+            self._refuse(versions, error)
         if announced is not None:
             announced.result()
 
     def close(self) -> None:
         """Wait for tables that are still being written."""
-        self._stacks.close()
-        self._beside.shutdown(wait=True)
-        self._ledger.shutdown(wait=True)
+        with self.ending:
+            self._stacks.close()
+            self._beside.shutdown(wait=True)
+            self._ledger.shutdown(wait=True)
 
     def _plan_for(self, batch_id: int, records: DataFrame) -> Compilation:
         """The plan of a batch: of its earlier try if there was one, else of the current tables."""
         pinned = self._pins.get(batch_id) if self._first_of_run() else None
         if pinned is not None:
-            log.warning("batch %d runs again, with the versions of its first try", batch_id)
-            return self._plan_at(pinned)
-        self._input.register_new(records)
-        versions = self._versions.current()
+            log.warning(
+                "batch %d runs again, with the versions of its first try: %s",
+                batch_id,
+                named(pinned),
+            )
+            self._metrics.ran_again()
+            with self._metrics.stage("plan"):
+                return self._plan_at(pinned)
+        with self._metrics.stage("input"):
+            self._input.register_new(records)
+        with self._metrics.stage("versions"):
+            versions = self._versions.current()
         compilation = self._compilation
         if compilation is None or versions != self._refused:
             try:
-                compilation = self._plan_at(versions)
+                with self._metrics.stage("plan"):
+                    compilation = self._plan_at(versions)
+                self._metrics.refused(None)
             except StackcastError as error:
                 if compilation is None:
                     raise
                 self._refuse(versions, error)
-        self._pins.put(batch_id, dict(compilation.versions))
+        with self._metrics.stage("pin"):
+            self._pins.put(batch_id, dict(compilation.versions))
         return compilation
 
     def _refuse(self, versions: dict[str, int], error: StackcastError) -> None:
         """The last good version stays live (design, section 5); the bad one is not tried again."""
-        log.error("the changed tables cannot be used, the last good ones stay live: %s", error)
+        used = {} if self._compilation is None else self._compilation.versions
+        changed = {name: v for name, v in versions.items() if used.get(name) != v}
+        log.error(
+            "the changed tables %s cannot be used, the last good ones stay live, %s: %s",
+            named(changed),
+            named(used),
+            error,
+        )
         self._refused = versions
+        self._metrics.refused(versions)
 
     def _first_of_run(self) -> bool:
         return not self.processed
@@ -185,18 +235,26 @@ class Delivery:
         clock = time.monotonic()
         compilation, subscriptions, network = self._plans.at(versions)
         self._use(compilation)
+        seconds = time.monotonic() - clock
+        self._metrics.planned(compilation, seconds)
         for rejection in compilation.rejections:
-            log.warning("subscription %s: %s %s", rejection.id, rejection.code, rejection.message)
+            log.warning(
+                "subscriptions@%d: rule %s is not live: %s %s",
+                versions["subscriptions"],
+                rejection.id,
+                rejection.code,
+                rejection.message,
+            )
         log.info(
-            "plan of subscriptions@%d: %d rules, %d rejected, %d entries, %d leaves, "
+            "plan of %s: %d rules, %d rejected, %d entries, %d leaves, "
             "%d receiver sets to work out, in %.2f s",
-            versions["subscriptions"],
+            named(versions),
             len(compilation.rules),
             len(compilation.rejections),
             len(compilation.compiled.entries),
             len(compilation.receivers),
             len(compilation.receiver_sets) - compilation.shipped,
-            time.monotonic() - clock,
+            seconds,
         )
         self._stacks.submit(compilation)
         self._beside.submit(self._write_plan, compilation)
@@ -217,8 +275,10 @@ class Delivery:
         """
         shipped, sets = compilation.shipped, len(compilation.receiver_sets)
         if shipped == sets:
+            self._metrics.stacks_unknown(0)
             return compilation
         known = sets - len(compilation.unknown())
+        self._metrics.stacks_unknown(sets - known)
         if known < sets and known < 2 * shipped:
             return compilation
         compilation = compilation.with_known()
@@ -236,7 +296,12 @@ class Delivery:
                 self._tables.overwrite(name, rows)
             except SQL_ERRORS as error:
                 # They explain a plan and do not make it: the next plan writes them anew.
-                log.error("table %s could not be written: %s", name, one_line(error))
+                log.error(
+                    "table %s could not be written for the plan of %s: %s",
+                    name,
+                    named(compilation.versions),
+                    one_line(error),
+                )
 
     def _write_matches(
         self, compilation: Compilation, subscriptions: Sequence[Subscription], network: Network
@@ -250,21 +315,32 @@ class Delivery:
                 self._tables.overwrite(MATCHES, rows)
             self._no_matches = not rows
         except (*SQL_ERRORS, StackcastError) as error:
-            log.error("table %s could not be written: %s", MATCHES, one_line(error))
+            log.error(
+                "table %s could not be written for the plan of %s: %s",
+                MATCHES,
+                named(compilation.versions),
+                one_line(error),
+            )
             return
         lost = [row["subscriber"] for row in rows if row["match"] == "none"]
         if lost:
             log.warning(
-                "%d hosts subscribe to nothing that %s advertises, the first: %s",
+                "with %s, %d hosts subscribe to nothing that %s advertises, the first: %s",
+                named(compilation.versions),
                 len(lost),
                 self._settings.publisher,
                 ", ".join(lost[:10]),
             )
 
-    def _bury(self, batch_id: int, report: BatchReport) -> None:
+    def _bury(self, batch_id: int, compilation: Compilation, report: BatchReport) -> None:
         if not report.dead_letters:
             return
-        log.warning("batch %d: dead letters by reason: %s", batch_id, dict(report.reasons))
+        log.warning(
+            "batch %d: dead letters by reason: %s; %s",
+            batch_id,
+            dict(report.reasons),
+            named(compilation.versions),
+        )
         try:
             self._topics.bury(report.letters)
         except SQL_ERRORS as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
 
 
 def set_up() -> None:
@@ -18,3 +19,8 @@ def set_up() -> None:
         logging.getLogger(name).setLevel(logging.INFO)
     # It warns of every moment in which this machine is busy with something else.
     logging.getLogger("kafka").setLevel(logging.ERROR)
+
+
+def named(versions: Mapping[str, int]) -> str:
+    """Versions of tables as a log line has them: ``links@3, subscriptions@17``."""
+    return ", ".join(f"{name}@{version}" for name, version in versions.items())

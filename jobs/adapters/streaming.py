@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -10,6 +12,7 @@ from jobs.adapters.delivery import Delivery
 from jobs.adapters.kafka import Topics
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.settings import Settings
+from jobs.adapters.stream_watch import StreamWatch
 from jobs.adapters.tables import Tables
 from jobs.adapters.warm_up import warm_up
 from udfs.sources import needs_arrival
@@ -30,14 +33,35 @@ def run(settings: Settings, lifecycle: Lifecycle, name: str) -> int:
 def start(
     spark: SparkSession, settings: Settings, lifecycle: Lifecycle
 ) -> tuple[StreamingQuery, Delivery]:
-    """Wire topic, tables and sink together; the stream is running when this returns."""
-    warming = warm_up(spark)
+    """Wire topic, tables and sink together; the stream is running when this returns.
+
+    Metrics and health are served from here on until the delivery is closed. Raises SettingsError
+    PORT_TAKEN, BAD_HOST where they cannot be.
+    """
     topics = Topics(spark, settings)
+    watch = StreamWatch(spark, settings, topics)
+    with ExitStack() as failing:
+        failing.callback(watch.close)
+        watch.open()
+        query, delivery = _start(spark, settings, lifecycle, topics, watch)
+        delivery.ending.callback(watch.close)
+        failing.pop_all()
+    return query, delivery
+
+
+def _start(
+    spark: SparkSession,
+    settings: Settings,
+    lifecycle: Lifecycle,
+    topics: Topics,
+    watch: StreamWatch,
+) -> tuple[StreamingQuery, Delivery]:
+    warming = warm_up(spark)
     topics.wait(lifecycle.stopping.is_set)
     topics.ensure_dead_letters()
     tables = Tables(spark, settings.tables)
     timestamps = needs_arrival(formats.specification_of(settings, tables))
-    delivery = Delivery(spark, settings, tables, topics)
+    delivery = Delivery(spark, settings, tables, topics, watch.metrics)
     delivery.prepare()
     warming.result()
 
@@ -52,4 +76,5 @@ def start(
         .trigger(processingTime=settings.trigger)
         .start()
     )
+    watch.attach(query)
     return query, delivery
