@@ -28,6 +28,8 @@ from pyspark.sql import DataFrame
 
 from jobs.adapters import application, session
 from jobs.adapters.lifecycle import Lifecycle
+from jobs.adapters.logs import named
+from jobs.adapters.metrics_server import serve
 from jobs.adapters.refresh import UNUSABLE, Refresher
 from jobs.adapters.settings import Settings
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
@@ -71,7 +73,8 @@ def work(mode: str, settings: Settings, lifecycle: Lifecycle) -> int:
         if mode:
             wait_to_lead(refresher, settings.wait_seconds, lifecycle)
             return 0 if once(refresher) else 1
-        follow(tables, refresher, lifecycle)
+        with serve(settings, refresher.metrics.registry, refresher.metrics.judge):
+            follow(tables, refresher, lifecycle)
     return 0
 
 
@@ -177,6 +180,7 @@ class Following:
             self._due = now + (POLL_SECONDS if self._leads else STANDBY_SECONDS)
             try:
                 self._do(now)
+                self._refresher.looked(bool(self._leads))
             except SQL_ERRORS as error:
                 # Two have written one table at once, or its storage does not answer.
                 log.error("tried again in %g s: %s", LONGEST_RETRY_SECONDS, one_line(error))
@@ -219,7 +223,11 @@ class Following:
             self._refresher.derive()
         except UNUSABLE as error:
             # Switches that are away or restarted still get what they should have held.
-            log.error("the tables cannot be used, the switches stay as they are: %s", error)
+            log.error(
+                "the tables cannot be used, the switches stay as they are: %s; %s",
+                error,
+                named(self._refresher.derived_from),
+            )
         else:
             self._again.clear()
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
+from jobs.adapters.logs import named
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.tables import Tables
 from udfs.columns import work_out, worked_out
@@ -84,9 +85,15 @@ class StackJobs:
                 self._write(compilation)
         except SQL_ERRORS as error:
             # Batches work out what they use; the next plan brings the rest up again.
-            log.error("header stacks could not be worked out ahead: %s", one_line(error))
+            log.error(
+                "header stacks of %s could not be worked out ahead: %s",
+                named(compilation.versions),
+                one_line(error),
+            )
         except Exception:
-            log.exception("header stacks could not be worked out ahead")
+            log.exception(
+                "header stacks of %s could not be worked out ahead", named(compilation.versions)
+            )
 
     def _work_out(self, compilation: Compilation, handle: Broadcast[HeaderStacks]) -> None:
         waiting = compilation.unknown()
@@ -102,9 +109,10 @@ class StackJobs:
                 self._size = max(_LEAST, self._size // 2)
         if total and not waiting:
             log.info(
-                "header stacks of %d receiver sets worked out in %.2f s",
+                "header stacks of %d receiver sets worked out in %.2f s; %s",
                 total,
                 time.monotonic() - clock,
+                named(compilation.versions),
             )
         self._tell(compilation)
 
@@ -128,7 +136,7 @@ class StackJobs:
         for host, reason in compilation.cut_off.items():
             if host not in self._told[1]:
                 self._told[1].add(host)
-                log.error("host %s is left out: %s", host, reason)
+                log.error("host %s is left out: %s; %s", host, reason, named(compilation.versions))
 
     def _write(self, compilation: Compilation) -> None:
         rows = compilation.stack_rows(self._publisher)
@@ -138,6 +146,11 @@ class StackJobs:
             self._tables.overwrite(TABLE, rows)
         except SQL_ERRORS as error:
             # They explain frames and make none: the next plan writes them anew.
-            log.error("table %s could not be written: %s", TABLE, one_line(error))
+            log.error(
+                "table %s could not be written for the plan of %s: %s",
+                TABLE,
+                named(compilation.versions),
+                one_line(error),
+            )
             return
         self._written = rows

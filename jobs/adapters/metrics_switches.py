@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from jobs.adapters.metrics_server import Verdict
 from jobs.adapters.switch_outcome import Outcome
+from udfs.errors import StackcastError
 
 #: Few, as there is a series for each of them and each switch.
 REFRESH_BUCKETS = (0.05, 0.2, 1, 5, 20, 60)
@@ -150,18 +152,19 @@ class SwitchMetrics:
         }
 
     @contextmanager
-    def deriving(self, clock: Callable[[], float]) -> Iterator[None]:
+    def deriving(self) -> Iterator[None]:
         """Around working out `switch_entries`; an error is counted and goes on."""
-        began = clock()
+        began = time.monotonic()
         try:
             yield
         except Exception as error:
             self._derive_failures.inc()
-            self._refused.set(1)
-            self.refused_why = str(error)
+            if isinstance(error, StackcastError) and error.what != "NOT_PRIMARY":
+                self._refused.set(1)
+                self.refused_why = str(error)
             raise
         finally:
-            self._derive.observe(clock() - began)
+            self._derive.observe(time.monotonic() - began)
         self._refused.set(0)
         self.refused_why = ""
 
@@ -176,26 +179,29 @@ class SwitchMetrics:
         """All switches hold an edit, so long after its commit."""
         self._ready.observe(seconds)
 
-    def looked(self, leads: bool, now: float) -> None:
-        """The refresher has looked around, at ``time.monotonic``, and writes switches or not."""
-        self.leads, self.looked_at = leads, now
+    def looked(self, leads: bool) -> None:
+        """The refresher has looked around just now, and writes the switches or does not."""
+        self.leads, self.looked_at = leads, time.monotonic()
         self._leads.set(leads)
 
-    def judge(self, now: float, active: bool) -> Verdict:
-        """How the refresher is. ``active``: the query that follows the table runs."""
-        verdict = self._judge(now, active)
+    def judge(self) -> Verdict:
+        """How the refresher is now; asks nobody.
+
+        A problem is that it does not look around (any more). Tables that cannot be used and
+        switches that are not in step are remarks: it tries again by itself. One that waits for
+        another to end is well.
+        """
+        verdict = self._judge(time.monotonic())
         self._healthy.set(not verdict.problems)
         self._degraded.set(len(verdict.remarks))
         return verdict
 
-    def _judge(self, now: float, active: bool) -> Verdict:
+    def _judge(self, now: float) -> Verdict:
         problems, remarks = [], []
         if self.looked_at is None:
             problems.append("it has not looked at tables and switches yet")
         elif now - self.looked_at > SILENT_SECONDS:
             problems.append(f"it has not looked around for {now - self.looked_at:.0f} s")
-        if not active:
-            problems.append("the query that follows switch_entries does not run")
         if self.refused_why:
             remarks.append(f"the newest tables cannot be used: {self.refused_why}")
         wrong = dict(self.out_of_step)

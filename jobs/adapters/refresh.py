@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.adapters.credentials import Credentials
+from jobs.adapters.logs import named
+from jobs.adapters.metrics_switches import SwitchMetrics
 from jobs.adapters.network_match import REGISTRY, NetworkMatch, check_pipelines
 from jobs.adapters.network_match import SOURCE as SUBSCRIPTIONS
 from jobs.adapters.network_tables import NetworkTables
@@ -89,6 +91,7 @@ class Refresher:
         self._patience = float(settings.wait_seconds)
         own = settings.election_id if election_id is None else election_id
         credentials = Credentials(settings.tls_ca, settings.tls_certificate, settings.tls_key)
+        self.metrics = SwitchMetrics()
         self._sessions = SwitchSessions(
             settings.p4_folder,
             open_session
@@ -204,6 +207,11 @@ class Refresher:
         subscriptions, with AttributeTableError if the rows of `attributes` are no registry. Raises
         TableError MISSING.
         """
+        with self.metrics.deriving():
+            return self._derive()
+
+    def _derive(self) -> int:
+        began = time.monotonic()
         current = self._network.consistent()
         self._derived, self.derived_from, self._settled = None, {}, False
         self._looked_at = self._drain_versions()
@@ -223,6 +231,14 @@ class Refresher:
         self.derived_from = current
         kept = {item for versions in (current, *self._in_use) for item in versions.items()}
         self._network.forget(kept | {(ENTRIES, version)})
+        self.metrics.derived(version, (tree.state for tree in wanted.source.trees))
+        log.info(
+            "switch_entries@%d derived in %.2f s from %s: %d entries",
+            version,
+            time.monotonic() - began,
+            named(current),
+            len(self._wanted),
+        )
         return version
 
     def _fall_back(self, before: int, current: Versions, why: Exception) -> None:
@@ -236,9 +252,13 @@ class Refresher:
                 self._write(before, self._union(last, current))
                 return
         except (NetworkError, AttributeTableError, FilterError) as error:
-            log.error("the last ready versions %s cannot be used: %s", dict(last or {}), error)
+            log.error("the last ready versions %s cannot be used: %s", named(last or {}), error)
         except SQL_ERRORS as error:
-            log.error("the tables cannot be used, the switches stay as they are: %s", why)
+            log.error(
+                "the tables cannot be used, the switches stay as they are: %s; %s",
+                why,
+                named(current),
+            )
             if not gone_for_good(error):
                 raise
             log.error("nor can the last ready versions be read: %s", one_line(error))
@@ -305,6 +325,7 @@ class Refresher:
             if row["switch"] in desired:
                 desired[row["switch"]].append(row)
         outcomes = self._sessions.refresh(desired, self._patience if wait else 0.0)
+        self.metrics.refreshed(outcomes, self._no_room)
         now = dt.datetime.now(dt.UTC)
         statuses = [
             {
@@ -321,7 +342,12 @@ class Refresher:
         ]
         in_step = {name for name, outcome in outcomes.items() if outcome.in_step}
         for name in sorted(outcomes.keys() - in_step):
-            log.error("switch %s is not in step: %s", name, "; ".join(outcomes[name].errors))
+            log.error(
+                "switch %s is not in step with switch_entries@%d: %s",
+                name,
+                version,
+                "; ".join(outcomes[name].errors),
+            )
         log.info(
             "switch_entries@%d: %d of %d switches in step, %d entries",
             version,
@@ -369,6 +395,11 @@ class Refresher:
         for entry in wanted.union.entries:
             desired[entry.switch].append(entry)
         return {**self._sessions.compare(desired), **wanted.no_room}
+
+    def looked(self, leads: bool) -> None:
+        """Tell the metrics how things stand, after a look around that ended in this."""
+        self.metrics.looked(leads)
+        self.metrics.behind(self.behind() if leads else (), self._sessions.names)
 
     def _follow_switches(self) -> None:
         rows = self._network.rows("switches", self._tables.version("switches"))
@@ -432,7 +463,9 @@ class Refresher:
         changed = derived.versions.items() - (before or {}).items()
         after = ""
         if committed_at is not None and before is not None:
-            after = f", {(ready_at - committed_at).total_seconds():.2f} s after the edit's commit"
+            seconds = (ready_at - committed_at).total_seconds()
+            self.metrics.ready(seconds)
+            after = f", {seconds:.2f} s after the edit's commit"
         log.info(
             "all switches are ready for %s%s",
             ", ".join(f"{name}@{version}" for name, version in sorted(changed)),

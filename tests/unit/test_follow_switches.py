@@ -44,6 +44,11 @@ class Away:
         self.lost: set[str] = set()
         self.in_step: set[str] = set()
         self.asked: list[set[str]] = []
+        self.derived_from: dict[str, int] = {}
+        self.told: list[bool] = []
+
+    def looked(self, leads: bool) -> None:
+        self.told.append(leads)
 
     def leads(self, connect: bool) -> bool:
         return self.leading
@@ -180,10 +185,12 @@ def test_one_that_does_not_lead_does_nothing_and_starts_afresh_when_it_does(cloc
     following = Following(refresher)
     looks(following, clock, 30)
     assert refresher.asked == [] and refresher.terms == 0 and refresher.version is None
+    assert set(refresher.told) == {False}
     assert caplog.text.count("'a' at its:1") == 1
     refresher.leading = True
     looks(following, clock, 2)
     assert refresher.asked == [{"a", "b"}] and refresher.terms == 1
+    assert refresher.told[-1]
     refresher.leading = False
     looks(following, clock, 5)
     refresher.leading = True

@@ -62,12 +62,13 @@ def test_a_switch_is_given_its_program_and_entries_once_and_then_left_alone(
 ) -> None:
     assert session.disturbed()
     first = session.refresh(SOME, PIPELINE)
-    assert first == Outcome(len(SOME), True, [], first.seconds)
+    assert first == Outcome(len(SOME), True, [], first.seconds, written=len(SOME))
     assert device.entries() == set(SOME)
     assert device.config.p4_device_config == PIPELINE.device_config
     writes = len(device.writes)
     assert not session.disturbed()
-    assert session.refresh(SOME, PIPELINE).in_step
+    again = session.refresh(SOME, PIPELINE)
+    assert again.in_step and again.written == 0
     assert len(device.writes) == writes
     assert device.actions == ["VERIFY_AND_COMMIT"]
 
@@ -77,7 +78,9 @@ def test_an_edit_writes_the_difference_alone(session: SwitchSession, device: Fau
     device.writes.clear()
     edited = [*SOME[1:-1], group_entry("s1", 0x1000, [(1, 1), (10, 2)]), tree(77)]
     assert session.compare(edited, PIPELINE).insert == (tree(77),)
-    assert session.refresh(edited, PIPELINE).in_step
+    second = session.refresh(edited, PIPELINE)
+    assert second.in_step
+    assert second.written == sum(len(write) for write in device.writes)
     kinds = [(kind, entry.table) for write in device.writes for kind, entry in write]
     tables = label_table(1)
     assert kinds == [("INSERT", tables), ("MODIFY", GROUPS), ("DELETE", tables)]
