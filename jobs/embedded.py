@@ -23,17 +23,15 @@ from jobs import embedded_lab
 from jobs.adapters import formats, streaming
 from jobs.adapters.kafka import Topics
 from jobs.adapters.lifecycle import Lifecycle
-from jobs.adapters.settings import FORMATS, Settings
+from jobs.adapters.settings import Settings
 from jobs.adapters.tables import Tables
 from jobs.embedded_kinds import Kind
+from jobs.recorded_batches import RecordedBatches
 from lab import deployment, report, verification
 from lab.lab import Lab
 from lab.publisher import Published
 from lab.receipts import receipts
 from lab.showcase import Showcase
-from udfs.filters.subscriptions import CheckedRule, check, select
-from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
-from udfs.messages.attributes.registry import Registry
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.network import Network
 
@@ -138,24 +136,13 @@ class Outcome:
         self._status = status
         self._tables = tables
         self._specification = formats.specification_of(settings, tables)
-        self._read = kind.reader(settings, tables, self._specification)
-        self._kind = kind
-        self._ledger = sorted(tables.rows("egress_ledger"), key=lambda row: row["batch_id"])
+        recorded = RecordedBatches(settings, tables, kind, self._specification)
+        self._read = recorded.read
+        self._ledger = recorded.ledger
+        self._batches = recorded.batches
         self._records = Topics(spark, settings).read_all()
-        live: dict[tuple[int, int | None], tuple[list[CheckedRule], Registry | None]] = {}
-        batches = []
-        for row in self._ledger:
-            versions = dict(row["versions"])
-            key = versions["subscriptions"], versions.get(ATTRIBUTES)
-            if key not in live:
-                live[key] = self._live(*key)
-            offsets = {
-                p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]
-            }
-            batches.append(verification.Batch(row["batch_id"], offsets, *live[key]))
-        self._batches = batches
         self._expected = verification.expected(
-            self._records, batches, self._specification, settings.topic, read=self._read
+            self._records, self._batches, self._specification, settings.topic, read=self._read
         )
         received = receipts(folder)
         self._compared = verification.compare(self._expected, received)
@@ -201,17 +188,6 @@ class Outcome:
             and summary["messages_in"] == self._expected.messages_in
             and summary["dead_letters"] == self._expected.dead_letters.total()
         )
-
-    def _live(
-        self, subscriptions: int, attributes: int | None
-    ) -> tuple[list[CheckedRule], Registry | None]:
-        """Rules and attributes of a batch, by the versions that it used."""
-        registry = self._kind.registry(self._tables, attributes)
-        specification = self._specification if registry is None else registry.specification()
-        table = self._tables.rows("subscriptions", subscriptions)
-        rows, _ = select(table, self._settings.format, FORMATS)
-        hosts = set(self._network.subscribers())
-        return list(check(rows, specification, hosts, self._settings.publisher)[0]), registry
 
     def _page(self, summary: dict[str, Any]) -> report.ReportData:
         showcase = Showcase(

@@ -21,10 +21,6 @@ from jobs.adapters.wire import Sink
 from lab import attribute_reader, deployment, receipts, sensors, verification
 from lab.packets import open_records
 from lab.publisher import Published, publish, publish_records
-from udfs.filters.advertisements import select_advertisements
-from udfs.filters.language.rule import parse_rule
-from udfs.filters.nodes import Node, Or
-from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.specification import Specification
 from udfs.trees.network import Host, Network
@@ -71,11 +67,9 @@ class Kind(ABC):
         """The attributes that records name, if they do."""
         return None
 
-    def reader(
-        self, settings: Settings, tables: Tables, specification: Specification
-    ) -> verification.Reader | None:
-        """How the proof reads the topic's records; None: as packets."""
-        return None
+    def reader(self, settings: Settings, specification: Specification) -> verification.Reader:
+        """How the proof reads the topic's records, whatever is advertised."""
+        return verification.packet_reader(specification)
 
     def frame_reader(self) -> verification.Reader | None:
         """How it reads what `feed` says was sent."""
@@ -172,25 +166,12 @@ class Sensors(Kind):
     def registry(self, tables: Tables, version: int | None = None) -> Registry | None:
         return formats.registry_of(tables, version)
 
-    def reader(
-        self, settings: Settings, tables: Tables, specification: Specification
-    ) -> verification.Reader | None:
-        announced = select_advertisements(
-            tables.rows("advertisements"), ATTRIBUTES, settings.publisher
-        )
-        nodes = [parse_rule(row.filter, specification).condition for row in announced]
+    def reader(self, settings: Settings, specification: Specification) -> verification.Reader:
         return attribute_reader.event_reader(
             settings.attributes_input,
             settings.attributes_encoding,
             formats.longest_event(settings),
-            _any(nodes),
         )
 
     def frame_reader(self) -> verification.Reader | None:
         return attribute_reader.frame_reader()
-
-
-def _any(nodes: list[Node]) -> Node | None:
-    if len(nodes) < 2:
-        return nodes[0] if nodes else None
-    return Or(tuple(nodes))

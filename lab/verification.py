@@ -84,6 +84,14 @@ class Found(NamedTuple):
     reason: str = ""
 
 
+class _Event(NamedTuple):
+    key: Key
+    index: int
+    event: Mapping[str, int]
+
+
+_NOBODY: frozenset[str] = frozenset()
+
 Reader = Callable[[bytes, Batch], Iterable[Found]]
 """Reads one record of a batch in plain Python. A record of which nothing can be trusted raises
 MessageError, whose code is the reason."""
@@ -95,6 +103,7 @@ class Expectation:
 
     deliveries: host -> how often each key must arrive there (a packet may hold equal messages).
     packets: (session, Kafka offset) -> all messages of that source packet, in their order.
+    receivers: the same keys -> the hosts that each of these messages is owed to.
     dead_letters: reason -> records or messages that do not decode and so reach nobody.
     payload_bytes: sum of the lengths of the sound source records.
     unprocessed: records that no batch took; nothing is expected of them.
@@ -102,6 +111,7 @@ class Expectation:
 
     deliveries: dict[str, Counter[Key]] = field(default_factory=lambda: defaultdict(Counter))
     packets: dict[tuple[bytes, int], tuple[bytes, ...]] = field(default_factory=dict)
+    receivers: dict[tuple[bytes, int], list[frozenset[str]]] = field(default_factory=dict)
     dead_letters: Counter[str] = field(default_factory=Counter)
     messages_in: int = 0
     messages_matched: int = 0
@@ -196,7 +206,7 @@ def expected(
             chosen += ((partition, *row) for row in partitions[partition][first:until])
         stateless = (rule for rule in batch.rules if not keeps_state(rule))
         conditions = [(rule.condition, rule.receivers) for rule in stateless]
-        events: list[tuple[Key, Mapping[str, int]]] = []
+        events: list[_Event] = []
         for event in _events(chosen, batch, read, sessions, expectation):
             events.append(event)
             if len(events) == _EVENTS_A_BLOCK:
@@ -229,7 +239,7 @@ def _events(
     read: Reader,
     sessions: Mapping[int, bytes],
     expectation: Expectation,
-) -> Iterator[tuple[Key, Mapping[str, int]]]:
+) -> Iterator[_Event]:
     """The events of the sound records; counts everything else in ``expectation``."""
     for partition, offset, payload in records:
         try:
@@ -239,17 +249,18 @@ def _events(
             continue
         session = sessions[partition]
         expectation.packets[session, offset] = tuple(found.message for found in messages)
+        expectation.receivers[session, offset] = [_NOBODY] * len(messages)
         expectation.payload_bytes += len(payload)
         expectation.messages_in += len(messages)
-        for found in messages:
+        for index, found in enumerate(messages):
             if found.reason:
                 expectation.dead_letters[found.reason] += 1
             else:
-                yield (session, offset, found.message), found.event
+                yield _Event((session, offset, found.message), index, found.event)
 
 
 def _owe(
-    events: Sequence[tuple[Key, Mapping[str, int]]],
+    events: Sequence[_Event],
     conditions: Sequence[tuple[Node, Sequence[str]]],
     timeline: Timeline,
     expectation: Expectation,
@@ -259,21 +270,26 @@ def _owe(
     columns: dict[str, np.ndarray] = {}
     present: dict[str, np.ndarray] = {}
     for name in sorted({name for node, _ in conditions for name in fields_of(node)}):
-        columns[name] = np.fromiter((event.get(name, 0) for _, event in events), "u8", count)
-        present[name] = np.fromiter((name in event for _, event in events), "?", count)
+        columns[name] = np.fromiter((one.event.get(name, 0) for one in events), "u8", count)
+        present[name] = np.fromiter((name in one.event for one in events), "?", count)
     wanted: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(count, dtype=bool))
     for condition, receivers in conditions:
         true = matches_columns(condition, columns, present)
         for host in receivers:
             wanted[host] |= true
-    for i, ((session, _, _), event) in enumerate(events if timeline.rules else ()):
-        for host in timeline.receivers(session, event):
+    for i, one in enumerate(events if timeline.rules else ()):
+        for host in timeline.receivers(one.key[0], one.event):
             wanted[host][i] = True
     matched = np.zeros(count, dtype=bool)
     for host, mask in wanted.items():
         matched |= mask
-        expectation.deliveries[host].update(events[i][0] for i in np.flatnonzero(mask).tolist())
+        expectation.deliveries[host].update(events[i].key for i in np.flatnonzero(mask).tolist())
     expectation.messages_matched += int(matched.sum())
+    sets: dict[frozenset[str], frozenset[str]] = {}
+    for i in np.flatnonzero(matched).tolist():
+        hosts = frozenset(host for host, mask in wanted.items() if mask[i])
+        (session, offset, _), index, _ = events[i]
+        expectation.receivers[session, offset][index] = sets.setdefault(hosts, hosts)
 
 
 # --- the comparison -----------------------------------------------------------------------------

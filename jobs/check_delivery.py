@@ -1,0 +1,88 @@
+"""Prove from what the hosts wrote down that nothing was lost, changed or sent astray.
+
+    spark-submit [--properties-file conf/X.conf] jobs/check_delivery.py FOLDER [--since BATCH]
+        [--any-order]
+
+FOLDER has a file `<host>.mold` for each host, or a folder `receipts` with these (the lab's folder
+does). They are held against the topic, `egress_ledger`, and the tables at the versions of each of
+its rows; `lab.checking` says what is proved. Stop the stream before, or let it catch up.
+
+--since BATCH  look at this batch and later ones alone
+--any-order    a network that loses frames was repaired since: order and copies do not count
+
+Exit code 0 proved, 1 not, 2 an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from jobs.adapters import application, formats, session
+from jobs.adapters.kafka import Topics
+from jobs.adapters.lifecycle import Lifecycle
+from jobs.adapters.settings import Settings
+from jobs.adapters.tables import Tables
+from jobs.embedded_kinds import Sensors, TradingSession
+from jobs.recorded_batches import RecordedBatches
+from lab import verification
+from lab.checking import check_ledger, check_receipts
+from lab.receipts import receipts
+from lab.verdict import Verdict
+from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="check_delivery", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--since", type=int, default=0, metavar="BATCH")
+    parser.add_argument("--any-order", action="store_true")
+    options = parser.parse_args(arguments)
+    return application.run(partial(work, options))
+
+
+def work(options: argparse.Namespace, settings: Settings, _lifecycle: Lifecycle) -> int:
+    if settings.format == ATTRIBUTES:
+        settings = formats.of_settings(settings, ATTRIBUTES)
+    spark = session.start("stackcast check_delivery")
+    verdict = prove(spark, settings, options.folder, options.since, not options.any_order)
+    for line in verdict.lines():
+        print(line)
+    return 0 if verdict.proved else 1
+
+
+def prove(
+    spark: SparkSession, settings: Settings, folder: Path, since: int = 0, ordered: bool = True
+) -> Verdict:
+    """The verdict on the receipts in a folder.
+
+    Raises LabError NO_RECEIPTS, TRUNCATED_RECEIPTS, KafkaError, TableError, and Spark's errors
+    where Delta lacks a version that a batch used.
+    """
+    received = receipts(folder.parent if folder.name == "receipts" else folder)
+    tables = Tables(spark, settings.tables)
+    topics = Topics(spark, settings)
+    topics.wait()
+    specification = formats.specification_of(settings, tables)
+    kind = Sensors() if settings.format == ATTRIBUTES else TradingSession()
+    made = RecordedBatches(settings, tables, kind, specification)
+    records = topics.read_all()
+    expectation = verification.expected(
+        records, made.batches, specification, settings.topic, read=made.read
+    )
+    verdict = check_receipts(expectation, made.recorded, received, settings.topic, since, ordered)
+    offsets: dict[int, list[int]] = defaultdict(list)
+    for partition, offset, _ in sorted(records, key=lambda record: record[:2]):
+        offsets[partition].append(offset)
+    from_start = settings.starting_offsets == "earliest"
+    check_ledger(verdict, made.recorded, offsets, since, from_start)
+    return verdict
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
