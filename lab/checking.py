@@ -33,10 +33,6 @@ from lab.verdict import Fault, Verdict
 from lab.verification import Batch, Expectation
 from udfs.messages.sequence import session_id, split_sequence
 
-_SUMMARY = 52
-"""Bytes of a heartbeat with a tail: what a batch says of itself, no notification."""
-_COUNT = slice(18, 20)
-
 
 @dataclass(frozen=True)
 class Recorded:
@@ -197,8 +193,8 @@ class _Check:
     def _own(self, host: str, rows: Iterable[Receipt]) -> Iterator[tuple[Receipt, _Notification]]:
         """What a host has a right to, as it came; all else is a fault."""
         for receipt in rows:
-            if not receipt.messages or _is_summary(receipt):
-                continue
+            if not receipt.messages:
+                continue  # a heartbeat or a summary: no notification
             session, sequence, messages = receipt
             offset = split_sequence(sequence)[0]
             batch = self._batch(session, offset)
@@ -338,11 +334,3 @@ class _Check:
         number = None if batch is None else batch.batch.batch_id
         sequence = (offset << 26) | (place << 13)
         self._verdict.add(Fault(kind, host, session, sequence, number, what))
-
-
-def _is_summary(receipt: Receipt) -> bool:
-    """Whether a datagram is a summary of a batch (docs/wire.md), which the checker leaves alone."""
-    if receipt.session:
-        return False
-    (datagram,) = receipt.messages
-    return len(datagram) == _SUMMARY and datagram[_COUNT] == bytes(2)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.checking import Recorded, check_ledger, check_receipts
-from lab.receipts import Receipt, receipt_bytes, receipts
+from lab.receipts import Receipt, packet_receipt, receipt_bytes, receipts
 from lab.verdict import SHOWN, Verdict
 from lab.verification import Batch, Expectation, expected
 from udfs.errors import LabError
@@ -340,7 +340,7 @@ def test_summaries_are_no_notifications() -> None:
     story = small()
     session = story.received["h1"][0].session
     summary = struct.pack(">10sQHQQQQ", session, 1 << 26, 0, 0, 2, 7, 9)
-    rows = [*story.received["h1"], Receipt(b"", 0, (summary,))]
+    rows = [*story.received["h1"], packet_receipt(summary)]
     assert story.verdict(story.received | {"h1": rows}).proved
 
 
