@@ -115,19 +115,40 @@ class Topics:
         finally:
             admin.close()
 
+    def identity(self) -> tuple[str, str]:
+        """Ids of the Kafka cluster and of the raw topic: one that is made anew has another.
+
+        Empty where the broker is too old to have them. Raises as `end_offsets`.
+        """
+        settings = self._settings
+        jvm: Any = self._spark._jvm
+        admin = self._admin(self._properties())
+        try:
+            names = jvm.java.util.Collections.singletonList(settings.topic)
+            cluster = _await(admin.describeCluster().clusterId(), settings)
+            described = _await(admin.describeTopics(names).allTopicNames(), settings)
+            topic = described.get(settings.topic).topicId()
+            zero = jvm.org.apache.kafka.common.Uuid.ZERO_UUID
+            return str(cluster or ""), "" if topic.equals(zero) else str(topic.toString())
+        finally:
+            admin.close()
+
     def ensure_dead_letters(self) -> None:
         """Make the dead-letter topic if it is missing; a log line says so where that is refused."""
+        self.ensure(self._settings.dead_letter_topic, "dead letters")
+
+    def ensure(self, topic: str, use: str) -> None:
+        """Make a topic if it is missing; a log line says so where that is refused."""
         jvm: Any = self._spark._jvm
-        topic = self._settings.dead_letter_topic
         none = jvm.java.util.Optional.empty()
         admin = self._admin(self._properties())
         try:
             if not admin.listTopics().names().get().contains(topic):
                 new = jvm.org.apache.kafka.clients.admin.NewTopic(topic, none, none)
                 admin.createTopics(jvm.java.util.Collections.singletonList(new)).all().get()
-                log.info("topic %s is made for dead letters", topic)
+                log.info("topic %s is made for %s", topic, use)
         except Py4JError as error:
-            log.warning("topic %s for dead letters cannot be made: %s", topic, _reason(error))
+            log.warning("topic %s for %s cannot be made: %s", topic, use, _reason(error))
         finally:
             admin.close()
 

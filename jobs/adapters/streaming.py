@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from jobs.adapters import formats, session
+from jobs.adapters import formats, session, stream_checks
 from jobs.adapters.delivery import Delivery
 from jobs.adapters.kafka import Topics
 from jobs.adapters.lifecycle import Lifecycle
@@ -15,6 +15,7 @@ from jobs.adapters.settings import Settings
 from jobs.adapters.stream_watch import StreamWatch
 from jobs.adapters.tables import Tables
 from jobs.adapters.warm_up import warm_up
+from udfs.errors import StreamError
 from udfs.sources import needs_arrival
 
 
@@ -25,6 +26,8 @@ def run(settings: Settings, lifecycle: Lifecycle, name: str) -> int:
     query, delivery = start(spark, settings, lifecycle)
     try:
         lifecycle.run(query, finished=lambda: False)
+    except StreamError as error:
+        raise stream_checks.after_failure(spark, settings, error) from error
     finally:
         delivery.close()
     return 0
@@ -61,6 +64,7 @@ def _start(
     topics.ensure_dead_letters()
     tables = Tables(spark, settings.tables)
     timestamps = needs_arrival(formats.specification_of(settings, tables))
+    stream_checks.before_start(spark, settings, tables, topics)
     delivery = Delivery(spark, settings, tables, topics, watch.metrics)
     delivery.prepare()
     warming.result()

@@ -1,0 +1,332 @@
+"""A stream goes on from its checkpoint, and refuses one that is for something else."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pcap_deployment
+import pytest
+from kafka import KafkaAdminClient, TopicPartition
+from pcap_deployment import Deployment, fill, golden, records, unpack
+from pyspark.sql import SparkSession
+
+import schemas
+from jobs.adapters.checkpoint import position
+from jobs.adapters.checkpoint_identity import NAME
+from jobs.adapters.lifecycle import Lifecycle
+from jobs.adapters.stream_checks import after_failure, before_start
+from jobs.adapters.streaming import start
+from jobs.adapters.tables import Tables
+from lab.broker import Broker, default_class_path
+from lab.publisher import ensure_topic
+from udfs.errors import StreamError
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def filled(
+    spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    folder = tmp_path_factory.mktemp("filled") / "tables"
+    shutil.copytree(empty_tables, folder)
+    fill(Tables(spark, str(folder)))
+    return folder
+
+
+@pytest.fixture
+def deployment(spark: SparkSession, broker: Broker, filled: Path, tmp_path: Path) -> Deployment:
+    shutil.copytree(filled, tmp_path / "tables")
+    return Deployment(spark, broker.bootstrap_servers, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def ran(
+    spark: SparkSession, broker: Broker, filled: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Deployment:
+    """A deployment that has run and was stopped; nobody changes it."""
+    folder = tmp_path_factory.mktemp("ran")
+    shutil.copytree(filled, folder / "tables")
+    deployment = Deployment(spark, broker.bootstrap_servers, folder)
+    deployment.publish(records()[:20])
+    deployment.run()
+    return deployment
+
+
+@pytest.fixture
+def same(ran: Deployment, tmp_path: Path) -> Deployment:
+    """The same with a checkpoint and tables that may be changed."""
+    for name in ("tables", "checkpoint"):
+        shutil.copytree(ran.folder / name, tmp_path / name)
+    values = {"topic": ran.settings.topic, "dead_letter_topic": ran.settings.dead_letter_topic}
+    return Deployment(ran.spark, ran.servers, tmp_path, **values)
+
+
+def look(deployment: Deployment) -> None:
+    """All that a start looks at before it reads a record."""
+    parts = (deployment.settings, deployment.tables, deployment.topics)
+    before_start(deployment.spark, *parts)
+
+
+def forget(deployment: Deployment, before: dict[int, int]) -> None:
+    """As Kafka's retention does: remove the records before these offsets."""
+    admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
+    topic = deployment.settings.topic
+    admin.delete_records({TopicPartition(topic, p): offset for p, offset in before.items()})
+    admin.close()
+    assert {p: first for p, (first, _) in deployment.topics.spans().items()} == before
+
+
+def remake(deployment: Deployment) -> None:
+    """Delete the topic, and make one of the same name."""
+    admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
+    admin.delete_topics([deployment.settings.topic])
+    while deployment.settings.topic in admin.list_topics():
+        pass
+    admin.close()
+    ensure_topic(deployment.servers, deployment.settings.topic, 2)
+
+
+def tell_settings(deployment: Deployment, error: object) -> None:
+    """Do as an error says: a new checkpoint, and where it begins."""
+    (offsets,) = re.findall(r"spark\.stackcast\.startingOffsets to (\{.*\}\})", str(error))
+    deployment.set(
+        starting_offsets=offsets, checkpoint=f"{deployment.settings.checkpoint}-{len(offsets)}-next"
+    )
+
+
+# --- the checkpoint of the version before -------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", ["stopped", "killed"])
+def test_the_checkpoint_of_the_version_before_is_gone_on_with(left, spark, itch, tmp_path):
+    # A broker of its own: the topic has to have the name that the checkpoint says.
+    with Broker(default_class_path(), tmp_path / "broker") as broker:
+        unpack(tmp_path, left)
+        old = Deployment(spark, broker.bootstrap_servers, tmp_path, topic=golden()["topic"])
+        old.publish(records())
+        before = position(spark, old.settings.checkpoint)
+        assert before is not None
+        assert (before.batch, before.again) == (2, left == "killed")
+        edited = old.sql("UPDATE {} SET filter = 'price > 300' WHERE id = 'high'", "subscriptions")
+        assert edited
+        old.run()
+        sent = {
+            run: [bytes.fromhex(f) for f in golden()["frames"][run]] for run in golden()["frames"]
+        }
+        assert all(sent.values())
+        if left == "killed":
+            # The batch that was cut off is computed from the tables that it was pinned to.
+            assert Counter(old.frames()) == Counter(sent["killed"])
+        assert [row["batch_id"] for row in old.ledger] == [0, 1, 2]
+        outcome = old.outcome(itch, sent["stopped"] + old.frames())
+        assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
+        assert outcome.misnumbered == 0
+        assert min(tally.received for tally in outcome.hosts.values()) > 20
+        delivered = sum(row["notifications"] for row in old.tables.rows("delivery_statistics"))
+        got = pcap_deployment.receipts(sent["stopped"] + old.frames())
+        assert delivered == sum(map(len, got.values()))
+        # From now on it is on record what the checkpoint is for.
+        told = json.loads((tmp_path / "checkpoint" / NAME).read_text())
+        assert (told["topic"], told["format"], told["publisher"]) == (
+            golden()["topic"],
+            "itch",
+            "feed1",
+        )
+
+
+# --- a checkpoint for something else ------------------------------------------------------------
+
+
+def test_a_checkpoint_is_taken_by_the_deployment_that_made_it(same):
+    look(same)
+
+
+def test_settings_that_are_free_to_change_are_no_reason_to_refuse(same):
+    same.set(port=26555, mtu=1400, max_offsets_per_trigger=7, trigger="1 second", group="239.1.1.1")
+    look(same)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "code"),
+    [
+        ("topic", "itch.other", "OTHER_TOPIC"),
+        ("publisher", "h1", "OTHER_PUBLISHER"),
+        ("format", "attributes", "OTHER_FORMAT"),
+    ],
+)
+def test_another_topic_publisher_or_format_is_refused(same, setting, value, code):
+    ensure_topic(same.servers, "itch.other", 2)
+    before = getattr(same.settings, setting)
+    same.set(**{setting: value})
+    with pytest.raises(StreamError, match=rf"STREAM\.{code}: .*{before}.*{value}"):
+        look(same)
+    same.set(**{setting: before})
+    look(same)
+
+
+def test_an_old_checkpoint_of_another_topic_is_refused_and_marked_with_nothing(same):
+    (same.folder / "checkpoint" / NAME).unlink()
+    ensure_topic(same.servers, "itch.other", 2)
+    same.set(topic="itch.other")
+    with pytest.raises(StreamError, match="OTHER_TOPIC"):
+        look(same)
+    assert not (same.folder / "checkpoint" / NAME).exists()
+
+
+def test_another_specification_is_refused_but_not_other_comments(same, monkeypatch):
+    shipped = schemas.read_text
+
+    def edited(change: Callable[[str], str]) -> None:
+        monkeypatch.setattr(schemas, "read_text", lambda name: change(shipped(name)))
+
+    edited(lambda text: "// Our own copy.\n" + text.replace("\n}", "  // end\n}"))
+    look(same)
+    edited(lambda text: text.replace("shares: 32", "volume: 32"))
+    with pytest.raises(StreamError, match=r"OTHER_SPECIFICATION: messages/itch\.spec") as refused:
+        look(same)
+    # And it says where a new checkpoint has to begin to lose nothing.
+    stands = position(same.spark, same.settings.checkpoint)
+    tell_settings(same, refused.value)
+    assert json.loads(same.settings.starting_offsets) == {
+        same.settings.topic: {str(p): offset for p, offset in stands.offsets.items()}
+    }
+    look(same)
+
+
+def test_a_topic_that_was_made_anew_is_refused(deployment):
+    deployment.publish(records()[:20])
+    deployment.run()
+    remake(deployment)
+    # As many records as before and more: the offsets alone would not tell.
+    deployment.publish(records()[20:60])
+    with pytest.raises(StreamError, match=r"TOPIC_RECREATED: .*made anew"):
+        look(deployment)
+
+
+def test_another_cluster_is_refused(same, tmp_path):
+    with Broker(default_class_path(), tmp_path / "broker") as other:
+        ensure_topic(other.bootstrap_servers, same.settings.topic, 2)
+        same.set(kafka={"bootstrap.servers": other.bootstrap_servers})
+        with pytest.raises(StreamError, match=r"OTHER_CLUSTER: .*bootstrap\.servers"):
+            look(same)
+
+
+def test_tables_that_were_made_anew_or_are_an_older_copy_are_refused(same, ran):
+    shutil.rmtree(same.folder / "tables" / "links")
+    Tables(same.spark, same.settings.tables).create("links")
+    with pytest.raises(StreamError, match=r"OTHER_TABLES: .*has links made anew"):
+        look(same)
+    # A copy of the same table, from before it was filled.
+    shutil.rmtree(same.folder / "tables" / "links")
+    shutil.copytree(ran.folder / "tables" / "links", same.folder / "tables" / "links")
+    for path in (same.folder / "tables" / "links" / "_delta_log").glob("*1.*"):
+        path.unlink()
+    with pytest.raises(StreamError, match=r"OTHER_TABLES: .*links at version 0, .* used 1"):
+        look(same)
+
+
+def test_a_damaged_checkpoint_is_one_clear_error(same):
+    (same.folder / "checkpoint" / NAME).write_text('{"layout": 1,')
+    (same.folder / "checkpoint" / f".{NAME}.draft.crc").unlink(missing_ok=True)
+    (same.folder / "checkpoint" / f".{NAME}.crc").unlink(missing_ok=True)
+    with pytest.raises(StreamError, match=rf"CHECKPOINT_UNREADABLE: .*{NAME}"):
+        look(same)
+
+
+# --- records that Kafka has no more -------------------------------------------------------------
+
+
+def test_what_retention_took_is_counted_and_gone_on_without_only_on_demand(deployment, itch):
+    deployment.publish(records()[:40])
+    deployment.run()
+    deployment.publish(records()[40:120])
+    forget(deployment, {0: 33, 1: 20})
+    lost = r"RECORDS_GONE: .* 13 records .*partition 0: 13 \(offsets 20 to 32\)"
+    with pytest.raises(StreamError, match=lost) as refused:
+        deployment.run()
+    assert len(deployment.ledger) == 1
+    tell_settings(deployment, refused.value)
+    # Meanwhile more is gone: a start that would skip it silently is refused, too.
+    forget(deployment, {0: 35, 1: 20})
+    with pytest.raises(StreamError, match=r"RECORDS_GONE: .* 2 records ") as refused:
+        deployment.run()
+    tell_settings(deployment, refused.value)
+    first = deployment.frames()
+    deployment.run()
+    _, second = deployment.ledger
+    spans = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in second["partitions"]}
+    assert spans == {0: (35, 60), 1: (20, 60)}
+    frames = deployment.frames()
+    assert frames[: len(first)] == first
+    # What is there in Kafka by now has all been delivered, and nothing twice.
+    kept = [f for f in frames if f not in first]
+    deployment.sql("DELETE FROM {} WHERE batch_id = 0 AND packets = 40", "egress_ledger")
+    outcome = deployment.outcome(itch, kept)
+    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
+    assert outcome.received > 20
+
+
+def test_retention_that_overtakes_a_running_stream_is_told_in_the_same_words(deployment):
+    deployment.publish(records()[:40])
+    deployment.set(max_offsets_per_trigger=10)
+    lifecycle = Lifecycle()
+    query, delivery = start(deployment.spark, deployment.settings, lifecycle)
+
+    try:
+        while not delivery.processed:
+            query.awaitTermination(0.05)
+        forget(deployment, {0: 20, 1: 20})
+        deployment.publish(records()[40:60])
+        with pytest.raises(StreamError, match=r"STREAM\.") as ended:
+            lifecycle.run(query, lambda: False)
+    finally:
+        delivery.close()
+    error = after_failure(deployment.spark, deployment.settings, ended.value)
+    assert re.search(r"RECORDS_GONE: .*partition \d: \d+ \(offsets", str(error)), error
+
+
+def test_a_topic_that_is_made_anew_under_a_running_stream_ends_it_with_the_reason(deployment):
+    deployment.publish(records()[:40])
+    lifecycle = Lifecycle()
+    query, delivery = start(deployment.spark, deployment.settings, lifecycle)
+    try:
+        while not delivery.processed:
+            query.awaitTermination(0.05)
+        remake(deployment)
+        deployment.publish(records()[40:50])
+        with pytest.raises(StreamError, match=r"STREAM\.") as ended:
+            lifecycle.run(query, lambda: False)
+    finally:
+        delivery.close()
+    error = after_failure(deployment.spark, deployment.settings, ended.value)
+    assert error.code == "STREAM.TOPIC_RECREATED", error
+
+
+def test_partitions_that_are_added_are_read_from_their_first_record(deployment, itch):
+    deployment.publish(records()[:40])
+
+    def grow() -> None:
+        admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
+        admin.create_partitions({deployment.settings.topic: 3})
+        admin.close()
+        deployment.publish(records()[40:100], partitions=3)
+
+    deployment.run(grow)
+    deployment.publish(records()[100:130], partitions=3)
+    deployment.run()
+    assert {p["partition"] for row in deployment.ledger for p in row["partitions"]} == {0, 1, 2}
+    outcome = deployment.outcome(itch)
+    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
+    assert outcome.received > 100
