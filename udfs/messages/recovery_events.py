@@ -1,0 +1,86 @@
+"""What goes in and out of a receiver besides datagrams: options, outputs, counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from udfs.messages.summaries import Request
+
+
+class Delivery(NamedTuple):
+    """A notification for the application: the datagram is a MoldUDP64 packet."""
+
+    session: bytes
+    sequence: int
+    datagram: bytes
+
+
+class Loss(NamedTuple):
+    """First sequence numbers in [from_, until) of which some are lost for good.
+
+    missing: how many notifications, None where nobody can say. reason: ``gone`` (the service cannot
+    compute them again) or ``unanswered`` (no service, or no answer in the time given).
+    """
+
+    session: bytes
+    from_: int
+    until: int
+    missing: int | None
+    reason: Literal["gone", "unanswered"]
+
+
+@dataclass
+class Output:
+    """What an input leads to, in order."""
+
+    deliveries: list[Delivery] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+
+
+@dataclass
+class Statistics:
+    """Counts since the start, of notifications where nothing else is said."""
+
+    received: int = 0  # from the stream, copies and all
+    answered: int = 0  # from the service, copies and all
+    delivered: int = 0
+    messages: int = 0  # messages in those delivered
+    duplicates: int = 0  # copies of what is kept
+    late: int = 0  # below what is complete: copies, or from before the beginning
+    repaired: int = 0  # that the service sent first
+    unexpected: int = 0  # that are not this host's, by what the service says
+    overflowed: int = 0  # that found no room and are left to the service
+    unverified: int = 0  # forgotten for lack of room where no service is
+    malformed: int = 0  # datagrams that are neither notification nor summary
+    foreign: int = 0  # datagrams of sessions that are not listened to
+    summaries: int = 0  # summaries, copies and all
+    requests: int = 0  # requests
+    losses: int = 0  # ranges
+    missing: int = 0  # in these ranges, where it is known
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a receiver behaves. Times are in seconds.
+
+    order: ``arrival`` delivers at once, ``sequence`` when all before it is complete. from_start:
+    sessions begin at sequence number 0, not where they are heard first. asks: there is a service.
+    limit: notifications that a session keeps, 2 at least; beyond it they are left to the service.
+    patience: wait for what may be on its way. timeout: wait for an answer the first time, then
+    twice as long each time, up to ``longest``. silence: without summaries, ask whether there is
+    something, then after twice as long each time, up to ``quietest``. give_up: report as lost what
+    was asked for in vain so long; None: never.
+    """
+
+    order: Literal["arrival", "sequence"] = "arrival"
+    from_start: bool = False
+    asks: bool = True
+    limit: int = 1 << 17
+    patience: float = 0.02
+    timeout: float = 0.25
+    longest: float = 8.0
+    silence: float = 5.0
+    quietest: float = 80.0
+    give_up: float | None = None
