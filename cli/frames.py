@@ -22,6 +22,7 @@ from udfs.messages.attributes.reference import read_event
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.reference import read_message
 from udfs.messages.sequence import split_sequence
+from udfs.messages.summaries import Summary
 from udfs.messages.specification import Specification, parse_specification
 from udfs.stacks.dissect import Dissection, EventFrame, dissect, dissect_event, is_event
 from udfs.stacks.labels import describe
@@ -208,6 +209,8 @@ def _row(frame: bytes, reader: _Itch | _Events) -> Row:
         "message_index": int(index),
         "count": parts.count,
     }
+    if parts.summary is not None:
+        row["summary"] = _summary(parts.summary)
     messages, errors = _messages(parts, reader)
     return row | {"messages": messages, "errors": errors}
 
@@ -235,6 +238,8 @@ def _text(row: Row) -> str:
             f"  moldudp64  session {row['session']}  sequence {row['sequence']} (offset "
             f"{row['kafka_offset']}, message {row['message_index']})  {_count(row['count'])}",
         ]
+        if "summary" in row:
+            lines.append("    " + " ".join(f"{k}={v}" for k, v in row["summary"].items()))
         lines += [f"    {_message_text(message)}" for message in row["messages"]]
     elif "encoding" in row:
         lines += [
@@ -251,6 +256,17 @@ def _text(row: Row) -> str:
         for error in row["errors"]
     ]
     return "\n".join(lines)
+
+
+def _summary(summary: Summary) -> Row:
+    """What a host should have of the offsets from ``from_offset`` up to ``until_offset``."""
+    return {
+        "from_offset": split_sequence(summary.from_)[0],
+        "until_offset": split_sequence(summary.until)[0],
+        "notifications": "gone" if summary.gone else summary.notifications,
+        "last": summary.last,
+        "digest": f"{summary.digest:#018x}",
+    }
 
 
 def _count(count: int) -> str:

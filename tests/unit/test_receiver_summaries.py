@@ -173,3 +173,19 @@ def test_a_host_that_nothing_leads_to_costs_the_others_no_summary():
     packet = build_packet(b"SOURCE    ", 1, [GOOGL])
     _, summaries = run(compilation, [(0, 1, packet)])
     assert [host for host, _ in summaries] == ["h4"]
+
+
+def test_a_captured_summary_is_taken_apart_as_what_it_is():
+    packet = build_packet(b"SOURCE    ", 1, [GOOGL, GOOGL])
+    sink = ListSink()
+    plan = compilation_of([Subscription("s", "h3", "stock == GOOGL")])
+    task = deliver(handle(plan.plan), handle(plan.header_stacks), TOPIC, lambda: sink, 100)
+    list(task(batches_of([(0, 5, packet)], [], False)))
+    notification, told = map(dissect, sink.frames)
+    assert notification.summary is None
+    assert told.messages == ()
+    assert told.udp.destination_port == PORT
+    summary = told.summary
+    assert summary is not None
+    assert (summary.notifications, summary.last) == (1, notification.sequence)
+    assert told.sequence == summary.until == 6 << OFFSET_SHIFT

@@ -13,6 +13,7 @@ from udfs.messages.attributes.encodings import BITMASK_GROUP
 from udfs.messages.attributes.events import ATTRIBUTES, ETHERTYPE
 from udfs.messages.attributes.reference import read_event
 from udfs.messages.reference import read_packet
+from udfs.messages.summaries import Summary, is_summary, unpack
 from udfs.stacks.frame import ETHERTYPE_IPV4, PROTOCOL_UDP
 from udfs.stacks.labels import BY_ETHER_TYPE, MAX_LABELS, NARROW, LabelFormat
 
@@ -43,6 +44,7 @@ class Dissection:
     count: of the MoldUDP64 header (0: heartbeat, 0xFFFF: end of session).
     positions: byte position in the frame of each message, after its length field.
     padding: bytes after the IPv4 datagram, as Ethernet adds them to short frames.
+    summary: what the datagram is, where it is a summary; it has no messages then.
     """
 
     destination_mac: int
@@ -57,6 +59,7 @@ class Dissection:
     messages: tuple[bytes, ...]
     positions: tuple[int, ...]
     padding: int
+    summary: Summary | None = None
 
     @property
     def label_format(self) -> LabelFormat:
@@ -133,8 +136,11 @@ def dissect(frame: bytes) -> Dissection:
     udp = _read_udp(frame, udp_at, end, ipv4)
     payload_at = udp_at + 8
     payload = frame[payload_at : udp_at + udp.length]
+    summary = None
     try:
-        session, sequence, messages = read_packet(payload)
+        if is_summary(payload):
+            summary = unpack(payload)
+        session, sequence, messages = read_packet(payload[:_MOLDUDP64] if summary else payload)
     except MessageError as error:
         raise StackError(
             error.what, f"MoldUDP64 at byte {payload_at}: {error.message}", offset=payload_at
@@ -157,6 +163,7 @@ def dissect(frame: bytes) -> Dissection:
         messages=tuple(messages),
         positions=tuple(positions),
         padding=len(frame) - end,
+        summary=summary,
     )
 
 
