@@ -22,8 +22,8 @@ from udfs.messages.attributes.reference import read_event
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.reference import read_message
 from udfs.messages.sequence import split_sequence
-from udfs.messages.summaries import Summary
 from udfs.messages.specification import Specification, parse_specification
+from udfs.messages.summaries import Summary
 from udfs.stacks.dissect import Dissection, EventFrame, dissect, dissect_event, is_event
 from udfs.stacks.labels import describe
 
