@@ -3,8 +3,7 @@
     spark-submit [--properties-file conf/X.conf] jobs/check_delivery.py FOLDER [--since BATCH]
         [--any-order]
 
-FOLDER has a file `<host>.mold` for each host, or a folder `receipts` with these (the lab's folder
-does). They are held against the topic, `egress_ledger`, and the tables at the versions of each of
+FOLDER has a folder `receipts`, or is one, with a file `<host>.mold` for each host, as the lab's. They are held against the topic, `egress_ledger`, and the tables at the versions of each of
 its rows; `lab.checking` says what is proved. Stop the stream before, or let it catch up.
 
 --since BATCH  look at this batch and later ones alone
@@ -18,6 +17,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from jobs.embedded_kinds import Sensors, TradingSession
 from jobs.recorded_batches import RecordedBatches
 from lab import verification
 from lab.checking import check_ledger, check_receipts
-from lab.receipts import receipts
+from lab.receipts import Receipt, receipts
 from lab.verdict import Verdict
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 
@@ -65,23 +65,38 @@ def prove(
     where Delta lacks a version that a batch used.
     """
     received = receipts(folder.parent if folder.name == "receipts" else folder)
-    tables = Tables(spark, settings.tables)
-    topics = Topics(spark, settings)
-    topics.wait()
-    specification = formats.specification_of(settings, tables)
-    kind = Sensors() if settings.format == ATTRIBUTES else TradingSession()
-    made = RecordedBatches(settings, tables, kind, specification)
-    records = topics.read_all()
-    expectation = verification.expected(
-        records, made.batches, specification, settings.topic, read=made.read
-    )
-    verdict = check_receipts(expectation, made.recorded, received, settings.topic, since, ordered)
-    offsets: dict[int, list[int]] = defaultdict(list)
-    for partition, offset, _ in sorted(records, key=lambda record: record[:2]):
-        offsets[partition].append(offset)
-    from_start = settings.starting_offsets == "earliest"
-    check_ledger(verdict, made.recorded, offsets, since, from_start)
-    return verdict
+    return Evidence(spark, settings).verdict(received, since, ordered)
+
+
+class Evidence:
+    """What receipts are held against: topic, ledger, and the tables of each of its rows."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self._settings = settings
+        tables = Tables(spark, settings.tables)
+        topics = Topics(spark, settings)
+        topics.wait()
+        specification = formats.specification_of(settings, tables)
+        kind = Sensors() if settings.format == ATTRIBUTES else TradingSession()
+        made = RecordedBatches(settings, tables, kind, specification)
+        records = topics.read_all()
+        self._recorded = made.recorded
+        self._expectation = verification.expected(
+            records, made.batches, specification, settings.topic, read=made.read
+        )
+        self._offsets: dict[int, list[int]] = defaultdict(list)
+        for partition, offset, _ in sorted(records, key=lambda record: record[:2]):
+            self._offsets[partition].append(offset)
+
+    def verdict(
+        self, received: Mapping[str, Sequence[Receipt]], since: int = 0, ordered: bool = True
+    ) -> Verdict:
+        """Of what each host wrote down, as of ``lab.receipts.receipts``."""
+        topic = self._settings.topic
+        verdict = check_receipts(self._expectation, self._recorded, received, topic, since, ordered)
+        from_start = self._settings.starting_offsets == "earliest"
+        check_ledger(verdict, self._recorded, self._offsets, since, from_start)
+        return verdict
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ WINDOW = 64
 
 #: Where the project's own file is not at hand: what one machine cannot do without.
 _ESSENTIAL = """\
-spark.master local[*]
+spark.master local[*,4]
 spark.driver.memory 2g
 spark.driver.host 127.0.0.1
 spark.driver.bindAddress 127.0.0.1
