@@ -3,8 +3,9 @@
     spark-submit [--properties-file conf/X.conf] jobs/check_delivery.py FOLDER [--since BATCH]
         [--any-order]
 
-FOLDER has a folder `receipts`, or is one, with a file `<host>.mold` for each host, as the lab's. They are held against the topic, `egress_ledger`, and the tables at the versions of each of
-its rows; `lab.checking` says what is proved. Stop the stream before, or let it catch up.
+FOLDER has a folder `receipts`, or is one, with a file `<host>.mold` for each host, as the lab's.
+They are held against the topic, `egress_ledger`, and the tables at the versions of each of its
+rows; `lab.checking` says what is proved. Stop the stream before, or let it catch up.
 
 --since BATCH  look at this batch and later ones alone
 --any-order    a network that loses frames was repaired since: order and copies do not count
