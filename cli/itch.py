@@ -73,7 +73,7 @@ def inspect(
     damaged = 0
     with open_records(file) as records:
         for where, message in _messages(records, packets):
-            row = message if isinstance(message, MessageError) else _row(message)
+            row = message if isinstance(message, MessageError) else message_row(message)
             if isinstance(row, MessageError):
                 damaged += 1
                 if damaged <= _SHOWN_DAMAGE:
@@ -83,7 +83,7 @@ def inspect(
                 continue
             counts[f"{row['type']} {row['name']}"] += 1
             if counts.total() <= limit:
-                typer.echo(json.dumps(row) if as_json else _text(row))
+                typer.echo(json.dumps(row) if as_json else message_text(row))
     _summary(counts, damaged, as_json)
     if damaged:
         if not counts and not packets:
@@ -170,7 +170,7 @@ def _messages(
             yield f"packet {number}, message {place}", message
 
 
-def _row(message: bytes) -> dict[str, Any] | MessageError:
+def message_row(message: bytes) -> dict[str, Any] | MessageError:
     """A message for people: type, name, and its fields as text; numbers as numbers."""
     specification = itch_specification()
     try:
@@ -189,7 +189,8 @@ def _value(field: Field, raw: int) -> str | int:
     return raw if field.kind == "integer" else field.render(raw)
 
 
-def _text(row: dict[str, Any]) -> str:
+def message_text(row: dict[str, Any]) -> str:
+    """A row on one line: time, type, name, and what says what happened."""
     hidden = ("type", "name", "timestamp", "stock_locate", "tracking_number")
     fields = " ".join(f"{name}={value}" for name, value in row.items() if name not in hidden)
     return f"{_time(int(row['timestamp']))}  {row['type']} {row['name']}  {fields}"

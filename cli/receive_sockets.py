@@ -1,0 +1,130 @@
+"""Sockets of ``stackcast receive``: what comes in, what is asked, and trials with loss."""
+
+from __future__ import annotations
+
+import math
+import random
+import select
+import socket
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from ipaddress import AddressValueError, IPv4Address
+
+import typer
+
+_LARGEST = 65_535
+_BUFFER = 32 << 20
+#: Datagrams that are read before something else has its turn.
+MOST_AT_ONCE = 512
+
+
+def group_socket(group: str, port: int, interface: str) -> socket.socket:
+    """Hears what is sent to a multicast group; ``interface`` is a name, an address, or empty."""
+    if not _is_ipv4(group) or not IPv4Address(group).is_multicast:
+        raise typer.BadParameter(f"--group {group}: give an IPv4 multicast address")
+    address, index = bytes(4), 0
+    if _is_ipv4(interface):
+        address = socket.inet_aton(interface)
+    elif interface:
+        try:
+            index = socket.if_nametoindex(interface)
+        except OSError:
+            raise typer.BadParameter(
+                f"--interface {interface}: this machine has no such interface"
+            ) from None
+    it = _socket()
+    it.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    it.bind((group, port))
+    member = struct.pack("=4s4si", socket.inet_aton(group), address, index)
+    it.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+    return it
+
+
+def listen_socket(host: str, port: int) -> socket.socket:
+    """Hears what is sent to an address of this machine."""
+    it = _socket()
+    it.bind((host, port))
+    return it
+
+
+def connected_socket(host: str, port: int) -> socket.socket:
+    """Speaks with one far end, and hears nobody else."""
+    it = _socket()
+    it.connect((host, port))
+    return it
+
+
+@dataclass
+class Wires:
+    """The sockets of a receiver. ``loss``: share of datagrams, of all directions, to throw away."""
+
+    stream: socket.socket
+    summaries: socket.socket | None = None
+    service: socket.socket | None = None
+    loss: float = 0.0
+    dice: random.Random = field(default_factory=random.Random)
+    thrown: int = 0
+
+    def __post_init__(self) -> None:
+        self._poll = select.poll()
+        for each in self._all():
+            self._poll.register(each, select.POLLIN)
+        self._buffer = memoryview(bytearray(_LARGEST))
+
+    def wait(self, seconds: float) -> None:
+        """Until a datagram is there, or the time is over."""
+        self._poll.poll(max(0, math.ceil(1000 * seconds)))
+
+    def read(self, wire: socket.socket | None) -> tuple[list[bytes], bool]:
+        """Datagrams that are there, and whether there may be more."""
+        found: list[bytes] = []
+        if wire is None:
+            return found, False
+        into, buffer = wire.recv_into, self._buffer
+        try:
+            for _ in range(MOST_AT_ONCE):
+                found.append(bytes(buffer[: into(buffer)]))
+        except BlockingIOError:
+            return self._lossy(found), False
+        except ConnectionError:
+            # The far end was not there for something sent earlier.
+            return self._lossy(found), True
+        return self._lossy(found), True
+
+    def ask(self, requests: Iterable[bytes]) -> None:
+        """Send to the service; what cannot be sent is asked again later, as is what gets lost."""
+        for request in self._lossy(list(requests)) if self.service else []:
+            try:
+                self.service.send(request)
+            except (ConnectionError, BlockingIOError):
+                continue
+
+    def close(self) -> None:
+        for each in self._all():
+            each.close()
+
+    def _all(self) -> list[socket.socket]:
+        return [s for s in (self.stream, self.summaries, self.service) if s is not None]
+
+    def _lossy(self, datagrams: list[bytes]) -> list[bytes]:
+        if not self.loss:
+            return datagrams
+        kept = [d for d in datagrams if self.dice.random() >= self.loss]
+        self.thrown += len(datagrams) - len(kept)
+        return kept
+
+
+def _socket() -> socket.socket:
+    it = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    it.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+    it.setblocking(False)
+    return it
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        IPv4Address(text)
+    except AddressValueError:
+        return False
+    return True
