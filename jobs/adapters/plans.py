@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from jobs.adapters import formats
 from jobs.adapters.batch_versions import LINK_STATES
 from jobs.adapters.settings import FORMATS, Settings
+from jobs.adapters.sql_errors import SQL_ERRORS, gone_for_good
 from jobs.adapters.tables import Tables
-from udfs.errors import SettingsError
+from udfs.errors import SettingsError, TableError
 from udfs.filters.advertisements import select_advertisements
 from udfs.filters.subscriptions import Subscription, select
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
@@ -57,19 +59,17 @@ class Plans:
     def at(self, versions: Mapping[str, int]) -> Planned:
         """The plan of these versions, as `jobs.adapters.batch_versions` names them.
 
-        Raises StackcastError where the tables cannot be used, Spark's errors where they cannot be
-        read.
+        Raises TableError VERSION_GONE where Delta has a version no more, StackcastError where the
+        tables cannot be used, Spark's errors where they cannot be read.
         """
         subscriptions, rejected = select(
-            self._tables.rows("subscriptions", versions["subscriptions"]),
+            self._rows("subscriptions", versions["subscriptions"]),
             self._settings.format,
             FORMATS,
         )
         trees = [
             tree
-            for tree in map(
-                tree_from_row, self._tables.rows("virtual_trees", versions["virtual_trees"])
-            )
+            for tree in map(tree_from_row, self._rows("virtual_trees", versions["virtual_trees"]))
             if tree.state == "active"
         ]
         advertisements = select_advertisements(
@@ -89,11 +89,16 @@ class Plans:
     def _planner_at(self, versions: Mapping[str, int]) -> Planner:
         version = versions.get(ATTRIBUTES)
         if self._form is None or self._form[0] != version:
-            self._form = version, formats.format_of(self._settings, self._tables, versions)
+            with _kept(ATTRIBUTES, version):
+                self._form = version, formats.format_of(self._settings, self._tables, versions)
         if self._planner is None:
             self._planner = Planner(self._form[1], self._addressing, self._settings.filter_order)
         self._planner.use(self._form[1])
         return self._planner
+
+    def _rows(self, name: str, version: int) -> list[dict[str, Any]]:
+        with _kept(name, version):
+            return self._tables.rows(name, version)
 
     def _advertisements(self, versions: Mapping[str, int]) -> Sequence[Mapping[str, Any]]:
         # Batches of earlier versions of ours are pinned without.
@@ -101,7 +106,7 @@ class Plans:
         if version is None:
             return []
         if self._announced is None or self._announced[0] != version:
-            self._announced = version, self._tables.rows("advertisements", version)
+            self._announced = version, self._rows("advertisements", version)
         return self._announced[1]
 
     def _network_at(self, versions: Mapping[str, int]) -> Network:
@@ -109,11 +114,29 @@ class Plans:
         states = versions.get(LINK_STATES, versions["links"])
         key = (*(versions[name] for name in NETWORK), states)
         if self._network is None or self._network[0] != key:
-            switches, hosts, links = (self._tables.rows(n, versions[n]) for n in NETWORK)
+            switches, hosts, links = (self._rows(n, versions[n]) for n in NETWORK)
             if states != versions["links"]:
-                links = with_states(links, self._tables.rows("links", states))
+                links = with_states(links, self._rows("links", states))
             self._network = (key, network_from_rows(switches, hosts, links, self._settings.labels))
         return self._network[1]
+
+
+@contextmanager
+def _kept(table: str, version: int | None) -> Iterator[None]:
+    """Around a read: say it plainly where Delta has that version no more."""
+    try:
+        yield
+    except SQL_ERRORS as error:
+        if not gone_for_good(error):
+            raise
+        raise TableError(
+            "VERSION_GONE",
+            f"Delta has version {version} of table {table} no more, or files of it: VACUUM or a "
+            "clean-up of its log has removed them; keep versions for longer "
+            "(docs/operations.md, Checkpoints)",
+            table=table,
+            version=version,
+        ) from error
 
 
 def _group(settings: Settings) -> int:

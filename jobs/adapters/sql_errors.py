@@ -10,6 +10,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from udfs.errors import TableError
+
 #: Everything that a statement, a read or a write can raise; Delta's own reach Python unconverted.
 SQL_ERRORS = (PySparkException, Py4JError)
 
@@ -42,6 +44,8 @@ def gone_for_good(error: BaseException) -> bool:
 
     False for anything else, as storage that does not answer.
     """
+    if isinstance(error, TableError) and error.what == "VERSION_GONE":
+        return True
     texts = [str(error)]
     cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     for _ in range(_CAUSES):
