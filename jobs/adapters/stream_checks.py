@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from collections.abc import Mapping
 
@@ -54,7 +55,7 @@ def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics
         try:
             file.write(now)
         except SQL_ERRORS as error:
-            raise no_room(settings, one_line(error)) from error
+            raise no_room(settings, one_line(error), _spill(spark)) from error
         if stands is not None:
             log.info(
                 "the checkpoint is of an earlier version: noted that it is for topic %s (id %s), "
@@ -67,7 +68,7 @@ def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -
     """A clearer error than that of a stream that has ended by itself, if there is one to be found:
     no room, records that are gone, a topic or tables made anew."""
     if _NO_ROOM.search(str(error)):
-        return no_room(settings, str(error))
+        return no_room(settings, str(error), _spill(spark))
     tables, topics = Tables(spark, settings.tables), Topics(spark, settings)
     try:
         held = IdentityFile(spark, settings.checkpoint).read()
@@ -124,14 +125,16 @@ def check_records(topic: str, wanted: Mapping[int, int], spans: Spans, *, new: b
     )
 
 
-def no_room(settings: Settings, words: str) -> StreamError:
-    """The error of a write that found no room; ``words`` are Spark's, for where no place is full
-    by now."""
+def no_room(settings: Settings, words: str, spill: str) -> StreamError:
+    """The error of a write that found no room.
+
+    words: what failed, for where no place is full by now. spill: where Spark puts its own files.
+    """
     places = {
         "the checkpoint": settings.checkpoint,
         "the tables": settings.tables,
         **({"the pcap sink": settings.pcap_path} if settings.sink == "pcap" else {}),
-        "Spark's own files": "/tmp",
+        "Spark's own files": spill,
     }
     found = disk_space.full(places)
     where = ", ".join(found) if found else f"of a place that has room again ({words[:300]})"
@@ -140,6 +143,11 @@ def no_room(settings: Settings, words: str) -> StreamError:
         f"no room is left on the disk of {where}: make room there and start again; the batch in "
         "progress then runs again, with the same numbers",
     )
+
+
+def _spill(spark: SparkSession) -> str:
+    configured = spark.sparkContext.getConf().get("spark.local.dir", "/tmp") or "/tmp"
+    return os.environ.get("SPARK_LOCAL_DIRS", configured).split(",")[0]
 
 
 def _check_versions(

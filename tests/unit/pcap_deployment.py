@@ -19,11 +19,13 @@ from jobs.adapters.checkpoint import position
 from jobs.adapters.kafka import Topics
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.settings import Settings
+from jobs.adapters.stream_checks import after_failure
 from jobs.adapters.streaming import start
 from jobs.adapters.tables import Tables
 from jobs.adapters.wire.pcap import read_pcap
 from lab import verification
 from lab.publisher import ensure_topic
+from udfs.errors import StreamError
 from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.specification import Specification
 from udfs.stacks.dissect import dissect
@@ -119,7 +121,10 @@ class Deployment:
         producer.close()
 
     def run(self, *steps: Callable[[], None]) -> None:
-        """Run the stream: drain, then each step and drain again, then stop."""
+        """Run the stream: drain, then each step and drain again, then stop.
+
+        Raises what the job says where the stream ends by itself.
+        """
         lifecycle = Lifecycle()
         query, delivery = start(self.spark, self.settings, lifecycle)
         left = list(steps)
@@ -135,6 +140,8 @@ class Deployment:
 
         try:
             lifecycle.run(query, drained)
+        except StreamError as error:
+            raise after_failure(self.spark, self.settings, error) from error
         finally:
             delivery.close()
 
