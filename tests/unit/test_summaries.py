@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from udfs.messages.summaries import (
     unpack,
 )
 from udfs.messages.summary_kernels import tally
+from udfs.stacks.dissect import dissect
 
 pytestmark = pytest.mark.unit
 
@@ -188,3 +191,24 @@ def test_a_request_with_no_name_behind_it_is_told(tail: bytes):
         read_request(request(b"8ZY63T0000", 1, 1) + tail)
     with pytest.raises(MessageError, match="BAD_REQUEST"):
         read_request(b"8ZY63T0000")
+
+
+def hex_dumps(text: str) -> list[bytes]:
+    """Bytes of each block of lines ``    0010  40 01 ...`` of a document."""
+    blocks = re.findall(r"(?:^    [0-9a-f]{4}  [0-9a-f ]+\n)+", text, re.MULTILINE)
+    return [bytes.fromhex("".join(re.sub(r"^ +\S+ +", "", b, flags=re.M).split())) for b in blocks]
+
+
+def test_the_bytes_in_the_document_are_those_of_its_own_example():
+    text = (Path(__file__).parents[2] / "docs" / "wire.md").read_text()
+    summary, asked, frame = hex_dumps(text)
+    sent = dissect(frame)
+    sequence, count = sent.sequence, sent.count
+    assert (
+        summary
+        == Summary(
+            sent.session, 60 << 26, 62 << 26, 1, sequence, plain_splitmix64(sequence + count)
+        ).pack()
+    )
+    assert read_request(asked) == Request(sent.session, sequence, 65535)
+    assert f"`{summary[44:].hex(' ')}`" in text

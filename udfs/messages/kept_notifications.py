@@ -50,7 +50,8 @@ class KeptNotifications:
         if number != summary.notifications:
             return False
         last = int(self._keys[number - 1]) if number else 0
-        return last == summary.last and int(self._sums[number] - self._sums[0]) == summary.digest
+        digest = (int(self._sums[number]) - int(self._sums[0])) % (1 << 64)
+        return last == summary.last and digest == summary.digest
 
     def middle(self) -> int:
         """A number with half of them below it; there is one at least."""
