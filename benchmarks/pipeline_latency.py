@@ -1,0 +1,164 @@
+"""From an event's time, as its producer stamps it, to its frame at the far end of the wire.
+
+Compared with the same stream without matching and sending: a ``mapInArrow`` that only notes when
+Python has the event.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pipeline_producer
+import pipeline_stream
+import pyarrow as pa
+from numpy.typing import NDArray
+from pipeline_results import Lines
+from pipeline_throughput import MAIN, highest
+from pipeline_workload import HEADER, REFERENCE, Packets, stamps
+from pipeline_world import PARTITIONS, POOL, World
+
+from jobs.adapters import streaming
+from jobs.adapters.lifecycle import Lifecycle
+from jobs.adapters.settings import Settings
+from udfs.buffers import binary_buffers
+
+P50_FLOOR, P99_FLOOR = 1.3, 2.0
+#: Seconds of events, and of these the first to warm up with.
+SECONDS, WARM_UP = 18.0, 6.0
+RUNS = 2
+#: Of messages: packets of the latency parts.
+Figures = dict[str, float]
+
+
+def run(world: World, lines: Lines) -> None:
+    """At half the highest rate: ours, the floor as ours runs, and as plain, in turn."""
+    rate = highest(world) / 2
+    packets = MAIN.packets(world)
+    scale, runs = (0.5, 1) if world.quick else (1.0, RUNS)
+    best: dict[str, Figures] = {}
+    for number in range(runs):
+        for name in ("event to wire", "event to Python, foreachBatch", "event to Python"):
+            topic = world.empty_topic()
+            settings = world.settings(topic, starting_offsets="latest")
+            if name == "event to wire":
+                seen = to_wire(world, settings, packets, rate, scale)
+            else:
+                seen = to_python(world, settings, packets, rate, scale, "foreach" in name)
+            lines.say("run", what=name, run=number, records_per_second=rate, **seen)
+            if name not in best or seen["p50_ms"] < best[name]["p50_ms"]:
+                best[name] = seen
+    ours = best.pop("event to wire")
+    for name, floor in best.items():
+        for quantile, most in (("p50", P50_FLOOR), ("p99", P99_FLOOR)):
+            ratio = ours[f"{quantile}_ms"] / floor[f"{quantile}_ms"]
+            lines.floor(f"{quantile} of event to wire to {name}", ratio, most, "x")
+
+
+def quantiles(seen: NDArray[np.int64], begin: int, end: int) -> Figures:
+    """Of rows (stamp, arrival) in ns those stamped from ``begin`` up to ``end``; milliseconds.
+
+    Raises ValueError where there are none.
+    """
+    stamp, arrival = seen[:, 0], seen[:, 1]
+    mine = (stamp >= begin) & (stamp < end)
+    if not mine.any():
+        raise ValueError(f"no event of {(end - begin) / 1e9:g} s arrived; {len(seen)} others did")
+    late = (arrival - stamp)[mine] / 1e6
+    p50, p99 = np.percentile(late, (50, 99)).tolist()
+    return {"events": int(mine.sum()), "p50_ms": p50, "p99_ms": p99, "most_ms": float(late.max())}
+
+
+def feed(
+    world: World, topic: str, packets: Packets, rate: float, seconds: float
+) -> tuple[int, int]:
+    """Stamped packets from a process of its own; returns when it began and ended, ns."""
+    began = time.time_ns()
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        pool.apply(
+            pipeline_producer.paced, (world.servers, topic, packets, PARTITIONS, rate, seconds)
+        )
+    return began, time.time_ns()
+
+
+def to_wire(
+    world: World, settings: Settings, packets: Packets, rate: float, scale: float
+) -> Figures:
+    """Our stream: event to frame."""
+    lifecycle = Lifecycle()
+    with world.receiver(settings.port) as receiver:
+        query, delivery = streaming.start(world.spark, settings, lifecycle)
+        try:
+            began, ended = _feed_both(world, settings.topic, packets, rate, scale, query)
+            lifecycle.run(query, _settled())
+        finally:
+            delivery.close()
+        seen = receiver.taken()
+    return quantiles(seen, began, ended)
+
+
+def to_python(
+    world: World, settings: Settings, packets: Packets, rate: float, scale: float, foreach: bool
+) -> Figures:
+    """The same topic and trigger: event to Python."""
+    folder = world.fresh("noted")
+    folder.mkdir()
+    query = pipeline_stream.start_pass(
+        world.spark, settings, noting(str(folder)), "records long", foreach
+    )
+    try:
+        began, ended = _feed_both(world, settings.topic, packets, rate, scale, query)
+        settled = _settled()
+        while not settled():
+            time.sleep(0.1)
+    finally:
+        query.stop()
+    seen = np.concatenate([np.load(path) for path in sorted(folder.glob("*.npy"))])
+    return quantiles(seen, began, ended)
+
+
+def _feed_both(
+    world: World, topic: str, packets: Packets, rate: float, scale: float, query: Any
+) -> tuple[int, int]:
+    """First until the stream runs warm, then what is measured; returns the borders of that, ns."""
+    # Nothing is stamped before the stream knows where "latest" is.
+    deadline = time.monotonic() + pipeline_stream.PATIENCE
+    while not query.recentProgress and time.monotonic() < deadline:
+        time.sleep(0.1)
+    feed(world, topic, packets, rate, WARM_UP * scale)
+    return feed(world, topic, packets, rate, (SECONDS - WARM_UP) * scale)
+
+
+def _settled(seconds: float = 3.0) -> Callable[[], bool]:
+    deadline = time.monotonic() + seconds
+    return lambda: time.monotonic() > deadline
+
+
+def noting(folder: str) -> pipeline_stream.Pass:
+    """Notes when Python has a record, beside the stamp of its first message."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        noted = []
+        for batch in batches:
+            now = time.time_ns()
+            offsets, data = binary_buffers(batch.column("value"))
+            first = np.asarray(offsets[:-1], np.int64) + HEADER + REFERENCE
+            stamp = stamps(data, first)
+            noted.append(np.column_stack((stamp, np.full(len(stamp), now))))
+        if noted:
+            np.save(Path(folder, f"{uuid.uuid4().hex}.npy"), np.concatenate(noted))
+        records = sum(len(each) for each in noted)
+        yield pa.RecordBatch.from_pydict({"records": pa.array([records], pa.int64())})
+
+    return run
+
+
+def full_match(world: World) -> Packets:
+    """Single messages that all match, for those who wait for a frame."""
+    return Packets.make(world.rules, POOL, (1, 1), 1.0)

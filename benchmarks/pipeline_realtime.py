@@ -1,0 +1,71 @@
+"""From an event's time to its frame in real-time mode, by the job as a process of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pipeline_latency
+from pipeline_latency import feed, quantiles
+from pipeline_receiver import Receiver
+from pipeline_results import Lines
+from pipeline_throughput import MAIN
+from pipeline_world import Job, World
+
+RATES = (300, 2_000, 10_000)
+#: The rate that has floors, and these, milliseconds.
+FLOOR_RATE, P50_FLOOR, P99_FLOOR = 2_000, 10.0, 50.0
+SECONDS, WARM_UP = 20.0, 5.0
+#: Seconds to the first frame, kernels to be compiled included.
+PATIENCE = 300.0
+
+
+def run(world: World, lines: Lines) -> None:
+    """Each rate after the other through one job; 5 % of messages match."""
+    packets = MAIN.packets(world)
+    scale = 0.5 if world.quick else 1.0
+    topic = world.empty_topic()
+    settings = world.settings(
+        topic,
+        starting_offsets="latest",
+        latency="realtime",
+        realtime_ledger_topic=f"{topic}.ledger",
+    )
+    with (
+        world.receiver(settings.port) as receiver,
+        Job(settings, world.fresh("realtime.log")) as job,
+    ):
+        await_first(world, topic, receiver, job)
+        for rate in RATES:
+            feed(world, topic, packets, rate, WARM_UP * scale)
+            began, ended = feed(world, topic, packets, rate, SECONDS * scale)
+            time.sleep(2)
+            job.check()
+            seen = quantiles(receiver.taken(), began, ended)
+            lines.say("event to wire, real-time", records_per_second=rate, **seen)
+            if rate == FLOOR_RATE:
+                lines.floor("p50, real-time, 2,000 records/s", seen["p50_ms"], P50_FLOOR, "ms")
+                lines.floor("p99, real-time, 2,000 records/s", seen["p99_ms"], P99_FLOOR, "ms")
+
+
+def await_first(world: World, topic: str, receiver: Receiver, job: Job) -> None:
+    """Feed a little until a frame arrives. Raises TimeoutError, or RuntimeError if the job ends."""
+    matching = pipeline_latency.full_match(world)
+    arrived = threading.Event()
+
+    def little() -> None:
+        while not arrived.is_set():
+            feed(world, topic, matching, 10, 2)
+
+    feeder = threading.Thread(target=little, daemon=True)
+    feeder.start()
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while not len(receiver.taken()):
+            job.check()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no frame within {PATIENCE:g} s; the job's log is {job.log}")
+            time.sleep(0.2)
+    finally:
+        arrived.set()
+        feeder.join()

@@ -1,0 +1,147 @@
+"""Streams over a topic until it is drained: ours, and what Spark takes to hand bytes to Python."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pipeline_world import World
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from jobs.adapters import streaming
+from jobs.adapters.kafka import Topics
+from jobs.adapters.lifecycle import Lifecycle
+from jobs.adapters.settings import Settings
+
+#: Seconds without any progress after which a stream is given up.
+PATIENCE = 180
+Pass = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch as Spark reports it: when it began (s since 1970), how long it took, rows."""
+
+    began: float
+    seconds: float
+    rows: int
+
+
+@dataclass(frozen=True)
+class Drained:
+    """A drained topic. frames: that went out for all its records; None where none were to."""
+
+    batches: Sequence[Batch]
+    frames: int | None = None
+
+    @property
+    def records(self) -> int:
+        return sum(batch.rows for batch in self.batches)
+
+    def rate(self, warm: int) -> float:
+        """Records a second, from the first batch after ``warm`` records to the end of the last."""
+        seen = 0
+        for number, batch in enumerate(self.batches):
+            if seen >= warm:
+                measured = self.batches[number:]
+                ended = measured[-1].began + measured[-1].seconds
+                return sum(each.rows for each in measured) / (ended - batch.began)
+            seen += batch.rows
+        raise ValueError(f"{seen} records are no more than the {warm} to warm up with")
+
+    def batch_seconds(self) -> float:
+        """Median of the batches but the first."""
+        return statistics.median(batch.seconds for batch in self.batches[1:])
+
+
+def batches_of(reports: Sequence[str]) -> list[Batch]:
+    """From Spark's reports of progress, JSON, those of batches with rows."""
+    found: dict[int, Batch] = {}
+    for text in reports:
+        report = json.loads(text)
+        if report["numInputRows"]:
+            began = dt.datetime.fromisoformat(report["timestamp"]).timestamp()
+            seconds = report["durationMs"]["triggerExecution"] / 1000
+            found[report["batchId"]] = Batch(began, seconds, report["numInputRows"])
+    return [batch for _, batch in sorted(found.items())]
+
+
+def watch(query: StreamingQuery, records: int) -> Callable[[], bool]:
+    """A function that says whether the query has committed ``records``."""
+    last = [time.monotonic(), 0.0]
+
+    def done() -> bool:
+        time.sleep(0.05)
+        seen = sum(batch.rows for batch in batches_of(_reports(query)))
+        if seen != last[1]:
+            last[:] = time.monotonic(), seen
+        if time.monotonic() - last[0] > PATIENCE:
+            raise TimeoutError(f"{seen} of {records} records in, and no progress for {PATIENCE} s")
+        return seen >= records
+
+    return done
+
+
+def _reports(query: StreamingQuery) -> list[str]:
+    return [report.json for report in query.recentProgress]
+
+
+def ours(world: World, settings: Settings, records: int) -> Drained:
+    """The stream of the main job."""
+    before = world.wire.sent()
+    lifecycle = Lifecycle()
+    query, delivery = streaming.start(world.spark, settings, lifecycle)
+    try:
+        lifecycle.run(query, watch(query, records))
+    finally:
+        delivery.close()
+    return Drained(batches_of(_reports(query)), world.wire.sent() - before)
+
+
+def through_python(world: World, settings: Settings, records: int, foreach: bool) -> Drained:
+    """The same topic, trigger and options through ``mapInArrow`` that only counts."""
+    query = start_pass(world.spark, settings, counting(), "records long", foreach)
+    try:
+        done = watch(query, records)
+        while not done():
+            if (error := query.exception()) is not None:
+                raise error
+    finally:
+        query.stop()
+    return Drained(batches_of(_reports(query)))
+
+
+def start_pass(
+    spark: SparkSession, settings: Settings, work: Pass, schema: str, foreach: bool
+) -> StreamingQuery:
+    """A stream of one ``mapInArrow``, in ``foreachBatch`` as ours, or without."""
+    records = Topics(spark, settings).stream()
+    if foreach:
+
+        def process(batch: DataFrame, _: int) -> None:
+            batch.mapInArrow(work, schema).toArrow()
+
+        writer: Any = records.writeStream.foreachBatch(process)
+    else:
+        writer = records.mapInArrow(work, schema).writeStream.format("noop")
+    query: StreamingQuery = (
+        writer.option("checkpointLocation", settings.checkpoint)
+        .trigger(processingTime=settings.trigger)
+        .start()
+    )
+    return query
+
+
+def counting() -> Pass:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        records = sum(batch.num_rows for batch in batches)
+        yield pa.RecordBatch.from_pydict({"records": pa.array([records], pa.int64())})
+
+    return run
