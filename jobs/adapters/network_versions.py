@@ -133,7 +133,7 @@ class NetworkVersions:
             "table_ids": self._ids(versions),
         }
         if committed_at is not None:
-            row["seconds"] = (ready_at - committed_at).total_seconds()
+            row["seconds"] = waited(committed_at, ready_at)
         self._append(row, number)
 
     def announce(self, topic: str, versions: Versions) -> None:
@@ -212,3 +212,9 @@ class NetworkVersions:
         if seen is None or seen[0] != now[0]:
             return False
         return self._tables.only_added(name, seen[1], now[1])
+
+
+def waited(committed_at: dt.datetime, ready_at: dt.datetime) -> float:
+    """Seconds from an edit's commit until it was ready: 0 where the clock was set back between, or
+    another machine's, that stamped the commit, is ahead."""
+    return max(0.0, (ready_at - committed_at).total_seconds())

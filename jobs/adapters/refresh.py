@@ -21,7 +21,7 @@ from jobs.adapters.metrics_switches import SwitchMetrics
 from jobs.adapters.network_match import REGISTRY, NetworkMatch, check_pipelines
 from jobs.adapters.network_match import SOURCE as SUBSCRIPTIONS
 from jobs.adapters.network_tables import NetworkTables
-from jobs.adapters.network_versions import LEDGER, SOURCES, TABLE, NetworkVersions
+from jobs.adapters.network_versions import LEDGER, SOURCES, TABLE, NetworkVersions, waited
 from jobs.adapters.settings import Settings
 from jobs.adapters.sql_errors import SQL_ERRORS, gone_for_good, one_line
 from jobs.adapters.switch_session import Outcome, SwitchSession
@@ -463,7 +463,7 @@ class Refresher:
         changed = derived.versions.items() - (before or {}).items()
         after = ""
         if committed_at is not None and before is not None:
-            seconds = (ready_at - committed_at).total_seconds()
+            seconds = waited(committed_at, ready_at)
             self.metrics.ready(seconds)
             after = f", {seconds:.2f} s after the edit's commit"
         log.info(
