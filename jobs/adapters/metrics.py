@@ -73,6 +73,7 @@ class StreamMetrics:
         self.offsets: dict[int, int] = {}
         self.journal_waits = 0
         self._pending: float | None = None
+        self._oldest: float | None = None
         self._lock = threading.Lock()
 
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -118,7 +119,8 @@ class StreamMetrics:
         pending.set_function(lambda: self.pending_for(time.monotonic()))
 
         self._journal = gauge("journal_reports", "Batches not in ledger and statistics yet")
-        self._oldest = gauge("journal_oldest_seconds", "Age of the oldest of them")
+        oldest = gauge("journal_oldest_seconds", "Age of the oldest of them; 0: none")
+        oldest.set_function(lambda: self.journal_age(time.monotonic()))
 
         self._lag = gauge("lag_records", "Records in the topic that are not sent", "partition")
         self._margin = gauge(
@@ -255,7 +257,13 @@ class StreamMetrics:
         """So many batches are not in ledger and statistics yet, the oldest for so long."""
         self.journal_waits = waiting
         self._journal.set(waiting)
-        self._oldest.set(oldest_seconds)
+        # It grows by itself: who writes them may hang.
+        self._oldest = time.monotonic() - oldest_seconds if waiting else None
+
+    def journal_age(self, now: float) -> float:
+        """Seconds that the oldest batch waits for ledger and statistics."""
+        since = self._oldest
+        return 0.0 if since is None else max(0.0, now - since)
 
     def processed(self, offsets: Mapping[int, int]) -> None:
         """By partition, the offset after the last record whose frames were handed over."""

@@ -40,8 +40,10 @@ BATCH_SECONDS = 120.0
 SPARK_SECONDS = 60.0
 #: Newer tables should be live before that.
 PENDING_SECONDS = 30.0
-#: Batches that may wait for ledger and statistics.
-JOURNAL_BATCHES = 100
+#: Batches that may wait for ledger and statistics, half of those at which the stream waits; and how
+#: long.
+JOURNAL_BATCHES = 32
+JOURNAL_SECONDS = 60.0
 #: Less of a disk free than that is worth a remark.
 LEAST_FREE = 0.05
 
@@ -97,8 +99,11 @@ def judge(
         remarks.append("the newest tables cannot be used, the last good ones are live")
     if metrics.pending_for(now) > PENDING_SECONDS:
         remarks.append(f"newer tables wait to be live for {metrics.pending_for(now):.0f} s")
-    if metrics.journal_waits > JOURNAL_BATCHES:
-        remarks.append(f"{metrics.journal_waits} batches are not in the ledger yet")
+    age = metrics.journal_age(now)
+    if metrics.journal_waits > JOURNAL_BATCHES or age > JOURNAL_SECONDS:
+        remarks.append(
+            f"{metrics.journal_waits} batches are not in the ledger yet, the oldest for {age:.0f} s"
+        )
     lag = {} if seen is None else dict(seen.lag)
     facts: dict[str, Any] = {
         "last_batch": None if last is None else last[0],

@@ -188,14 +188,29 @@ def test_what_harms_no_frame_is_a_remark():
     metrics = StreamMetrics()
     metrics.refused({"links": 3})
     metrics.pending(NOW - PENDING_SECONDS - 1)
-    metrics.journal(JOURNAL_BATCHES + 1)
+    metrics.journal(JOURNAL_BATCHES + 1, 0.0)
     full = Seen(NOW, True, NOW, full=("tables",))
     verdict = judge(full, metrics, NOW)
     assert verdict.status == "degraded" and len(verdict.remarks) == 4
     assert verdict.facts["refused_versions"] == {"links": 3}
     assert verdict.facts["sink_ok"]
+    metrics.journal(0, 0.0)
+    assert len(judge(full, metrics, NOW).remarks) == 3
     metrics.failure = "SINK.NO_INTERFACE"
     assert not judge(full, metrics, NOW).facts["sink_ok"]
+
+
+def test_a_ledger_that_is_not_written_is_a_remark_though_few_batches_wait():
+    metrics = StreamMetrics()
+    metrics.journal(1, 50.0)
+    now = time.monotonic()
+    assert not judge(Seen(now, True, now), metrics, now).remarks
+    # Nobody has said anything since: who writes it hangs.
+    later = now + 30
+    (remark,) = judge(Seen(later, True, later), metrics, later).remarks
+    assert "1 batches" in remark
+    metrics.journal(0, 0.0)
+    assert not judge(Seen(later, True, later), metrics, later).remarks
 
 
 @given(st.floats(0, 1e4), st.floats(0, 1e4), st.floats(0, 1e4), st.booleans())
