@@ -51,7 +51,12 @@ Step = Callable[[Receiver], Output]
 
 
 def stream(*datagrams: bytes, now: float = 100.06) -> Step:
-    return lambda it: it.receive(datagrams, now)
+    def step(it: Receiver) -> Output:
+        out = it.receive(datagrams, now)
+        out.requests += it.time(now).requests
+        return out
+
+    return step
 
 
 def service(*datagrams: bytes, now: float = 100.06) -> Step:

@@ -50,7 +50,8 @@ class Receiver:
     def receive(self, datagrams: Iterable[bytes], now: float, answer: bool = False) -> Output:
         """Take datagrams as they came in; ``answer``: from the service, not from the stream.
 
-        What is neither notification nor summary is counted and left alone, as are heartbeats.
+        What is neither notification nor summary is counted and left alone, as are heartbeats. Call
+        :meth:`time` when nothing is left to take in, and when it is :meth:`due`.
         """
         out = Output()
         statistics = self.statistics
@@ -81,7 +82,9 @@ class Receiver:
                     session.answered(sequence, count, True, now)
             else:
                 statistics.malformed += 1
-        self._pass(now, out)
+        if answer:
+            # What is still unread of the stream may be what lacks: that waits for `time`.
+            self._pass(now, out)
         return out
 
     def time(self, now: float) -> Output:
