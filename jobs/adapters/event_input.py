@@ -35,7 +35,7 @@ class EventInput:
         """The records, with what Spark parses of them."""
         return with_pairs(records, LONGEST_JSON) if self._json else records
 
-    def register_new(self, records: DataFrame) -> None:
+    def register_new(self, records: DataFrame, batch_id: int) -> None:
         """Give ids to the names that a batch has and the table lacks, where settings say so.
 
         Before the batch is planned, so that its events go out with them, in their order.
@@ -53,11 +53,16 @@ class EventInput:
                 registry = register(self._tables, new, REGISTRANT)
         except (StackcastError, *SQL_ERRORS) as error:
             # Events of names without an id are dead letters, and the others go on.
-            log.error("new attributes could not be registered: %s", one_line(error))
+            log.error(
+                "batch %d: new attributes could not be registered: %s", batch_id, one_line(error)
+            )
             return
         found = registry.by_name
         for name in sorted(names.keys() & found.keys()):
-            log.info("attribute %s is registered with id %d", name, found[name].id)
+            log.info(
+                "batch %d: attribute %s is registered with id %d", batch_id, name, found[name].id
+            )
         left = sorted(names.keys() - found.keys())
         if left:
-            log.warning("%d names are not registered: %s", len(left), ", ".join(left[:_SHOWN]))
+            shown = ", ".join(left[:_SHOWN])
+            log.warning("batch %d: %d names are not registered: %s", batch_id, len(left), shown)

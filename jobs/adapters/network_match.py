@@ -184,14 +184,25 @@ class NetworkMatch:
         known = {(row["id"], row["message"]) for row in self._rejected or ()}
         new = [row for row in rows if (row["id"], row["message"]) not in known]
         for row in new[:_SHOWN]:
-            log.warning("subscription %s: %s %s", row["id"], row["code"], row["message"])
+            log.warning(
+                "subscriptions@%d: rule %s is not live: %s %s",
+                versions[SOURCE],
+                row["id"],
+                row["code"],
+                row["message"],
+            )
         if len(new) > _SHOWN:
             log.warning("%d more are rejected: table %s", len(new) - _SHOWN, REJECTED)
         try:
             tables.overwrite(REJECTED, rows)
         except SQL_ERRORS as error:
             # They explain and decide nothing: written anew with the next edit.
-            log.error("table %s could not be written: %s", REJECTED, one_line(error))
+            log.error(
+                "table %s could not be written for subscriptions@%d: %s",
+                REJECTED,
+                versions[SOURCE],
+                one_line(error),
+            )
             return
         self._rejected = rows
 

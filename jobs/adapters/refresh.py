@@ -501,7 +501,7 @@ class Refresher:
         moves = {tree: (due[tree], state) for tree, state in moved.items()}
         self._tables.move("virtual_trees", "tree_id", "state", moves)
         for tree, state in sorted(moved.items()):
-            log.info("virtual tree %d is %s", tree, state)
+            log.info("virtual tree %d is %s; %s", tree, state, named(derived.versions))
 
     def _drained(self, derived: _Derived) -> bool:
         """Whether streams went on so far that something may go now."""
