@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 Spans = Mapping[int, tuple[int, int]]
 
+#: The reason that a stream tells has a code of its own.
+_OURS = re.compile(r"ended: [A-Z][A-Z0-9]+\.[A-Z0-9_]+: ")
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|not enough space", re.I)
 
 
@@ -35,14 +37,15 @@ def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics
     one is for.
 
     Raises StreamError, with the codes of `Identity.check`, RECORDS_GONE, TOPIC_SHORTER,
-    CHECKPOINT_UNREADABLE or NO_ROOM; KafkaError, TableError.
+    CHECKPOINT_UNREADABLE, CHECKPOINT_NOT_WRITTEN or NO_ROOM; KafkaError, TableError.
     """
+    # First what needs no checkpoint: a table that is missing is told whatever lies there.
+    now = Identity.now(settings, tables, topics)
     stands = position(spark, settings.checkpoint)
     file = IdentityFile(spark, settings.checkpoint)
     held = file.read()
     if held is None and stands is not None and stands.topic != settings.topic:
         raise other_topic(stands.topic, settings.topic)
-    now = Identity.now(settings, tables, topics)
     if held is not None:
         held.check(now, _onward(stands))
     _check_versions(Pins(spark, settings.checkpoint).newest(), tables, stands)
@@ -55,7 +58,14 @@ def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics
         try:
             file.write(now)
         except SQL_ERRORS as error:
-            raise no_room(settings, one_line(error), _spill(spark)) from error
+            words = one_line(error)
+            if _NO_ROOM.search(words):
+                raise no_room(settings, words, _spill(spark)) from error
+            raise StreamError(
+                "CHECKPOINT_NOT_WRITTEN",
+                f"nothing can be written to {settings.checkpoint}: {words}; check rights there, "
+                f"or {PREFIX}checkpoint",
+            ) from error
         if stands is not None:
             log.info(
                 "the checkpoint is of an earlier version: noted that it is for topic %s (id %s), "
@@ -64,11 +74,13 @@ def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics
             )
 
 
-def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -> StreamError:
+def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -> StackcastError:
     """A clearer error than that of a stream that has ended by itself, if there is one to be found:
-    no room, records that are gone, a topic or tables made anew."""
+    no room, records that are gone, a topic or tables made anew, no broker."""
     if _NO_ROOM.search(str(error)):
         return no_room(settings, str(error), _spill(spark))
+    if _OURS.search(str(error)):
+        return error
     tables, topics = Tables(spark, settings.tables), Topics(spark, settings)
     try:
         held = IdentityFile(spark, settings.checkpoint).read()
@@ -77,9 +89,9 @@ def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -
             held.check(Identity.now(settings, tables, topics), _onward(stands))
         if stands is not None:
             check_records(settings.topic, stands.offsets, topics.spans(), new=False)
-    except StreamError as clearer:
+    except StackcastError as clearer:
         return clearer
-    except (StackcastError, *SQL_ERRORS) as other:
+    except SQL_ERRORS as other:
         log.warning("why the stream ended cannot be looked into: %s", one_line(other))
     return error
 
