@@ -83,7 +83,7 @@ def settings(tables: Tables, broker: Broker, tmp_path: Path) -> Settings:
         dead_letter_topic="itch.metrics.dead",
         sink="pcap",
         pcap_path=str(tmp_path / "frames"),
-        wait_seconds=10,
+        wait_seconds=120,
         metrics_port=port,
         metrics_host="127.0.0.1",
         kafka={"bootstrap.servers": broker.bootstrap_servers},

@@ -165,3 +165,10 @@ def test_the_documents_speak_only_of_metrics_that_are_there():
     for text in (RUNBOOK, OPERATIONS):
         named = re.findall(r"`((?:stackcast|process)_[a-z0-9_]+)", text)
         assert named and set(named) <= known, set(named) - known
+
+
+def test_every_metric_is_explained_to_operators():
+    explained = set(re.findall(r"`(stackcast_[a-z0-9_]+)`", OPERATIONS))
+    for name, samples in EXPORTED.items():
+        if name.startswith("stackcast_"):
+            assert explained & ({name} | samples), name
