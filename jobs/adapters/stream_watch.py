@@ -6,7 +6,6 @@ and by what the stream's batches noted, and asks nobody. The stream never waits 
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import threading
@@ -21,7 +20,7 @@ from urllib.parse import urlparse
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from jobs.adapters.batch_files import BatchFiles
+from jobs.adapters.checkpoint import position
 from jobs.adapters.kafka import Topics
 from jobs.adapters.metrics import StreamMetrics
 from jobs.adapters.metrics_server import Verdict, serve
@@ -233,20 +232,14 @@ class StreamWatch:
 
 
 def beginning(spark: SparkSession, settings: Settings) -> dict[int, int]:
-    """By partition, the offset that a stream goes on from: that after its last committed batch.
+    """By partition, the offset that a stream of micro-batches goes on from, by its checkpoint.
 
-    Empty where the checkpoint is new.
+    Empty where that is new, and in real-time mode, which tells its positions itself.
     """
-    batch = BatchFiles(spark, settings.checkpoint, "commits", "").newest()
-    if batch is None:
+    if settings.latency == "realtime":
         return {}
-    text = BatchFiles(spark, settings.checkpoint, "offsets", "").read(batch)
-    for line in (text or b"").decode().splitlines():
-        if line.startswith("{"):
-            offsets = json.loads(line).get(settings.topic)
-            if isinstance(offsets, dict):
-                return {int(partition): offset for partition, offset in offsets.items()}
-    return {}
+    found = position(spark, settings.checkpoint)
+    return found.offsets if found is not None and found.topic == settings.topic else {}
 
 
 def local_folder(place: str) -> Path | None:
