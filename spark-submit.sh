@@ -209,6 +209,19 @@ choose_kernel_cache() {
   done
 }
 
+# Once for these sources, by two processes: else each that calls a kernel first compiles it, several
+# of them the same at once.
+compile_kernels() {
+  [ ! -e "$NUMBA_CACHE_DIR/.compiled" ] && [ -w "$NUMBA_CACHE_DIR" ] || return 0
+  say "compiling what runs per event (a minute, once for a version)"
+  if (cd "$ROOT" && python -m udfs.kernel_cache >"$VAR/log/kernels.log" 2>&1); then
+    : >"$NUMBA_CACHE_DIR/.compiled"
+  else
+    # Whoever calls a kernel compiles it.
+    say "that failed; the log says why: $VAR/log/kernels.log"
+  fi
+}
+
 export_environment() {
   export STACKCAST_HOME=$ROOT STACKCAST_VAR=$VAR
   export SPARK_HOME
@@ -232,6 +245,7 @@ case "${1:-}" in
     shift
     ensure_environment test
     export_environment
+    compile_kernels
     cd "$ROOT"
     exec python -m pytest "$@"
     ;;
@@ -260,6 +274,7 @@ case "${1:-}" in
   *)
     ensure_environment runtime
     export_environment
+    case " $* " in *_stream.py\ * | *rerequest.py\ *) compile_kernels ;; esac
     exec "$SPARK_HOME/bin/spark-submit" "$@"
     ;;
 esac
