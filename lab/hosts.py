@@ -108,13 +108,14 @@ class Host:
     """A host with its own UDP socket, whose application appends what it reads to a file.
 
     The file has a u16 big-endian length before each payload. No more payloads are under way than
-    the socket's buffer holds: the application reads in between.
+    the socket's buffer holds: the application reads in between. ``more``: the file goes on where it
+    ends.
 
     ``delivered`` counts payloads in the file, ``outstanding`` those sent and not read yet,
     ``lost`` those that the kernel never handed over.
     """
 
-    def __init__(self, name: str, receipts: Path) -> None:
+    def __init__(self, name: str, receipts: Path, more: bool = False) -> None:
         self.name = name
         self.delivered = 0
         self.outstanding = 0
@@ -127,7 +128,7 @@ class Host:
         self._room = granted // 2
         self._taken = 0
         self._wire = _connected(self._socket.getsockname())
-        self._file = receipts.open("wb", buffering=0)
+        self._file = receipts.open("ab" if more else "wb", buffering=0)
         self._unwritten: list[bytes] = []
 
     @property

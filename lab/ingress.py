@@ -22,6 +22,8 @@ _Address = tuple[str, int]
 class Ingress:
     """A loopback UDP socket; each datagram is one frame that enters the publisher's switch.
 
+    ``port`` 0 takes a free one.
+
     Senders are told how many of their frames have been processed: an 8-byte big-endian count,
     cumulative for each source address since this socket was opened.
 
@@ -29,7 +31,7 @@ class Ingress:
     ``net.core.rmem_max`` and without root that is about 180 frames of 1,500 bytes.
     """
 
-    def __init__(self, publisher: str, send: Callable[[str, bytes], None]) -> None:
+    def __init__(self, publisher: str, send: Callable[[str, bytes], None], port: int = 0) -> None:
         self.publisher = publisher
         self._send = send
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -37,7 +39,7 @@ class Ingress:
         # Root may have more than the system's limit; without it, windows keep bursts small.
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
-        self._socket.bind(("127.0.0.1", 0))
+        self._socket.bind(("127.0.0.1", port))
         self._socket.setblocking(False)
         self._waiting: deque[tuple[bytes, _Address]] = deque()
         self._processed: dict[_Address, int] = {}

@@ -172,13 +172,28 @@ class Lab:
                 )
             time.sleep(0.05)
 
-    def _start_network(self) -> None:
+    def kill_network(self) -> None:
+        """Ends switches and hosts at once, as a crash does (SIGKILL)."""
+        if self._switches is not None and self._switches.pid is not None:
+            os.kill(self._switches.pid, signal.SIGKILL)
+            self._switches.stop()
+
+    def revive_network(self) -> None:
+        """Starts switches and hosts where they were before `kill_network`.
+
+        The switches hold nothing, not even a program; hosts write on in their receipts.
+        """
+        self._start_network(
+            ["--again", json.dumps({"p4runtime": self.p4runtime, "ingress": self.ingress})]
+        )
+
+    def _start_network(self, more: Iterable[str] = ()) -> None:
         description = self.folder / "network.json"
         rows = network_to_rows(self.network, dict.fromkeys(self.network.switches, ""))
         description.write_text(json.dumps({**rows, "label_bits": self.network.labels.bits}))
         log = self.folder / "log" / "network.log"
         arguments: list[str | Path] = [sys.executable, "-m", "lab.network"]
-        arguments += ["--description", description, "--out", self.folder]
+        arguments += ["--description", description, "--out", self.folder, *more]
         for host, address in self._external.items():
             arguments += ["--external-host", f"{host}={address}"]
         self._switches = Child(

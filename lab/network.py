@@ -3,6 +3,7 @@
 A switch drops all frames until its program has been set over P4Runtime.
 
     python -m lab.network --description network.json --out DIR [--external-host h3=IP:PORT]
+        [--again ADDRESSES]
 
 ``network.json`` holds the rows of the tables ``switches``, ``hosts`` and ``links``, and perhaps
 ``label_bits``, the width of the network's labels (16 or 32). When all is up, one JSON line says
@@ -10,7 +11,8 @@ where: ``{"p4runtime", "ingress": {publisher: address}, "hosts": {host: address}
 JSON lines on standard input are answered on standard output: ``{"command": "status"}`` with
 counters, ``{"command": "stop"}`` with a last status. It also ends at the end of its input and on
 SIGTERM. What hosts receive is in ``DIR/receipts/<host>.mold``: a u16 big-endian length and a
-payload, again and again; a frame that was acknowledged to its sender is in the files.
+payload, again and again; a frame that was acknowledged to its sender is in the files. ``ADDRESSES``
+is the line of a network that has ended: this one is where it was, and its hosts write on.
 """
 
 from __future__ import annotations
@@ -47,12 +49,20 @@ class LabNetwork:
     Parameters
     ----------
     out: folder for receipts. external: address (``ip:port``) by host, of hosts whose application
-        is another program.
+        is another program. again: `addresses` of one that has ended, to take its place; its hosts
+        write on in their files.
 
-    Raises LabError ``UNKNOWN_HOST`` for an external host that is no subscriber of the network.
+    Raises LabError ``UNKNOWN_HOST`` for an external host that is no subscriber of the network,
+    ``PORT_TAKEN``.
     """
 
-    def __init__(self, network: Network, out: Path, external: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        network: Network,
+        out: Path,
+        external: Mapping[str, str],
+        again: Mapping[str, Any] | None = None,
+    ) -> None:
         check_external(external, network.subscribers())
         receipts = out / "receipts"
         receipts.mkdir(parents=True, exist_ok=True)
@@ -60,15 +70,22 @@ class LabNetwork:
         self._hosts: dict[str, Host | ExternalHost] = {
             name: ExternalHost(name, external[name])
             if name in external
-            else Host(name, receipts / f"{name}.mold")
+            else Host(name, receipts / f"{name}.mold", again is not None)
             for name in network.subscribers()
         }
         pipelines = {name: SimpleSwitch() for name in network.switches}
         self._fabric = Fabric(network, pipelines, self._deliver)
-        self._ingress = [Ingress(name, self._fabric.send) for name in network.publishers()]
+        places = again["ingress"] if again else {}
+        ports = {name: int(place.rpartition(":")[2]) for name, place in places.items()}
+        self._ingress = [
+            Ingress(name, self._fabric.send, ports.get(name, 0)) for name in network.publishers()
+        ]
         self._server = P4RuntimeServer(
-            Device(switch.name, switch.device_id, pipelines[switch.name])
-            for switch in network.switches.values()
+            (
+                Device(switch.name, switch.device_id, pipelines[switch.name])
+                for switch in network.switches.values()
+            ),
+            again["p4runtime"] if again else "127.0.0.1:0",
         ).start()
 
     def addresses(self) -> dict[str, Any]:
@@ -184,6 +201,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--description", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--external-host", action="append", default=[], metavar="HOST=IP:PORT")
+    parser.add_argument("--again", type=json.loads, metavar="ADDRESSES")
     options = parser.parse_args(arguments)
     wake, waker = socket.socketpair()
     waker.setblocking(False)
@@ -191,7 +209,8 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         external = external_hosts(options.external_host)
-        network = LabNetwork(read_description(options.description), options.out, external)
+        description = read_description(options.description)
+        network = LabNetwork(description, options.out, external, options.again)
     except StackcastError as error:
         print(error, file=sys.stderr)
         return 1
