@@ -322,3 +322,49 @@ def test_where_none_are_named_a_flood_of_sessions_is_bounded():
         it.receive([build_packet(b"%010d" % n, 1, [b"m"])], 0.0)
     assert len(it.sessions()) == 4096
     assert it.statistics.foreign == 904
+
+
+def test_a_summary_with_another_last_number_is_not_agreed_with():
+    it = receiver(State.EVEN)
+    wrong = bytearray(summary(101, 105))
+    wrong[36:44] = at(103).to_bytes(8)
+    it.receive([*sent(101, 102, 103, 104), bytes(wrong)], 100.0)
+    assert it.sessions()[S] == (State.BEHIND, at(101), at(105))
+
+
+def test_what_is_not_this_hosts_is_known_again_after_a_first_repair():
+    it = receiver(State.EVEN)
+    for begin, now in ((101, 100.0), (105, 200.0)):
+        until = begin + 4
+        mine = sent(*range(begin, until))
+        it.receive([notification(S, at(begin, 7), 1), summary(begin, until)], now)
+        it.time(it.due())
+        it.receive([*mine, summary(begin, until)], now + 1, answer=True)
+        assert it.sessions()[S] == (State.EVEN, at(until), at(until))
+    assert it.statistics.unexpected == 2
+
+
+def test_a_stream_that_speaks_again_is_asked_about_as_soon_as_at_first():
+    it = receiver(State.EVEN, silence=5.0)
+    for _ in range(3):
+        now = it.due()
+        it.time(now)
+        it.receive([summary(101, 101)], now, answer=True)
+    it.receive([*sent(101, 102), summary(101, 103)], now + 1)
+    assert it.due() <= now + 1 + 6.25
+
+
+def test_who_gives_up_counts_from_the_gap_and_not_from_the_last_summary():
+    it = receiver(State.EVEN, give_up=3.0, silence=1e6, quietest=1e6)
+    it.receive([summary(101, 105)], 5000.0)
+    out = it.time(it.due())
+    assert not out.losses and len(out.requests) == 1
+
+
+def test_an_answer_that_brought_some_is_followed_up_at_once_and_one_that_brought_none_is_not():
+    for answer, soon in ((sent(101), True), ([], False)):
+        it = receiver(State.ASKING, patience=0.02, timeout=0.25)
+        it.receive([*answer, summary(101, 105)], 100.1, answer=True)
+        assert it.sessions()[S][0] is State.BEHIND
+        assert (it.due() <= 100.14) == soon
+        assert it.due() >= (100.12 if soon else 100.35)
