@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 
 from jobs import embedded_attributes
-from jobs.adapters import application, formats, streaming
+from jobs.adapters import application, formats, realtime, streaming
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.settings import Settings
 from udfs.errors import SettingsError
@@ -22,6 +22,7 @@ from udfs.messages.attributes.registry import FORMAT
 
 def deliver(settings: Settings, lifecycle: Lifecycle) -> int:
     settings = formats.of_settings(settings, FORMAT)
+    realtime.check(settings)
     if settings.embedded:
         return embedded_attributes.run(settings, lifecycle)
     if settings.match == "network":

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 
 from jobs import embedded, embedded_network
-from jobs.adapters import application, formats, streaming
+from jobs.adapters import application, formats, realtime, streaming
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.settings import Settings
 from jobs.embedded_kinds import TradingSession
@@ -21,6 +21,7 @@ from udfs.errors import SettingsError
 
 def deliver(settings: Settings, lifecycle: Lifecycle) -> int:
     settings = formats.of_settings(settings, "itch")
+    realtime.check(settings)
     if settings.match == "network":
         if not settings.embedded:
             raise SettingsError(

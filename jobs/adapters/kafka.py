@@ -30,20 +30,42 @@ class Topics:
         self._spark = spark
         self._settings = settings
 
-    def stream(self, timestamps: bool = False) -> DataFrame:
+    def stream(self, timestamps: bool = False, batches: bool = True) -> DataFrame:
         """Raw packets as a stream: partition (int), offset (long), value (binary).
 
         With ``timestamps`` also timestamp, the record's. A partition is the work of one task.
+        Where there are no ``batches`` (real-time mode), nothing limits them.
         """
         settings = self._settings
         reader = (
             self._spark.readStream.format("kafka")
             .option("subscribe", settings.topic)
             .option("startingOffsets", settings.starting_offsets)
-            .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
             .option("failOnDataLoss", "true")
         )
+        if batches:
+            reader = reader.option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
         for key, value in settings.kafka.items():
+            reader = reader.option(f"kafka.{key}", value)
+        more = ("timestamp",) if timestamps else ()
+        return reader.load().select("partition", "offset", "value", *more)
+
+    def read_offsets(
+        self, partition: int, from_: int, until: int, timestamps: bool = False
+    ) -> DataFrame:
+        """The records of a partition from one offset up to another, with columns as of `stream`.
+
+        Records that are gone are left out: look whether all are there. The work of one task.
+        """
+        topic = self._settings.topic
+        reader = (
+            self._spark.read.format("kafka")
+            .option("assign", json.dumps({topic: [partition]}))
+            .option("startingOffsets", json.dumps({topic: {str(partition): from_}}))
+            .option("endingOffsets", json.dumps({topic: {str(partition): until}}))
+            .option("failOnDataLoss", "false")
+        )
+        for key, value in self._settings.kafka.items():
             reader = reader.option(f"kafka.{key}", value)
         more = ("timestamp",) if timestamps else ()
         return reader.load().select("partition", "offset", "value", *more)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from jobs.adapters import formats, session, stream_checks
+from jobs.adapters import formats, realtime, realtime_positions, session, stream_checks
 from jobs.adapters.delivery import Delivery
 from jobs.adapters.kafka import Topics
 from jobs.adapters.lifecycle import Lifecycle
@@ -21,6 +21,8 @@ from udfs.sources import needs_arrival
 
 def run(settings: Settings, lifecycle: Lifecycle, name: str) -> int:
     """Deliver until asked to stop. Returns the exit code."""
+    if settings.latency == "realtime":
+        return realtime.run(settings, lifecycle, name)
     spark = session.start(name)
     lifecycle.hold_jvm(spark)
     query, delivery = start(spark, settings, lifecycle)
@@ -64,6 +66,7 @@ def _start(
     topics.ensure_dead_letters()
     tables = Tables(spark, settings.tables)
     timestamps = needs_arrival(formats.specification_of(settings, tables))
+    realtime_positions.refuse_after_real_time(spark, settings)
     stream_checks.before_start(spark, settings, tables, topics)
     delivery = Delivery(spark, settings, tables, topics, watch.metrics)
     delivery.prepare()

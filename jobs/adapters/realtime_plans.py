@@ -1,0 +1,250 @@
+"""The plan of a real-time stream: made beside it whenever the tables change, and handed to workers.
+
+Nobody waits for a batch: a thread looks at the tables some times a second.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from jobs.adapters import formats
+from jobs.adapters.batch_versions import BatchVersions
+from jobs.adapters.header_stacks import StackJobs
+from jobs.adapters.logs import named
+from jobs.adapters.metrics import StreamMetrics
+from jobs.adapters.plan_tables import PlanTables
+from jobs.adapters.plans import Plans
+from jobs.adapters.settings import PREFIX, Settings
+from jobs.adapters.sql_errors import SQL_ERRORS, one_line
+from jobs.adapters.tables import Tables
+from udfs.errors import StackcastError
+from udfs.filters.meaning.evaluate import is_stateful
+from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription
+from udfs.plan import Compilation
+from udfs.trees.network import Network
+
+log = logging.getLogger(__name__)
+
+#: Between two looks at the tables.
+LOOK_SECONDS = 0.2
+#: After a look that failed for want of Spark or a disk.
+AGAIN_SECONDS = 2.0
+#: Plans that reports may still be about.
+_REMEMBERED = 64
+
+
+@dataclass(frozen=True)
+class Served:
+    """A plan as it goes to workers: pickled once."""
+
+    number: int
+    compilation: Compilation
+    plan: bytes
+    stacks_number: int
+    stacks: bytes
+
+
+class RealTimePlans:
+    """Keeps ``served`` up to date from `start` to `close`.
+
+    `start` makes the first plan, and raises StackcastError where the tables cannot be used; later
+    ones that cannot leave the last good plan where it is.
+    """
+
+    def __init__(
+        self, spark: SparkSession, settings: Settings, tables: Tables, metrics: StreamMetrics
+    ) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
+        self._plans = StatelessPlans(spark, settings)
+        self._stacks = StackJobs(spark, tables, settings.publisher)
+        self._tables = PlanTables(tables, settings.publisher)
+        self._seen: Mapping[str, int] = {}
+        self._pickled_stacks: tuple[Any, int, bytes] | None = None
+        self._known: dict[int, Compilation] = {}
+        self._served: Served | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="plans", daemon=True)
+
+    @property
+    def served(self) -> Served:
+        """The newest plan; after `start`."""
+        assert self._served is not None
+        return self._served
+
+    def compilation(self, number: int) -> Compilation | None:
+        """The plan of this number; None where it is long gone."""
+        return self._known.get(number)
+
+    def start(self) -> None:
+        """Make the first plan, then watch."""
+        versions = self._versions.current()
+        self._versions.announce(versions)
+        # As of then: nothing that it names may leave the switches from here on.
+        versions = self._versions.current()
+        self._plan(versions)
+        self._seen = versions
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the watch; waits for tables that are still being written."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._stacks.close()
+        self._tables.close()
+
+    def _watch(self) -> None:
+        pause = LOOK_SECONDS
+        while not self._closing.wait(pause):
+            pause = LOOK_SECONDS
+            try:
+                self._look()
+            except SQL_ERRORS as error:
+                log.error("the tables cannot be looked at: %s", one_line(error))
+                pause = AGAIN_SECONDS
+            except Exception:
+                log.exception("the tables cannot be looked at")
+                pause = AGAIN_SECONDS
+
+    def _look(self) -> None:
+        versions = self._versions.current()
+        if versions != self._seen:
+            self._metrics.pending(time.monotonic())
+            try:
+                self._plan(versions)
+                self._metrics.pending(None)
+            except StackcastError as error:
+                # The last good version stays live (design, section 5).
+                log.error(
+                    "the changed tables cannot be used, the last good ones stay live: %s", error
+                )
+                self._metrics.refused(versions)
+            self._seen = versions
+        else:
+            self._with_known()
+
+    def _plan(self, versions: Mapping[str, int]) -> None:
+        clock = time.monotonic()
+        compilation, subscriptions, network = self._plans.at(versions)
+        self._serve(compilation)
+        seconds = time.monotonic() - clock
+        self._metrics.planned(compilation, seconds)
+        for rejection in compilation.rejections:
+            log.warning("subscription %s: %s %s", rejection.id, rejection.code, rejection.message)
+        log.info(
+            "plan %d: %d rules, %d rejected, %d receiver sets to work out, in %.2f s; %s",
+            self.served.number,
+            len(compilation.rules),
+            len(compilation.rejections),
+            len(compilation.receiver_sets) - compilation.shipped,
+            seconds,
+            named(compilation.versions),
+        )
+        self._stacks.submit(compilation)
+        self._tables.submit(compilation, subscriptions, network)
+
+    def _with_known(self) -> None:
+        """Serve the plan anew when all stacks are known, and on the way as often as they double."""
+        compilation = self.served.compilation
+        shipped, sets = compilation.shipped, len(compilation.receiver_sets)
+        if shipped == sets:
+            return
+        known = sets - len(compilation.unknown())
+        self._metrics.stacks_unknown(sets - known)
+        if known == sets or known >= 2 * max(1, shipped):
+            self._serve(compilation.with_known())
+
+    def _serve(self, compilation: Compilation) -> None:
+        stacks = compilation.header_stacks
+        if self._pickled_stacks is None or self._pickled_stacks[0] is not stacks:
+            number = 0 if self._pickled_stacks is None else self._pickled_stacks[1] + 1
+            self._pickled_stacks = stacks, number, pickle.dumps(stacks)
+        number = 0 if self._served is None else self._served.number + 1
+        self._known[number] = compilation
+        self._known.pop(number - _REMEMBERED, None)
+        self._served = Served(
+            number, compilation, pickle.dumps(compilation.plan), *self._pickled_stacks[1:]
+        )
+
+
+class StatelessPlans:
+    """Plans of rules that keep no state; those that do are rejected, with the others live.
+
+    State is carried from micro-batch to micro-batch, and a real-time stream has none.
+    """
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self._tables = _Without(spark, settings.tables)
+        self._plans = Plans(settings, self._tables)
+
+    def at(
+        self, versions: Mapping[str, int]
+    ) -> tuple[Compilation, Sequence[Subscription], Network]:
+        """As :meth:`jobs.adapters.plans.Plans.at`."""
+        self._tables.rejected.clear()
+        compilation, subscriptions, network = self._plans.at(versions)
+        if compilation.plan.state is not None:
+            self._tables.left_out |= {
+                (rule.id, row.filter)
+                for rule, row in _with_rows(compilation.rules, subscriptions)
+                if keeps_state(rule)
+            }
+            self._tables.rejected.clear()
+            compilation, subscriptions, network = self._plans.at(versions)
+        refused = [_refusal(name) for name in self._tables.rejected]
+        if refused:
+            rejections = [*compilation.rejections, *refused]
+            compilation = replace(compilation, rejections=rejections)
+        return compilation, subscriptions, network
+
+
+class _Without(Tables):
+    """Tables without some subscriptions, known by id and text; ``rejected``: those met so far."""
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        super().__init__(spark, location)
+        self.left_out: set[tuple[str, str]] = set()
+        self.rejected: list[str] = []
+
+    def rows(
+        self, name: str, version: int | None = None, since: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        rows = super().rows(name, version, since)
+        if name != "subscriptions" or not self.left_out:
+            return rows
+        out = [row for row in rows if (row["id"], row["filter"]) in self.left_out]
+        self.rejected += [row["id"] for row in out if row["enabled"]]
+        return [row for row in rows if (row["id"], row["filter"]) not in self.left_out]
+
+
+def keeps_state(rule: CheckedRule) -> bool:
+    """Whether a rule reads or updates state."""
+    return bool(rule.updates) or is_stateful(rule.condition)
+
+
+def _with_rows(
+    rules: Sequence[CheckedRule], subscriptions: Sequence[Subscription]
+) -> list[tuple[CheckedRule, Subscription]]:
+    row_of = {row.id: row for row in subscriptions}
+    return [(rule, row_of[rule.id]) for rule in rules if rule.id in row_of]
+
+
+def _refusal(name: str) -> Rejection:
+    return Rejection(
+        name,
+        "SUBSCRIPTION.STATE_IN_REALTIME",
+        1,
+        1,
+        "line 1, column 1: the rule keeps state, which is carried from micro-batch to micro-batch: "
+        f"it is not live with {PREFIX}latency=realtime",
+    )
