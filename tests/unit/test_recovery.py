@@ -368,3 +368,9 @@ def test_an_answer_that_brought_some_is_followed_up_at_once_and_one_that_brought
         assert it.sessions()[S][0] is State.BEHIND
         assert (it.due() <= 100.14) == soon
         assert it.due() >= (100.12 if soon else 100.35)
+
+
+def test_a_stream_that_repeats_a_batch_is_not_silent():
+    it = receiver(State.EVEN, silence=5.0)
+    it.receive([summary(99, 101)], 103.0)
+    assert it.due() >= 108.0
