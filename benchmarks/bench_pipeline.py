@@ -1,49 +1,62 @@
 """The whole path, from Kafka to the wire: how fast, how soon, from when on, at what growth.
 
-    ./spark-submit.sh bench pipeline [PART ...] [--quick] [--pictures]
+    ./spark-submit.sh bench pipeline [PART ...] [--quick]
 
 One line of JSON a measurement; lines named ``floor`` have what must be held beside what was seen.
-PARTs are throughput, peers, latency, realtime, start, memory and growth; all without one, a
-quarter of an hour; ``--quick`` takes fewer records and points, three minutes. Lines are kept under
-``var/bench``; ``--pictures`` draws docs/pictures/pipeline-*.svg from the last run of each part.
-docs/benchmarks.md says what is compared with what.
+PARTs are throughput, peers, latency, realtime, start, memory and growth; all without one.
+``--quick`` takes fewer records and points. Lines are kept under ``var/bench``; ``document`` draws
+docs/pictures/pipeline-*.svg and writes the tables of docs/benchmarks.md, which says what is
+compared with what, from the last run of each part.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
+import traceback
 from collections.abc import Callable
 from importlib import import_module
 
+import pipeline_document
 import pipeline_wire
 from pipeline_results import Lines
 from pipeline_world import World
 
-PARTS = ("throughput", "peers", "latency", "realtime", "start", "memory", "growth")
+PARTS = ("throughput", "peers", "latency", "realtime", "start", "memory", "growth", "document")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./spark-submit.sh bench pipeline")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="fewer records and fewer points")
-    parser.add_argument("--pictures", action="store_true", help="draw what was found")
     options = parser.parse_args()
     unknown = sorted(set(options.parts) - set(PARTS))
     if unknown:
         parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(PARTS)}")
-    pipeline_wire.enter_namespace()
-    with World(options.quick) as world:
-        print(json.dumps({"wire": world.wire.kind, "quick": options.quick}), flush=True)
-        for part in options.parts or PARTS:
-            began = time.monotonic()
-            run: Callable[[World, Lines], None] = import_module(f"pipeline_{part}").run
-            run(world, Lines(part))
-            seconds = round(time.monotonic() - began)
-            print(json.dumps({"part": part, "name": "seconds", "value": seconds}), flush=True)
-    if options.pictures:
-        import_module("pipeline_pictures").draw()
+    parts = options.parts or PARTS[:-1]
+    failed = []
+    if measured := [part for part in parts if part != "document"]:
+        pipeline_wire.enter_namespace()
+        with World(options.quick) as world:
+            print(json.dumps({"wire": world.wire.kind, "quick": options.quick}), flush=True)
+            for part in measured:
+                began = time.monotonic()
+                run: Callable[[World, Lines], None] = import_module(f"pipeline_{part}").run
+                lines = Lines(part)
+                try:
+                    run(world, lines)
+                except Exception as error:
+                    # The other parts are worth their time all the same.
+                    traceback.print_exc()
+                    lines.say("failed", why=f"{type(error).__name__}: {error}"[:500])
+                    failed.append(part)
+                lines.say("seconds", value=round(time.monotonic() - began))
+    if "document" in parts:
+        pipeline_document.run()
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

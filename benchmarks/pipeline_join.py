@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pipeline_stream import Drained, batches_of, watch
+from pipeline_stream import Drained, batches_of, wait
 from pipeline_world import World
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -115,11 +115,8 @@ def drain(world: World, settings: Settings, plan_file: Path, records: int) -> Dr
         .trigger(processingTime=settings.trigger)
         .start()
     )
-    done = watch(query, records)
     try:
-        while not done():
-            if (error := query.exception()) is not None:
-                raise error
+        wait(query, records)
     finally:
         query.stop()
     return Drained(batches_of([report.json for report in query.recentProgress]))

@@ -9,9 +9,9 @@ from __future__ import annotations
 import multiprocessing
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pipeline_producer
@@ -30,9 +30,8 @@ from udfs.buffers import binary_buffers
 
 P50_FLOOR, P99_FLOOR = 1.3, 2.0
 #: Seconds of events, and of these the first to warm up with.
-SECONDS, WARM_UP = 18.0, 6.0
+SECONDS, WARM_UP = 16.0, 5.0
 RUNS = 2
-#: Of messages: packets of the latency parts.
 Figures = dict[str, float]
 
 
@@ -74,17 +73,23 @@ def quantiles(seen: NDArray[np.int64], begin: int, end: int) -> Figures:
     return {"events": int(mine.sum()), "p50_ms": p50, "p99_ms": p99, "most_ms": float(late.max())}
 
 
-def feed(
-    world: World, topic: str, packets: Packets, rate: float, seconds: float
-) -> tuple[int, int]:
-    """Stamped packets from a process of its own; returns when it began and ended, ns."""
+class Fed(NamedTuple):
+    """What was fed: from when to when, ns since 1970, and how many records."""
+
+    began: int
+    ended: int
+    records: int
+
+
+def feed(world: World, topic: str, packets: Packets, rate: float, seconds: float) -> Fed:
+    """Stamped packets from a process of its own."""
     began = time.time_ns()
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
-        pool.apply(
+        records = pool.apply(
             pipeline_producer.paced, (world.servers, topic, packets, PARTITIONS, rate, seconds)
         )
-    return began, time.time_ns()
+    return Fed(began, time.time_ns(), records)
 
 
 def to_wire(
@@ -95,12 +100,12 @@ def to_wire(
     with world.receiver(settings.port) as receiver:
         query, delivery = streaming.start(world.spark, settings, lifecycle)
         try:
-            began, ended = _feed_both(world, settings.topic, packets, rate, scale, query)
-            lifecycle.run(query, _settled())
+            fed = _feed_both(world, settings, packets, rate, scale)
+            lifecycle.run(query, pipeline_stream.watch(query, fed.records))
         finally:
             delivery.close()
         seen = receiver.taken()
-    return quantiles(seen, began, ended)
+    return quantiles(seen, fed.began, fed.ended)
 
 
 def to_python(
@@ -113,31 +118,29 @@ def to_python(
         world.spark, settings, noting(str(folder)), "records long", foreach
     )
     try:
-        began, ended = _feed_both(world, settings.topic, packets, rate, scale, query)
-        settled = _settled()
-        while not settled():
-            time.sleep(0.1)
+        fed = _feed_both(world, settings, packets, rate, scale)
+        pipeline_stream.wait(query, fed.records)
     finally:
         query.stop()
     seen = np.concatenate([np.load(path) for path in sorted(folder.glob("*.npy"))])
-    return quantiles(seen, began, ended)
+    return quantiles(seen, fed.began, fed.ended)
 
 
 def _feed_both(
-    world: World, topic: str, packets: Packets, rate: float, scale: float, query: Any
-) -> tuple[int, int]:
-    """First until the stream runs warm, then what is measured; returns the borders of that, ns."""
+    world: World, settings: Settings, packets: Packets, rate: float, scale: float
+) -> Fed:
+    """First until the stream runs warm, then what is measured: that, with the records of both."""
     # Nothing is stamped before the stream knows where "latest" is.
+    known = Path(settings.checkpoint, "sources", "0", "0")
     deadline = time.monotonic() + pipeline_stream.PATIENCE
-    while not query.recentProgress and time.monotonic() < deadline:
+    while not known.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no stream within {pipeline_stream.PATIENCE} s")
         time.sleep(0.1)
-    feed(world, topic, packets, rate, WARM_UP * scale)
-    return feed(world, topic, packets, rate, (SECONDS - WARM_UP) * scale)
-
-
-def _settled(seconds: float = 3.0) -> Callable[[], bool]:
-    deadline = time.monotonic() + seconds
-    return lambda: time.monotonic() > deadline
+    topic = settings.topic
+    warm = feed(world, topic, packets, rate, WARM_UP * scale)
+    fed = feed(world, topic, packets, rate, (SECONDS - WARM_UP) * scale)
+    return fed._replace(records=warm.records + fed.records)
 
 
 def noting(folder: str) -> pipeline_stream.Pass:

@@ -85,7 +85,7 @@ def run(world: World, lines: Lines) -> None:
         "peer",
         way="stackcast",
         records_per_second=ours,
-        frames_a_record=(drained.frames or 0) / records,
+        frames_a_record=drained.frames / records,
     )
     plan = pickled_plan(world, settings)
     ways: dict[str, Way] = {

@@ -38,10 +38,10 @@ def run(world: World, lines: Lines) -> None:
         await_first(world, topic, receiver, job)
         for rate in RATES:
             feed(world, topic, packets, rate, WARM_UP * scale)
-            began, ended = feed(world, topic, packets, rate, SECONDS * scale)
+            fed = feed(world, topic, packets, rate, SECONDS * scale)
             time.sleep(2)
             job.check()
-            seen = quantiles(receiver.taken(), began, ended)
+            seen = quantiles(receiver.taken(), fed.began, fed.ended)
             lines.say("event to wire, real-time", records_per_second=rate, **seen)
             if rate == FLOOR_RATE:
                 lines.floor("p50, real-time, 2,000 records/s", seen["p50_ms"], P50_FLOOR, "ms")

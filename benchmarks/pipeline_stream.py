@@ -22,6 +22,8 @@ from jobs.adapters.settings import Settings
 
 #: Seconds without any progress after which a stream is given up.
 PATIENCE = 180
+#: Seconds between two looks at its progress.
+LOOK = 0.25
 Pass = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -36,10 +38,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class Drained:
-    """A drained topic. frames: that went out for all its records; None where none were to."""
+    """A drained topic. frames, frame_bytes: that went out for all its records."""
 
     batches: Sequence[Batch]
-    frames: int | None = None
+    frames: int = 0
+    frame_bytes: int = 0
 
     @property
     def records(self) -> int:
@@ -74,12 +77,14 @@ def batches_of(reports: Sequence[str]) -> list[Batch]:
 
 
 def watch(query: StreamingQuery, records: int) -> Callable[[], bool]:
-    """A function that says whether the query has committed ``records``."""
+    """A function that says whether the query has committed ``records`` of a topic new with it."""
     last = [time.monotonic(), 0.0]
 
     def done() -> bool:
-        time.sleep(0.05)
-        seen = sum(batch.rows for batch in batches_of(_reports(query)))
+        # Not often, as it takes of the same cores.
+        time.sleep(LOOK)
+        report = query.lastProgress
+        seen = 0 if report is None else committed(report.json)
         if seen != last[1]:
             last[:] = time.monotonic(), seen
         if time.monotonic() - last[0] > PATIENCE:
@@ -89,30 +94,43 @@ def watch(query: StreamingQuery, records: int) -> Callable[[], bool]:
     return done
 
 
+def committed(report: str) -> int:
+    """Sum of the offsets up to which a report of progress, JSON, says that a topic was read."""
+    offsets = json.loads(report)["sources"][0]["endOffset"] or {}
+    return sum(sum(partitions.values()) for partitions in offsets.values())
+
+
 def _reports(query: StreamingQuery) -> list[str]:
     return [report.json for report in query.recentProgress]
 
 
+def wait(query: StreamingQuery, records: int) -> None:
+    """Until the query has committed ``records``; raises what it fails with."""
+    done = watch(query, records)
+    while not done():
+        if (error := query.exception()) is not None:
+            raise error
+
+
 def ours(world: World, settings: Settings, records: int) -> Drained:
     """The stream of the main job."""
-    before = world.wire.sent()
+    wire = world.wire
+    before = wire.sent(), wire.sent_bytes()
     lifecycle = Lifecycle()
     query, delivery = streaming.start(world.spark, settings, lifecycle)
     try:
         lifecycle.run(query, watch(query, records))
     finally:
         delivery.close()
-    return Drained(batches_of(_reports(query)), world.wire.sent() - before)
+    frames, frame_bytes = wire.sent() - before[0], wire.sent_bytes() - before[1]
+    return Drained(batches_of(_reports(query)), frames, frame_bytes)
 
 
 def through_python(world: World, settings: Settings, records: int, foreach: bool) -> Drained:
     """The same topic, trigger and options through ``mapInArrow`` that only counts."""
     query = start_pass(world.spark, settings, counting(), "records long", foreach)
     try:
-        done = watch(query, records)
-        while not done():
-            if (error := query.exception()) is not None:
-                raise error
+        wait(query, records)
     finally:
         query.stop()
     return Drained(batches_of(_reports(query)))

@@ -15,7 +15,10 @@ FLOOR = 0.75
 
 @dataclass(frozen=True)
 class Case:
-    """One topic. records: in all, of which the first ``WARM`` part warms up."""
+    """One topic. messages: fewest and most a record; records: in all, the ``WARM`` part warms up.
+
+    runs: of each stream, in turn.
+    """
 
     name: str
     messages: tuple[int, int]
@@ -28,9 +31,11 @@ class Case:
 
 
 WARM = 0.3
+#: Bytes of a frame where nobody counts them.
+TUNNELLED = 200
 CASES = (
     Case("5 % match", (1, 35), 0.05, 800_000, 2),
-    Case("0.5 % match", (1, 35), 0.005, 600_000, 1),
+    Case("0.5 % match", (1, 35), 0.005, 400_000, 1),
     Case("100 % match", (1, 35), 1.0, 200_000, 1),
     Case("5 % match, 35 messages a packet", (35, 35), 0.05, 400_000, 1),
     Case("5 % match, single-message records", (1, 1), 0.05, 1_600_000, 1),
@@ -52,13 +57,14 @@ def measure(world: World, lines: Lines, case: Case) -> None:
     packets = case.packets(world)
     topic = world.topic(packets, records)
     best: dict[str, float] = {}
-    frames = 0.0
+    frames, size = 0.0, TUNNELLED
     for number in range(runs):
         for name in ("stackcast", "mapInArrow", "foreachBatch"):
             settings = world.settings(topic, max_offsets_per_trigger=trigger)
             if name == "stackcast":
                 drained = pipeline_stream.ours(world, settings, records)
-                frames = (drained.frames or 0) / drained.records
+                frames = drained.frames / drained.records
+                size = drained.frame_bytes // max(1, drained.frames) or size
             else:
                 foreach = name == "foreachBatch"
                 drained = pipeline_stream.through_python(world, settings, records, foreach)
@@ -92,7 +98,6 @@ def measure(world: World, lines: Lines, case: Case) -> None:
     if case is MAIN:
         world.highest = ours
         lines.floor("throughput to mapInArrow, 5 % match", values["ratio"], FLOOR, "x", least=True)
-    size = 200
     for processes in (1, 2):
         limit = world.wire.limit(size, 1 if world.quick else 2, processes)
         if limit is None:

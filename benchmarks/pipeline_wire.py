@@ -81,10 +81,17 @@ class Wire:
             lines = Path("/proc/self/net/snmp").read_text("utf-8").splitlines()
             names, values = (line.split() for line in lines if line.startswith("Udp: "))
             return int(values[names.index("OutDatagrams")])
+        return int(self._counters()[9])
+
+    def sent_bytes(self) -> int:
+        """Their bytes; 0 for a tunnel, which does not count them."""
+        return 0 if self.kind == "udp" else int(self._counters()[8])
+
+    def _counters(self) -> list[str]:
         for line in Path("/proc/self/net/dev").read_text("utf-8").splitlines():
             name, _, values = line.partition(":")
             if name.strip() == self.near:
-                return int(values.split()[9])
+                return values.split()
         raise OSError(f"there is no interface {self.near}")
 
     def limit(self, size: int, seconds: float, processes: int) -> float | None:

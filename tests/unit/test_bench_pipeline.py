@@ -6,10 +6,12 @@ import json
 from bisect import bisect_left
 
 import numpy as np
+import pipeline_document
 import pipeline_memory
 import pipeline_pictures
 import pipeline_stream
 import pytest
+from pipeline_document import DOCUMENT, MARK
 from pipeline_latency import quantiles
 from pipeline_receiver import LOOKED_AT, read_frames
 from pipeline_results import Lines, load, worse_than_linear
@@ -168,6 +170,30 @@ def test_a_job_is_started_with_the_settings_of_the_stream():
 def test_networks_have_the_hosts_that_they_are_named_for(hosts: int):
     assert len(network_of(hosts).subscribers()) == hosts
     assert hosts in FABRICS
+
+
+def test_the_document_takes_its_tables_from_the_lines_and_keeps_those_of_parts_that_never_ran():
+    lines = {part: [] for part in pipeline_document.PARTS}
+    floor = {"name": "floor", "what": "p50", "value": 12.5, "floor": 10, "unit": "ms"}
+    lines["realtime"] = [floor | {"least": False, "held": False}]
+    text = pipeline_document.filled(
+        "<!-- table pipeline floors -->\nold\n<!-- end -->\n"
+        "<!-- table pipeline peers -->\nold\n<!-- end -->\n",
+        lines,
+    )
+    assert "| p50 | 12.5 ms | ≤ 10 ms | **missed** |\n<!-- end -->" in text
+    assert text.count("old") == 1
+
+
+def test_every_table_of_the_document_can_be_made():
+    marked = {match[2] for match in MARK.finditer(DOCUMENT.read_text("utf-8"))}
+    assert marked == set(pipeline_document.TABLES)
+    growing = {"axis": "hosts", "size": 16, "plan": 1.0, "first_batch": 2.0, "batch": 0.5}
+    lines = [
+        {"name": "growth"} | growing,
+        {"name": "linear", "axis": "hosts", "step": "plan", "worse": ["16→100"]},
+    ]
+    assert "| 16 hosts | plan | 1 | 16→100 |" in pipeline_document.growth(lines)
 
 
 def test_pictures_show_what_the_lines_say(tmp_path, monkeypatch):
