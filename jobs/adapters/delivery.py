@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -18,17 +18,21 @@ from typing import Any, cast
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters import formats
-from jobs.adapters.batch_report import BatchReport
+from jobs.adapters.batch_report import BatchReport, Reach
 from jobs.adapters.batch_versions import BatchVersions
 from jobs.adapters.event_input import EventInput
 from jobs.adapters.header_stacks import StackJobs
+from jobs.adapters.journal import Journal
+from jobs.adapters.journal import seconds as interval_seconds
 from jobs.adapters.kafka import Topics
 from jobs.adapters.logs import named
-from jobs.adapters.matches import match_rows
 from jobs.adapters.metrics import StreamMetrics
 from jobs.adapters.pins import Pins
+from jobs.adapters.plan_tables import PlanTables
 from jobs.adapters.plans import Plans
+from jobs.adapters.reports import DELIVERIES, LEDGER, PUBLICATIONS, Report, Reports, Rows
 from jobs.adapters.settings import Settings
+from jobs.adapters.shaping import changed, shaping
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.state import CarriedState
 from jobs.adapters.tables import Tables
@@ -36,15 +40,10 @@ from jobs.adapters.wire import SinkOptions, open_sink
 from jobs.adapters.wire.options import Kind
 from jobs.adapters.wire.udp import parse_endpoint
 from udfs.columns import REPORT, deliver
-from udfs.errors import SettingsError, SinkError, StackcastError
-from udfs.filters.subscriptions import Subscription
+from udfs.errors import SettingsError, SinkError, StackcastError, TableError
 from udfs.plan import Compilation
-from udfs.trees.network import Network
 
 log = logging.getLogger(__name__)
-
-PUBLICATIONS = "publication_statistics"
-MATCHES = "matches"
 
 
 class Delivery:
@@ -71,16 +70,21 @@ class Delivery:
         self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
         self._pins = Pins(spark, settings.checkpoint)
         self._state = CarriedState(spark, settings.checkpoint)
-        self._no_matches = False
+        self._journal = Journal(
+            Reports(spark, settings.checkpoint),
+            tables,
+            interval_seconds(settings.ledger_interval),
+            self._metrics.journal,
+        )
+        self._shaping = shaping(settings)
         self._plans = Plans(settings, tables)
         self._input = EventInput(settings, tables)
         self._open_sink = partial(open_sink, sink_options(settings))
         self._compilation: Compilation | None = None
         self._broadcast: Any = None
-        # Tables that explain a plan are written beside the stream, in order: by one thread.
-        self._beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan-tables")
+        self._plan_tables = PlanTables(tables, settings.publisher)
         self._stacks = StackJobs(spark, tables, settings.publisher)
-        self._ledger = ThreadPoolExecutor(max_workers=3, thread_name_prefix="ledger")
+        self._reach: tuple[Compilation, Reach] | None = None
         self._refused: dict[str, int] | None = None
         self.processed: dict[int, int] = {}
         #: What ends with the delivery, whatever else does.
@@ -108,6 +112,8 @@ class Delivery:
         started = dt.datetime.now(dt.UTC)
         clock = time.monotonic()
         stage = self._metrics.stage
+        with stage("room"):
+            self._journal.room()
         records = self._input.prepare(records)
         compilation = self._with_known(self._plan_for(batch_id, records))
         state = compilation.plan.state
@@ -123,9 +129,9 @@ class Delivery:
             dict(self.processed),
         )
         with stage("deliver"):
-            rows = records.mapInArrow(run, REPORT).toArrow().to_pylist()
+            rows = records.mapInArrow(run, REPORT).toArrow()
         with stage("report"):
-            report = BatchReport(rows, compilation.reached)
+            report = BatchReport(rows, self._reach_of(compilation))
             self._metrics.delivered(report, compilation.versions)
         if state is not None:
             with stage("state"):
@@ -133,8 +139,8 @@ class Delivery:
         seconds = time.monotonic() - clock
         with stage("dead_letters"):
             self._bury(batch_id, compilation, report)
-        with stage("record"):
-            self._record(batch_id, compilation, report, started, seconds)
+        with stage("journal"):
+            self._journal.put(self._report(batch_id, compilation, report, started, seconds))
         for p in report.partitions:
             self.processed[p["partition"]] = p["until_offset"]
         self._metrics.processed(self.processed)
@@ -162,26 +168,29 @@ class Delivery:
         """
         # Deployments from before it had one are told now, and not by their first batch.
         self._tables.version(PUBLICATIONS)
+        self._journal.recover()
         last = self._pins.newest()
         versions = self._versions.current()
         # Before its first batch, nobody knows of the stream.
-        announced = None if last else self._ledger.submit(self._versions.announce, versions)
-        try:
-            self._plan_at(versions)
-        except StackcastError as error:
-            if last is None:
-                raise
-            self._plan_at(last)
-            self._refuse(versions, error)
-        if announced is not None:
-            announced.result()
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="announce") as beside:
+            announced = None if last else beside.submit(self._versions.announce, versions)
+            try:
+                self._plan_at(versions)
+            except StackcastError as error:
+                if last is None:
+                    raise
+                self._plan_at(last)
+                self._refuse(versions, error)
+            if announced is not None:
+                announced.result()
 
     def close(self) -> None:
         """Wait for tables that are still being written."""
         with self.ending:
+            self._journal.close()
+            self._versions.close()
             self._stacks.close()
-            self._beside.shutdown(wait=True)
-            self._ledger.shutdown(wait=True)
+            self._plan_tables.close()
 
     def _plan_for(self, batch_id: int, records: DataFrame) -> Compilation:
         """The plan of a batch: of its earlier try if there was one, else of the current tables."""
@@ -193,10 +202,22 @@ class Delivery:
                 named(pinned),
             )
             self._metrics.ran_again()
+            other = changed(self._pins.settings(batch_id), self._shaping)
+            if other:
+                log.warning(
+                    "batch %d ran with other settings the first time, %s: its bytes differ from "
+                    "those that may have left then; %s",
+                    batch_id,
+                    ", ".join(f"{key} {value}" for key, value in sorted(other.items())),
+                    named(pinned),
+                )
             with self._metrics.stage("plan"):
-                return self._plan_at(pinned)
+                try:
+                    return self._plan_at(pinned)
+                except TableError as error:
+                    raise self._pins.useless(batch_id, error) from error
         with self._metrics.stage("input"):
-            self._input.register_new(records)
+            self._input.register_new(records, batch_id)
         with self._metrics.stage("versions"):
             versions = self._versions.current()
         compilation = self._compilation
@@ -210,7 +231,7 @@ class Delivery:
                     raise
                 self._refuse(versions, error)
         with self._metrics.stage("pin"):
-            self._pins.put(batch_id, dict(compilation.versions))
+            self._pins.put(batch_id, dict(compilation.versions), self._shaping)
         return compilation
 
     def _refuse(self, versions: dict[str, int], error: StackcastError) -> None:
@@ -257,8 +278,7 @@ class Delivery:
             seconds,
         )
         self._stacks.submit(compilation)
-        self._beside.submit(self._write_plan, compilation)
-        self._beside.submit(self._write_matches, compilation, subscriptions, network)
+        self._plan_tables.submit(compilation, subscriptions, network)
         return compilation
 
     def _use(self, compilation: Compilation) -> None:
@@ -267,6 +287,11 @@ class Delivery:
         self._compilation = compilation
         if previous is not None:
             previous.unpersist()
+
+    def _reach_of(self, compilation: Compilation) -> Reach:
+        if self._reach is None or self._reach[0] is not compilation:
+            self._reach = compilation, Reach(compilation.reached)
+        return self._reach[1]
 
     def _with_known(self, compilation: Compilation) -> Compilation:
         """The plan with the stacks that were worked out since it was made, if that is worth it.
@@ -284,53 +309,6 @@ class Delivery:
         compilation = compilation.with_known()
         self._use(compilation)
         return compilation
-
-    def _write_plan(self, compilation: Compilation) -> None:
-        entries, leaves = compilation.filter_rows()
-        for name, rows in (
-            ("rejected_subscriptions", compilation.rejection_rows()),
-            ("filter_entries", entries),
-            ("filter_leaves", leaves),
-        ):
-            try:
-                self._tables.overwrite(name, rows)
-            except SQL_ERRORS as error:
-                # They explain a plan and do not make it: the next plan writes them anew.
-                log.error(
-                    "table %s could not be written for the plan of %s: %s",
-                    name,
-                    named(compilation.versions),
-                    one_line(error),
-                )
-
-    def _write_matches(
-        self, compilation: Compilation, subscriptions: Sequence[Subscription], network: Network
-    ) -> None:
-        """How subscribers stand to what is advertised; nothing of the stream depends on it."""
-        if not compilation.announced and self._no_matches:
-            return
-        try:
-            rows = match_rows(compilation, subscriptions, network, self._settings.publisher)
-            if rows or self._tables.rows(MATCHES):
-                self._tables.overwrite(MATCHES, rows)
-            self._no_matches = not rows
-        except (*SQL_ERRORS, StackcastError) as error:
-            log.error(
-                "table %s could not be written for the plan of %s: %s",
-                MATCHES,
-                named(compilation.versions),
-                one_line(error),
-            )
-            return
-        lost = [row["subscriber"] for row in rows if row["match"] == "none"]
-        if lost:
-            log.warning(
-                "with %s, %d hosts subscribe to nothing that %s advertises, the first: %s",
-                named(compilation.versions),
-                len(lost),
-                self._settings.publisher,
-                ", ".join(lost[:10]),
-            )
 
     def _bury(self, batch_id: int, compilation: Compilation, report: BatchReport) -> None:
         if not report.dead_letters:
@@ -353,23 +331,19 @@ class Delivery:
                 one_line(error),
             )
 
-    def _record(
+    def _report(
         self,
         batch_id: int,
         compilation: Compilation,
         report: BatchReport,
         started: dt.datetime,
         seconds: float,
-    ) -> None:
-        """Write ledger and statistics, side by side; both are done when this returns."""
+    ) -> Report:
+        """What ledger and statistics get of a batch."""
         # The id of a query is kept in its checkpoint, so a new checkpoint counts batches anew.
         query = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
-        transaction = (f"stackcast-{query}", batch_id)
-        ended = dt.datetime.now(dt.UTC)
         ledger = {
-            "batch_id": batch_id,
             "topic": self._settings.topic,
-            "partitions": report.partitions,
             "versions": dict(compilation.versions),
             "packets": report.total("packets"),
             "messages": report.total("messages"),
@@ -379,26 +353,17 @@ class Delivery:
             "dead_letters": report.dead_letters,
             "started_at": started,
             "seconds": seconds,
+            "settings": self._shaping,
         }
-        of_batch = {
-            "batch_id": batch_id,
-            "publisher": self._settings.publisher,
-            "recorded_at": ended,
+        sent = {"publisher": self._settings.publisher, "recorded_at": dt.datetime.now(dt.UTC)}
+        batch = {"batch_id": batch_id}
+        subscribers, publications = report.subscriber_columns, report.publication_columns
+        tables = {
+            DELIVERIES: Rows(len(subscribers["subscriber"]), batch | sent, subscribers),
+            PUBLICATIONS: Rows(len(publications["receivers"]), batch | sent, publications),
+            LEDGER: Rows(1, batch | ledger, {"partitions": [report.partitions]}),
         }
-        rows_of = {
-            "delivery_statistics": [
-                {"subscriber": subscriber, **of_batch, **counts}
-                for subscriber, counts in report.by_subscriber().items()
-            ],
-            PUBLICATIONS: [of_batch | row for row in report.publications()],
-            "egress_ledger": [ledger],
-        }
-        written = [
-            self._ledger.submit(self._tables.append, name, rows, transaction)
-            for name, rows in rows_of.items()
-        ]
-        for future in written:
-            future.result()
+        return Report(f"stackcast-{query}", batch_id, tables)
 
 
 def sink_options(settings: Settings) -> SinkOptions:

@@ -14,12 +14,13 @@ from jobs.adapters.sql_errors import SQL_ERRORS, gone_for_good
 from jobs.adapters.tables import Tables
 from udfs.errors import SettingsError, TableError
 from udfs.filters.advertisements import select_advertisements
-from udfs.filters.subscriptions import Subscription, select
+from udfs.filters.subscriptions import Rejection, Subscription, select
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from udfs.plan import Addressing, Compilation, Planner
 from udfs.readers import Format
 from udfs.trees.network import Network
 from udfs.trees.rows import network_from_rows, tree_from_row, with_states
+from udfs.trees.virtual_tree import VirtualTree
 
 #: The tables that make a network; `LINK_STATES` says which of its links are up.
 NETWORK = ("switches", "hosts", "links")
@@ -45,6 +46,8 @@ class Plans:
         self._tables = tables
         self._form: tuple[int | None, Format] | None = None
         self._planner: Planner | None = None
+        self._selected: tuple[int, tuple[list[Subscription], list[Rejection]]] | None = None
+        self._active: tuple[int, list[VirtualTree]] | None = None
         self._announced: tuple[int, Sequence[Mapping[str, Any]]] | None = None
         self._network: tuple[tuple[int, ...], Network] | None = None
         self._addressing = Addressing(
@@ -62,16 +65,8 @@ class Plans:
         Raises TableError VERSION_GONE where Delta has a version no more, StackcastError where the
         tables cannot be used, Spark's errors where they cannot be read.
         """
-        subscriptions, rejected = select(
-            self._rows("subscriptions", versions["subscriptions"]),
-            self._settings.format,
-            FORMATS,
-        )
-        trees = [
-            tree
-            for tree in map(tree_from_row, self._rows("virtual_trees", versions["virtual_trees"]))
-            if tree.state == "active"
-        ]
+        subscriptions, rejected = self._subscriptions(versions["subscriptions"])
+        trees = self._trees(versions["virtual_trees"])
         advertisements = select_advertisements(
             self._advertisements(versions), self._settings.format
         )
@@ -99,6 +94,18 @@ class Plans:
     def _rows(self, name: str, version: int) -> list[dict[str, Any]]:
         with _kept(name, version):
             return self._tables.rows(name, version)
+
+    def _subscriptions(self, version: int) -> tuple[list[Subscription], list[Rejection]]:
+        if self._selected is None or self._selected[0] != version:
+            rows = self._rows("subscriptions", version)
+            self._selected = version, select(rows, self._settings.format, FORMATS)
+        return self._selected[1]
+
+    def _trees(self, version: int) -> list[VirtualTree]:
+        if self._active is None or self._active[0] != version:
+            found = map(tree_from_row, self._rows("virtual_trees", version))
+            self._active = version, [tree for tree in found if tree.state == "active"]
+        return self._active[1]
 
     def _advertisements(self, versions: Mapping[str, int]) -> Sequence[Mapping[str, Any]]:
         # Batches of earlier versions of ours are pinned without.

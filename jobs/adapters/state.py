@@ -12,8 +12,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.batch_files import BatchFiles
-from jobs.adapters.sql_errors import SQL_ERRORS, one_line
+from jobs.adapters.batch_files import FILE_ERRORS, BatchFiles
+from jobs.adapters.sql_errors import one_line
 from udfs.errors import StreamError
 from udfs.filters.matching.carried import pack_sources, retain, unpack_sources
 
@@ -69,7 +69,7 @@ class CarriedState:
             # One is there if the batch ran before: the same, as it began with the same.
             self._files.remove(batch_id)
             written = self._files.write(batch_id, pack_sources(kept))
-        except SQL_ERRORS as error:
+        except FILE_ERRORS as error:
             raise StreamError(
                 "STATE_NOT_WRITTEN", f"{self._files.name(batch_id)}: {one_line(error)}"
             ) from error

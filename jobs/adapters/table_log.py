@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
@@ -27,7 +28,7 @@ class LocalLog:
         self._folder = table / "_delta_log"
         self._lock = threading.Lock()
         self._version: int | None = None
-        self._mark: tuple[int, int] | None = None
+        self._mark: tuple[int, ...] | None = None
         self._id: str | None = None
 
     def version(self) -> int | None:
@@ -70,12 +71,12 @@ class LocalLog:
         numbers = (n.removesuffix(".json") for n in names if len(n) == _NAME)
         return max((int(n) for n in numbers if n.isdigit()), default=None)
 
-    def _mark_of(self, version: int) -> tuple[int, int] | None:
+    def _mark_of(self, version: int) -> tuple[int, ...] | None:
         try:
             status = self._path(version).stat()
         except OSError:
             return None
-        return status.st_ino, status.st_mtime_ns
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def _path(self, version: int) -> Path:
         return self._folder / f"{version:020d}.json"
@@ -94,12 +95,12 @@ class SparkLog:
 
     def version(self) -> int | None:
         """Number of the newest commit; None without a table."""
-        snapshot = self._snapshot()
+        snapshot = self.snapshot()
         return None if snapshot is None else int(snapshot.version())
 
     def head(self) -> tuple[str, int] | None:
         """Delta's id of the table, and the version; None without a table."""
-        snapshot = self._snapshot()
+        snapshot = self.snapshot()
         return snapshot and (str(snapshot.metadata().id()), int(snapshot.version()))
 
     def commit(self, version: int) -> str | None:
@@ -116,7 +117,8 @@ class SparkLog:
         except (Py4JError, AnalysisException):
             return None
 
-    def _snapshot(self) -> Any:
+    def snapshot(self) -> Any:
+        """Delta's newest snapshot; None without a table."""
         none = self._jvm.scala.Option.empty
         try:
             snapshot = self._delta_log().update(False, none(), none())
@@ -142,3 +144,14 @@ def only_adds(commit: str | None) -> bool:
     return bool(found) and not any(
         action["remove"].get("dataChange", True) for action in found if "remove" in action
     )
+
+
+def added_files(commit: str | None) -> list[str] | None:
+    """The files of new rows in a commit, as paths from the table's folder on; None where files
+    alone do not say which rows are new."""
+    found = actions(commit or "")
+    added = [action["add"] for action in found if "add" in action]
+    new = [each for each in added if each.get("dataChange", True)]
+    if not found or any(each.get("deletionVector") or each.get("partitionValues") for each in new):
+        return None
+    return [unquote(each["path"]) for each in new]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 
@@ -35,8 +35,16 @@ CONSTRAINTS = (
 #: Columns whose type was too narrow: (table, column) → types, the former and today's.
 TYPES = {("header_stacks", "labels"): ("array<int>", "array<bigint>")}
 
+#: Columns that earlier versions lacked: table → column → its definition.
+COLUMNS = {
+    "egress_ledger": {
+        "settings": "MAP<STRING, STRING> COMMENT 'Settings that shaped the bytes of notifications; "
+        "null in rows of earlier versions'"
+    }
+}
+
 #: Tables of which there is an earlier version to be brought up to date.
-TABLES = {former.table for former in CONSTRAINTS} | {table for table, _ in TYPES}
+TABLES = {former.table for former in CONSTRAINTS} | {table for table, _ in TYPES} | {*COLUMNS}
 
 
 def steps(table: str, text: str, properties: Mapping[str, str]) -> list[str]:
@@ -61,6 +69,16 @@ def steps(table: str, text: str, properties: Mapping[str, str]) -> list[str]:
         else:
             found += [add, drop]
     return found
+
+
+def new_columns(table: str, held: Collection[str]) -> list[str]:
+    """What to say after ``ALTER TABLE …`` so that none is missing; held: columns that it has."""
+    known = {name.lower() for name in held}
+    return [
+        f"ADD COLUMN {name} {definition}"
+        for name, definition in COLUMNS.get(table, {}).items()
+        if name.lower() not in known
+    ]
 
 
 def _condition(table: str, text: str, constraint: str) -> str:

@@ -15,12 +15,13 @@ from operator import and_
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession, functions
 
 import schemas
 from jobs.adapters import table_upgrades
-from jobs.adapters.table_log import LocalLog, SparkLog, actions, only_adds
+from jobs.adapters.table_log import LocalLog, SparkLog, actions, added_files, only_adds
 from udfs.errors import TableError
 
 #: Every table, in the order of the design's section 4.
@@ -77,12 +78,18 @@ class Tables:
         """Name of the schema in SQL."""
         return SCHEMA_OF_PATHS if self._by_path else self.location
 
+    @property
+    def local(self) -> bool:
+        """Whether the tables are in a folder of this machine, so that a look at a version is one
+        at a file."""
+        return self._local
+
     def create(self, *names: str) -> None:
         """Make the tables that are missing (all by default).
 
         Existing ones stay as they are, columns that somebody added included; only a constraint of
-        an earlier version of ours that is another now is replaced, and columns whose type was too
-        narrow get the wider one.
+        an earlier version of ours that is another now is replaced, columns that it lacked are
+        added, and those whose type was too narrow get the wider one.
         """
         if not self._by_path:
             self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
@@ -96,6 +103,8 @@ class Tables:
         self._spark.sql(text.substitute(table=self._statement_name(name)))
         if old:
             self._renew_constraints(name, text.template)
+            for step in table_upgrades.new_columns(name, self.read(name).columns):
+                self._spark.sql(f"ALTER TABLE {self._statement_name(name)} {step}")
             self._widen(name)
 
     def _renew_constraints(self, name: str, text: str) -> None:
@@ -208,6 +217,30 @@ class Tables:
             return False
         log = self._log(name) if self._local else self._spark_log(name)
         return all(only_adds(log.commit(v)) for v in range(before + 1, version + 1))
+
+    def added(self, name: str, before: int, version: int) -> list[dict[str, Any]] | None:
+        """The rows that came after version ``before`` up to ``version``; None where others went, or
+        it is hard to tell: read all then. Only files that are new are opened.
+        """
+        if not self.only_added(name, before, version):
+            return None
+        log = self._log(name) if self._local else self._spark_log(name)
+        files = [added_files(log.commit(v)) for v in range(before + 1, version + 1)]
+        paths = []
+        for each in files:
+            if each is None:
+                return None
+            paths += each
+        if not paths:
+            return []
+        base = self._path(name) if self._by_path else self._located(name)
+        frame = self.read(name)
+        reader = self._spark.read.schema(frame.schema)
+        return _pylist(reader.parquet(*(p if ":/" in p else f"{base}/{p}" for p in paths)))
+
+    def _located(self, name: str) -> str:
+        detail = self._spark.sql(f"DESCRIBE DETAIL {self.sql_name(name)}").collect()[0]
+        return str(detail["location"]).rstrip("/")
 
     def _log(self, name: str) -> LocalLog:
         return self._logs.setdefault(name, LocalLog(Path(self._path(name))))
@@ -322,12 +355,29 @@ class Tables:
         )
 
     def append(
-        self, name: str, rows: list[dict[str, Any]], transaction: tuple[str, int] | None = None
+        self,
+        name: str,
+        rows: list[dict[str, Any]] | pa.Table,
+        transaction: tuple[str, int] | None = None,
     ) -> None:
-        """Append rows. With ``transaction`` = (writer, number), each number counts once."""
-        if not rows:
+        """Append rows. With ``transaction`` = (writer, number), each number counts once.
+
+        Columns that an Arrow table lacks are null; those that only it has are left out.
+        """
+        if not len(rows):
             return
         self._write(name, rows, "append", transaction)
+
+    def last_transaction(self, name: str, writer: str) -> int | None:
+        """The last number that counted of a writer of `append`; None where it wrote nothing.
+
+        Raises TableError MISSING.
+        """
+        snapshot = self._spark_log(name).snapshot()
+        if snapshot is None:
+            raise self._missing(name)
+        number = snapshot.transactions().get(writer)
+        return int(number.get()) if number.isDefined() else None
 
     def overwrite(self, name: str, rows: list[dict[str, Any]]) -> None:
         """Replace all rows in one commit."""
@@ -379,11 +429,12 @@ class Tables:
     def _write(
         self,
         name: str,
-        rows: list[dict[str, Any]],
+        rows: list[dict[str, Any]] | pa.Table,
         mode: str,
         transaction: tuple[str, int] | None,
     ) -> None:
-        writer = self._frame(name, rows).coalesce(1).write.format("delta").mode(mode)
+        made = self._arrow_frame if isinstance(rows, pa.Table) else self._frame
+        writer = made(name, rows).coalesce(1).write.format("delta").mode(mode)
         if transaction is not None:
             writer = writer.option("txnAppId", transaction[0]).option("txnVersion", transaction[1])
         self._save(name, writer)
@@ -401,6 +452,18 @@ class Tables:
             [tuple(row[column] for column in schema.names) for row in rows], schema
         )
         return frame if gone is None else frame.withColumn("gone", functions.lit(gone))
+
+    def _arrow_frame(self, name: str, rows: pa.Table) -> DataFrame:
+        """The same of an Arrow table: no Python object is made of a value."""
+        frame = self._spark.createDataFrame(rows)
+        return frame.select(
+            *(
+                (frame[f.name] if f.name in rows.schema.names else functions.lit(None))
+                .cast(f.dataType)
+                .alias(f.name)
+                for f in self.read(name).schema.fields
+            )
+        )
 
     def _path(self, name: str) -> str:
         return f"{self.location}/{name}"

@@ -80,7 +80,13 @@ class Deployment:
         """A stream's batch of these versions is on record."""
         row = dict.fromkeys(self.tables.read("egress_ledger").columns, 0)
         now = dt.datetime.now(dt.UTC)
-        row |= {"topic": "t", "partitions": [], "versions": versions, "started_at": now}
+        row |= {
+            "topic": "t",
+            "partitions": [],
+            "versions": versions,
+            "started_at": now,
+            "settings": None,
+        }
         self.tables.append("egress_ledger", [row | {"seconds": 0.0}])
 
     def ready(self) -> dict[str, int] | None:

@@ -34,7 +34,13 @@ def tree(number: int, state: str) -> dict[str, object]:
 def batch(tables: Tables, topic: str, number: int, versions: dict[str, int]) -> None:
     row = dict.fromkeys(tables.read("egress_ledger").columns, 0)
     started = dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=number)
-    row |= {"topic": topic, "partitions": [], "versions": versions, "started_at": started}
+    row |= {
+        "topic": topic,
+        "partitions": [],
+        "versions": versions,
+        "started_at": started,
+        "settings": None,
+    }
     tables.append("egress_ledger", [row | {"seconds": 0.0}])
 
 

@@ -61,6 +61,8 @@ def hasty():
 class FakeTables:
     """Tables in memory, all versions kept; ``between`` is called before every step."""
 
+    local = True
+
     def __init__(self, between=lambda: None, contents=None):
         self._contents = {name: [[]] for name in NAMES} if contents is None else contents
         self._between = between
