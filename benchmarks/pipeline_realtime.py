@@ -17,7 +17,7 @@ RATES = (300, 2_000, 10_000)
 FLOOR_RATE, P50_FLOOR, P99_FLOOR = 2_000, 10.0, 50.0
 SECONDS, WARM_UP = 20.0, 5.0
 #: Seconds to the first frame, kernels to be compiled included.
-PATIENCE = 300.0
+PATIENCE = 600.0
 
 
 def run(world: World, lines: Lines) -> None:

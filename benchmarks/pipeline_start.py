@@ -9,7 +9,7 @@ from pipeline_throughput import MAIN
 from pipeline_world import Job, World
 
 RECORDS = 20_000
-PATIENCE = 300.0
+PATIENCE = 600.0
 
 
 def run(world: World, lines: Lines) -> None:
