@@ -78,6 +78,10 @@ class FrameHeaders:
                 return parts[template]
         return self._sets[int(self._all.leaf[template])]
 
+    def part(self, template: int) -> Receivers | None:
+        """Whom a template reaches, where that is not all of its delivery; else None."""
+        return self._shipped_parts.get(template) or self._made_parts.get(template)
+
     def reached(self, template: int) -> Receivers | None:
         """Receivers of a template that was made here; None of those that came with the plan."""
         return self.receivers(template) if template >= self._shipped.templates else None
