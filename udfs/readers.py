@@ -82,9 +82,14 @@ class _PacketReader:
     fields: tuple[Field, ...]
     clocks: tuple[Field, ...]
 
+    @cached_property
+    def _layout(self) -> moldudp64.Layout:
+        # Once a reader: in real-time mode a batch is one record.
+        return moldudp64.layout_of(self.specification, self.fields, self.clocks)
+
     def read(self, batch: pa.RecordBatch) -> Read:
         offsets, data = binary_buffers(batch.column("value"))
-        messages = moldudp64.decode(self.specification, offsets, data, self.fields, self.clocks)
+        messages = moldudp64.decode_by(self._layout, offsets, data)
         return Read(messages, data, offsets, data)
 
 

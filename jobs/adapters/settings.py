@@ -171,7 +171,8 @@ class Settings:
     realtime_batch: str = setting(
         "realtime.batch",
         "5 minutes",
-        "Length of a batch in real-time mode: after a crash at most so much is sent again",
+        "Length of a batch in real-time mode, 5 seconds at least; between two, records wait for half "
+        "a second",
         form=_INTERVAL,
     )
     ledger_interval: str = setting(

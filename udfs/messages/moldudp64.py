@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -63,6 +62,9 @@ class Messages:
     present: NDArray[np.bool_] | None = None
 
 
+Layout = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
+
+
 def decode(
     specification: Specification,
     offsets: NDArray[Any],
@@ -78,7 +80,11 @@ def decode(
     Raises SpecificationError FIELD_TOO_WIDE or FIELD_NOT_ALIGNED for a field that has no column,
     MessageError BAD_OFFSETS where the offsets fall or leave the data.
     """
-    lengths, at, width = _layout(specification, tuple(fields), tuple(clocks))
+    return decode_by(layout_of(specification, fields, clocks), offsets, data)
+
+
+def decode_by(layout: Layout, offsets: NDArray[Any], data: NDArray[np.uint8]) -> Messages:
+    """The same, by what :func:`layout_of` gave for specification, fields and clocks."""
     # Arrow may leave out the offsets of an array without records.
     borders = read_only(offsets if len(offsets) else np.zeros(1), np.int64)
     content = read_only(data, np.uint8)
@@ -91,16 +97,18 @@ def decode(
         borders, content, MAX_PACKET, MAX_MESSAGES, END_OF_SESSION_COUNT
     )
     packet, index, start, length, kind, message_reason, values = kernels.read_messages(
-        borders, content, reason, total, lengths, at, width
+        borders, content, reason, total, *layout
     )
     return Messages(packet, index, start, length, kind, values, message_reason, reason)
 
 
-@lru_cache(maxsize=32)
-def _layout(
-    specification: Specification, fields: tuple[Field, ...], clocks: tuple[Field, ...]
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """Tables of the kernel: message lengths, and where each field is, by message type."""
+def layout_of(
+    specification: Specification, fields: Sequence[Field], clocks: Sequence[Field]
+) -> Layout:
+    """Tables of the kernel: message lengths, and where each field is, by message type.
+
+    Raises SpecificationError as :func:`decode` does.
+    """
     lengths = np.full(256, -1, np.int32)
     columns = [*((field,) for field in fields), *([clocks] if clocks else [])]
     at = np.zeros((len(columns), 256), np.int32)
