@@ -9,8 +9,8 @@ import logging
 import pickle
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -21,7 +21,7 @@ from jobs.adapters.header_stacks import StackJobs
 from jobs.adapters.logs import named
 from jobs.adapters.metrics import StreamMetrics
 from jobs.adapters.plan_tables import PlanTables
-from jobs.adapters.plans import Plans
+from jobs.adapters.plans import Planned, Plans
 from jobs.adapters.settings import PREFIX, Settings
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.tables import Tables
@@ -29,7 +29,6 @@ from udfs.errors import StackcastError
 from udfs.filters.meaning.evaluate import is_stateful
 from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription
 from udfs.plan import Compilation
-from udfs.trees.network import Network
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +64,7 @@ class RealTimePlans:
         self._settings = settings
         self._metrics = metrics
         self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
-        self._plans = StatelessPlans(spark, settings)
+        self._plans = StatelessPlans(settings, tables)
         self._stacks = StackJobs(spark, tables, settings.publisher)
         self._tables = PlanTables(tables, settings.publisher)
         self._seen: Mapping[str, int] = {}
@@ -177,66 +176,36 @@ class RealTimePlans:
         )
 
 
-class StatelessPlans:
-    """Plans of rules that keep no state; those that do are rejected, with the others live.
+class StatelessPlans(Plans):
+    """Plans of rules that keep no state; those that do are rejected, and the others are live.
 
     State is carried from micro-batch to micro-batch, and a real-time stream has none.
     """
 
-    def __init__(self, spark: SparkSession, settings: Settings) -> None:
-        self._tables = _Without(spark, settings.tables)
-        self._plans = Plans(settings, self._tables)
+    def __init__(self, settings: Settings, tables: Tables) -> None:
+        super().__init__(settings, tables)
+        self._stateful: set[Subscription] = set()
 
-    def at(
-        self, versions: Mapping[str, int]
-    ) -> tuple[Compilation, Sequence[Subscription], Network]:
-        """As :meth:`jobs.adapters.plans.Plans.at`."""
-        self._tables.rejected.clear()
-        compilation, subscriptions, network = self._plans.at(versions)
-        if compilation.plan.state is not None:
-            self._tables.left_out |= {
-                (rule.id, row.filter)
-                for rule, row in _with_rows(compilation.rules, subscriptions)
-                if keeps_state(rule)
-            }
-            self._tables.rejected.clear()
-            compilation, subscriptions, network = self._plans.at(versions)
-        refused = [_refusal(name) for name in self._tables.rejected]
-        if refused:
-            rejections = [*compilation.rejections, *refused]
-            compilation = replace(compilation, rejections=rejections)
-        return compilation, subscriptions, network
+    def at(self, versions: Mapping[str, int]) -> Planned:
+        """As of `Plans`; rejections may be SUBSCRIPTION.STATE_IN_REALTIME."""
+        planned = super().at(versions)
+        if planned.compilation.plan.state is None:
+            return planned
+        found = {rule.id for rule in planned.compilation.rules if keeps_state(rule)}
+        self._stateful |= {row for row in planned.subscriptions if row.id in found}
+        return super().at(versions)
 
-
-class _Without(Tables):
-    """Tables without some subscriptions, known by id and text; ``rejected``: those met so far."""
-
-    def __init__(self, spark: SparkSession, location: str) -> None:
-        super().__init__(spark, location)
-        self.left_out: set[tuple[str, str]] = set()
-        self.rejected: list[str] = []
-
-    def rows(
-        self, name: str, version: int | None = None, since: Mapping[str, Any] | None = None
-    ) -> list[dict[str, Any]]:
-        rows = super().rows(name, version, since)
-        if name != "subscriptions" or not self.left_out:
-            return rows
-        out = [row for row in rows if (row["id"], row["filter"]) in self.left_out]
-        self.rejected += [row["id"] for row in out if row["enabled"]]
-        return [row for row in rows if (row["id"], row["filter"]) not in self.left_out]
+    def _subscriptions(self, version: int) -> tuple[list[Subscription], list[Rejection]]:
+        rows, rejected = super()._subscriptions(version)
+        if not self._stateful:
+            return rows, rejected
+        refused = [_refusal(row.id) for row in rows if row in self._stateful]
+        return [row for row in rows if row not in self._stateful], rejected + refused
 
 
 def keeps_state(rule: CheckedRule) -> bool:
     """Whether a rule reads or updates state."""
     return bool(rule.updates) or is_stateful(rule.condition)
-
-
-def _with_rows(
-    rules: Sequence[CheckedRule], subscriptions: Sequence[Subscription]
-) -> list[tuple[CheckedRule, Subscription]]:
-    row_of = {row.id: row for row in subscriptions}
-    return [(rule, row_of[rule.id]) for rule in rules if rule.id in row_of]
 
 
 def _refusal(name: str) -> Rejection:
