@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 
 import schemas
 from jobs.adapters import formats
-from jobs.adapters.kafka import Topics
 from jobs.adapters.settings import PREFIX, Settings
 from jobs.adapters.tables import Tables
 from udfs.errors import StreamError
@@ -44,9 +43,10 @@ class Identity:
     tables: dict[str, str]
 
     @classmethod
-    def now(cls, settings: Settings, tables: Tables, topics: Topics) -> Identity:
-        """What a checkpoint would be for that is begun now. Raises KafkaError, TableError."""
-        cluster, topic_id = topics.identity()
+    def now(cls, settings: Settings, tables: Tables, ids: tuple[str, str]) -> Identity:
+        """What a checkpoint would be for that is begun now; ``ids`` are those of Kafka's cluster
+        and of the topic. Raises TableError MISSING."""
+        cluster, topic_id = ids
         names = (*TABLES, *formats.sources(settings))
         return cls(
             topic=settings.topic,

@@ -10,7 +10,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +21,13 @@ from udfs.errors import KafkaError
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5
+
+
+Answer = TypeVar("Answer")
+
+
+def _never() -> bool:
+    return False
 
 
 class Topics:
@@ -79,8 +86,12 @@ class Topics:
         columns = (rows.column(name).to_pylist() for name in ("partition", "offset", "value"))
         return [(p, o, v or b"") for p, o, v in zip(*columns, strict=True)]
 
-    def wait(self, given_up: Callable[[], bool] = lambda: False) -> None:
-        """Return when the broker answers and the topic is there.
+    def wait(self, given_up: Callable[[], bool] = _never) -> None:
+        """Return when the broker answers and the topic is there: `ask` for its end."""
+        self.ask(self.end_offsets, given_up)
+
+    def ask(self, question: Callable[[], Answer], given_up: Callable[[], bool] = _never) -> Answer:
+        """The answer of one of the methods here, asked again until the broker gives one.
 
         Logs a line per try. Raises KafkaError BROKER_UNREACHABLE or NO_TOPIC after ``waitSeconds``.
         """
@@ -89,8 +100,7 @@ class Topics:
         deadline = time.monotonic() + settings.wait_seconds
         while True:
             try:
-                self.end_offsets()
-                return
+                return question()
             except KafkaError as error:
                 if time.monotonic() >= deadline or given_up():
                     raise

@@ -40,7 +40,7 @@ def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics
     CHECKPOINT_UNREADABLE, CHECKPOINT_NOT_WRITTEN or NO_ROOM; KafkaError, TableError.
     """
     # First what needs no checkpoint: a table that is missing is told whatever lies there.
-    now = Identity.now(settings, tables, topics)
+    now = Identity.now(settings, tables, topics.ask(topics.identity))
     stands = position(spark, settings.checkpoint)
     file = IdentityFile(spark, settings.checkpoint)
     held = file.read()
@@ -49,7 +49,7 @@ def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics
     if held is not None:
         held.check(now, _onward(stands))
     _check_versions(Pins(spark, settings.checkpoint).newest(), tables, stands)
-    spans = topics.spans()
+    spans = topics.ask(topics.spans)
     if stands is not None:
         check_records(settings.topic, stands.offsets, spans, new=False)
     else:
@@ -86,7 +86,7 @@ def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -
         held = IdentityFile(spark, settings.checkpoint).read()
         stands = position(spark, settings.checkpoint)
         if held is not None:
-            held.check(Identity.now(settings, tables, topics), _onward(stands))
+            held.check(Identity.now(settings, tables, topics.identity()), _onward(stands))
         if stands is not None:
             check_records(settings.topic, stands.offsets, topics.spans(), new=False)
     except StackcastError as clearer:

@@ -51,7 +51,7 @@ FIRST = 2 * BATCH
 RULES = {
     "high": ("h1", "price > 200"),
     "side": ("h2", 'buy_sell == "B" and shares >= 300'),
-    "many": ("h3", "count(600000000) > 100 and price > 0"),
+    "many": ("h3", "count(60000000000) > 100 and price > 0"),
     "both": ("h1", "trade.price > 20 : fwd(h1, h4)"),
 }
 
@@ -100,7 +100,7 @@ def main(out: Path) -> None:
     records = [build_packet(b"SOURCE0001", 1, group) for group in groups(messages, seed=3)]
     folder = Path(tempfile.mkdtemp())
     spark = session.start("golden stream")
-    with Broker(default_class_path(), folder / "broker") as broker:
+    with Broker(default_class_path(), folder / "broker").start(timeout=600) as broker:
         fill(Tables(spark, str(folder / "tables")))
         ensure_topic(broker.bootstrap_servers, TOPIC, PARTITIONS)
         publish(broker.bootstrap_servers, records[:FIRST], 0)
