@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cli import attributes, filters, frames, itch, lab, receive
+from cli import attributes, explain, filters, frames, itch, lab, receive
 from udfs.errors import StackcastError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.add_typer(frames.app, name="frames")
 app.add_typer(lab.app, name="lab")
 app.add_typer(filters.app, name="filters")
 app.add_typer(attributes.app, name="attributes")
+app.command("explain")(explain.explain)
 app.command("receive")(receive.receive)
 
 

@@ -6,8 +6,17 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
 #: How a request ended. ``ahead``: the ledger does not cover it yet; ``gone``: it cannot be computed
-#: any more; ``failed``: an error that is not the asker's.
-OUTCOMES = ("answered", "ahead", "gone", "unknown_host", "malformed", "failed")
+#: any more; ``limited``: the host asks too often; ``failed``: an error that is not the asker's.
+OUTCOMES = (
+    "answered",
+    "ahead",
+    "gone",
+    "unknown_host",
+    "unknown_session",
+    "malformed",
+    "limited",
+    "failed",
+)
 BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60)
 
 

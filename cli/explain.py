@@ -1,0 +1,116 @@
+"""``stackcast explain``: why a notification was sent, to whom, and which way."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from jobs.adapters.logs import named
+
+Row = dict[str, Any]
+
+#: Bytes of a line of hex.
+_WIDTH = 32
+
+
+def explain(
+    session_: Annotated[
+        str, typer.Option("--session", help="MoldUDP64 session, 10 characters, as hosts see it.")
+    ],
+    sequence: Annotated[
+        int, typer.Option("--sequence", min=0, help="Sequence number of the message.")
+    ],
+    properties_file: Annotated[
+        Path | None,
+        typer.Option("--properties-file", exists=True, help="Properties of the stream."),
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="All rules of this host, those that do not match too.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="All of it, as one JSON object.")] = False,
+) -> None:
+    """Say why a notification was sent: event, rules, versions, batch, stack, and its way.
+
+    It is computed again from the topic and the tables as they were, by a Spark of its own on this
+    machine. The exit code is 2 where that cannot be done, with what is missing.
+    """
+    # No other command needs Spark, or should wait for it.
+    from jobs.adapters import formats, session  # noqa: PLC0415
+    from jobs.adapters.sent_explanation import SentExplanation  # noqa: PLC0415
+    from jobs.adapters.settings import Settings  # noqa: PLC0415
+    from jobs.adapters.sql_errors import SQL_ERRORS, one_line, quiet  # noqa: PLC0415
+    from jobs.adapters.tables import Tables  # noqa: PLC0415
+
+    if properties_file is not None:
+        os.environ["PYSPARK_SUBMIT_ARGS"] = (
+            f"--properties-file {shlex.quote(str(properties_file.absolute()))} pyspark-shell"
+        )
+    settings = Settings.read(session.properties())
+    settings = formats.of_settings(settings, settings.format)
+    spark = session.start("stackcast explain")
+    quiet(spark)
+    try:
+        explanation = SentExplanation(spark, settings, Tables(spark, settings.tables))
+        found = explanation.explain(session_, sequence, host)
+    except SQL_ERRORS as error:
+        typer.echo(one_line(error), err=True)
+        raise typer.Exit(2) from None
+    finally:
+        spark.stop()
+    typer.echo(json.dumps(found) if as_json else text_of(found))
+
+
+def text_of(found: Row) -> str:
+    """The explanation for people."""
+    started = dt.datetime.fromtimestamp(found["started_us"] / 1e6, dt.UTC)
+    lines = [
+        f"notification  session {found['session']}  sequence {found['sequence']}",
+        f"record        topic {found['topic']}, partition {found['partition']}, "
+        f"offset {found['offset']}, message {found['message_index']}",
+        f"batch         {found['batch']}, begun {started:%Y-%m-%d %H:%M:%S} UTC",
+        f"versions      {named(found['versions'])}",
+        f"receivers     {', '.join(found['receivers'])}",
+    ]
+    if "host" in found:
+        got = "is one of them" if found["received"] else "is none of them"
+        lines.append(f"host          {found['host']} {got}")
+    for number, event in enumerate(found["events"]):
+        lines += ["", f"event {number}"]
+        lines += [f"  {name} = {value}" for name, value in event.items()]
+    lines += ["", "subscriptions"]
+    for rule in found["rules"]:
+        lines += _rule(rule)
+    for frame in found["frames"]:
+        lines += ["", f"frame to {', '.join(frame['receivers'])}, {frame['bytes']} bytes"]
+        lines += [f"  {label}" for label in frame["labels"]]
+        lines += [f"  {host}: {' > '.join(path)}" for host, path in frame["paths"].items()]
+        digits = frame["hex"]
+        lines += [
+            f"  {at:04x}  {bytes.fromhex(digits[2 * at : 2 * (at + _WIDTH)]).hex(' ')}"
+            for at in range(0, frame["bytes"], _WIDTH)
+        ]
+    return "\n".join(lines)
+
+
+def _rule(rule: Row) -> list[str]:
+    matches = "" if rule["matches"] else "  (does not match)"
+    lines = [
+        f"  {rule['id']} of {rule.get('subscriber', '?')}: "
+        f"{' '.join(rule.get('filter', '').split())}{matches}"
+    ]
+    for said in rule["verdicts"]:
+        if said["truth"] == "by state":
+            lines.append(f"    event {said['message']}: compares with state, as of the batch")
+            continue
+        for predicate in said["predicates"]:
+            star = "*" if predicate["decided"] else " "
+            lines.append(
+                f"    event {said['message']} {star} {predicate['truth']:<7}  {predicate['text']}"
+            )
+    return lines

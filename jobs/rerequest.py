@@ -1,0 +1,56 @@
+"""The service of re-requests: answers hosts that lost notifications, by computing them again.
+
+    spark-submit [--properties-file conf/X.conf] jobs/rerequest.py
+
+Give it the properties of the stream. It takes MoldUDP64 request packets at
+`spark.stackcast.rerequest.listen` and runs until SIGTERM.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from jobs.adapters import application, formats, session
+from jobs.adapters.kafka import Topics
+from jobs.adapters.lifecycle import Lifecycle
+from jobs.adapters.metrics_rerequest import RerequestMetrics
+from jobs.adapters.metrics_server import Verdict, serve
+from jobs.adapters.rerequest import Rerequests
+from jobs.adapters.settings import KAFKA_PREFIX, Settings
+from jobs.adapters.tables import Tables
+from udfs.errors import SettingsError
+
+#: Without a look at the tables for so long while requests wait, the service is not well, seconds.
+STALE_SECONDS = 60.0
+
+
+def answer(settings: Settings, lifecycle: Lifecycle) -> int:
+    settings = formats.of_settings(settings, settings.format)
+    if "bootstrap.servers" not in settings.kafka:
+        raise SettingsError(
+            "NO_BROKER",
+            f"{KAFKA_PREFIX}bootstrap.servers is not set: give the properties of the stream whose "
+            "notifications are asked for",
+        )
+    spark = session.start("stackcast rerequest")
+    lifecycle.hold_jvm(spark)
+    Topics(spark, settings).wait(lifecycle.stopping.is_set)
+    tables = Tables(spark, settings.tables)
+    metrics = RerequestMetrics()
+    service = Rerequests(spark, settings, tables, metrics)
+
+    def judge() -> Verdict:
+        silent = service.unread_seconds
+        problems = ()
+        if silent > STALE_SECONDS:
+            problems = (f"the ledger could not be read for {silent:.0f} s: the log says why",)
+        metrics.health(not problems, 0)
+        return Verdict(problems, facts={"computed": service.computed})
+
+    with serve(settings, metrics.registry, judge):
+        service.serve(lifecycle.stopping)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(application.run(answer))
