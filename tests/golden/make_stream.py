@@ -51,7 +51,7 @@ FIRST = 2 * BATCH
 RULES = {
     "high": ("h1", "price > 200"),
     "side": ("h2", 'buy_sell == "B" and shares >= 300'),
-    "many": ("h3", "count(60000000000) > 100 and price > 0"),
+    "many": ("h3", "count(600000000) > 100 and price > 0"),
     "both": ("h1", "trade.price > 20 : fwd(h1, h4)"),
 }
 

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pcap_deployment
@@ -24,7 +25,7 @@ from jobs.adapters.streaming import start
 from jobs.adapters.tables import Tables
 from lab.broker import Broker, default_class_path
 from lab.publisher import ensure_topic
-from udfs.errors import StreamError
+from udfs.errors import StackcastError, StreamError
 from udfs.messages.sequence import session_id, split_sequence
 from udfs.stacks.dissect import dissect
 
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")) as broker:
+    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")).start(300) as broker:
         yield broker
 
 
@@ -84,6 +85,34 @@ def place(frame: bytes) -> int:
     return split_sequence(dissect(frame).sequence)[0]
 
 
+class Running:
+    """A stream that runs, and will end by itself."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._lifecycle = Lifecycle()
+        self._query, self.delivery = start(deployment.spark, deployment.settings, self._lifecycle)
+
+    def first_batch(self) -> None:
+        while not self.delivery.processed:
+            self._query.awaitTermination(0.05)
+
+    def end(self) -> StackcastError:
+        """What the job says of its end."""
+        with pytest.raises(StreamError) as ended:
+            self._lifecycle.run(self._query, lambda: False)
+        return after_failure(self._deployment.spark, self._deployment.settings, ended.value)
+
+
+@contextmanager
+def running(deployment: Deployment) -> Iterator[Running]:
+    stream = Running(deployment)
+    try:
+        yield stream
+    finally:
+        stream.delivery.close()
+
+
 def look(deployment: Deployment) -> None:
     """All that a start looks at before it reads a record."""
     parts = (deployment.settings, deployment.tables, deployment.topics)
@@ -121,44 +150,46 @@ def tell_settings(deployment: Deployment, error: object) -> None:
 
 
 @pytest.mark.parametrize("left", ["stopped", "killed"])
-def test_the_checkpoint_of_the_version_before_is_gone_on_with(left, spark, itch, tmp_path):
-    # A broker of its own: the topic has to have the name that the checkpoint says.
-    with Broker(default_class_path(), tmp_path / "broker") as broker:
-        unpack(tmp_path, left)
-        old = Deployment(spark, broker.bootstrap_servers, tmp_path, topic=golden()["topic"])
+def test_the_checkpoint_of_the_version_before_is_gone_on_with(left, spark, broker, itch, tmp_path):
+    unpack(tmp_path, left)
+    old = Deployment(spark, broker.bootstrap_servers, tmp_path, topic=golden()["topic"])
+    if not any(old.topics.end_offsets().values()):
         old.publish(records())
-        before = position(spark, old.settings.checkpoint)
-        assert before is not None
-        assert (before.batch, before.again) == (2, left == "killed")
-        edited = old.sql("UPDATE {} SET filter = 'price > 300' WHERE id = 'high'", "subscriptions")
-        assert edited
-        old.run()
-        runs = golden()["frames"]
-        sent = {run: [bytes.fromhex(frame) for frame in frames] for run, frames in runs.items()}
-        assert all(sent.values())
-        if left == "killed":
-            # The batch that was cut off is computed from the tables that it was pinned to, and
-            # goes out in the same bytes.
-            again = {p["partition"]: p["until_offset"] for p in old.ledger[2]["partitions"]}
-            until = {session_id(old.settings.topic, p): offset for p, offset in again.items()}
-            repeated = [frame for frame in old.frames() if place(frame) < until[session(frame)]]
-            assert Counter(repeated) == Counter(sent["killed"])
-        assert [row["batch_id"] for row in old.ledger] == [0, 1, 2, 3][: 3 + (left == "killed")]
-        outcome = old.outcome(itch, sent["stopped"] + old.frames())
-        assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
-        assert outcome.misnumbered == 0
-        # h3 has only the rule with state, which goes on counting where it was.
-        assert all(outcome.hosts[host].received > 20 for host in ("h1", "h2", "h3", "h4"))
-        delivered = sum(row["notifications"] for row in old.tables.rows("delivery_statistics"))
-        got = pcap_deployment.receipts(sent["stopped"] + old.frames())
-        assert delivered == sum(map(len, got.values()))
-        # From now on it is on record what the checkpoint is for.
-        told = json.loads((tmp_path / "checkpoint" / NAME).read_text())
-        assert (told["topic"], told["format"], told["publisher"]) == (
-            golden()["topic"],
-            "itch",
-            "feed1",
-        )
+    before = position(spark, old.settings.checkpoint)
+    assert before is not None
+    assert (before.batch, before.again) == (2, left == "killed")
+    old.sql("UPDATE {} SET filter = 'price > 300' WHERE id = 'high'", "subscriptions")
+    # The rule with state asks for less now, of the cells that the version before has left.
+    fewer = "count(600000000) > 3 and price > 0"
+    old.sql(f"UPDATE {{}} SET filter = '{fewer}' WHERE id = 'many'", "subscriptions")
+    old.run()
+    runs = golden()["frames"]
+    sent = {run: [bytes.fromhex(frame) for frame in frames] for run, frames in runs.items()}
+    assert all(sent.values())
+    if left == "killed":
+        # The batch that was cut off is computed from the tables that it was pinned to, and
+        # goes out in the same bytes.
+        again = {p["partition"]: p["until_offset"] for p in old.ledger[2]["partitions"]}
+        until = {session_id(old.settings.topic, p): offset for p, offset in again.items()}
+        repeated = [frame for frame in old.frames() if place(frame) < until[session(frame)]]
+        assert Counter(repeated) == Counter(sent["killed"])
+    assert [row["batch_id"] for row in old.ledger] == [0, 1, 2, 3][: 3 + (left == "killed")]
+    outcome = old.outcome(itch, sent["stopped"] + old.frames())
+    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
+    assert outcome.misnumbered == 0
+    # h3 has only the rule with state: 138 and 67 messages if it began to count anew.
+    assert outcome.hosts["h3"].received == {"stopped": 140, "killed": 68}[left]
+    assert all(outcome.hosts[host].received > 20 for host in ("h1", "h2", "h3", "h4"))
+    delivered = sum(row["notifications"] for row in old.tables.rows("delivery_statistics"))
+    got = pcap_deployment.receipts(sent["stopped"] + old.frames())
+    assert delivered == sum(map(len, got.values()))
+    # From now on it is on record what the checkpoint is for.
+    told = json.loads((tmp_path / "checkpoint" / NAME).read_text())
+    assert (told["topic"], told["format"], told["publisher"]) == (
+        golden()["topic"],
+        "itch",
+        "feed1",
+    )
 
 
 # --- a checkpoint for something else ------------------------------------------------------------
@@ -220,22 +251,14 @@ def test_another_specification_is_refused_but_not_other_comments(same, monkeypat
     look(same)
 
 
-def test_a_topic_that_was_made_anew_is_refused(deployment):
-    deployment.publish(records()[:20])
-    deployment.run()
-    remake(deployment)
-    # As many records as before and more: the offsets alone would not tell.
-    deployment.publish(records()[20:60])
-    with pytest.raises(StreamError, match=r"TOPIC_RECREATED: .*made anew"):
-        look(deployment)
-
-
-def test_another_cluster_is_refused(same, tmp_path):
-    with Broker(default_class_path(), tmp_path / "broker") as other:
-        ensure_topic(other.bootstrap_servers, same.settings.topic, 2)
-        same.set(kafka={"bootstrap.servers": other.bootstrap_servers})
-        with pytest.raises(StreamError, match=r"OTHER_CLUSTER: .*bootstrap\.servers"):
-            look(same)
+def test_another_cluster_is_refused(same):
+    path = same.folder / "checkpoint" / NAME
+    held = json.loads(path.read_text())
+    path.unlink()
+    (path.parent / f".{NAME}.crc").unlink(missing_ok=True)
+    path.write_text(json.dumps(held | {"cluster": "another"}))
+    with pytest.raises(StreamError, match=r"OTHER_CLUSTER: .*cluster another.*bootstrap\.servers"):
+        look(same)
 
 
 def test_tables_that_were_made_anew_or_are_an_older_copy_are_refused(same, ran):
@@ -265,68 +288,52 @@ def test_a_damaged_checkpoint_is_one_clear_error(same):
 
 def test_what_retention_took_is_counted_and_gone_on_without_only_on_demand(deployment, itch):
     deployment.publish(records()[:40])
-    deployment.run()
-    deployment.publish(records()[40:120])
-    forget(deployment, {0: 33, 1: 20})
-    lost = r"RECORDS_GONE: .* 13 records .*partition 0: 13 \(offsets 20 to 32\)"
+    deployment.set(max_offsets_per_trigger=10)
+    with running(deployment) as stream:
+        stream.first_batch()
+        # Retention overtakes the stream.
+        forget(deployment, {0: 20, 1: 20})
+        deployment.publish(records()[40:120])
+        ended = stream.end()
+    assert re.search(r"RECORDS_GONE: .*partition \d: \d+ \(offsets", str(ended)), ended
+    # Each further start says the same, and reads nothing.
+    stands = position(deployment.spark, deployment.settings.checkpoint)
+    gone = {p: 20 - stands.offsets[p] for p in (0, 1)}
+    lost = rf"RECORDS_GONE: .* {sum(gone.values())} records .*partition 1: {gone[1]} \(offsets "
     with pytest.raises(StreamError, match=lost) as refused:
         deployment.run()
-    assert len(deployment.ledger) == 1
     tell_settings(deployment, refused.value)
     # Meanwhile more is gone: a start that would skip it silently is refused, too.
-    forget(deployment, {0: 35, 1: 20})
-    with pytest.raises(StreamError, match=r"RECORDS_GONE: .* 2 records ") as refused:
+    forget(deployment, {0: 23, 1: 20})
+    with pytest.raises(
+        StreamError, match=r"RECORDS_GONE: .* 3 records .*offsets 20 to 22"
+    ) as refused:
         deployment.run()
     tell_settings(deployment, refused.value)
-    first = deployment.frames()
+    deployment.set(max_offsets_per_trigger=1000)
+    deployment.sql("DELETE FROM {}", "egress_ledger")
+    before = len(deployment.frames())
     deployment.run()
-    _, second = deployment.ledger
-    spans = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in second["partitions"]}
-    assert spans == {0: (35, 60), 1: (20, 60)}
-    frames = deployment.frames()
-    assert frames[: len(first)] == first
-    # What is there in Kafka by now has all been delivered, and nothing twice.
-    kept = [f for f in frames if f not in first]
-    deployment.sql("DELETE FROM {} WHERE batch_id = 0 AND packets = 40", "egress_ledger")
-    outcome = deployment.outcome(itch, kept)
+    (row,) = deployment.ledger
+    spans = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}
+    assert spans == {0: (23, 60), 1: (20, 60)}
+    # What is there in Kafka by now has all been delivered, once.
+    outcome = deployment.outcome(itch, deployment.frames()[before:])
     assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
     assert outcome.received > 20
 
 
-def test_retention_that_overtakes_a_running_stream_is_told_in_the_same_words(deployment):
+def test_a_topic_that_is_made_anew_ends_the_stream_and_is_refused_at_the_next_start(deployment):
     deployment.publish(records()[:40])
-    deployment.set(max_offsets_per_trigger=10)
-    lifecycle = Lifecycle()
-    query, delivery = start(deployment.spark, deployment.settings, lifecycle)
-
-    try:
-        while not delivery.processed:
-            query.awaitTermination(0.05)
-        forget(deployment, {0: 20, 1: 20})
-        deployment.publish(records()[40:60])
-        with pytest.raises(StreamError, match=r"STREAM\.") as ended:
-            lifecycle.run(query, lambda: False)
-    finally:
-        delivery.close()
-    error = after_failure(deployment.spark, deployment.settings, ended.value)
-    assert re.search(r"RECORDS_GONE: .*partition \d: \d+ \(offsets", str(error)), error
-
-
-def test_a_topic_that_is_made_anew_under_a_running_stream_ends_it_with_the_reason(deployment):
-    deployment.publish(records()[:40])
-    lifecycle = Lifecycle()
-    query, delivery = start(deployment.spark, deployment.settings, lifecycle)
-    try:
-        while not delivery.processed:
-            query.awaitTermination(0.05)
+    with running(deployment) as stream:
+        stream.first_batch()
         remake(deployment)
         deployment.publish(records()[40:50])
-        with pytest.raises(StreamError, match=r"STREAM\.") as ended:
-            lifecycle.run(query, lambda: False)
-    finally:
-        delivery.close()
-    error = after_failure(deployment.spark, deployment.settings, ended.value)
-    assert error.code == "STREAM.TOPIC_RECREATED", error
+        assert stream.end().code == "STREAM.TOPIC_RECREATED"
+    # As many records as before and more: the offsets alone would not tell.
+    deployment.publish(records()[50:110])
+    with pytest.raises(StreamError, match=r"TOPIC_RECREATED: .*made anew"):
+        look(deployment)
 
 
 def test_partitions_that_are_added_are_read_from_their_first_record(deployment, itch):

@@ -44,7 +44,7 @@ WRITTEN_BY_THE_STREAM = (
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")) as broker:
+    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")).start(300) as broker:
         yield broker
 
 
