@@ -31,6 +31,8 @@ hypothesis_settings.load_profile("untimed")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--p4c", metavar="FILE", help="p4c-bm2-ss: run what is marked p4c, too")
+    parser.addoption("--kills", metavar="N", type=int, help="kill so many times at random")
+    parser.addoption("--kills-seed", metavar="N", type=int, help="the seed that a run has printed")
     parser.addoption("--bmv2", metavar="FILE", help="simple_switch_grpc: run what is marked bmv2")
 
 

@@ -20,6 +20,7 @@ PROCESSES = 2
 #: end while the other process has nothing left to do.
 SLOWEST = (
     "test_embedded",
+    "test_kills",
     "test_attribute_stream",
     "test_attribute_network_refresh",
     "test_itch_stream",
