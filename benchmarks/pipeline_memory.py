@@ -19,7 +19,7 @@ from pipeline_world import PARTITIONS, Job, World
 RECORDS, TRIGGER = 3_600_000, 20_000
 QUICK = 12
 PAUSE = 1.0
-PATIENCE = 120.0
+PATIENCE = 600.0
 #: What the second half may add to what the first half ended with.
 FLAT = 0.05
 KINDS = ("driver JVM", "driver Python", "workers")
