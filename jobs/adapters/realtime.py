@@ -136,11 +136,12 @@ class RealTimeStream:
         self._ending.callback(self._ledger.close)
         self._plans = RealTimePlans(spark, settings, tables, watch.metrics)
         self._ending.callback(self._plans.close)
-        self._plans.start()
+        self._plans.start(announce=not known)
         self._marks = Marks(tables, settings.topic)
-        host = spark.conf.get("spark.driver.host", "127.0.0.1")
-        bind = spark.conf.get("spark.driver.bindAddress", host)
-        self._board = Switchboard(str(host), str(bind), self._answer)
+        conf = spark.sparkContext.getConf()
+        host = str(conf.get("spark.driver.host"))
+        bind = str(conf.get("spark.driver.bindAddress", host))
+        self._board = Switchboard(host, bind, self._answer)
         self._ending.callback(self._board.close)
         warming.result()
         number = positions.number
@@ -195,7 +196,7 @@ class RealTimeStream:
     def _answer(self, look: Look) -> Answer:
         taken = 0
         for report in look.reports:
-            if not self._ledger.take(report, self._plans.compilation(report.number)):
+            if not self._ledger.take(report, self._plans.reported(report.number)):
                 break
             taken += 1
         served = self._plans.served
@@ -228,7 +229,7 @@ class RealTimeStream:
         if self._board.active:
             log.warning("some workers have not reported: what they sent last will be sent again")
         self._ledger.write_positions()
-        level = self._spark.conf.get("spark.log.level", "WARN")
+        level = self._spark.sparkContext.getConf().get("spark.log.level", "WARN")
         # Tasks that are cut off are no errors here, and Spark says so at length.
         self._spark.sparkContext.setLogLevel("OFF")
         try:

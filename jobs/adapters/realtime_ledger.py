@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.batch_report import BatchReport
 from jobs.adapters.metrics import StreamMetrics, in_unicast
+from jobs.adapters.realtime_plans import Reported
 from jobs.adapters.realtime_positions import Positions
 from jobs.adapters.settings import Settings
 from jobs.adapters.sql_errors import one_line
-from udfs.plan import Compilation
 from udfs.realtime import TaskReport
 
 log = logging.getLogger(__name__)
@@ -82,10 +82,10 @@ class RealTimeLedger:
         self._written: dict[int, int] = {}
         self.sent = dict(sent)
 
-    def take(self, report: TaskReport, compilation: Compilation | None) -> bool:
-        """Whether its rows are in Kafka now. compilation: of its plan, if that is still known."""
-        batch = BatchReport(report.rows, () if compilation is None else compilation.reached)
-        versions = {} if compilation is None else dict(compilation.versions)
+    def take(self, report: TaskReport, plan: Reported | None) -> bool:
+        """Whether its rows are in Kafka now. plan: its own, if that is still known."""
+        batch = BatchReport(report.rows, () if plan is None else plan.reached)
+        versions = {} if plan is None else dict(plan.versions)
         rows = ledger_rows(self._settings.topic, report, versions)
         try:
             self._producer.send(self._settings.realtime_ledger_topic, [json.dumps(r) for r in rows])

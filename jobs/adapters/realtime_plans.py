@@ -9,9 +9,9 @@ import logging
 import pickle
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -29,6 +29,7 @@ from udfs.errors import StackcastError
 from udfs.filters.meaning.evaluate import is_stateful
 from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription
 from udfs.plan import Compilation
+from udfs.trees.header_stacks import Receivers
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ LOOK_SECONDS = 0.2
 #: After a look that failed for want of Spark or a disk.
 AGAIN_SECONDS = 2.0
 #: Plans that reports may still be about.
-_REMEMBERED = 64
+_REMEMBERED = 16
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,13 @@ class Served:
     plan: bytes
     stacks_number: int
     stacks: bytes
+
+
+class Reported(NamedTuple):
+    """What reports of a plan are read with: its versions, and by delivery whom its stacks reach."""
+
+    versions: Mapping[str, int]
+    reached: Sequence[Sequence[Receivers] | None]
 
 
 class RealTimePlans:
@@ -69,7 +77,7 @@ class RealTimePlans:
         self._tables = PlanTables(tables, settings.publisher)
         self._seen: Mapping[str, int] = {}
         self._pickled_stacks: tuple[Any, int, bytes] | None = None
-        self._known: dict[int, Compilation] = {}
+        self._reported: dict[int, Reported] = {}
         self._served: Served | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="plans", daemon=True)
@@ -80,16 +88,17 @@ class RealTimePlans:
         assert self._served is not None
         return self._served
 
-    def compilation(self, number: int) -> Compilation | None:
-        """The plan of this number; None where it is long gone."""
-        return self._known.get(number)
+    def reported(self, number: int) -> Reported | None:
+        """Of the plan of this number; None where it is long gone."""
+        return self._reported.get(number)
 
-    def start(self) -> None:
-        """Make the first plan, then watch."""
-        versions = self._versions.current()
-        self._versions.announce(versions)
-        # As of then: nothing that it names may leave the switches from here on.
-        versions = self._versions.current()
+    def start(self, announce: bool) -> None:
+        """Make the first plan, then watch. ``announce``: nobody knows of the stream yet."""
+        versions = self._versions.look()
+        if announce:
+            self._versions.announce(versions)
+            # Of what is ready by now, nothing may leave the switches from here on.
+            versions = self._versions.look()
         self._plan(versions)
         self._seen = versions
         self._thread.start()
@@ -116,7 +125,7 @@ class RealTimePlans:
                 pause = AGAIN_SECONDS
 
     def _look(self) -> None:
-        versions = self._versions.current()
+        versions = self._versions.look()
         if versions != self._seen:
             self._metrics.pending(time.monotonic())
             try:
@@ -128,6 +137,7 @@ class RealTimePlans:
                     "the changed tables cannot be used, the last good ones stay live: %s", error
                 )
                 self._metrics.refused(versions)
+                self._metrics.pending(None)
             self._seen = versions
         else:
             self._with_known()
@@ -169,8 +179,8 @@ class RealTimePlans:
             number = 0 if self._pickled_stacks is None else self._pickled_stacks[1] + 1
             self._pickled_stacks = stacks, number, pickle.dumps(stacks)
         number = 0 if self._served is None else self._served.number + 1
-        self._known[number] = compilation
-        self._known.pop(number - _REMEMBERED, None)
+        self._reported[number] = Reported(compilation.versions, compilation.reached)
+        self._reported.pop(number - _REMEMBERED, None)
         self._served = Served(
             number, compilation, pickle.dumps(compilation.plan), *self._pickled_stacks[1:]
         )
