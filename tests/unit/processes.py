@@ -28,6 +28,8 @@ SLOWEST = (
     "test_retune",
     "test_refresh_switches",
     "test_sql_job",
+    "test_checkpoints",
+    "test_table_faults",
     "test_tables",
 )
 
