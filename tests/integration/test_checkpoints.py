@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,11 +15,12 @@ import pcap_deployment
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from pcap_deployment import Deployment, fill, golden, records, unpack
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import schemas
 from jobs.adapters.checkpoint import position
 from jobs.adapters.checkpoint_identity import NAME
+from jobs.adapters.delivery import Delivery
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.stream_checks import after_failure, before_start
 from jobs.adapters.streaming import start
@@ -88,8 +90,18 @@ def place(frame: bytes) -> int:
 class Running:
     """A stream that runs, and will end by itself."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, patch: pytest.MonkeyPatch) -> None:
         self._deployment = deployment
+        #: The second batch has its offsets, and waits here before it reads.
+        self.gate = threading.Event()
+        process = Delivery.process
+
+        def waiting(delivery: Delivery, records: DataFrame, batch_id: int) -> None:
+            if batch_id:
+                self.gate.wait(120)
+            process(delivery, records, batch_id)
+
+        patch.setattr(Delivery, "process", waiting)
         self._lifecycle = Lifecycle()
         self._query, self.delivery = start(deployment.spark, deployment.settings, self._lifecycle)
 
@@ -99,6 +111,7 @@ class Running:
 
     def end(self) -> StackcastError:
         """What the job says of its end."""
+        self.gate.set()
         with pytest.raises(StreamError) as ended:
             self._lifecycle.run(self._query, lambda: False)
         return after_failure(self._deployment.spark, self._deployment.settings, ended.value)
@@ -106,11 +119,13 @@ class Running:
 
 @contextmanager
 def running(deployment: Deployment) -> Iterator[Running]:
-    stream = Running(deployment)
-    try:
-        yield stream
-    finally:
-        stream.delivery.close()
+    with pytest.MonkeyPatch.context() as patch:
+        stream = Running(deployment, patch)
+        try:
+            yield stream
+        finally:
+            stream.gate.set()
+            stream.delivery.close()
 
 
 def look(deployment: Deployment) -> None:
@@ -343,6 +358,8 @@ def test_partitions_that_are_added_are_read_from_their_first_record(deployment, 
         admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
         admin.create_partitions({deployment.settings.topic: 3})
         admin.close()
+        while len(deployment.topics.end_offsets()) < 3:
+            pass
         deployment.publish(records()[40:100], partitions=3)
 
     deployment.run(grow)

@@ -18,6 +18,7 @@ from pcap_deployment import Deployment, fill, receipts, records
 from pyspark.sql import SparkSession
 
 from jobs.adapters import delivery, network_versions
+from jobs.adapters.batch_versions import BatchVersions
 from jobs.adapters.network_versions import NetworkVersions
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.tables import Tables
@@ -38,10 +39,10 @@ WRITTEN_BY_THE_STREAM = (
     "filter_leaves",
     "header_stacks",
     "network_versions",
-    "links",
-    "hosts",
-    "virtual_trees",
 )
+#: Nobody writes these meanwhile: VACUUM without any retention would take files of commits that are
+#: under way.
+READ_BY_THE_STREAM = ("links", "hosts", "switches", "virtual_trees")
 
 
 @pytest.fixture(scope="module")
@@ -104,10 +105,13 @@ def test_editors_at_once_and_maintenance_lose_no_edit_and_no_notification(
                     refused.append(one_line(error))
 
     def maintain() -> None:
-        for table in WRITTEN_BY_THE_STREAM:
+        for table in (*WRITTEN_BY_THE_STREAM, *READ_BY_THE_STREAM):
             try:
                 deployment.sql("OPTIMIZE {}", table)
-                vacuum(deployment, table)
+                if table in READ_BY_THE_STREAM:
+                    vacuum(deployment, table)
+                else:
+                    deployment.sql("VACUUM {}", table)
             except SQL_ERRORS as error:
                 refused.append(one_line(error))
         deployment.sql("OPTIMIZE {}", "subscriptions")
@@ -176,36 +180,32 @@ def test_a_batch_whose_versions_are_gone_says_which_file_to_remove(deployment, i
 
 
 def test_versions_that_vanish_under_a_running_stream_leave_the_last_plan_live(
-    deployment, itch, no_retention
+    deployment, caplog, no_retention
 ):
     """A table is edited and cleaned between the moment a batch looks and the moment it reads."""
     deployment.publish(records()[:40])
-    looked = deployment.tables.version
+    current = BatchVersions.current
+    late: list[int] = []
 
     def overtaken() -> None:
         deployment.sql("UPDATE {} SET filter = 'price > 150' WHERE id = 'high'", "subscriptions")
-        gone = looked("subscriptions")
+        late.append(deployment.tables.version("subscriptions"))
         deployment.sql("UPDATE {} SET filter = 'price > 100' WHERE id = 'high'", "subscriptions")
         vacuum(deployment, "subscriptions")
-        once = iter([gone])
-        real = Tables.version
-
-        def late(self: Tables, name: str) -> int:
-            return (
-                next(once, None) or real(self, name)
-                if name == "subscriptions"
-                else real(self, name)
-            )
-
-        patch.setattr(Tables, "version", late)
         deployment.publish(records()[40:80])
 
+    def seen(self: BatchVersions) -> dict[str, int]:
+        versions = current(self)
+        return versions | {"subscriptions": late.pop()} if late else versions
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BatchVersions, "current", seen)
         deployment.run(overtaken, lambda: deployment.publish(records()[80:120]))
+    assert "TABLE.VERSION_GONE" in caplog.text
+    assert "the last good ones stay live" in caplog.text
     used = [dict(row["versions"])["subscriptions"] for row in deployment.ledger]
-    assert used[0] == 1
+    assert (used[0], used[1], used[-1]) == (1, 1, 3)
     assert 2 not in used
-    assert used[-1] == 3
 
 
 def test_a_full_disk_is_told_in_one_line_and_costs_nothing_when_there_is_room(

@@ -11,6 +11,7 @@ twice. ``mergecap`` puts them together again.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import sys
 import time
@@ -36,7 +37,8 @@ _RECORD = np.dtype([("s", "<u4"), ("us", "<u4"), ("captured", "<u4"), ("length",
 
 
 class PcapSink:
-    """One pcap file; each send is one write of whole records, so a killed process leaves it valid.
+    """One pcap file; each send is one write of whole records, so a killed process leaves it valid;
+    what finds no room on the disk is taken back.
 
     Raises SinkError ``BAD_PATH``, ``WRITE_FAILED``.
     """
@@ -54,6 +56,7 @@ class PcapSink:
         if self._path.suffix != ".pcap":
             self._path /= f"frames-{partition}-{attempt}.pcap"
         self._file: BinaryIO | None = None
+        self._whole = 0
 
     def send(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> int:
         frames = offsets.size - 1
@@ -65,7 +68,9 @@ class PcapSink:
                 self._file, self._path = _create(self._path)
                 self._write(_FILE_HEADER)
             self._write(records.data)
+            self._whole = self._file.tell()
         except OSError as error:
+            self._cut()
             raise SinkError("WRITE_FAILED", f"{self._path}: {error.strerror}") from error
         return frames
 
@@ -75,6 +80,15 @@ class PcapSink:
         while left:
             # The file is unbuffered: a write may be a partial one.
             left = left[self._file.write(left) :]
+
+    def _cut(self) -> None:
+        """Take half records away, as a full disk leaves them: readers would stop there."""
+        if self._file is None:
+            return
+        with contextlib.suppress(OSError):
+            self._file.truncate(self._whole)
+            if not self._whole:
+                self._path.unlink()
 
     def flush(self) -> None:
         """Nothing to wait for: every send has gone to the operating system."""
