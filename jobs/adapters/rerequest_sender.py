@@ -69,7 +69,12 @@ class Sender:
                 if not self._waiting:
                     return
                 key, answer = next(iter(self._waiting.items()))
-                self._waiting.move_to_end(key)
+                last = answer.at + BURST >= len(answer.datagrams)
+                if last:
+                    # Who has an answer may ask at once, so it is off the list before it is there.
+                    del self._waiting[key]
+                else:
+                    self._waiting.move_to_end(key)
             # Answers stand in the order of their last turns: the first is due first.
             pause = answer.due - time.monotonic()
             if pause > 0:
@@ -78,10 +83,11 @@ class Sender:
                 with self._changed:
                     if self._waiting.get(key) is answer:
                         del self._waiting[key]
+            if last:
                 answer.done()
 
     def _turn(self, answer: _Outgoing) -> bool:
-        """Send some of an answer; whether there is more."""
+        """Send some of an answer; whether that could be done."""
         answer.due = time.monotonic() + PAUSE
         some = answer.datagrams[answer.at : answer.at + BURST]
         answer.at += len(some)
@@ -92,4 +98,4 @@ class Sender:
                 # As lost on the way: the host asks again.
                 log.warning("an answer to %s:%d could not be sent: %s", *answer.address, error)
                 return False
-        return answer.at < len(answer.datagrams)
+        return True
