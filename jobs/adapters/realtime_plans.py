@@ -25,7 +25,7 @@ from jobs.adapters.plans import Planned, Plans
 from jobs.adapters.settings import PREFIX, Settings
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.tables import Tables
-from udfs.errors import StackcastError
+from udfs.errors import StackcastError, SubscriptionError
 from udfs.filters.meaning.evaluate import is_stateful
 from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription
 from udfs.plan import Compilation
@@ -219,11 +219,9 @@ def keeps_state(rule: CheckedRule) -> bool:
 
 
 def _refusal(name: str) -> Rejection:
-    return Rejection(
-        name,
-        "SUBSCRIPTION.STATE_IN_REALTIME",
-        1,
-        1,
+    fault = SubscriptionError(
+        "STATE_IN_REALTIME",
         "line 1, column 1: the rule keeps state, which is carried from micro-batch to micro-batch: "
         f"it is not live with {PREFIX}latency=realtime",
     )
+    return Rejection(name, fault.code, 1, 1, fault.message)
