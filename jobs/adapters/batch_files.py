@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -149,9 +148,8 @@ class BatchFiles:
         folder: str,
         suffix: str,
         kept: int | None = KEPT,
-        open_: Callable[[SparkSession, str], Folder] = open_folder,
     ) -> None:
-        self._folder = open_(spark, f"{checkpoint}/{folder}")
+        self._folder = open_folder(spark, f"{checkpoint}/{folder}")
         self._suffix = suffix
         self._kept = kept
 

@@ -31,19 +31,12 @@ class Reach:
 
     def __init__(self, stacks: Sequence[Sequence[Sequence[str]] | None]) -> None:
         self._stacks = stacks
+        self.hosts: list[str] = []
+        self.sets: list[tuple[str, ...]] = []
         self._host: dict[str, int] = {}
         self._reached: dict[tuple[int, int], NDArray[np.int32]] = {}
         self._set: dict[tuple[str, ...], int] = {}
         self._of_parts: dict[tuple[int, ...], int] = {}
-
-    @property
-    def hosts(self) -> list[str]:
-        return list(self._host)
-
-    @property
-    def sets(self) -> list[tuple[str, ...]]:
-        """Sets of receivers, each sorted."""
-        return list(self._set)
 
     def reached(self, delivery: int, part: int, told: Sequence[str] | None) -> NDArray[np.int32]:
         """Hosts that a part of a delivery reaches; ``told``: by its row, if the plan does not."""
@@ -51,8 +44,11 @@ class Reach:
         if found is None:
             known = self._stacks[delivery]
             names = known[part] if known is not None else told or ()
-            number = self._host
-            found = np.array([number.setdefault(n, len(number)) for n in names], np.int32)
+            for name in names:
+                if name not in self._host:
+                    self._host[name] = len(self.hosts)
+                    self.hosts.append(name)
+            found = np.array([self._host[name] for name in names], np.int32)
             self._reached[delivery, part] = found
         return found
 
@@ -61,10 +57,12 @@ class Reach:
         key = (delivery, *parts)
         found = self._of_parts.get(key)
         if found is None:
-            names = self.hosts
             numbers = {n for part in parts for n in self._reached[delivery, part].tolist()}
-            receivers = tuple(sorted(names[number] for number in numbers))
-            found = self._of_parts[key] = self._set.setdefault(receivers, len(self._set))
+            receivers = tuple(sorted(self.hosts[number] for number in numbers))
+            if receivers not in self._set:
+                self._set[receivers] = len(self.sets)
+                self.sets.append(receivers)
+            found = self._of_parts[key] = self._set[receivers]
         return found
 
 

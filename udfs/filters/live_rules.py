@@ -14,6 +14,7 @@ from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection, Sub
 from udfs.messages.specification import Specification
 
 _Place = tuple[Sequence[CheckedRule], int]
+_Live = tuple[Sequence[CheckedRule], list[Rejection], CompiledFilter]
 
 
 class LiveRules:
@@ -37,10 +38,10 @@ class LiveRules:
         self._rejected: dict[str, Rejection] = {}
         # Those whose rules update variables, or were rejected for how they do.
         self._updating: set[str] = set()
+        # What came of these rows and hosts: another network may have the same.
+        self._last: _Live | None = None
 
-    def update(
-        self, subscriptions: Sequence[Subscription], hosts: set[str]
-    ) -> tuple[Sequence[CheckedRule], list[Rejection], CompiledFilter]:
+    def update(self, subscriptions: Sequence[Subscription], hosts: set[str]) -> _Live:
         """The rules that are live, the rejections, and the filter of a new version.
 
         ``hosts``: who may receive. Errors: ``FilterError`` TOO_LARGE; the last version is then
@@ -48,6 +49,8 @@ class LiveRules:
         """
         rows = tuple(subscriptions)
         before, now = differing(self._rows, rows)
+        if self._last is not None and not before and not now and hosts == self._hosts:
+            return self._last
         were, are = ({row.id: row for row in part} for part in (before, now))
         if len(are) < len(now) or any(name in self._ids and name not in were for name in are):
             # Ids that are there twice cannot say what has changed.
@@ -86,7 +89,8 @@ class LiveRules:
         self._ids.update(are)
         self._updating = others | updating
         refused = [rejected[row.id] for row in rows if row.id in rejected] if rejected else []
-        return _Rules(rows, live), refused, change.compiled
+        self._last = _Rules(rows, live), refused, change.compiled
+        return self._last
 
 
 def differing(
