@@ -63,5 +63,5 @@ def _words(label: int, network: Network, trees: dict[int, VirtualTree]) -> str:
     link = network.link_by_id.get(number)
     if link is None:
         return f"{name}: no link of the network"
-    where = f"{link.switch} to {link.neighbor} by port {link.port}"
-    return f"{name}: {'also' if kind == HOP else 'not'} from {where}"
+    copy = "a copy" if kind == HOP else "no copy"
+    return f"{name}: {copy} from {link.switch} to {link.neighbor} by port {link.port}"
