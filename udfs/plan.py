@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -194,6 +194,16 @@ class Compilation:
         ]
 
 
+class _Matching(NamedTuple):
+    """The parts of a plan that its filter makes; ``receiver_sets`` by delivery."""
+
+    matcher: Matcher
+    state: StatefulMatcher | None
+    receiver_sets: Sequence[Receivers]
+    delivery: NDArray[np.int32] | None
+    summaries: SummaryHosts | None
+
+
 class Planner:
     """Makes plans of one format; keeps what did not change from one to the next.
 
@@ -211,6 +221,7 @@ class Planner:
         self._made_for: tuple[Network, tuple[VirtualTree, ...], int, HeaderStacks] | None = None
         self._form = form
         self._rules = LiveRules(form.specification, addressing.publisher, order)
+        self._matching: tuple[CompiledFilter, _Matching] | None = None
 
     def use(self, form: Format) -> None:
         """Make the next plans for another format, or other fields; keeps stacks."""
@@ -241,11 +252,8 @@ class Planner:
         check_ids(trees, network.labels)
         receivers = set(network.subscribers())
         rules, rejections, compiled = self._rules.update(subscriptions, receivers)
-        state = None
         specification = self._form.specification
-        if compiled.cells:
-            state = StatefulMatcher(compiled, clock_of(specification).units)
-        matcher = Matcher(compiled) if state is None else state.matcher
+        matcher, state, sets, delivery, summaries = self._matching_of(compiled)
         own = [row for row in advertisements if row.publisher == address.publisher]
         others = [row for row in advertisements if row.publisher != address.publisher]
         announced, refused = check_advertisements(own, specification, network.hosts)
@@ -260,11 +268,6 @@ class Planner:
             fields += tuple(field for field in asked if field not in fields)
             advertised = gate, tuple(fields.index(field) for field in asked)
         header_stacks = self._header_stacks_for(network, tuple(trees))
-        sets, delivery = _receiver_sets(matcher.receivers)
-        summaries = None
-        if address.summary_port:
-            sets = _with_each_alone(sets)
-            summaries = SummaryHosts(sets, address.summary_port)
         header_stacks.retain(sets)
         stacks = [header_stacks.known(each) for each in sets]
         plan = Plan(
@@ -289,6 +292,21 @@ class Planner:
             stacks,
             announced,
         )
+
+    def _matching_of(self, compiled: CompiledFilter) -> _Matching:
+        """What follows from the filter alone; most edits of the network leave it as it is."""
+        if self._matching is None or self._matching[0] is not compiled:
+            state = None
+            if compiled.cells:
+                state = StatefulMatcher(compiled, clock_of(self._form.specification).units)
+            matcher = Matcher(compiled) if state is None else state.matcher
+            sets, delivery = _receiver_sets(matcher.receivers)
+            summaries = None
+            if self._addressing.summary_port:
+                sets = _with_each_alone(sets)
+                summaries = SummaryHosts(sets, self._addressing.summary_port)
+            self._matching = compiled, _Matching(matcher, state, sets, delivery, summaries)
+        return self._matching[1]
 
     def _template(self, publisher: Host, network: Network) -> Callable[[Sequence[int]], bytes]:
         address = self._addressing
