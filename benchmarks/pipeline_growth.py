@@ -16,6 +16,7 @@ from pipeline_world import HOSTS, PARTITIONS, POOL, RULES, World, network_of
 from jobs.adapters.batch_versions import BatchVersions
 from jobs.adapters.formats import sources
 from jobs.adapters.plans import Plans
+from jobs.adapters.settings import Settings
 from jobs.adapters.tables import Tables
 
 SUBSCRIPTIONS = (1_000, 10_000, 100_000, 1_000_000)
@@ -29,6 +30,8 @@ STEPS = ("plan", "first_batch", "batch")
 def run(world: World, lines: Lines) -> None:
     """All three axes; the others are as in the other parts."""
     few = 3 if world.quick else 4
+    # The first plan of a process compiles kernels, or loads them.
+    seconds_of_plan(world, world.settings("none"))
     axes: dict[str, tuple[Sequence[int], Sequence[tuple[int, int, int]]]] = {
         "subscriptions": (SUBSCRIPTIONS, [(n, HOSTS, PARTITIONS) for n in SUBSCRIPTIONS]),
         "hosts": (NETWORKS, [(RULES, n, PARTITIONS) for n in NETWORKS]),
@@ -54,11 +57,7 @@ def point(world: World, count: int, hosts: int, partitions: int) -> dict[str, fl
     records = BATCH // (4 if world.quick else 1)
     topic = world.topic(packets, records * BATCHES, partitions)
     settings = world.settings(topic, filled, max_offsets_per_trigger=records)
-    tables = Tables(world.spark, settings.tables)
-    versions = BatchVersions(tables, settings.topic, sources(settings)).current()
-    began = time.monotonic()
-    Plans(settings, tables).at(versions)
-    plan = time.monotonic() - began
+    plan = seconds_of_plan(world, settings)
     drained = pipeline_stream.ours(world, settings, records * BATCHES)
     for used in {Path(settings.tables), *([] if usual else [filled])}:
         shutil.rmtree(used, ignore_errors=True)
@@ -68,3 +67,12 @@ def point(world: World, count: int, hosts: int, partitions: int) -> dict[str, fl
         "batch": drained.batch_seconds(),
         "records_a_batch": records,
     }
+
+
+def seconds_of_plan(world: World, settings: Settings) -> float:
+    """From the tables to a plan, nothing known before."""
+    tables = Tables(world.spark, settings.tables)
+    versions = BatchVersions(tables, settings.topic, sources(settings)).current()
+    began = time.monotonic()
+    Plans(settings, tables).at(versions)
+    return time.monotonic() - began
