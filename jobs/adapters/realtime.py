@@ -93,7 +93,10 @@ def run(settings: Settings, lifecycle: Lifecycle, name: str) -> int:
 
 
 class RealTimeStream:
-    """A running stream; `run` returns when it was asked to stop. Call `close` at the end."""
+    """A running stream; `run` returns when it was asked to stop. Call `close` at the end.
+
+    query: Spark's, of a session of its own.
+    """
 
     def __init__(
         self,
@@ -146,12 +149,12 @@ class RealTimeStream:
         warming.result()
         number = positions.number
         self._positions = positions
-        self._query = self._start(settings, number)
-        watch.attach(self._query)
+        self.query = self._start(settings, number)
+        watch.attach(self.query)
 
     def run(self) -> None:
         """Wait until the query fails or a stop is asked for. Raises StreamError FAILED."""
-        query, stopping = self._query, self._lifecycle.stopping
+        query, stopping = self.query, self._lifecycle.stopping
         wrote = time.monotonic()
         while query.isActive and not stopping.wait(_TICK_SECONDS):
             if time.monotonic() - wrote >= _WRITE_SECONDS:
@@ -233,7 +236,7 @@ class RealTimeStream:
         # Tasks that are cut off are no errors here, and Spark says so at length.
         self._spark.sparkContext.setLogLevel("OFF")
         try:
-            self._query.stop()
+            self.query.stop()
         finally:
             self._spark.sparkContext.setLogLevel(str(level))
         offsets = ", ".join(f"{p}: {o}" for p, o in sorted(self._ledger.sent.items()))

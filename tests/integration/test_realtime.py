@@ -270,11 +270,10 @@ def test_stopped_and_started_again_it_sends_each_record_once_and_cut_off_at_leas
     got = world.delivered()
     assert got["h1"] == once([*range(50), 100]) and got["h2"] == once(range(50, 100))
     # Cut off, with no word from the workers: what they sent last is sent again, the same bytes.
-    with world.stream():
+    with world.stream() as stream:
         world.publish(*(packet(2) for _ in range(20)))
         world.wait(lambda: len(world.delivered()["h1"]) == 71)
-        (query,) = world.spark.streams.active
-        query.stop()
+        stream.query.stop()
     world.publish(packet(3))
     with world.stream():
         world.wait(lambda: len(world.delivered()["h1"]) == 72)
