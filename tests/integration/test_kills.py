@@ -26,7 +26,7 @@ from udfs.errors import LabError
 
 pytestmark = pytest.mark.integration
 
-SECONDS = 60
+SECONDS = 45
 
 #: Between any two of these a batch writes something, or sends.
 MOMENTS = (
@@ -34,14 +34,11 @@ MOMENTS = (
     ("after pin", 2),
     ("first frame", 2),
     ("last frame", 3),
-    ("before state", 2),
     ("after state", 2),
     ("after dead letters", 2),
     ("after report", 2),
-    ("before ledger", 1),
+    ("after statistics", 1),
     ("after ledger", 1),
-    ("after statistics", 2),
-    ("after batch", 2),
     ("after commits", 2),
 )
 
@@ -72,7 +69,7 @@ def test_the_driver_dies_at_every_step_of_a_batch(world: World) -> None:
     assert verdict.proved, list(verdict.lines())
     assert verdict.waiting == 0
     assert verdict.repeats > 100
-    assert verdict.batches > 2 * len(MOMENTS)
+    assert verdict.batches > len(MOMENTS)
     assert len({v["subscriptions"] for v in verdict.versions.values()}) > len(MOMENTS) // 2
     damage(world, evidence, received)
 
@@ -89,14 +86,14 @@ def damage(world: World, evidence: Evidence, received: dict[str, list[Receipt]])
     for _ in range(8):
         host = draw.choice(["h1", "h2", "h3", "h4"])
         rows = [row for row in received[host] if row.messages]
-        other = draw.choice(sorted(received.keys() - {host}))
         single = [row for row, count in Counter(rows).items() if count == 1]
         gone = draw.choice(single)
         refused(host, [row for row in rows if row != gone], "missing")
         place = draw.randrange(len(rows) // 2)
         refused(host, [*rows, rows[place]], "order")
-        foreign = draw.choice([r for r in received[other] if r.messages and r not in set(rows)])
-        refused(host, [*rows, foreign], "foreign")
+        own = set(rows)
+        others = [r for each in received.values() for r in each if r.messages and r not in own]
+        refused(host, [*rows, draw.choice(others)], "foreign")
         content = bytearray(b"".join(map(receipt_bytes, rows)))
         content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
         changed = world.folder / "changed"
@@ -133,7 +130,7 @@ def master() -> str:
 
 @pytest.mark.slow
 def test_anything_dies_at_any_moment(world: World, request: pytest.FixtureRequest) -> None:
-    """For a minute; with --kills as often as that says."""
+    """For a minute or so; with --kills as often as that says."""
     wanted = request.config.getoption("--kills")
     seed = request.config.getoption("--kills-seed") or int.from_bytes(os.urandom(3))
     print(f"--kills-seed {seed}")

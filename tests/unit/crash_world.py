@@ -54,6 +54,8 @@ TREES = broadcast_trees(NETWORK)
 PUBLISHER = "feed1"
 WAIT_S = 600
 EDIT_S = 5.0
+#: Records of a batch at most.
+BATCH = 200
 RULES = {
     "high": ("h1", "price > 200"),
     "side": ("h2", 'buy_sell == "B" and shares >= 300'),
@@ -134,7 +136,7 @@ class World:
         self._ending = threading.Event()
         self._beside: list[threading.Thread] = []
         self.errors: list[BaseException] = []
-        self.published = self.edits = 0
+        self.published = self.edits = self._allowed = 0
         self._fill_tables()
         self.settings: dict[str, Any] = {
             "tables": tables.location,
@@ -145,7 +147,7 @@ class World:
             "topic": f"itch.{folder.name}",
             "dead_letter_topic": f"dead.{folder.name}",
             "checkpoint": str(folder / "checkpoint"),
-            "max_offsets_per_trigger": 400,
+            "max_offsets_per_trigger": BATCH,
             "kafka": {"bootstrap.servers": broker.bootstrap_servers},
         }
         for topic, partitions in (("topic", 2), ("dead_letter_topic", 1)):
@@ -195,6 +197,9 @@ class World:
         )
         due = time.monotonic()
         for number, packet in enumerate(packets(self._draw)):
+            # On a slow machine no more than the streams can take: the proof is brute force.
+            while self.published >= self._allowed and not self._ending.wait(0.05):
+                pass
             if self._ending.is_set():
                 break
             producer.send(self.settings["topic"], packet, partition=number % 2)
@@ -224,8 +229,10 @@ class World:
     # --- the stream ----------------------------------------------------------------------------
 
     def start(self, crash: str = "", passing: int = 1, **how: Any) -> Program:
-        """Start a stream; the parameters are those of a `Story`."""
+        """Start a stream, and let some more batches be published; the parameters are those of a
+        `Story`."""
         self.check()
+        self._allowed = self.published + BATCH * (passing + 3)
         story = Story(
             self.settings,
             crash,
