@@ -307,22 +307,22 @@ def test_what_retention_took_is_counted_and_gone_on_without_only_on_demand(deplo
     deployment.set(max_offsets_per_trigger=10)
     with running(deployment) as stream:
         stream.first_batch()
-        # Retention overtakes the stream.
-        forget(deployment, {0: 20, 1: 20})
         deployment.publish(records()[40:120])
+        # Retention overtakes the stream, and what its consumer has in memory: 20 of each.
+        forget(deployment, {0: 30, 1: 30})
         ended = stream.end()
     assert re.search(r"RECORDS_GONE: .*partition \d: \d+ \(offsets", str(ended)), ended
     # Each further start says the same, and reads nothing.
     stands = position(deployment.spark, deployment.settings.checkpoint)
-    gone = {p: 20 - stands.offsets[p] for p in (0, 1)}
+    gone = {p: 30 - stands.offsets[p] for p in (0, 1)}
     lost = rf"RECORDS_GONE: .* {sum(gone.values())} records .*partition 1: {gone[1]} \(offsets "
     with pytest.raises(StreamError, match=lost) as refused:
         deployment.run()
     tell_settings(deployment, refused.value)
     # Meanwhile more is gone: a start that would skip it silently is refused, too.
-    forget(deployment, {0: 23, 1: 20})
+    forget(deployment, {0: 33, 1: 30})
     with pytest.raises(
-        StreamError, match=r"RECORDS_GONE: .* 3 records .*offsets 20 to 22"
+        StreamError, match=r"RECORDS_GONE: .* 3 records .*offsets 30 to 32"
     ) as refused:
         deployment.run()
     tell_settings(deployment, refused.value)
@@ -332,7 +332,7 @@ def test_what_retention_took_is_counted_and_gone_on_without_only_on_demand(deplo
     deployment.run()
     (row,) = deployment.ledger
     spans = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}
-    assert spans == {0: (23, 60), 1: (20, 60)}
+    assert spans == {0: (33, 60), 1: (30, 60)}
     # What is there in Kafka by now has all been delivered, once.
     outcome = deployment.outcome(itch, deployment.frames()[before:])
     assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
@@ -369,4 +369,4 @@ def test_partitions_that_are_added_are_read_from_their_first_record(deployment, 
     assert {p["partition"] for row in deployment.ledger for p in row["partitions"]} == {0, 1, 2}
     outcome = deployment.outcome(itch)
     assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
-    assert outcome.received > 100
+    assert outcome.received > 50
