@@ -23,7 +23,6 @@ from jobs.adapters.batch_versions import BatchVersions
 from jobs.adapters.event_input import EventInput
 from jobs.adapters.header_stacks import StackJobs
 from jobs.adapters.journal import Journal
-from jobs.adapters.journal import seconds as interval_seconds
 from jobs.adapters.kafka import Topics
 from jobs.adapters.logs import named
 from jobs.adapters.metrics import StreamMetrics
@@ -31,7 +30,7 @@ from jobs.adapters.pins import Pins
 from jobs.adapters.plan_tables import PlanTables
 from jobs.adapters.plans import Plans
 from jobs.adapters.reports import DELIVERIES, LEDGER, PUBLICATIONS, Report, Reports, Rows
-from jobs.adapters.settings import Settings
+from jobs.adapters.settings import Settings, seconds_of
 from jobs.adapters.shaping import changed, shaping
 from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.state import CarriedState
@@ -73,7 +72,7 @@ class Delivery:
         self._journal = Journal(
             Reports(spark, settings.checkpoint),
             tables,
-            interval_seconds(settings.ledger_interval),
+            seconds_of(settings.ledger_interval),
             self._metrics.journal,
         )
         self._shaping = shaping(settings)

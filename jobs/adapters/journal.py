@@ -11,7 +11,6 @@ under the same name.
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
 from collections import deque
@@ -34,8 +33,6 @@ PATIENCE = 120.0
 RETRY = 5.0
 #: Tries at the end of a stream; the files stay for the next start.
 LAST_TRIES = 3
-
-_SECONDS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 
 
 class Files(Protocol):
@@ -247,10 +244,3 @@ def _runs(reports: Sequence[Report]) -> Iterator[list[Report]]:
     """Of one writer each, in their order."""
     for _, some in groupby(reports, key=lambda report: report.writer):
         yield list(some)
-
-
-def seconds(interval: str) -> float:
-    """Length of an interval as settings have it: ``10 seconds``."""
-    found = re.fullmatch(r"(\d+) (\w+?)s?", interval)
-    assert found is not None, f"{interval!r} passed the settings' check"
-    return int(found[1]) * _SECONDS[found[2]]

@@ -25,8 +25,8 @@ from jobs.adapters.realtime_ledger import RealTimeLedger
 from jobs.adapters.realtime_line import Answer, Look, Switchboard, open_line
 from jobs.adapters.realtime_marks import Marks
 from jobs.adapters.realtime_plans import RealTimePlans
-from jobs.adapters.settings import PREFIX, Settings
-from jobs.adapters.stream_watch import StreamWatch, seconds_of
+from jobs.adapters.settings import PREFIX, Settings, seconds_of
+from jobs.adapters.stream_watch import StreamWatch
 from jobs.adapters.tables import Tables
 from jobs.adapters.warm_up import warm_up
 from jobs.adapters.wire import open_sink

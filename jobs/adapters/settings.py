@@ -35,6 +35,7 @@ class Form:
     words: str
 
 
+_UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 _INTERVAL = Form(r"\d+ (millisecond|second|minute|hour)s?", "a number and a unit, as in 10 seconds")
 _OFFSETS = Form(r"earliest|latest|\{.*\}", "earliest, latest or offsets as JSON")
 _GROUP = Form(
@@ -171,8 +172,8 @@ class Settings:
     realtime_batch: str = setting(
         "realtime.batch",
         "5 minutes",
-        "Length of a batch in real-time mode, 5 seconds at least; between two, records wait for half "
-        "a second",
+        "Length of a batch in real-time mode, 5 seconds at least; between two, records wait for "
+        "half a second",
         form=_INTERVAL,
     )
     ledger_interval: str = setting(
@@ -321,6 +322,12 @@ def _at_home(default: Any) -> Any:
     if default.startswith("var/") and var:
         return var + default.removeprefix("var")
     return f"{home}/p4" if default == "p4" and home else default
+
+
+def seconds_of(interval: str) -> float:
+    """Seconds of an interval as settings have it, as in ``5 minutes``."""
+    count, unit = interval.split()
+    return float(count) * _UNITS[unit.removesuffix("s")]
 
 
 def describe() -> list[tuple[str, str, str]]:

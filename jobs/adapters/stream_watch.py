@@ -24,7 +24,7 @@ from jobs.adapters.checkpoint import position
 from jobs.adapters.kafka import Topics
 from jobs.adapters.metrics import StreamMetrics
 from jobs.adapters.metrics_server import Verdict, serve
-from jobs.adapters.settings import Settings
+from jobs.adapters.settings import Settings, seconds_of
 from jobs.adapters.sql_errors import one_line
 
 log = logging.getLogger(__name__)
@@ -45,8 +45,6 @@ JOURNAL_BATCHES = 32
 JOURNAL_SECONDS = 60.0
 #: Less of a disk free than that is worth a remark.
 LEAST_FREE = 0.05
-
-_UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 
 
 @dataclass(frozen=True)
@@ -249,9 +247,3 @@ def local_folder(place: str) -> Path | None:
         return None
     path = Path(parts.path).absolute()
     return next((folder for folder in (path, *path.parents) if folder.is_dir()), None)
-
-
-def seconds_of(interval: str) -> float:
-    """Seconds of an interval as settings have it, as in ``5 minutes``."""
-    count, unit = interval.split()
-    return float(count) * _UNITS[unit.removesuffix("s")]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jobs.adapters import journal as journal_module
 from jobs.adapters.batch_files import LocalFolder
-from jobs.adapters.journal import Journal, seconds
+from jobs.adapters.journal import Journal
 from jobs.adapters.reports import LEDGER, TABLES, Report, Rows, merged
 from udfs.errors import StreamError
 
@@ -295,12 +295,4 @@ def test_a_local_file_is_whole_or_not_there_and_never_written_over(tmp_path: Pat
     folder.remove("1.json")
     assert folder.write("1.json", b"three") and folder.read("1.json") == b"three"
     assert not (tmp_path / "new" / "folder" / ".1.json.crc").exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "length"),
-    [("0 seconds", 0), ("1 second", 1), ("250 milliseconds", 0.25), ("2 minutes", 120)],
-)
-def test_intervals_are_as_the_settings_write_them(text, length):
-    assert seconds(text) == length
     assert journal_module.MOST > 10

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.adapters.metrics import StreamMetrics
 from jobs.adapters.metrics_server import Verdict, serve
-from jobs.adapters.settings import Settings
+from jobs.adapters.settings import Settings, seconds_of
 from jobs.adapters.stream_watch import (
     BATCH_SECONDS,
     BROKER_SECONDS,
@@ -29,7 +29,6 @@ from jobs.adapters.stream_watch import (
     Seen,
     judge,
     local_folder,
-    seconds_of,
 )
 from udfs.errors import SettingsError
 
@@ -232,7 +231,7 @@ def test_only_places_on_this_machine_have_a_disk(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("5 minutes", 300), ("1 hour", 3600), ("200 milliseconds", 0.2), ("10 seconds", 10)],
+    [("0 seconds", 0), ("5 minutes", 300), ("1 hour", 3600), ("200 milliseconds", 0.2), ("10 seconds", 10)],
 )
 def test_an_interval_has_its_seconds(text: str, seconds: float):
     assert seconds_of(text) == pytest.approx(seconds)
