@@ -231,7 +231,13 @@ def test_only_places_on_this_machine_have_a_disk(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("0 seconds", 0), ("5 minutes", 300), ("1 hour", 3600), ("200 milliseconds", 0.2), ("10 seconds", 10)],
+    [
+        ("0 seconds", 0),
+        ("5 minutes", 300),
+        ("1 hour", 3600),
+        ("200 milliseconds", 0.2),
+        ("10 seconds", 10),
+    ],
 )
 def test_an_interval_has_its_seconds(text: str, seconds: float):
     assert seconds_of(text) == pytest.approx(seconds)
