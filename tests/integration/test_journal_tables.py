@@ -141,13 +141,8 @@ def test_each_batch_counts_once_though_killed_at_every_table(
 def test_a_ledger_of_the_version_before_is_written_and_gets_its_column(
     spark: SparkSession, tables: Tables, tmp_path: Path
 ) -> None:
-    place = f"delta.`{tmp_path}/tables/{LEDGER}`"
-    columns = ", ".join(
-        f"{f.name} {f.dataType.simpleString()} NOT NULL"
-        for f in tables.read(LEDGER).schema
-        if f.name != "settings"
-    )
-    spark.sql(f"CREATE OR REPLACE TABLE {place} ({columns}) USING delta")
+    old = tables.read(LEDGER).drop("settings").limit(0).write.format("delta")
+    old.mode("overwrite").option("overwriteSchema", "true").save(f"{tmp_path}/tables/{LEDGER}")
     made = journal(spark, tables, tmp_path)
     made.put(report(0))
     made.close()
