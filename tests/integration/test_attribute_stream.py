@@ -294,11 +294,11 @@ class Deployment:
         return [json.loads(row.value) for row in rows]
 
     def receipts(self) -> dict[str, list[Receipt]]:
-        """What the hosts received of this topic."""
+        """The notifications that the hosts received of this topic; summaries have no messages."""
         self.lab.settle()
         mine = {session_id(self.settings.topic, p) for p in range(2)}
         return {
-            host: [r for r in received if r.session in mine]
+            host: [r for r in received if r.session in mine and r.messages]
             for host, received in receipts(self.lab.folder).items()
         }
 
