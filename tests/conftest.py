@@ -29,11 +29,6 @@ hypothesis_settings.register_profile(
 hypothesis_settings.load_profile("untimed")
 
 
-# A Spark of the tests lives for minutes, and the better compiler takes more than it gives by then: a
-# third of the time. It reaches those that tests start, too.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--p4c", metavar="FILE", help="p4c-bm2-ss: run what is marked p4c, too")
     parser.addoption("--kills", metavar="N", type=int, help="kill so many times at random")
