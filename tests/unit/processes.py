@@ -24,7 +24,6 @@ SLOWEST = (
     "test_attribute_stream",
     "test_rerequest",
     "test_checkpoints",
-    "test_table_faults",
     "test_realtime",
     "test_attribute_network_refresh",
     "test_itch_stream",
@@ -33,7 +32,6 @@ SLOWEST = (
     "test_refresh_switches",
     "test_sql_job",
     "test_journal_tables",
-    "test_kill_network",
     "test_metrics",
     "test_tables",
 )
