@@ -132,7 +132,7 @@ def test_a_lab_in_the_background(tmp_path):
             if line and not line.startswith("#")
         )
         assert settings["spark.stackcast.kafka.bootstrap.servers"] == state["bootstrap_servers"]
-        assert settings["spark.master"].strip() == "local[*]"
+        assert settings["spark.master"].strip() == "local[*,4]"
         assert settings["spark.stackcast.sink.udp.endpoint"] == state["ingress"]["feed1"]
         rows = {
             path.stem: [json.loads(line) for line in path.read_text().splitlines()]

@@ -71,6 +71,7 @@ class _Program:
 
     def minimize(self, at_most: int) -> np.ndarray:
         """Which variables are 1 where costs, whole numbers, are least: at most ``at_most``."""
+        self.row({j: cost for j, cost in enumerate(self.costs) if cost}, 0, at_most)
         cells = [(i, j, x) for i, (row, _, _) in enumerate(self._rows) for j, x in row.items()]
         rows, columns, values = zip(*cells, strict=True)
         shape = (len(self._rows), len(self.costs))
@@ -84,7 +85,8 @@ class _Program:
             integrality=self.whole,
             bounds=Bounds(0, 1),
             constraints=limits,
-            # Less than one label above the bound is on it.
+            # No solution costs more than at_most, so one within this of the bound is less than one
+            # label above it: on it.
             options={"mip_rel_gap": 0.99 / at_most},
         )
         if not found.success:
