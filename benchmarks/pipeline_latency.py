@@ -30,7 +30,7 @@ from udfs.buffers import binary_buffers
 
 P50_FLOOR, P99_FLOOR = 1.3, 2.0
 #: Seconds of events, and of these the first to warm up with.
-SECONDS, WARM_UP = 16.0, 5.0
+SECONDS, WARM_UP = 30.0, 15.0
 RUNS = 2
 Figures = dict[str, float]
 

@@ -24,7 +24,7 @@ from pipeline_workload import Packets, Rules
 from pyspark.sql import SparkSession
 
 from jobs.adapters import session
-from jobs.adapters.settings import PREFIX, Settings
+from jobs.adapters.settings import KAFKA_PREFIX, PREFIX, Settings
 from jobs.adapters.tables import Tables
 from lab.broker import Broker, default_class_path
 from lab.process import child_options, stop_process
@@ -102,6 +102,16 @@ class World:
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"{place} pyspark-shell"
         return session.start("stackcast bench pipeline")
 
+    @cached_property
+    def fetching(self) -> dict[str, str]:
+        """How conf/spark-defaults.conf has records fetched."""
+        found = dict(self.spark.sparkContext.getConf().getAll())
+        return {
+            key.removeprefix(KAFKA_PREFIX): value
+            for key, value in found.items()
+            if key.startswith(KAFKA_PREFIX)
+        }
+
     @property
     def servers(self) -> str:
         return self._broker.bootstrap_servers
@@ -175,7 +185,7 @@ class World:
             "tables": str(tables),
             "checkpoint": str(self.fresh("checkpoint")),
             "publisher": PUBLISHER,
-            "kafka": {"bootstrap.servers": self.servers},
+            "kafka": self.fetching | {"bootstrap.servers": self.servers},
             **self.wire.settings(),
             **others,
         }
@@ -189,7 +199,7 @@ def properties(settings: Settings) -> dict[str, str]:
         for field in dataclasses.fields(settings)
         if field.metadata and (value := getattr(settings, field.name)) != field.default
     }
-    return found | {f"{PREFIX}kafka.{key}": value for key, value in settings.kafka.items()}
+    return found | {KAFKA_PREFIX + key: value for key, value in settings.kafka.items()}
 
 
 class Job:

@@ -21,6 +21,9 @@ from udfs.trees.rows import network_to_rows, tree_to_row
 #: Frames in flight to the lab's switches; loopback sockets hold this many without loss.
 WINDOW = 64
 
+#: Settings of how records are fetched begin so.
+_FETCHING = tuple(f"spark.stackcast.kafka.{key}" for key in ("max.p", "fetch."))
+
 #: Where the project's own file is not at hand: what one machine cannot do without.
 _ESSENTIAL = """\
 spark.master local[*,4]
@@ -30,6 +33,9 @@ spark.driver.bindAddress 127.0.0.1
 spark.sql.shuffle.partitions 2
 spark.sql.execution.arrow.maxRecordsPerBatch 4096
 spark.sql.catalogImplementation in-memory
+spark.stackcast.kafka.max.poll.records 4096
+spark.stackcast.kafka.max.partition.fetch.bytes 4194304
+spark.stackcast.kafka.fetch.max.wait.ms 10
 """
 
 
@@ -112,7 +118,11 @@ def _properties(ours: Mapping[str, object]) -> str:
     defaults = Path(home) / "conf" / "spark-defaults.conf"
     machine = defaults.read_text() if defaults.is_file() else _ESSENTIAL
     lines = ["# Written by 'stackcast lab up': jobs that are given this file use the lab."]
-    # Settings of ours in that file are of another deployment.
-    lines += [line for line in machine.splitlines() if not line.startswith("spark.stackcast.")]
+    # Settings of ours in that file are of another deployment, but for how records are fetched.
+    lines += [
+        line
+        for line in machine.splitlines()
+        if not line.startswith("spark.stackcast.") or line.startswith(_FETCHING)
+    ]
     lines += [f"spark.stackcast.{key} {value}" for key, value in ours.items()]
     return "\n".join(lines) + "\n"

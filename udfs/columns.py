@@ -7,6 +7,7 @@ never the frames themselves.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from pyspark.sql.functions import pandas_udf
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DoubleType,
     IntegerType,
     LongType,
     StringType,
@@ -70,8 +72,8 @@ _ARROW_TYPES = {
 }
 REPORT_ARROW = pa.schema([(f.name, _ARROW_TYPES[f.dataType]) for f in REPORT.fields])
 
-#: What `work_out` gives for a receiver set: rows of `udfs.trees.header_stacks.Stack`, and of whom
-#: is cut off.
+#: What `work_out` gives for a receiver set: rows of `udfs.trees.header_stacks.Stack`, of whom is
+#: cut off, and the seconds of a core that it took.
 STACKS = StructType(
     [
         StructField(
@@ -91,6 +93,7 @@ STACKS = StructType(
                 StructType([StructField("host", StringType()), StructField("why", StringType())])
             ),
         ),
+        StructField("seconds", DoubleType()),
     ]
 )
 
@@ -148,18 +151,33 @@ def deliver(
             sink.flush()
         finally:
             sink.close()
-        rows = task.rows()
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=REPORT_ARROW)
+        yield from _report(task)
 
     return run
+
+
+def _report(task: Task) -> Iterator[pa.RecordBatch]:
+    totals = task.totals()
+    if totals:
+        yield pa.RecordBatch.from_pylist(totals, schema=REPORT_ARROW)
+    templates = task.templates()
+    count = len(templates["delivery"])
+    if count:
+        columns = templates | {"kind": pa.repeat(pa.scalar("template"), count)}
+        yield pa.RecordBatch.from_arrays(
+            [columns.get(field.name, pa.nulls(count, field.type)) for field in REPORT_ARROW],
+            schema=REPORT_ARROW,
+        )
 
 
 def work_out(header_stacks: StacksHandle) -> Any:
     """A pandas UDF: header stacks (`STACKS`) of a column of receiver sets, arrays of host names."""
 
     def stacks(receivers: pd.Series) -> pd.DataFrame:
-        made = [header_stacks.value.of(tuple(each)) for each in receivers]
+        known = header_stacks.value
+        began = time.thread_time()
+        made = [known.of(tuple(each)) for each in receivers]
+        seconds = (time.thread_time() - began) / max(1, len(made))
         return pd.DataFrame(
             {
                 "parts": [
@@ -169,6 +187,7 @@ def work_out(header_stacks: StacksHandle) -> Any:
                 "cut_off": [
                     [{"host": host, "why": why} for host, why in each.cut_off] for each in made
                 ],
+                "seconds": seconds,
             }
         )
 

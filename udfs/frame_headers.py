@@ -82,9 +82,10 @@ class FrameHeaders:
         """Whom a template reaches, where that is not all of its delivery; else None."""
         return self._shipped_parts.get(template) or self._made_parts.get(template)
 
-    def reached(self, template: int) -> Receivers | None:
-        """Receivers of a template that was made here; None of those that came with the plan."""
-        return self.receivers(template) if template >= self._shipped.templates else None
+    @property
+    def shipped(self) -> int:
+        """How many templates came with the plan; those after them were made here."""
+        return self._shipped.templates
 
     def _parts(self, stacks: Mapping[int, Stacks]) -> dict[int, Receivers]:
         """By template, the receivers of those that do not reach all of their delivery."""

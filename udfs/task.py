@@ -102,30 +102,44 @@ class Task:
         return self._summaries.frames(offsets, self._sessions)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The report, as rows of :data:`udfs.columns.REPORT`."""
+        """The report, as rows of :data:`udfs.columns.REPORT`: `totals` and `templates`."""
+        templates = self.templates()
+        names = list(templates)
+        columns = (templates[name].to_pylist() for name in names)
+        return self.totals() + [
+            {"kind": "template"} | dict(zip(names, row, strict=True))
+            for row in zip(*columns, strict=True)
+        ]
+
+    def totals(self) -> list[dict[str, Any]]:
+        """Rows of the report but those of kind ``template``."""
         rows = [{"kind": "partition", "partition": p, **c} for p, c in self._partitions.items()]
-        headers = self._plan.headers
-        templates = headers.templates
-        header = np.diff(templates.start) - DATAGRAM
-        for template in np.flatnonzero(self._counts[0]).tolist():
-            frames, messages, size = self._counts[:, template].tolist()
-            delivery = int(templates.leaf[template])
-            rows.append(
-                {
-                    "kind": "template",
-                    "delivery": delivery,
-                    "part": template - int(templates.first[delivery]),
-                    "receivers": headers.reached(template),
-                    "frames": frames,
-                    "messages": messages,
-                    "bytes": size,
-                    "datagram_bytes": size - frames * int(header[template]),
-                }
-            )
         rows += [{"kind": "reason", "reason": r, "count": n} for r, n in self._reasons.items()]
         if self._sources is not None:
             rows += self._sources.rows()
         return rows + self._dead
+
+    def templates(self) -> dict[str, pa.Array]:
+        """Columns of the rows of kind ``template``: a Python step for each would cost as much as
+        sending, where there are thousands of receiver sets."""
+        headers = self._plan.headers
+        templates = headers.templates
+        used = np.flatnonzero(self._counts[0])
+        frames, messages, size = self._counts[:, used]
+        delivery = templates.leaf[used]
+        header = np.diff(templates.start)[used] - DATAGRAM
+        receivers = [None] * int(np.searchsorted(used, headers.shipped)) + [
+            headers.receivers(template) for template in used[used >= headers.shipped].tolist()
+        ]
+        return {
+            "delivery": pa.array(delivery.astype(np.int32)),
+            "part": pa.array((used - templates.first[delivery]).astype(np.int32)),
+            "receivers": pa.array(receivers, pa.list_(pa.string())),
+            "frames": pa.array(frames),
+            "messages": pa.array(messages),
+            "bytes": pa.array(size),
+            "datagram_bytes": pa.array(size - frames * header),
+        }
 
     def _session_of(self, partition: NDArray[np.int32]) -> NDArray[np.uint8]:
         """Session of every record, uint8[n, 10]."""

@@ -27,11 +27,13 @@ log = logging.getLogger(__name__)
 
 TABLE = "header_stacks"
 
-#: How long one job should take, seconds: after it a newer plan has its turn, and so has a batch
-#: that found all slots taken.
+#: How long a job's tasks should work, seconds: after it a newer plan has its turn, and so has a
+#: batch that found all slots taken.
 _JOB_SECONDS = 0.5
 #: Receiver sets a task, at first and at least.
 _LEAST = 32
+#: How much larger a job can be than the one before.
+_GROWTH = 4
 #: How long the end of a stream waits for what is still to be worked out, seconds.
 _LAST_SECONDS = 60
 
@@ -101,12 +103,13 @@ class StackJobs:
         slots = max(1, self._spark.sparkContext.defaultParallelism - 1)
         while waiting and not self._given_up(compilation):
             some, waiting = waiting[: self._size * slots], waiting[self._size * slots :]
-            began = time.monotonic()
-            compilation.header_stacks.learn(self._run(some, min(slots, len(some)), handle))
-            if time.monotonic() - began < _JOB_SECONDS:
-                self._size *= 2
-            else:
-                self._size = max(_LEAST, self._size // 2)
+            tasks = min(slots, len(some))
+            rows = self._run(some, tasks, handle)
+            compilation.header_stacks.learn(worked_out(rows))
+            # Of the work, not of the time: beside a busy stream a job mostly waits for a slot.
+            worked = sum(row["stacks"]["seconds"] for row in rows) / tasks
+            grown = min(_GROWTH, _JOB_SECONDS / max(worked, 1e-6))
+            self._size = max(_LEAST, int(len(some) / slots * grown))
         if total and not waiting:
             log.info(
                 "header stacks of %d receiver sets worked out in %.2f s; %s",
@@ -118,13 +121,14 @@ class StackJobs:
 
     def _run(
         self, receiver_sets: list[Receivers], tasks: int, handle: Broadcast[HeaderStacks]
-    ) -> Any:
+    ) -> list[dict[str, Any]]:
         column = pa.array(receiver_sets, pa.list_(pa.string()))
         frame = self._spark.createDataFrame(pa.table({"receivers": column}))
-        made = frame.repartition(tasks).select(
+        made = frame.coalesce(tasks).select(
             "receivers", work_out(handle)("receivers").alias("stacks")
         )
-        return worked_out(made.toArrow().to_pylist())
+        rows: list[dict[str, Any]] = made.toArrow().to_pylist()
+        return rows
 
     def _given_up(self, compilation: Compilation) -> bool:
         return self._closing.is_set() or self._newest is not compilation

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -81,7 +81,9 @@ class Report:
     tables: Mapping[str, Rows]
 
     def packed(self) -> bytes:
-        return json.dumps(asdict(self), default=_text).encode()
+        # dataclasses.asdict would copy every list of receivers.
+        tables = {name: vars(rows) for name, rows in self.tables.items()}
+        return json.dumps(vars(self) | {"tables": tables}, default=_text).encode()
 
     @classmethod
     def unpacked(cls, content: bytes, name: str) -> Report:

@@ -21,6 +21,8 @@ from udfs.stacks.labels import LabelFormat
 
 PREFIX = "spark.stackcast."
 KAFKA_PREFIX = "spark.stackcast.kafka."
+#: How records are fetched, which conf/spark-defaults.conf sets: nothing of a deployment.
+FETCHING = {"max.poll.records", "max.partition.fetch.bytes", "fetch.max.wait.ms"}
 
 
 #: Spark counts in int64.
@@ -271,7 +273,7 @@ class Settings:
         """
         if "bootstrap.servers" in self.kafka:
             return False
-        others = [KAFKA_PREFIX + key for key in self.kafka]
+        others = [KAFKA_PREFIX + key for key in self.kafka if key not in FETCHING]
         others += [PREFIX + key for key in self.given if key in _DEPLOYMENT]
         if others:
             raise SettingsError(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.settings import KAFKA_PREFIX, PREFIX, Settings, describe
+from jobs.adapters.settings import FETCHING, KAFKA_PREFIX, PREFIX, Settings, describe
 from udfs.errors import SettingsError
 from udfs.stacks.labels import NARROW, WIDE
 
@@ -169,6 +170,14 @@ def test_a_deployment_without_a_broker_never_turns_into_the_lab(key: str):
     with pytest.raises(SettingsError, match=r"NO_BROKER.*kafka\.bootstrap\.servers") as caught:
         assert Settings.read([(key, "/var/lib/stackcast")]).embedded
     assert key in str(caught.value)
+
+
+def test_how_records_are_fetched_says_nothing_of_a_deployment():
+    conf = Path(__file__).parents[2] / "conf" / "spark-defaults.conf"
+    lines = [line.split() for line in conf.read_text().splitlines() if line.startswith(PREFIX)]
+    settings = Settings.read((key, value) for key, value in lines)
+    assert set(settings.kafka) == FETCHING
+    assert settings.embedded
 
 
 def test_paths_by_default_are_those_of_the_project(monkeypatch: pytest.MonkeyPatch):
