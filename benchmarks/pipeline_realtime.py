@@ -10,7 +10,7 @@ from pipeline_latency import feed, quantiles
 from pipeline_receiver import Receiver
 from pipeline_results import Lines
 from pipeline_throughput import MAIN
-from pipeline_world import Job, World
+from pipeline_world import PARTITIONS, Job, World
 
 RATES = (300, 2_000, 10_000)
 #: The rate that has floors, and these, milliseconds.
@@ -31,9 +31,11 @@ def run(world: World, lines: Lines) -> None:
         latency="realtime",
         realtime_ledger_topic=f"{topic}.ledger",
     )
+    # Real-time mode takes a slot for each partition, all the time.
+    slots = {"spark.master": f"local[{PARTITIONS + 2},4]"}
     with (
         world.receiver(settings.port) as receiver,
-        Job(settings, world.fresh("realtime.log")) as job,
+        Job(settings, world.fresh("realtime.log"), spark=slots) as job,
     ):
         await_first(world, topic, receiver, job)
         for rate in RATES:

@@ -206,13 +206,17 @@ class Job:
     """``spark-submit jobs/itch_stream.py`` as a process of its own; a context manager."""
 
     def __init__(
-        self, settings: Settings, log: Path, environment: Mapping[str, str] | None = None
+        self,
+        settings: Settings,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        spark: Mapping[str, str] | None = None,
     ) -> None:
         home = os.environ.get("SPARK_HOME")
         submit = f"{home}/bin/spark-submit" if home else shutil.which("spark-submit")
         options = [
             part
-            for key, value in properties(settings).items()
+            for key, value in (properties(settings) | dict(spark or {})).items()
             for part in ("--conf", f"{key}={value}")
         ]
         self._command = [str(submit), *options, str(ROOT / "jobs" / "itch_stream.py")]
