@@ -74,6 +74,7 @@ def throughput(lines: Sequence[Line]) -> str:
             "of sendmmsg in C",
             "to mapInArrow",
             "to foreachBatch",
+            "to mapInArrow, Kafka's own fetch sizes",
         ),
         (
             (
@@ -85,6 +86,7 @@ def throughput(lines: Sequence[Line]) -> str:
                 of_limit(line),
                 f"**{line['ratio']:.2f}**",
                 f"{line['ratio_foreachBatch']:.2f}",
+                f"{line['ratio_plain']:.2f}",
             )
             for line in _named(lines, "throughput")
         ),

@@ -41,8 +41,8 @@ from udfs.plan import Plan
 from udfs.trees.header_stacks import HeaderStacks, Receivers
 
 #: Records of the topic; a part for the slow ways.
-RECORDS = 400_000
-PARTS = {"plain Python": 4, "Spark join": 16, "a topic a subscriber": 4, "kernels, no Spark": 1}
+RECORDS = 2_400_000
+PARTS = {"plain Python": 8, "Spark join": 24, "a topic a subscriber": 24, "kernels, no Spark": 1}
 AT_ONCE = 4_096
 
 
@@ -78,7 +78,7 @@ def run(world: World, lines: Lines) -> None:
     records = RECORDS // 8 if world.quick else RECORDS
     packets = MAIN.packets(world)
     topic = world.topic(packets, records)
-    settings = world.settings(topic, max_offsets_per_trigger=max(1_000, records // 5))
+    settings = world.settings(topic, max_offsets_per_trigger=max(1_000, min(160_000, records // 5)))
     drained = pipeline_stream.ours(world, settings, records)
     ours = drained.rate(round(WARM * records))
     lines.say(

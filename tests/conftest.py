@@ -29,6 +29,15 @@ hypothesis_settings.register_profile(
 hypothesis_settings.load_profile("untimed")
 
 
+# A Spark of the tests lives for minutes, and the better compiler takes more than it gives by then: a
+# third of the time. The quick one's code would have 48 MB, and Spark fills them. It reaches those
+# that tests start, too.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS",
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--p4c", metavar="FILE", help="p4c-bm2-ss: run what is marked p4c, too")
     parser.addoption("--kills", metavar="N", type=int, help="kill so many times at random")

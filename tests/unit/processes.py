@@ -21,6 +21,7 @@ PROCESSES = 2
 SLOWEST = (
     "test_embedded",
     "test_kills",
+    "test_kill_network",
     "test_attribute_stream",
     "test_rerequest",
     "test_checkpoints",
