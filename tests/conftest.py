@@ -29,9 +29,9 @@ hypothesis_settings.register_profile(
 hypothesis_settings.load_profile("untimed")
 
 
-# A Spark of the tests lives for minutes, and the better compiler takes more than it gives by then: a
-# third of the time. The quick one's code would have 48 MB, and Spark fills them. It reaches those
-# that tests start, too.
+# A Spark of the tests lives for minutes, and the better compiler takes more than it gives by then:
+# a third of the time. Alone, the quick one would have 48 MB for its code, which Spark fills. It
+# reaches those that tests start, too.
 os.environ.setdefault(
     "SPARK_SUBMIT_OPTS",
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
