@@ -123,8 +123,8 @@ def latency(lines: Sequence[Line]) -> str:
             (
                 what,
                 _number(line["records_per_second"]),
-                f"{line['p50_ms']:.3g} ms",
-                f"{line['p99_ms']:.3g} ms",
+                _milliseconds(line["p50_ms"]),
+                _milliseconds(line["p99_ms"]),
             )
             for what, line in rows
         ),
@@ -215,6 +215,10 @@ def _number(value: float) -> str:
     if value >= 1e4:
         return f"{value / 1e3:.3g} K"
     return f"{value:,.0f}"
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
 
 
 def _with_unit(value: float, unit: str) -> str:
