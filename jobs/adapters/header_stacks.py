@@ -21,7 +21,7 @@ from jobs.adapters.sql_errors import SQL_ERRORS, one_line
 from jobs.adapters.tables import Tables
 from udfs.columns import work_out, worked_out
 from udfs.plan import Compilation
-from udfs.trees.header_stacks import HeaderStacks, Receivers
+from udfs.trees.header_stacks import HeaderStacks, Receivers, Stacks
 
 log = logging.getLogger(__name__)
 
@@ -104,11 +104,10 @@ class StackJobs:
         while waiting and not self._given_up(compilation):
             some, waiting = waiting[: self._size * slots], waiting[self._size * slots :]
             tasks = min(slots, len(some))
-            rows = self._run(some, tasks, handle)
-            compilation.header_stacks.learn(worked_out(rows))
+            made, seconds = self._run(some, tasks, handle)
+            compilation.header_stacks.learn(made)
             # Of the work, not of the time: beside a busy stream a job mostly waits for a slot.
-            worked = sum(row["stacks"]["seconds"] for row in rows) / tasks
-            grown = min(_GROWTH, _JOB_SECONDS / max(worked, 1e-6))
+            grown = min(_GROWTH, _JOB_SECONDS * tasks / max(seconds, 1e-6))
             self._size = max(_LEAST, int(len(some) / slots * grown))
         if total and not waiting:
             log.info(
@@ -121,14 +120,15 @@ class StackJobs:
 
     def _run(
         self, receiver_sets: list[Receivers], tasks: int, handle: Broadcast[HeaderStacks]
-    ) -> list[dict[str, Any]]:
+    ) -> tuple[dict[Receivers, Stacks], float]:
+        """Stacks by receiver set, and the seconds of a core that they took."""
         column = pa.array(receiver_sets, pa.list_(pa.string()))
         frame = self._spark.createDataFrame(pa.table({"receivers": column}))
         made = frame.coalesce(tasks).select(
             "receivers", work_out(handle)("receivers").alias("stacks")
         )
-        rows: list[dict[str, Any]] = made.toArrow().to_pylist()
-        return rows
+        rows = made.toArrow().to_pylist()
+        return worked_out(rows), sum(row["stacks"]["seconds"] for row in rows)
 
     def _given_up(self, compilation: Compilation) -> bool:
         return self._closing.is_set() or self._newest is not compilation

@@ -256,7 +256,7 @@ def _check_slots(spark: SparkSession, settings: Settings, partitions: int) -> No
     if slots > partitions:
         return
     master = spark.sparkContext.master
-    hint = f"local[{partitions + 1}]" if re.match("local", master) else "more executor cores"
+    hint = f"local[{partitions + 1},4]" if re.match("local", master) else "more executor cores"
     raise SettingsError(
         "BAD_VALUE",
         f"spark.master is {master!r}, with {slots} slots: real-time mode takes one for each of the "

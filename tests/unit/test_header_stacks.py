@@ -127,6 +127,7 @@ def test_rows_of_spark_are_the_stacks_that_they_were_made_from():
                 {"labels": [1 << 31 | 5], "receivers": ["h2", "h3"]},
             ],
             "cut_off": [{"host": "h4", "why": "why"}],
+            "seconds": 0.001,
         },
     }
     assert worked_out([row]) == {("h1", "h2", "h3", "h4"): made}

@@ -29,6 +29,8 @@ class Jobs(StackJobs):
         self.sent: list[object] = []
         self.go, self.began = threading.Semaphore(1_000), threading.Event()
         self.broken = False
+        #: What a set takes of a core.
+        self.seconds = 0.0
         context = SimpleNamespace(defaultParallelism=slots + 1, broadcast=self.broadcast)
         tables = SimpleNamespace(overwrite=lambda _, rows: self.written.append(rows))
         super().__init__(SimpleNamespace(sparkContext=context), tables, "feed1")
@@ -50,7 +52,7 @@ class Jobs(StackJobs):
                 (Stack((0x4001,), left),) if left else (),
                 (("h1", "unplugged"),) if "h1" in receivers else (),
             )
-        return made
+        return made, self.seconds * len(made)
 
 
 def plans(*prices: int, trees: Any = TREES, planner: Planner | None = None) -> list[Compilation]:
@@ -90,6 +92,17 @@ def test_all_sets_are_worked_out_once_in_jobs_that_leave_a_slot_to_the_stream(ca
     jobs.jobs.clear()
     jobs.submit(plan).result()
     assert not jobs.jobs and len(jobs.written) == 1 and len(jobs.sent) == 1
+    jobs.close()
+
+
+@pytest.mark.parametrize(("seconds", "sizes"), [(0.0, [64, 191]), (0.01, [64, 100, 91])])
+def test_jobs_grow_to_half_a_second_of_work_however_long_they_wait(seconds, sizes):
+    jobs = Jobs(slots=2)
+    jobs.seconds = seconds
+    (plan,) = plans(255)
+    jobs.submit(plan).result()
+    assert [len(some) for some, _ in jobs.jobs] == sizes
+    assert not plan.unknown()
     jobs.close()
 
 
