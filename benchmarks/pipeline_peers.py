@@ -24,7 +24,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pipeline_results import Lines
-from pipeline_throughput import MAIN, WARM
+from pipeline_throughput import MAIN, WARM, records_a_batch
 from pipeline_workload import Rules
 from pipeline_world import PARTITIONS, World
 
@@ -78,7 +78,7 @@ def run(world: World, lines: Lines) -> None:
     records = RECORDS // 8 if world.quick else RECORDS
     packets = MAIN.packets(world)
     topic = world.topic(packets, records)
-    settings = world.settings(topic, max_offsets_per_trigger=max(1_000, min(160_000, records // 5)))
+    settings = world.settings(topic, max_offsets_per_trigger=records_a_batch(records))
     drained = pipeline_stream.ours(world, settings, records)
     ours = drained.rate(round(WARM * records))
     lines.say(
@@ -117,7 +117,7 @@ def run(world: World, lines: Lines) -> None:
         say(lines, name, rate, ours, frames_a_record=frames / some, copies_a_record=copies / some)
     some = records // PARTS["Spark join"]
     topic = world.topic(packets, some)
-    settings = world.settings(topic, max_offsets_per_trigger=max(1_000, some // 5))
+    settings = world.settings(topic, max_offsets_per_trigger=records_a_batch(some))
     before = world.wire.sent()
     rate = pipeline_join.drain(world, settings, plan, some).rate(round(WARM * some))
     frames = world.wire.sent() - before

@@ -56,7 +56,7 @@ def measure(world: World, lines: Lines, case: Case) -> None:
     """One case: ours, and both ways of counting, in turn; the best of each."""
     records = case.records // 8 if world.quick else case.records
     runs = 1 if world.quick else case.runs
-    trigger = max(1_000, min(160_000, records // 5))
+    trigger = records_a_batch(records)
     packets = case.packets(world)
     topic = world.topic(packets, records)
     best: dict[str, float] = {}
@@ -120,12 +120,17 @@ def measure(world: World, lines: Lines, case: Case) -> None:
         )
 
 
+def records_a_batch(records: int) -> int:
+    """Most records of a micro-batch, of a topic of so many: five batches at least."""
+    return max(1_000, min(160_000, records // 5))
+
+
 def highest(world: World) -> float:
     """The highest rate of the main case in this run; a short drain if none was seen yet."""
     if world.highest is None:
         records = MAIN.records // (16 if world.quick else 4)
         topic = world.topic(MAIN.packets(world), records)
-        settings = world.settings(topic, max_offsets_per_trigger=records // 5)
+        settings = world.settings(topic, max_offsets_per_trigger=records_a_batch(records))
         drained = pipeline_stream.ours(world, settings, records)
         world.highest = drained.rate(round(WARM * records))
     return world.highest

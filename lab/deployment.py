@@ -21,9 +21,6 @@ from udfs.trees.rows import network_to_rows, tree_to_row
 #: Frames in flight to the lab's switches; loopback sockets hold this many without loss.
 WINDOW = 64
 
-#: Settings of how records are fetched begin so.
-_FETCHING = tuple(f"spark.stackcast.kafka.{key}" for key in ("max.p", "fetch."))
-
 #: Where the project's own file is not at hand: what one machine cannot do without.
 _ESSENTIAL = """\
 spark.master local[*,4]
@@ -37,6 +34,9 @@ spark.stackcast.kafka.max.poll.records 4096
 spark.stackcast.kafka.max.partition.fetch.bytes 4194304
 spark.stackcast.kafka.fetch.max.wait.ms 10
 """
+_FETCHING = tuple(
+    line.split()[0] for line in _ESSENTIAL.splitlines() if line.startswith("spark.stackcast.")
+)
 
 
 def rows(

@@ -103,12 +103,11 @@ class StackJobs:
         slots = max(1, self._spark.sparkContext.defaultParallelism - 1)
         while waiting and not self._given_up(compilation):
             some, waiting = waiting[: self._size * slots], waiting[self._size * slots :]
-            tasks = min(slots, len(some))
-            made, seconds = self._run(some, tasks, handle)
+            made, seconds = self._run(some, min(slots, len(some)), handle)
             compilation.header_stacks.learn(made)
             # Of the work, not of the time: beside a busy stream a job mostly waits for a slot.
-            grown = min(_GROWTH, _JOB_SECONDS * tasks / max(seconds, 1e-6))
-            self._size = max(_LEAST, int(len(some) / slots * grown))
+            fitting = int(_JOB_SECONDS * len(some) / max(seconds, 1e-6))
+            self._size = max(_LEAST, min(fitting, _GROWTH * self._size))
         if total and not waiting:
             log.info(
                 "header stacks of %d receiver sets worked out in %.2f s; %s",
