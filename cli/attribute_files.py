@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from threading import Event
 from typing import Annotated, Any, BinaryIO, cast
 
 import numpy as np
@@ -25,6 +24,7 @@ from lab.sensors import attribute_rows
 from udfs.errors import EventError
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.reference import read_binary_file
+from udfs.stop_request import StopRequest
 
 AttributesOption = Annotated[
     Path | None,
@@ -129,7 +129,7 @@ def open_file(file: str) -> AbstractContextManager[BinaryIO]:
     return Path(file).open("rb")
 
 
-def line_batches(stream: BinaryIO, stop: Event | None = None) -> Iterator[Batch]:
+def line_batches(stream: BinaryIO, stop: StopRequest | None = None) -> Iterator[Batch]:
     """Lines as they come, so that slow ones are seen soon; blank ones left out.
 
     Of a line longer than `LONGEST` only so many bytes are kept, and one more. Standard input, which
@@ -149,7 +149,7 @@ def line_batches(stream: BinaryIO, stop: Event | None = None) -> Iterator[Batch]
     yield from _numbered([rest], number)
 
 
-def _next(stream: BinaryIO, stop: Event | None) -> bytes:
+def _next(stream: BinaryIO, stop: StopRequest | None) -> bytes:
     if stop is not None and stream is sys.__stdin__.buffer:
         # A signal does not end a read that waits: so wait for what can be read.
         while not stop.is_set():

@@ -5,18 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from threading import Event
 
 from cli.attribute_files import Batch
 from cli.attribute_records import Encoded
 from jobs.adapters.wire import Sink
 from lab.publisher import Published, publish_records
+from udfs.stop_request import StopRequest
 
 _MOMENT = 0.05
 """Seconds between two sends, where a rate is kept."""
 
 
-def paced(batches: Iterable[Batch], rate: float, stop: Event) -> Iterator[Batch]:
+def paced(batches: Iterable[Batch], rate: float, stop: StopRequest) -> Iterator[Batch]:
     """The batches, or where there is a rate (events a second) pieces of them when they are due.
 
     What is late does not come in a rush. Ends when ``stop`` is set.
@@ -83,7 +83,7 @@ def to_topic(
     topic: str,
     bootstrap: str,
     partitions: int,
-    stop: Event,
+    stop: StopRequest,
     progress: Progress,
 ) -> None:
     """All of them to Kafka, one event a record."""

@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from threading import Event
 from typing import Annotated, Any, Literal
 
 import typer
@@ -20,6 +19,7 @@ from jobs.adapters.wire.udp import parse_endpoint
 from udfs.messages.recovery import Options, Output, Receiver
 from udfs.messages.sequence import session_id
 from udfs.messages.summaries import request
+from udfs.stop_request import StopRequest
 
 #: Rounds in which notifications are read before summaries have their turn anyway.
 _ROUNDS = 64
@@ -143,7 +143,12 @@ def receive(
 
 
 def run(
-    receiver: Receiver, wires: Wires, outlet: Outlet, name: str, stop: Event, seconds: float = 0.0
+    receiver: Receiver,
+    wires: Wires,
+    outlet: Outlet,
+    name: str,
+    stop: StopRequest,
+    seconds: float = 0.0,
 ) -> None:
     """Carry datagrams between sockets, receiver and outlet until ``stop``, or for ``seconds``."""
     end = time.monotonic() + seconds if seconds else float("inf")

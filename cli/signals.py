@@ -5,14 +5,15 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Event
 from typing import Any
+
+from udfs.stop_request import StopRequest
 
 
 @contextmanager
-def stop_on_signal() -> Iterator[Event]:
+def stop_on_signal() -> Iterator[StopRequest]:
     """An event that Ctrl-C and SIGTERM set, so that what was sent is flushed and counted."""
-    stop = Event()
+    stop = StopRequest()
 
     def handle(*_: object) -> None:
         stop.set()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -32,6 +31,7 @@ from lab.lab import Lab
 from lab.publisher import Published
 from lab.receipts import receipts
 from lab.showcase import Showcase
+from udfs.stop_request import StopRequest
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.network import Network
 
@@ -84,7 +84,7 @@ def _deliver(
     spark: SparkSession, settings: Settings, lifecycle: Lifecycle, kind: Kind, source: Path
 ) -> Published:
     """Publish the records and let the stream deliver it; returns when the topic is drained."""
-    stop = threading.Event()
+    stop = StopRequest()
 
     def work() -> Published:
         return kind.publish(settings, source, stop)

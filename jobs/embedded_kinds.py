@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 from jobs import embedded_lab, network_feed
@@ -23,6 +22,7 @@ from lab.packets import open_records
 from lab.publisher import Published, publish, publish_records
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.specification import Specification
+from udfs.stop_request import StopRequest
 from udfs.trees.network import Host, Network
 
 Wait = Callable[[], Path]
@@ -42,13 +42,13 @@ class Kind(ABC):
         """Begin to make the records; yields a function that waits for their file."""
 
     @abstractmethod
-    def publish(self, settings: Settings, source: Path | None, stop: Event) -> Published:
+    def publish(self, settings: Settings, source: Path | None, stop: StopRequest) -> Published:
         """Send the records to the topic; without a source only make the topic."""
 
     @abstractmethod
     def feed(
         self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
-        stop: Event,
+        stop: StopRequest,
     ) -> network_feed.Fed:  # fmt: skip
         """Send the records straight into the network."""
 
@@ -90,7 +90,7 @@ class TradingSession(Kind):
     def source(self, settings: Settings, folder: Path) -> AbstractContextManager[Wait]:
         return embedded_lab.trading_session(settings, folder)
 
-    def publish(self, settings: Settings, source: Path | None, stop: Event) -> Published:
+    def publish(self, settings: Settings, source: Path | None, stop: StopRequest) -> Published:
         servers, topic = settings.kafka["bootstrap.servers"], settings.topic
         if source is None:
             return publish(servers, topic, ())
@@ -106,7 +106,7 @@ class TradingSession(Kind):
 
     def feed(
         self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
-        stop: Event,
+        stop: StopRequest,
     ) -> network_feed.Fed:  # fmt: skip
         with open_records(source) as records:
             return network_feed.feed(settings, publisher, sink, records, stop)
@@ -146,7 +146,7 @@ class Sensors(Kind):
             late=settings.match != "network",
         )
 
-    def publish(self, settings: Settings, source: Path | None, stop: Event) -> Published:
+    def publish(self, settings: Settings, source: Path | None, stop: StopRequest) -> Published:
         return publish_records(
             settings.kafka["bootstrap.servers"],
             settings.topic,
@@ -157,7 +157,7 @@ class Sensors(Kind):
 
     def feed(
         self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
-        stop: Event,
+        stop: StopRequest,
     ) -> network_feed.Fed:  # fmt: skip
         registry = formats.registry_of(tables)
         records = source.read_bytes().splitlines()

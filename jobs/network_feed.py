@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from threading import Event
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from lab.packets import SESSION, new_packets
 from lab.publisher import Speed, paced
 from lab.sensor_feed import event_frames
 from udfs.messages.attributes.registry import Registry
+from udfs.stop_request import StopRequest
 from udfs.trees.network import Host
 
 log = logging.getLogger("stackcast.lab")
@@ -49,7 +49,7 @@ def feed(
     publisher: Host,
     sink: Sink,
     records: Iterable[bytes],
-    stop: Event,
+    stop: StopRequest,
     progress: Callable[[int, int], None] = _log,
 ) -> Fed:
     """Send a session's messages; returns when the far end has processed every packet.
@@ -83,7 +83,7 @@ def feed_events(
     registry: Registry,
     sink: Sink,
     records: Iterable[bytes],
-    stop: Event,
+    stop: StopRequest,
     progress: Callable[[int, int], None] = _log,
 ) -> Fed:
     """Send JSON records as attribute/value events, in both encodings in turn; else as `feed`.

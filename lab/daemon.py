@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from typing import Any
 
 from lab import deployment
@@ -34,6 +34,7 @@ from lab.lab import Lab
 from lab.publisher import ensure_topic
 from lab.topologies import NetworkOptions, load_network
 from udfs.errors import LabError, StackcastError
+from udfs.stop_request import StopRequest
 
 _UP_S, _DOWN_S = 120.0, 30.0
 _LOOK_S = 0.5
@@ -242,7 +243,7 @@ def _write_state(folder: Path, state: dict[str, Any]) -> None:
 
 def main() -> int:
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
-    stop = Event()
+    stop = StopRequest()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from threading import Event, Semaphore
+from threading import Semaphore
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaProducer
@@ -15,6 +15,7 @@ from kafka.errors import KafkaError as ClientError
 from lab.itch_writer import STAMPED, timestamp
 from lab.packets import SESSION, Packet, new_packets, whole_packets
 from udfs.errors import KafkaError
+from udfs.stop_request import StopRequest
 
 #: At recorded speed, silences of the record (before the opening, say) are kept up to this long.
 LONGEST_SILENCE_S = 5.0
@@ -69,7 +70,7 @@ def publish(
     seed: int = 1,
     session: bytes = SESSION,
     partitions: int = 2,
-    stop: Event | None = None,
+    stop: StopRequest | None = None,
     progress: Progress | None = None,
     **client: Any,
 ) -> Published:
@@ -103,7 +104,7 @@ def publish_records(
     *,
     speed: str = "full",
     partitions: int = 2,
-    stop: Event | None = None,
+    stop: StopRequest | None = None,
     progress: Progress | None = None,
     **client: Any,
 ) -> Published:
@@ -126,11 +127,11 @@ def _publish(
     source: Iterable[Packet],
     pace: Speed,
     partitions: int,
-    stop: Event | None,
+    stop: StopRequest | None,
     progress: Progress | None,
     client: Mapping[str, Any],
 ) -> Published:
-    stop = stop or Event()
+    stop = stop or StopRequest()
     ensure_topic(bootstrap_servers, topic, partitions, **client)
     producer = _connect(
         KafkaProducer,
@@ -222,7 +223,7 @@ def _connect(kind: Callable[..., Any], bootstrap_servers: str, **options: Any) -
         ) from error
 
 
-def paced(packets: Iterable[Packet], pace: Speed, stop: Event) -> Iterator[Packet]:
+def paced(packets: Iterable[Packet], pace: Speed, stop: StopRequest) -> Iterator[Packet]:
     """Yields each packet when it is due; ends when ``stop`` is set."""
     due = time.monotonic()
     last_stamp: int | None = None

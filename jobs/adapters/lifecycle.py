@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from udfs.errors import StreamError
+from udfs.stop_request import StopRequest
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Lifecycle:
     """
 
     def __init__(self) -> None:
-        self.stopping = threading.Event()
+        self.stopping = StopRequest()
         self._ended = threading.Event()
         self._held = threading.Event()
         self._at_boundary = False
@@ -135,7 +136,7 @@ class _Hook:
     """A Java Runnable: asks the program to stop, returns when it has."""
 
     def __init__(
-        self, stopping: threading.Event, held: threading.Event, ended: threading.Event
+        self, stopping: StopRequest, held: threading.Event, ended: threading.Event
     ) -> None:
         self._stopping = stopping
         self._held = held

@@ -34,6 +34,7 @@ from udfs.messages.sequence import OFFSET_SHIFT
 from udfs.messages.summaries import MOST_NAME, Request, read_request
 from udfs.notifications import Notifications
 from udfs.sent_ranges import Hole, SentRange
+from udfs.stop_request import StopRequest
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ class Rerequests:
         since = self._unread_since
         return 0.0 if since is None else time.monotonic() - since
 
-    def serve(self, stopping: threading.Event) -> None:
+    def serve(self, stopping: StopRequest) -> None:
         """Answer until ``stopping``; what waits then stays unanswered, and is asked for again."""
         listener = threading.Thread(target=self._listen, args=(stopping,), name="rerequest-listen")
         listener.start()
@@ -120,7 +121,7 @@ class Rerequests:
             self._sender.close()
             self._socket.close()
 
-    def _listen(self, stopping: threading.Event) -> None:
+    def _listen(self, stopping: StopRequest) -> None:
         while not stopping.is_set():
             try:
                 self._inbox.append(self._socket.recvfrom(HEADER_AND_NAME))

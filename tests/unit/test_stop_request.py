@@ -1,0 +1,56 @@
+"""A job that is asked to stop many times at once must stop, not wait for itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from udfs.stop_request import StopRequest
+
+pytestmark = pytest.mark.unit
+
+#: Signals by the thousand, into a main thread that waits for the request all the time.
+SHOWER = """
+import signal, sys, time
+from udfs.stop_request import StopRequest
+
+stop = StopRequest()
+handled = 0
+
+def handle(*_):
+    global handled
+    handled += 1
+    stop.set()
+
+signal.signal(signal.SIGALRM, handle)
+signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
+until = time.monotonic() + 2
+while time.monotonic() < until or handled < 1000:
+    stop.set()
+    assert stop.wait(1e-5) and stop.is_set()
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+
+
+def test_signals_close_to_each_other_do_not_lock_a_program_up():
+    subprocess.run([sys.executable, "-c", SHOWER], check=True, timeout=60)
+
+
+def test_it_is_set_for_all_who_wait_and_stays_set():
+    stop = StopRequest()
+    assert not stop.is_set() and not stop.wait(0.01)
+    answers: list[bool] = []
+    waiting = [
+        threading.Thread(target=lambda: answers.append(stop.wait(30)), daemon=True)
+        for _ in range(4)
+    ]
+    for each in waiting:
+        each.start()
+    stop.set()
+    for each in waiting:
+        each.join(30)
+    assert answers == [True] * 4
+    assert stop.is_set() and stop.wait() and stop.wait(0)

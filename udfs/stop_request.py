@@ -1,0 +1,38 @@
+"""A request to stop that a signal handler may make.
+
+A handler runs in the middle of whatever the main thread does, even of another handler.
+`threading.Event.set` takes a lock that is not re-entrant: the second of two signals close to each
+other, or one that finds the main thread inside `Event.wait`, would wait for ever for itself.
+"""
+
+from __future__ import annotations
+
+from queue import Empty, SimpleQueue
+
+
+class StopRequest:
+    """Not set at first; once set, it stays so. As `threading.Event`, but safe in handlers."""
+
+    def __init__(self) -> None:
+        # Its `put` is re-entrant by contract. What is in it: one None or more, once set.
+        self._made: SimpleQueue[None] = SimpleQueue()
+
+    def set(self) -> None:
+        """Ask to stop. From any thread, and from signal handlers."""
+        self._made.put(None)
+
+    def is_set(self) -> bool:
+        """Whether anyone asked; never waits."""
+        return not self._made.empty()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until someone asks, or ``timeout`` seconds; returns whether someone did.
+
+        Raises ValueError if ``timeout`` is negative.
+        """
+        try:
+            self._made.get(timeout=timeout)
+        except Empty:
+            return False
+        self._made.put(None)  # for all others who wait
+        return True
