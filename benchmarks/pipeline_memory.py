@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
+import shutil
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +25,13 @@ PAUSE = 1.0
 PATIENCE = 600.0
 #: What the second half may add to what the first half ended with.
 FLAT = 0.05
-KINDS = ("driver JVM", "driver Python", "workers")
+JVM = "driver JVM"
+KINDS = (JVM, "driver Python", "workers")
+#: What a JVM has of its machine follows its -Xmx, not its work: what its objects take, once those
+#: that are no longer used are gone, is what could grow.
+OBJECTS = "driver JVM's objects"
+#: When that is looked at, in % of the records.
+MARKS = (10, 50, 100)
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 Sample = Mapping[str, float]
@@ -35,6 +44,7 @@ def run(world: World, lines: Lines) -> None:
     settings = world.settings(topic, max_offsets_per_trigger=TRIGGER)
     packets = MAIN.packets(world)
     samples: list[Sample] = []
+    objects: dict[int, float] = {}
     context = multiprocessing.get_context("spawn")
     with (
         context.Pool(1) as pool,
@@ -50,6 +60,9 @@ def run(world: World, lines: Lines) -> None:
             before, done = done, committed(Path(settings.checkpoint), topic)
             if done:
                 samples.append({"records": done, **resident(job.pid)})
+            for mark in MARKS:
+                if done >= records * mark / 100 and mark not in objects:
+                    objects[mark] = in_use(job.pid)
             if done != before:
                 since = time.monotonic()
             if time.monotonic() - since > PATIENCE:
@@ -58,16 +71,35 @@ def run(world: World, lines: Lines) -> None:
     batches = records // TRIGGER
     for kind in KINDS:
         grown, slope = growth(samples, kind)
-        at = {f"at_{part}": nearest(samples, records * part / 100)[kind] for part in (10, 50, 100)}
-        lines.say(
-            "memory",
-            what=kind,
-            records=records,
-            batches=batches,
-            **{f"mb_{name}_percent": value for name, value in at.items()},
-            mb_a_million_records=slope,
-        )
-        lines.floor(f"{kind}: what the second half adds", grown, FLAT, "x")
+        at = {mark: nearest(samples, records * mark / 100)[kind] for mark in MARKS}
+        lines.say("memory", **row(kind, records, batches, at), mb_a_million_records=slope)
+        if kind != JVM:
+            lines.floor(f"{kind}: what the second half adds", grown, FLAT, "x")
+    lines.say("memory", **row(OBJECTS, records, batches, objects))
+    grown = objects[100] / objects[50] - 1
+    lines.floor(f"{OBJECTS}: what the second half adds", grown, FLAT, "x")
+
+
+def row(kind: str, records: int, batches: int, at: Mapping[int, float]) -> dict[str, object]:
+    """MB at each of MARKS."""
+    marks = {f"mb_at_{mark}_percent": at[mark] for mark in MARKS}
+    return {"what": kind, "records": records, "batches": batches, **marks}
+
+
+def in_use(root: int) -> float:
+    """MB of the objects that a job's JVM still uses. It takes the JDK's jcmd."""
+    jcmd = shutil.which("jcmd")
+    if jcmd is None:
+        raise FileNotFoundError("jcmd, which a JDK has, is not on the path")
+    (process,) = [p for p in descendants(root) if b"org.apache.spark.deploy" in command_of(p)]
+    for command in ("GC.run", "GC.heap_info"):
+        told = subprocess.run(
+            [jcmd, str(process), command], check=True, capture_output=True, text=True
+        ).stdout
+    found = re.search(r"used (\d+)K", told)
+    if found is None:
+        raise ValueError(f"jcmd GC.heap_info says {told!r}")
+    return int(found[1]) * 1024 / 1e6
 
 
 def committed(checkpoint: Path, topic: str) -> int:
@@ -99,21 +131,29 @@ def resident(root: int) -> dict[str, float]:
     """MB of a job's processes by kind; of forked workers each page counts where it is used."""
     used = dict.fromkeys(KINDS, 0.0)
     for process in descendants(root):
+        command = command_of(process)
         try:
-            command = Path(f"/proc/{process}/cmdline").read_bytes()
             pages = int(Path(f"/proc/{process}/statm").read_text("ascii").split()[1])
         except (OSError, IndexError):
             continue  # it has ended
         if b"pyspark.daemon" in command or b"pyspark.worker" in command:
             kind = "workers"
         elif b"org.apache.spark.deploy" in command:
-            kind = "driver JVM"
+            kind = JVM
         elif b"itch_stream.py" in command:
             kind = "driver Python"
         else:
             continue
         used[kind] += pages * _PAGE / 1e6
     return used
+
+
+def command_of(process: int) -> bytes:
+    """Empty where it has ended."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def descendants(root: int) -> list[int]:
