@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import itertools
 import json
@@ -17,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crash_world import ROOT, Program
 from delivery_cases import MODEL, NETWORK, TREES, message
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from pyspark.sql import SparkSession
 
-from jobs.adapters import realtime_positions
+from jobs.adapters import formats, realtime_positions
 from jobs.adapters.kafka import Topics
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.realtime import RealTimeStream, check
@@ -31,6 +33,7 @@ from jobs.adapters.tables import Tables
 from lab.broker import Broker, default_class_path
 from lab.publisher import ensure_topic
 from udfs.errors import SettingsError, StreamError
+from udfs.messages.attributes.registry import attribute
 from udfs.messages.reference import build_packet
 from udfs.messages.sequence import session_id, split_sequence
 from udfs.stacks.dissect import dissect
@@ -59,7 +62,15 @@ class World:
 
     numbers = itertools.count()
 
-    def __init__(self, spark: SparkSession, bootstrap: str, empty: Path, folder: Path) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        bootstrap: str,
+        empty: Path,
+        folder: Path,
+        rules: Mapping[str, tuple[str, str]] = RULES,
+        **others: Any,
+    ) -> None:
         number = next(self.numbers)
         shutil.copytree(empty, folder / "tables")
         self.spark, self.tables = spark, Tables(spark, str(folder / "tables"))
@@ -68,7 +79,7 @@ class World:
         self.socket.bind(("127.0.0.1", 0))
         self.frames: list[bytes] = []
         self.published: list[bytes | None] = []
-        self.settings = Settings(
+        settings = Settings(
             tables=self.tables.location,
             checkpoint=str(folder / "checkpoint"),
             topic=f"itch.now{number}",
@@ -81,19 +92,22 @@ class World:
             summary_port=0,
             wait_seconds=30,
             kafka={"bootstrap.servers": bootstrap},
+            given=frozenset({"topic", "deadLetter.topic", "checkpoint", "realtime.ledgerTopic"}),
+            **others,
         )
+        self.settings = formats.of_settings(settings, settings.format)
         ensure_topic(bootstrap, self.settings.topic, 1)
         for name, rows in network_to_rows(
             NETWORK, dict.fromkeys(NETWORK.switches, "127.0.0.1:1")
         ).items():
             self.tables.append(name, rows)
         self.tables.append("virtual_trees", [tree_to_row(tree) for tree in TREES])
-        self.subscribe(RULES)
+        self.subscribe(rules)
         self.producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all")
         threading.Thread(target=self._receive, daemon=True).start()
 
     def subscribe(self, rules: Mapping[str, tuple[str, str]]) -> None:
-        columns = {"format": "itch", "enabled": True, "updated_by": "test"}
+        columns = {"format": self.settings.format, "enabled": True, "updated_by": "test"}
         now = dt.datetime.now(dt.UTC)
         self.tables.append(
             "subscriptions",
@@ -288,6 +302,103 @@ def test_stopped_and_started_again_it_sends_each_record_once_and_cut_off_at_leas
         realtime_positions.refuse_after_real_time(world.spark, world.settings)
     assert refused.value.code == "STREAM.CHECKPOINT_OF_REALTIME"
     assert f'{{"{world.settings.topic}": {{"0": 122}}}}' in refused.value.message
+
+
+def test_events_of_attributes_leave_at_once_too(spark, bootstrap, empty_tables, tmp_path):
+    rules = {"warm": ("h1", "temp > 20"), "damp": ("h2", "hum > 15 and temp < 25")}
+    world = World(spark, bootstrap, empty_tables, tmp_path, rules, format="attributes")
+    who = {"registered_by": "test", "registered_at": dt.datetime.now(dt.UTC)}
+    temp, hum = attribute(0, "temp", "decimal"), attribute(3, "hum", "unsigned")
+    world.tables.append("attributes", [dataclasses.asdict(each) | who for each in (temp, hum)])
+    values = [{"temp": n % 40 + 0.5, "hum": n % 30} for n in range(200)]
+    warm = [n for n, each in enumerate(values) if each["temp"] > 20]
+    damp = [n for n, each in enumerate(values) if each["hum"] > 15 and each["temp"] < 25]
+    try:
+        with world.stream():
+            world.publish(*(json.dumps(each).encode() for each in values))
+            world.publish(b'{"temp": ', b'{"wind": 3}', b'{"temp": NaN}', None)
+            world.publish(b'{"temp": 40}')
+            world.wait(lambda: bool(world.delivered()["h1"][204]))
+            # A name that is registered meanwhile is known, for whatever comes next.
+            wind = attribute(1, "wind", "unsigned")
+            world.tables.append("attributes", [dataclasses.asdict(wind) | who])
+            world.subscribe({"windy": ("h4", "wind == 3")})
+
+            def asked_and_answered() -> bool:
+                world.publish(b'{"wind": 3}')
+                time.sleep(0.2)
+                return bool(world.delivered()["h4"])
+
+            world.wait(asked_and_answered)
+            world.publish(b'{"temp": 50}')
+            last = len(world.published) - 1
+            world.wait(lambda: bool(world.delivered()["h1"][last]))
+            world.wait(lambda: len(world.read(world.settings.dead_letter_topic)) > 3)
+        got = world.delivered()
+        assert got["h1"] == once([*warm, 204, last]) and got["h2"] == once(damp)
+        ledger = world.ledger()
+        assert sum(row["packets"] for row in ledger) == len(world.published)
+        letters = world.read(world.settings.dead_letter_topic)
+        assert sorted((x["offset"], x["reason"]) for x in letters)[:4] == [
+            (200, "malformed_json"),
+            (201, "unknown_attribute"),
+            (202, "not_a_number"),
+            (203, "malformed_json"),
+        ]
+    finally:
+        world.close()
+
+
+def test_killed_with_all_its_processes_it_goes_on_and_nothing_is_lost(world, tmp_path):
+    """kill -9 of the driver, its JVM and the workers while they send; then a start in this one."""
+    own = {
+        "kafka.bootstrap.servers": world.settings.kafka["bootstrap.servers"],
+        "latency": "realtime",
+        "realtime.batch": "5 seconds",
+        "tables": world.tables.location,
+        "checkpoint": world.settings.checkpoint,
+        "topic": world.settings.topic,
+        "deadLetter.topic": world.settings.dead_letter_topic,
+        "realtime.ledgerTopic": world.settings.realtime_ledger_topic,
+        "publisher": PUBLISHER,
+        "sink.udp.endpoint": world.settings.udp_endpoint,
+        "summary.port": "0",
+    }
+    conf = {f"spark.stackcast.{key}": value for key, value in own.items()}
+    conf |= {"spark.master": "local[2,4]", "spark.driver.memory": "1g"}
+    words = " ".join(f"--conf '{key}={value}'" for key, value in conf.items())
+    program = Program(
+        tmp_path,
+        str(ROOT / "jobs" / "itch_stream.py"),
+        PYSPARK_SUBMIT_ARGS=f"{words} pyspark-shell",
+    )
+    try:
+        # Records go on coming while it is killed, some seconds after the first has arrived.
+        world.publish(packet(1))
+        world.wait(lambda: program.process.poll() is not None or bool(world.delivered()["h1"][0]))
+        assert program.process.poll() is None, program.output[-4000:]
+        for number in range(1, 600):
+            world.publish(packet(number % 100))
+            time.sleep(0.005)
+            if number == 400:
+                program.kill()
+    finally:
+        program.kill()
+    with world.stream():
+        world.publish(packet(1))
+        last = len(world.published) - 1
+        world.wait(lambda: bool(world.delivered()["h1"][last]))
+    got = world.delivered()
+    assert set(got["h1"]) == {0, last, *(n for n in range(1, 600) if n % 100 < 50)}
+    assert set(got["h2"]) == {n for n in range(1, 600) if n % 100 >= 50}
+    assert not got["h3"] and not got["h4"]
+    # Something was under way when it died, and is sent again; all else is sent once.
+    again = {n for host in ("h1", "h2") for n, times in got[host].items() if times > 1}
+    assert again and min(again) > 0
+    by_number: dict[int, set[bytes]] = {}
+    for frame in world.frames:
+        by_number.setdefault(dissect(frame).sequence, set()).add(frame)
+    assert all(len(frames) == 1 for frames in by_number.values())
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
+import signal
 import socket
 import threading
 import time
@@ -14,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from crash_world import ROOT, Program
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 from kafka.structs import TopicPartition
@@ -23,6 +26,7 @@ from pcap_deployment import unpack as unpack_golden
 from pyspark.sql import SparkSession
 
 from cli.explain import text_of
+from jobs.adapters import formats
 from jobs.adapters.metrics_rerequest import RerequestMetrics
 from jobs.adapters.rerequest import Rerequests
 from jobs.adapters.sent_explanation import SentExplanation
@@ -379,6 +383,130 @@ def test_a_receiver_that_loses_a_tenth_ends_with_exactly_its_own(stream, service
         mine = [d for (h, _), each in sent(stream).items() if h == host for d in each]
         assert sorted(delivered) == sorted(mine)
     assert lost.number > 20
+
+
+def conf(values: dict[str, object]) -> str:
+    """Settings as ``PYSPARK_SUBMIT_ARGS`` takes them."""
+    own = {f"spark.stackcast.{key}": value for key, value in values.items()}
+    # The tests' sessions have the other cores, and their own warehouses.
+    own |= {"spark.master": "local[1]", "spark.driver.memory": "1g"}
+    return " ".join(f"--conf {key}={value}" for key, value in own.items()) + " pyspark-shell"
+
+
+def test_service_and_receiver_as_programs_bring_back_what_was_lost(stream, tmp_path):
+    """The job and the command, each in a process of its own, until SIGTERM ends them."""
+    settings = stream.settings
+    port = free_port()
+    service = Program(
+        tmp_path,
+        str(ROOT / "jobs" / "rerequest.py"),
+        PYSPARK_SUBMIT_ARGS=conf(
+            {
+                "kafka.bootstrap.servers": stream.servers,
+                "topic": settings.topic,
+                "tables": settings.tables,
+                "checkpoint": settings.checkpoint,
+                "publisher": settings.publisher,
+                "mtu": settings.mtu,
+                "rerequest.listen": f"127.0.0.1:{port}",
+                "rerequest.identify": "name",
+                "metrics.port": 0,
+            }
+        ),
+    )
+    hosts = {}
+    for host in ("h1", "h3", "h4"):
+        at = free_port()
+        (tmp_path / host / "receipts").mkdir(parents=True)
+        written = tmp_path / host / "receipts" / f"{host}.mold"
+        options = f"--listen 127.0.0.1:{at} --summary-port 0 --rerequest 127.0.0.1:{port}"
+        options += f" --name {host} --order sequence --drop 0.1 --receipts {written} --json"
+        trial = Program(
+            tmp_path,
+            "-m",
+            *("cli.main", "receive", *options.split()),
+            *("--topic", settings.topic, "--partitions", "2", "--from-start"),
+        )
+        trial.until("listening")
+        hosts[host] = trial, at, written
+    try:
+        service.until("re-requests are taken at")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wire:
+            for host, (_, at, _) in hosts.items():
+                for number, datagram in enumerate(received(stream)[host]):
+                    wire.sendto(datagram, ("127.0.0.1", at))
+                    if number % 50 == 49:
+                        time.sleep(0.01)
+        for host, (trial, _, written) in hosts.items():
+            mine = [d for (h, _), each in sent(stream).items() if h == host for d in each]
+            deadline = time.monotonic() + PATIENCE
+            while time.monotonic() < deadline and len(whole(written)) < len(mine):
+                time.sleep(0.1)
+            assert sorted(whole(written)) == sorted(mine), trial.output
+            trial.process.send_signal(signal.SIGTERM)
+            assert trial.end() == 0
+            counts = json.loads(trial.output.splitlines()[-1])["statistics"]
+            assert counts["delivered"] == len(mine) and counts["losses"] == 0
+            if mine:
+                assert counts["repaired"] > 0
+        service.process.send_signal(signal.SIGTERM)
+        assert service.end() == 0, service.output[-4000:]
+    finally:
+        for each in (service, *(trial for trial, _, _ in hosts.values())):
+            each.kill()
+
+
+def whole(file: Path) -> list[bytes]:
+    """The datagrams of a file that is being written."""
+    content, at, found = file.read_bytes() if file.exists() else b"", 0, []
+    while at + 2 <= len(content):
+        end = at + 2 + int.from_bytes(content[at : at + 2])
+        if end > len(content):
+            break
+        found.append(content[at + 2 : end])
+        at = end
+    return found
+
+
+def test_events_of_attributes_are_answered_for_and_explained(spark, broker, empty_tables, tmp_path):
+    """Names get their ids while the stream runs; what was sent is computed with the ids of then."""
+    shutil.copytree(empty_tables, tmp_path / "tables")
+    tables = Tables(spark, str(tmp_path / "tables"))
+    rules = {"warm": ("h1", "temp > 20"), "damp": ("h2", "hum > 15 and temp < 25")}
+    fill(tables, rules, "attributes")
+    made = Deployment(
+        spark,
+        broker.bootstrap_servers,
+        tmp_path,
+        format="attributes",
+        attributes_unknown="register",
+        rerequest_identify="name",
+        given=frozenset({"topic", "deadLetter.topic", "checkpoint"}),
+    )
+    made.settings = formats.of_settings(made.settings, "attributes")
+    events = [json.dumps({"temp": n % 40, "hum": n % 30}).encode() for n in range(120)]
+
+    def later() -> None:
+        made.sql("UPDATE {} SET filter = 'wind > 3' WHERE id = 'damp'", "subscriptions")
+        made.publish([json.dumps({"temp": 1, "wind": n}).encode() for n in range(60)])
+
+    made.publish([*events, b'{"temp": '])
+    made.run(later)
+    expected = sent(made)
+    assert {host for host, _ in expected} == {"h1", "h2"}
+    service = Service(made)
+    try:
+        client = Client(service.rerequests)
+        for host in HOSTS:
+            for session in sessions(made):
+                assert client.all(host, session) == expected.get((host, session), [])
+    finally:
+        service.close()
+    frame = next(f for f in reversed(frames(made)) if dissect(f).summary is None)
+    told = explained(made, frame)
+    (rule,) = told["rules"]
+    assert (rule["id"], rule["filter"]) == ("damp", "wind > 3")
+    assert [event["wind"] for event in told["events"]]
 
 
 @pytest.fixture(scope="module")

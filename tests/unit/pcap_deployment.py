@@ -64,13 +64,15 @@ def records() -> list[bytes]:
     return turns + first[len(second) :]
 
 
-def fill(tables: Tables, rules: Mapping[str, tuple[str, str]] = RULES) -> None:
+def fill(
+    tables: Tables, rules: Mapping[str, tuple[str, str]] = RULES, message_format: str = "itch"
+) -> None:
     """The network, its tree and rules into empty tables."""
     for name, rows in network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, "s:1")).items():
         tables.append(name, rows)
     tables.append("virtual_trees", [tree_to_row(tree) for tree in TREES])
     now = dt.datetime.now(dt.UTC)
-    common = {"format": "itch", "enabled": True, "updated_by": "test", "updated_at": now}
+    common = {"format": message_format, "enabled": True, "updated_by": "test", "updated_at": now}
     rows = [
         common | {"id": name, "subscriber": host, "filter": text}
         for name, (host, text) in rules.items()
