@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import statistics
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ NETWORKS = (16, 100, 1_000, 10_000)
 WIDTHS = (1, 2, 4, 8)
 #: Records of a batch, and batches.
 BATCH, BATCHES = 20_000, 6
+#: What the look at the tables' versions may take of each batch, milliseconds, and looks taken.
+LOOK, LOOKS = 1.0, 200
 STEPS = ("plan", "first_batch", "batch")
 
 
@@ -32,6 +35,8 @@ def run(world: World, lines: Lines) -> None:
     few = 3 if world.quick else 4
     # The first plan of a process compiles kernels, or loads them.
     seconds_of_plan(world, world.settings("none"))
+    look = milliseconds_of_look(world, world.settings("none"))
+    lines.floor("a look at the versions of all tables", look, LOOK, "ms")
     axes: dict[str, tuple[Sequence[int], Sequence[tuple[int, int, int]]]] = {
         "subscriptions": (SUBSCRIPTIONS, [(n, HOSTS, PARTITIONS) for n in SUBSCRIPTIONS]),
         "hosts": (NETWORKS, [(RULES, n, PARTITIONS) for n in NETWORKS]),
@@ -67,6 +72,18 @@ def point(world: World, count: int, hosts: int, partitions: int) -> dict[str, fl
         "batch": drained.batch_seconds(),
         "records_a_batch": records,
     }
+
+
+def milliseconds_of_look(world: World, settings: Settings) -> float:
+    """What each batch begins with, in the middle of many; the first reads more."""
+    tables = Tables(world.spark, settings.tables)
+    versions = BatchVersions(tables, settings.topic, sources(settings))
+    taken = []
+    for _ in range(LOOKS):
+        began = time.perf_counter()
+        versions.current()
+        taken.append(time.perf_counter() - began)
+    return statistics.median(taken) * 1000
 
 
 def seconds_of_plan(world: World, settings: Settings) -> float:

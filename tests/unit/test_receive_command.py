@@ -49,6 +49,8 @@ class Service(Thread):
         self.socket.settimeout(0.1)
         self.address = f"127.0.0.1:{self.socket.getsockname()[1]}"
         self.asked = 0
+        #: Sessions and numbers from which on something was asked for.
+        self.asked_from: set[tuple[bytes, int]] = set()
         self._streams = {stream.session: stream for stream in streams}
         self._dice, self._loss, self._name = random.Random(5), loss, name
         self._over = Event()
@@ -61,6 +63,7 @@ class Service(Thread):
                 continue
             session, sequence, count = struct.unpack_from(">10sQH", datagram)
             self.asked += 1
+            self.asked_from.add((session, sequence))
             if datagram[20:].decode() != self._name:
                 continue
             for each in self._streams[session].answer(sequence, count):
@@ -202,7 +205,9 @@ def test_ten_percent_loss_in_both_directions_recovers_to_exactly_the_expected_se
         it = host(*options, "--receipts", file, "--silence", 0.3, "--json")
         send_all(wire, it, sent)
         it.await_(lambda: file.stat().st_size >= size, "has them all")
-        time.sleep(0.5)  # time to receive one too many
+        # That nothing more belongs to it, it knows when the last answer has come.
+        ends = {(s.session, s.ends[-1]) for s in sent}
+        it.await_(lambda: ends <= service.asked_from, "asks behind the last of them")
         last = it.end()[-1]
     found = receipts(tmp_path)["h1"]
     assert Counter(found) == Counter(wanted)
