@@ -121,10 +121,13 @@ def _wait(query: StreamingQuery) -> None:
 
 
 def _clear(error: StreamingQueryException) -> StreamError:
-    """The reason of a failed query: our own line if there is one in all that Spark tells."""
+    """The reason of a failed query: our own line if there is one in all that Spark tells.
+
+    Of several the last: Python tells a cause before what was made of it.
+    """
     text = str(error)
-    ours = re.search(r"Error: ([A-Z][A-Z0-9]+\.[A-Z0-9_]+: .*)", text)
-    reason = ours.group(1) if ours else text.split("=== Streaming Query ===", maxsplit=1)[0].strip()
+    ours = re.findall(r"Error: ([A-Z][A-Z0-9]+\.[A-Z0-9_]+: .*)", text)
+    reason = ours[-1] if ours else text.split("=== Streaming Query ===", maxsplit=1)[0].strip()
     return StreamError("FAILED", f"the stream has ended: {reason}")
 
 

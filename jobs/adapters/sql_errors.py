@@ -27,7 +27,8 @@ _CONTEXT = re.compile(r"(;\s*$)|(^== )|(^['+:]? *['+]- )|(^JVM stacktrace)|(^\s*
 
 
 def one_line(error: BaseException) -> str:
-    """The error's own words on one line: no query plan, no stack of Java calls."""
+    """The error's own words on one line, and those of its first cause where they say something
+    else, as that a disk is full: no query plan, no stack of Java calls."""
     java: Any = getattr(error, "java_exception", None)
     text = str(java.getMessage() if java is not None else error)
     lines = []
@@ -36,7 +37,10 @@ def one_line(error: BaseException) -> str:
         lines.append(line[: found.start()] if found else line)
         if found:
             break
-    return " ".join(" ".join(lines).split()) or type(error).__name__
+    told = " ".join(" ".join(lines).split()) or type(error).__name__
+    causes = _causes(error)
+    first = str(causes[-1].getMessage() or "").partition("\n")[0].strip() if causes else ""
+    return told if first in text else f"{told} (caused by: {first})"
 
 
 def gone_for_good(error: BaseException) -> bool:
@@ -46,14 +50,18 @@ def gone_for_good(error: BaseException) -> bool:
     """
     if isinstance(error, TableError) and error.what == "VERSION_GONE":
         return True
-    texts = [str(error)]
-    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    for _ in range(_CAUSES):
-        if cause is None:
-            break
-        texts.append(str(cause.toString()))
-        cause = cause.getCause()
+    texts = [str(error), *(str(cause.toString()) for cause in _causes(error))]
     return any(_GONE.search(text) for text in texts)
+
+
+def _causes(error: BaseException) -> list[Any]:
+    """The Java exception behind an error, its cause, the cause of that, and so on."""
+    found: list[Any] = []
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while cause is not None and len(found) < _CAUSES:
+        found.append(cause)
+        cause = cause.getCause()
+    return found
 
 
 def quiet(spark: SparkSession) -> None:

@@ -22,6 +22,7 @@ SLOWEST = (
     "test_embedded",
     "test_kills",
     "test_kill_network",
+    "test_table_faults",
     "test_attribute_stream",
     "test_rerequest",
     "test_checkpoints",
