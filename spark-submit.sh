@@ -3,7 +3,7 @@
 #
 #   ./spark-submit.sh jobs/itch_stream.py              the main job, on the embedded default
 #   ./spark-submit.sh [spark-submit options] jobs/X.py [arguments]
-#   ./spark-submit.sh test [pytest options]            all tests, in two processes (-n 0: in one)
+#   ./spark-submit.sh test [pytest options]            all tests, in three processes (-n 0: in one)
 #   ./spark-submit.sh bench NAME [arguments]           benchmarks/bench_NAME.py
 #   eval "$(./spark-submit.sh env)"                    this shell gets spark-submit and stackcast
 #

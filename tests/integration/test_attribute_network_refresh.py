@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from polling import polled
 from pyspark.sql import SparkSession
 
 from jobs import embedded_network, refresh_switches
@@ -58,7 +59,7 @@ class Deployment:
         deadline = time.monotonic() + WAIT_S
         while not any(
             row["topic"] is None and wanted.items() <= dict(row["versions"]).items()
-            for row in self.tables.rows(TABLE)
+            for row in polled(self.tables, TABLE)
         ):
             assert time.monotonic() < deadline, f"{wanted} are not on the switches"
             time.sleep(0.2)

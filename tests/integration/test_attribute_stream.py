@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
+from polling import polled
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
@@ -262,13 +263,20 @@ class Deployment:
         topics = Topics(self.spark, self.settings)
         left = list(steps)
 
+        looked: dict[int, int] | None = None
+
         def drained() -> bool:
-            ends = topics.end_offsets()
-            if any(delivery.processed.get(p, 0) < end for p, end in ends.items()):
+            nonlocal looked
+            # Asking Kafka takes a quarter of a second.
+            if delivery.processed == looked:
+                return False
+            looked = dict(delivery.processed)
+            if any(looked.get(p, 0) < end for p, end in topics.end_offsets().items()):
                 return False
             if not left:
                 return True
             left.pop(0)()
+            looked = None
             return False
 
         lifecycle.run(query, drained)
@@ -279,7 +287,7 @@ class Deployment:
         return sorted(self.tables.rows("egress_ledger"), key=lambda row: row["batch_id"])
 
     def rejected(self) -> dict[str, str]:
-        rows = self.tables.rows("rejected_subscriptions")
+        rows = polled(self.tables, "rejected_subscriptions")
         return {row["id"]: row["code"] for row in rows}
 
     def letters(self) -> list[dict]:

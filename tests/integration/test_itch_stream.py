@@ -148,13 +148,20 @@ class Deployment:
         topics = Topics(self.spark, self.settings)
         left = list(steps)
 
+        looked: dict[int, int] | None = None
+
         def drained() -> bool:
-            ends = topics.end_offsets()
-            if any(delivery.processed.get(p, 0) < end for p, end in ends.items()):
+            nonlocal looked
+            # Asking Kafka takes a quarter of a second.
+            if delivery.processed == looked:
+                return False
+            looked = dict(delivery.processed)
+            if any(looked.get(p, 0) < end for p, end in topics.end_offsets().items()):
                 return False
             if not left:
                 return True
             left.pop(0)()
+            looked = None
             return False
 
         lifecycle.run(query, drained)

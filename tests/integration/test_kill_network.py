@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from crash_world import NETWORK, PUBLISHER, ROOT, RULES, TREES, Program, packets
 from kafka import KafkaProducer
+from polling import polled
 from pyspark.sql import SparkSession
 
 from jobs import check_delivery
@@ -107,7 +108,7 @@ class Deployment:
 
     def in_step(self, since: dt.datetime) -> bool:
         """Whether all switches were seen since then to hold their entries, when last looked at."""
-        rows = sorted(self.tables.rows("switch_status"), key=lambda row: row["checked_at"])
+        rows = sorted(polled(self.tables, "switch_status"), key=lambda row: row["checked_at"])
         last = {row["switch"]: row["in_step"] for row in rows if row["checked_at"] > since}
         return last.keys() == NETWORK.switches.keys() and all(last.values())
 
@@ -130,9 +131,15 @@ class Deployment:
         query, delivery = start(self.spark, self.settings, lifecycle)
         topics = Topics(self.spark, self.settings)
 
+        looked: dict[int, int] | None = None
+
         def drained() -> bool:
-            ends = topics.end_offsets()
-            return all(delivery.processed.get(p, 0) >= end for p, end in ends.items())
+            nonlocal looked
+            # Asking Kafka takes a quarter of a second.
+            if delivery.processed == looked:
+                return False
+            looked = dict(delivery.processed)
+            return all(looked.get(p, 0) >= end for p, end in topics.end_offsets().items())
 
         try:
             lifecycle.run(query, drained)

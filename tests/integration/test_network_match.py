@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from network_edits import by_old_or_new
+from polling import polled
 from pyspark.sql import SparkSession
 
 from jobs import refresh_switches
@@ -84,7 +85,7 @@ class Deployment:
 
     def ready(self) -> int:
         """The newest version of subscriptions that all switches hold; -1 for none."""
-        versions = (row["versions"] for row in self.tables.rows(TABLE) if row["topic"] is None)
+        versions = (row["versions"] for row in polled(self.tables, TABLE) if row["topic"] is None)
         return max((dict(each).get("subscriptions", -1) for each in versions), default=-1)
 
     def wait_until_ready(self) -> None:

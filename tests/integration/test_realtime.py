@@ -21,6 +21,7 @@ import pytest
 from crash_world import ROOT, Program
 from delivery_cases import MODEL, NETWORK, TREES, message
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from polling import polled
 from pyspark.sql import SparkSession
 
 from jobs.adapters import formats, realtime_positions
@@ -231,7 +232,7 @@ def test_deliveries_edits_and_bad_tables(world, caplog):
         got = world.delivered()
         assert got["h1"] == once(low) and got["h2"] == once(high)
         # A rule with state is nobody's here, and says so.
-        world.wait(lambda: world.tables.rows("rejected_subscriptions") != [])
+        world.wait(lambda: polled(world.tables, "rejected_subscriptions") != [])
         (rejected,) = world.tables.rows("rejected_subscriptions")
         assert (rejected["id"], rejected["code"]) == ("sum", "SUBSCRIPTION.STATE_IN_REALTIME")
 
@@ -251,7 +252,7 @@ def test_deliveries_edits_and_bad_tables(world, caplog):
         world.publish(packet(7))
         last = len(world.published) - 1
         world.wait(lambda: bool(world.delivered()["h4"][last] and world.delivered()["h1"][last]))
-        world.wait(lambda: bool(world.tables.rows("egress_ledger")))
+        world.wait(lambda: bool(polled(world.tables, "egress_ledger")))
     ledger = world.ledger()
     # Every record is in one row, whatever became of it.
     assert ledger[0]["from_offset"] == 0 and ledger[-1]["until_offset"] == len(world.published)

@@ -577,6 +577,7 @@ def explained(stream: Deployment, frame: bytes, host: str = "") -> dict:
 
 def test_a_notification_is_explained_by_its_rule_its_versions_and_its_way(stream, itch):
     by_batch = {}
+    ledger = stream.ledger
     for frame in frames(stream):
         parts = dissect(frame)
         if parts.summary is None:
@@ -584,7 +585,7 @@ def test_a_notification_is_explained_by_its_rule_its_versions_and_its_way(stream
             partition = sessions(stream).index(parts.session)
             row = next(
                 r
-                for r in stream.ledger
+                for r in ledger
                 for p in r["partitions"]
                 if p["partition"] == partition and p["from_offset"] <= offset < p["until_offset"]
             )

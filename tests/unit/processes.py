@@ -1,8 +1,8 @@
 """How many processes run the tests, and in which order they take them (pytest-xdist).
 
-Half of the integration tests' time is waiting: for JVMs, brokers, time-outs. Unit tests keep one
-core busy meanwhile. So a run of several files goes on two processes; each takes whole files, since
-what a file makes once (a lab, tables, a broker) it makes for all of its tests.
+A good part of the integration tests' time is waiting: for JVMs, brokers, time-outs. Three
+processes keep two cores busy meanwhile; each takes whole files, since what a file makes once (a
+lab, tables, a broker) it makes for all of its tests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 #: Each may hold a Spark of its own, and start another: 2 to 4 GB.
-PROCESSES = 2
+PROCESSES = 3
 
 #: Files of tests that take longest, by name. Who begins with these does not wait for one at the
 #: end while the other process has nothing left to do.
@@ -47,7 +47,7 @@ def several_files(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
-    """Choose two processes where nothing else is asked for, before xdist looks for a choice.
+    """Choose that many processes where nothing else is asked for, before xdist looks for a choice.
 
     The processes come by here too. Tests chosen by -k or --lf are few; who looks on, with a
     debugger or at output as it comes, needs one process.

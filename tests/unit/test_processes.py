@@ -49,7 +49,7 @@ def workers(folder: Path, *arguments: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "number"), [((), 2), (("test_one.py", "test_two.py"), 2), (("-n", "3"), 3)], ids=str
+    ("asked", "number"), [((), 3), (("test_one.py", "test_two.py"), 2), (("-n", "2"), 2)], ids=str
 )
 def test_several_files_run_on_processes_and_each_file_on_one(
     folder: Path, asked: tuple[str, ...], number: int
