@@ -180,6 +180,26 @@ def test_how_records_are_fetched_says_nothing_of_a_deployment():
     assert settings.embedded
 
 
+@pytest.mark.parametrize("example", ["kafka-example", "cluster-example"])
+def test_example_files_hand_records_to_workers_as_the_defaults_do(example: str):
+    """Spark reads no defaults beside a properties file."""
+
+    def lines(name: str) -> dict[str, str]:
+        conf = (Path(__file__).parents[2] / "conf" / f"{name}.conf").read_text()
+        return dict(
+            line.split(maxsplit=1) for line in conf.splitlines() if line.startswith("spark.")
+        )
+
+    handed = {f"{KAFKA_PREFIX}{key}" for key in FETCHING} | {
+        "spark.sql.execution.arrow.maxRecordsPerBatch",
+        "spark.python.worker.reuse",
+    }
+    defaults = lines("spark-defaults")
+    assert {key: lines(example).get(key) for key in handed} == {
+        key: defaults[key] for key in handed
+    }
+
+
 def test_paths_by_default_are_those_of_the_project(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("STACKCAST_HOME", "/opt/stackcast")
     settings = Settings.read([])
