@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
-from polling import polled
+from polling import drain, polled
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
@@ -27,7 +27,6 @@ from jobs.adapters.kafka import Topics
 from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.refresh import Refresher
 from jobs.adapters.settings import Settings
-from jobs.adapters.streaming import start
 from jobs.adapters.tables import Tables
 from jobs.embedded_kinds import Sensors
 from lab import verification
@@ -258,29 +257,7 @@ class Deployment:
 
     def run(self, *steps: Callable[[], None]) -> None:
         """Run the stream: drain, then each step and drain again, then stop."""
-        lifecycle = Lifecycle()
-        query, delivery = start(self.spark, self.settings, lifecycle)
-        topics = Topics(self.spark, self.settings)
-        left = list(steps)
-
-        looked: dict[int, int] | None = None
-
-        def drained() -> bool:
-            nonlocal looked
-            # Asking Kafka takes a quarter of a second.
-            if delivery.processed == looked:
-                return False
-            looked = dict(delivery.processed)
-            if any(looked.get(p, 0) < end for p, end in topics.end_offsets().items()):
-                return False
-            if not left:
-                return True
-            left.pop(0)()
-            looked = None
-            return False
-
-        lifecycle.run(query, drained)
-        delivery.close()
+        drain(self.spark, self.settings, *steps)
 
     @property
     def ledger(self) -> list[dict]:

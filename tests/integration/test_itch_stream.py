@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from itchcpp.parser import MessageParser
 from kafka import KafkaProducer
+from polling import drain
 from pyspark.sql import Row, SparkSession
 from scapy.utils import rdpcap
 
@@ -143,30 +144,7 @@ class Deployment:
 
     def run(self, *steps: Callable[[], None]) -> Delivery:
         """Run the stream: drain, then each step and drain again, then stop."""
-        lifecycle = Lifecycle()
-        query, delivery = start(self.spark, self.settings, lifecycle)
-        topics = Topics(self.spark, self.settings)
-        left = list(steps)
-
-        looked: dict[int, int] | None = None
-
-        def drained() -> bool:
-            nonlocal looked
-            # Asking Kafka takes a quarter of a second.
-            if delivery.processed == looked:
-                return False
-            looked = dict(delivery.processed)
-            if any(looked.get(p, 0) < end for p, end in topics.end_offsets().items()):
-                return False
-            if not left:
-                return True
-            left.pop(0)()
-            looked = None
-            return False
-
-        lifecycle.run(query, drained)
-        delivery.close()
-        return delivery
+        return drain(self.spark, self.settings, *steps)
 
     @property
     def ledger(self) -> list[dict]:

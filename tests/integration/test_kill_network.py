@@ -19,14 +19,11 @@ from pathlib import Path
 import pytest
 from crash_world import NETWORK, PUBLISHER, ROOT, RULES, TREES, Program, packets
 from kafka import KafkaProducer
-from polling import polled
+from polling import drain, polled
 from pyspark.sql import SparkSession
 
 from jobs import check_delivery
-from jobs.adapters.kafka import Topics
-from jobs.adapters.lifecycle import Lifecycle
 from jobs.adapters.settings import Settings
-from jobs.adapters.streaming import start
 from jobs.adapters.tables import Tables
 from lab.lab import Lab
 from lab.publisher import ensure_topic
@@ -127,24 +124,7 @@ class Deployment:
 
     def run(self) -> None:
         """The stream, until the topic is drained. Raises StreamError."""
-        lifecycle = Lifecycle()
-        query, delivery = start(self.spark, self.settings, lifecycle)
-        topics = Topics(self.spark, self.settings)
-
-        looked: dict[int, int] | None = None
-
-        def drained() -> bool:
-            nonlocal looked
-            # Asking Kafka takes a quarter of a second.
-            if delivery.processed == looked:
-                return False
-            looked = dict(delivery.processed)
-            return all(looked.get(p, 0) >= end for p, end in topics.end_offsets().items())
-
-        try:
-            lifecycle.run(query, drained)
-        finally:
-            delivery.close()
+        drain(self.spark, self.settings)
 
     def received(self) -> int:
         return sum(path.stat().st_size for path in self.lab.folder.glob("receipts/*.mold"))

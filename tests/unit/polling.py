@@ -1,9 +1,17 @@
-"""Waiting for what a table is to hold, without keeping the Spark busy that is to write it."""
+"""Waiting for a stream or a table, without keeping the Spark busy that is to do the work."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from pyspark.sql import SparkSession
+
+from jobs.adapters.delivery import Delivery
+from jobs.adapters.kafka import Topics
+from jobs.adapters.lifecycle import Lifecycle
+from jobs.adapters.settings import Settings
+from jobs.adapters.streaming import start
 from jobs.adapters.tables import Tables
 
 _KNOWN: dict[tuple[str, str], tuple[int, list[dict[str, Any]]]] = {}
@@ -15,3 +23,35 @@ def polled(tables: Tables, name: str) -> list[dict[str, Any]]:
     if place not in _KNOWN or _KNOWN[place][0] != version:
         _KNOWN[place] = version, tables.rows(name)
     return _KNOWN[place][1]
+
+
+def drain(spark: SparkSession, settings: Settings, *steps: Callable[[], None]) -> Delivery:
+    """Run the stream until its topic is drained, then each step and drain again, then stop.
+
+    Raises StreamError where it ends by itself.
+    """
+    lifecycle = Lifecycle()
+    query, delivery = start(spark, settings, lifecycle)
+    topics = Topics(spark, settings)
+    left = list(steps)
+    looked: dict[int, int] | None = None
+
+    def drained() -> bool:
+        nonlocal looked
+        # Asking Kafka takes a quarter of a second.
+        if delivery.processed == looked:
+            return False
+        looked = dict(delivery.processed)
+        if any(looked.get(p, 0) < end for p, end in topics.end_offsets().items()):
+            return False
+        if not left:
+            return True
+        left.pop(0)()
+        looked = None
+        return False
+
+    try:
+        lifecycle.run(query, drained)
+    finally:
+        delivery.close()
+    return delivery
