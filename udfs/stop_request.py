@@ -14,16 +14,18 @@ class StopRequest:
     """Not set at first; once set, it stays so. As `threading.Event`, but safe in handlers."""
 
     def __init__(self) -> None:
-        # Its `put` is re-entrant by contract. What is in it: one None or more, once set.
-        self._made: SimpleQueue[None] = SimpleQueue()
+        self._set = False
+        # Wakes those who wait, one after the other. Its `put` is re-entrant by contract.
+        self._wake: SimpleQueue[None] = SimpleQueue()
 
     def set(self) -> None:
         """Ask to stop. From any thread, and from signal handlers."""
-        self._made.put(None)
+        self._set = True
+        self._wake.put(None)
 
     def is_set(self) -> bool:
         """Whether anyone asked; never waits."""
-        return not self._made.empty()
+        return self._set
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until someone asks, or ``timeout`` seconds; returns whether someone did.
@@ -31,8 +33,8 @@ class StopRequest:
         Raises ValueError if ``timeout`` is negative.
         """
         try:
-            self._made.get(timeout=timeout)
+            self._wake.get(timeout=timeout)
         except Empty:
-            return False
-        self._made.put(None)  # for all others who wait
+            return self._set
+        self._wake.put(None)  # for all others who wait
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from contextlib import suppress
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -39,8 +40,9 @@ def one_line(error: BaseException) -> str:
             break
     told = " ".join(" ".join(lines).split()) or type(error).__name__
     causes = _causes(error)
-    first = str(causes[-1].getMessage() or "").partition("\n")[0].strip() if causes else ""
-    return told if first in text else f"{told} (caused by: {first})"
+    first = causes[-1].partition("\n")[0].strip() if causes else ""
+    said = first.partition(": ")[2]
+    return told if said in text else f"{told} (caused by: {first})"
 
 
 def gone_for_good(error: BaseException) -> bool:
@@ -50,17 +52,20 @@ def gone_for_good(error: BaseException) -> bool:
     """
     if isinstance(error, TableError) and error.what == "VERSION_GONE":
         return True
-    texts = [str(error), *(str(cause.toString()) for cause in _causes(error))]
-    return any(_GONE.search(text) for text in texts)
+    return any(_GONE.search(text) for text in (str(error), *_causes(error)))
 
 
-def _causes(error: BaseException) -> list[Any]:
-    """The Java exception behind an error, its cause, the cause of that, and so on."""
-    found: list[Any] = []
+def _causes(error: BaseException) -> list[str]:
+    """The Java exception behind an error, its cause, the cause of that: ``class: message`` each.
+
+    Fewer where the JVM is gone, which has them.
+    """
+    found: list[str] = []
     cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    while cause is not None and len(found) < _CAUSES:
-        found.append(cause)
-        cause = cause.getCause()
+    with suppress(Py4JError, OSError):
+        while cause is not None and len(found) < _CAUSES:
+            found.append(str(cause.toString()))
+            cause = cause.getCause()
     return found
 
 
