@@ -56,7 +56,8 @@ def test_several_files_run_on_processes_and_each_file_on_one(
 ) -> None:
     found = workers(folder, *asked)
     assert all(len(ran) == 3 and len(set(ran)) == 1 for ran in found.values())
-    assert {name for ran in found.values() for name in ran} == {f"gw{i}" for i in range(number)}
+    ran = {name for each in found.values() for name in each}
+    assert len(ran) == number and "none" not in ran
 
 
 @pytest.mark.parametrize(
