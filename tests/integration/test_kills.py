@@ -26,8 +26,8 @@ from udfs.errors import LabError
 
 pytestmark = pytest.mark.integration
 
-SECONDS = 30
-DRAWN = 2
+SECONDS = 45
+DRAWN = 3
 
 #: Between any two of these a batch writes something, or sends. Each costs a start of the stream, a
 #: quarter of a minute and more: a run draws some of them, one with --kills takes all.
