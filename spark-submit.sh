@@ -1,13 +1,27 @@
 #!/usr/bin/env bash
 # The one door: makes the environment on first use, then runs a job, the tests or a benchmark in it.
 #
-#   ./spark-submit.sh jobs/itch_stream.py              the main job, on the embedded default
-#   ./spark-submit.sh [spark-submit options] jobs/X.py [arguments]
-#   ./spark-submit.sh test [pytest options]            all tests, in three processes (-n 0: in one)
-#   ./spark-submit.sh bench NAME [arguments]           benchmarks/bench_NAME.py
-#   eval "$(./spark-submit.sh env)"                    this shell gets spark-submit and stackcast
+#   ./spark-submit.sh [spark-submit options] jobs/JOB.py [arguments]
 #
-# Everything it makes lies under var/ (or $STACKCAST_VAR); remove that folder to start afresh.
+#     jobs/itch_stream.py       the main job: delivers ITCH; without a broker of yours on a lab of its own
+#     jobs/attribute_stream.py  delivers attribute/value events; without a broker on a lab of sensors
+#     jobs/create_tables.py     makes missing Delta tables, and fills empty ones from files
+#     jobs/load_topology.py     puts a network into the tables: made by its sizes, or a known one
+#     jobs/refresh_switches.py  keeps the switches' entries in step with the tables
+#     jobs/retune_trees.py      chooses the virtual trees anew, by what was published
+#     jobs/rerequest.py         answers hosts that lost notifications
+#     jobs/check_delivery.py    proves from what hosts wrote down that nothing was lost
+#     jobs/run_sql.py           runs SQL on the tables
+#
+#   ./spark-submit.sh test [pytest options]      all tests and linters; -m unit: those without Spark; FILE: one file
+#   ./spark-submit.sh bench NAME [arguments]     attributes, compile, kernels, match, p4, pipeline, trees
+#   ./spark-submit.sh make p4 --p4c PATH [--bmv2 PATH]    what p4c makes of the programs in p4/
+#   ./spark-submit.sh make docs                  the table of settings in docs/operations.md
+#   ./spark-submit.sh make structure             modules, lines, modules with one caller, circles
+#   eval "$(./spark-submit.sh env)"              this shell gets spark-submit and stackcast (stackcast --help)
+#
+# Everything it makes lies under var/, or $STACKCAST_VAR; remove that folder to start afresh. PYTHON and
+# JAVA_HOME name another Python 3.11 to 3.13 and another Java 17 or newer. docs/operations.md has the rest.
 set -euo pipefail
 # With it, cd could go to another folder of the same name.
 unset CDPATH
@@ -21,7 +35,7 @@ JARS=
 say() { printf 'stackcast: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
-usage() { sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
+usage() { sed -n '2,24s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
 
 # As Spark's own scripts choose it.
 java_program() {
