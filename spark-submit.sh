@@ -228,7 +228,7 @@ choose_kernel_cache() {
 compile_kernels() {
   [ ! -e "$NUMBA_CACHE_DIR/.compiled" ] && [ -w "$NUMBA_CACHE_DIR" ] || return 0
   say "compiling what runs per event (a minute, once for a version)"
-  if (cd "$ROOT" && python -m udfs.kernel_cache >"$VAR/log/kernels.log" 2>&1); then
+  if (cd "$ROOT" && python -m udfs.delivery.kernel_cache >"$VAR/log/kernels.log" 2>&1); then
     : >"$NUMBA_CACHE_DIR/.compiled"
   else
     # Whoever calls a kernel compiles it.
@@ -266,17 +266,18 @@ case "${1:-}" in
   bench)
     name=${2:-}
     known=
-    for file in "$ROOT"/benchmarks/bench_*.py; do
-      if [ -f "$file" ]; then file=${file##*/bench_} known="$known ${file%.py}"; fi
+    for file in "$ROOT"/benchmarks/[!_]*.py "$ROOT"/benchmarks/*/__main__.py; do
+      [ -f "$file" ] || continue
+      file=${file%/__main__.py} file=${file##*/} known="$known ${file%.py}"
     done
     case "$known " in *" $name "*) ;; *) name= ;; esac
     [ -n "$name" ] || die "there is no benchmark '${2:-}'; there are:${known:- none yet}"
     shift 2
     ensure_environment bench
     export_environment
-    # Frames and oracles that benchmarks use are those of the tests.
-    export PYTHONPATH="$ROOT/tests/unit"
-    exec python "$ROOT/benchmarks/bench_$name.py" "$@"
+    # Benchmarks are not installed; frames and oracles that they use are those of the tests.
+    export PYTHONPATH="$ROOT:$ROOT/tests/support"
+    exec python -m "benchmarks.$name" "$@"
     ;;
   env)
     ensure_environment runtime

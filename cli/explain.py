@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from jobs.adapters.logs import named
+from jobs.adapters.app.logs import named
 
 Row = dict[str, Any]
 
@@ -41,11 +41,12 @@ def explain(
     machine. The exit code is 2 where that cannot be done, with what is missing.
     """
     # No other command needs Spark, or should wait for it.
-    from jobs.adapters import formats, session  # noqa: PLC0415
-    from jobs.adapters.sent_explanation import SentExplanation  # noqa: PLC0415
-    from jobs.adapters.settings import Settings  # noqa: PLC0415
-    from jobs.adapters.sql_errors import SQL_ERRORS, one_line, quiet  # noqa: PLC0415
-    from jobs.adapters.tables import Tables  # noqa: PLC0415
+    from jobs.adapters.app import session  # noqa: PLC0415
+    from jobs.adapters.app.error_texts import SQL_ERRORS, one_line, quiet  # noqa: PLC0415
+    from jobs.adapters.app.settings import Settings  # noqa: PLC0415
+    from jobs.adapters.planning import formats  # noqa: PLC0415
+    from jobs.adapters.replay.explanation import SentExplanation  # noqa: PLC0415
+    from jobs.adapters.tables.tables import Tables  # noqa: PLC0415
 
     if properties_file is not None:
         os.environ["PYSPARK_SUBMIT_ARGS"] = (

@@ -13,8 +13,8 @@ from typing import Annotated, Any, BinaryIO, Literal
 import typer
 
 import schemas
-from cli.attribute_files import AttributesOption, read_registry
-from cli.attribute_values import KEY, texts_of
+from cli.attributes.files import AttributesOption, read_registry
+from cli.attributes.values import KEY, texts_of
 from jobs.adapters.wire.pcap import is_pcap, read_pcap
 from udfs.errors import StackcastError, StackError
 from udfs.messages.attributes.events import ATTRIBUTES
@@ -24,8 +24,8 @@ from udfs.messages.reference import read_message
 from udfs.messages.sequence import split_sequence
 from udfs.messages.specification import Specification, parse_specification
 from udfs.messages.summaries import Summary
+from udfs.network.labels import describe
 from udfs.stacks.dissect import Dissection, EventFrame, dissect, dissect_event, is_event
-from udfs.stacks.labels import describe
 
 app = typer.Typer(no_args_is_help=True, help="Look into frames: header stacks and what they carry.")
 

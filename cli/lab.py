@@ -12,17 +12,18 @@ from typing import Annotated, Any, Literal
 import typer
 
 from cli.signals import stop_on_signal
-from jobs.adapters.settings import Settings
+from jobs.adapters.app.settings import Settings
 from jobs.adapters.wire import SinkOptions, open_sink
-from jobs.network_feed import feed
-from lab import daemon, deployment, standalone
-from lab.broker import var_folder
-from lab.hosts import external_hosts
-from lab.network import read_description
-from lab.packets import check_records, open_records
-from lab.ports import read_ports
-from lab.topologies import NetworkOptions
-from lab.trading_session import TradingSession
+from jobs.embedded.feed import feed
+from lab.fabric import standalone
+from lab.fabric.hosts import external_hosts
+from lab.fabric.network import read_description
+from lab.fabric.ports import read_ports
+from lab.fabric.topologies import NetworkOptions
+from lab.traffic.packets import check_records, open_records
+from lab.traffic.trading_session import TradingSession
+from lab.up import daemon, deployment
+from lab.up.broker import var_folder
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -8,7 +8,10 @@ from typing import Annotated
 
 import typer
 
-from cli import attributes, explain, filters, frames, itch, lab, receive
+from cli import explain, frames, itch, lab
+from cli.attributes import command
+from cli.filters import command as filters
+from cli.receive import command as receive
 from udfs.errors import StackcastError
 
 app = typer.Typer(
@@ -20,7 +23,7 @@ app.add_typer(itch.app, name="itch")
 app.add_typer(frames.app, name="frames")
 app.add_typer(lab.app, name="lab")
 app.add_typer(filters.app, name="filters")
-app.add_typer(attributes.app, name="attributes")
+app.add_typer(command.app, name="attributes")
 app.command("explain")(explain.explain)
 app.command("receive")(receive.receive)
 

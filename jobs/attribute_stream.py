@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import sys
 
-from jobs import embedded_attributes
-from jobs.adapters import application, formats, realtime, streaming
-from jobs.adapters.lifecycle import Lifecycle
-from jobs.adapters.settings import Settings
+from jobs.adapters.app import application
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.planning import formats
+from jobs.adapters.realtime import stream as realtime
+from jobs.adapters.stream import micro_batches
 from udfs.errors import SettingsError
 from udfs.messages.attributes.registry import FORMAT
 
@@ -24,7 +26,10 @@ def deliver(settings: Settings, lifecycle: Lifecycle) -> int:
     settings = formats.of_settings(settings, FORMAT)
     realtime.check(settings)
     if settings.embedded:
-        return embedded_attributes.run(settings, lifecycle)
+        # A stream over a user's Kafka loads nothing of the lab.
+        from jobs.embedded import attributes  # noqa: PLC0415
+
+        return attributes.run(settings, lifecycle)
     if settings.match == "network":
         raise SettingsError(
             "MATCHED_IN_NETWORK",
@@ -32,7 +37,8 @@ def deliver(settings: Settings, lifecycle: Lifecycle) -> int:
             "jobs/refresh_switches.py with the same settings, and send the events themselves to "
             "the publisher's switch, as frames of EtherType 0x9001",
         )
-    return streaming.run(settings, lifecycle, "stackcast attribute_stream")
+    run = realtime.run if settings.latency == "realtime" else micro_batches.run
+    return run(settings, lifecycle, "stackcast attribute_stream")
 
 
 if __name__ == "__main__":

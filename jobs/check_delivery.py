@@ -5,7 +5,7 @@
 
 FOLDER has a folder `receipts`, or is one, with a file `<host>.mold` for each host, as the lab's.
 They are held against the topic, `egress_ledger`, and the tables at the versions of each of its
-rows; `lab.checking` says what is proved. Stop the stream before, or let it catch up.
+rows; `lab.proof.checking` says what is proved. Stop the stream before, or let it catch up.
 
 --since BATCH  look at this batch and later ones alone
 --any-order    a network that loses frames was repaired since: order and copies do not count
@@ -24,17 +24,18 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters import application, formats, session
-from jobs.adapters.kafka import Topics
-from jobs.adapters.lifecycle import Lifecycle
-from jobs.adapters.settings import Settings
-from jobs.adapters.tables import Tables
-from jobs.embedded_kinds import Sensors, TradingSession
-from jobs.recorded_batches import RecordedBatches
-from lab import verification
-from lab.checking import check_ledger, check_receipts
-from lab.receipts import Receipt, receipts
-from lab.verdict import Verdict
+from jobs.adapters.app import application, session
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.planning import formats
+from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.tables.tables import Tables
+from jobs.embedded.kinds import Sensors, TradingSession
+from jobs.embedded.recorded_batches import RecordedBatches
+from lab.proof import verification
+from lab.proof.checking import check_ledger, check_receipts
+from lab.proof.receipts import Receipt, receipts
+from lab.proof.verdict import Verdict
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 
 
@@ -92,7 +93,7 @@ class Evidence:
     def verdict(
         self, received: Mapping[str, Sequence[Receipt]], since: int = 0, ordered: bool = True
     ) -> Verdict:
-        """Of what each host wrote down, as of ``lab.receipts.receipts``."""
+        """Of what each host wrote down, as of ``lab.proof.receipts.receipts``."""
         topic = self._settings.topic
         verdict = check_receipts(self._expectation, self._recorded, received, topic, since, ordered)
         from_start = self._settings.starting_offsets == "earliest"

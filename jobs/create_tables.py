@@ -20,11 +20,11 @@ from typing import Any
 
 from pyspark.sql.types import DoubleType, StructField, StructType, TimestampType
 
-from jobs.adapters import application, session
-from jobs.adapters.lifecycle import Lifecycle
-from jobs.adapters.settings import Settings
-from jobs.adapters.sql_errors import SQL_ERRORS, one_line
-from jobs.adapters.tables import NAMES, Tables
+from jobs.adapters.app import application, session
+from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.tables.tables import NAMES, Tables
 from udfs.errors import TableError
 
 log = logging.getLogger("stackcast.create_tables")

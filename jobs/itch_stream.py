@@ -11,29 +11,32 @@ from __future__ import annotations
 
 import sys
 
-from jobs import embedded, embedded_network
-from jobs.adapters import application, formats, realtime, streaming
-from jobs.adapters.lifecycle import Lifecycle
-from jobs.adapters.settings import Settings
-from jobs.embedded_kinds import TradingSession
+from jobs.adapters.app import application
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.planning import formats
+from jobs.adapters.realtime import stream as realtime
+from jobs.adapters.stream import micro_batches
 from udfs.errors import SettingsError
 
 
 def deliver(settings: Settings, lifecycle: Lifecycle) -> int:
     settings = formats.of_settings(settings, "itch")
     realtime.check(settings)
-    if settings.match == "network":
-        if not settings.embedded:
-            raise SettingsError(
-                "MATCHED_IN_NETWORK",
-                "with spark.stackcast.match=network the switches match, and no stream does: run "
-                "jobs/refresh_switches.py with the same settings, and send the feed itself, plain "
-                "UDP, to the publisher's switch",
-            )
-        return embedded_network.run(settings, lifecycle, TradingSession())
     if settings.embedded:
-        return embedded.run(settings, lifecycle, TradingSession())
-    return streaming.run(settings, lifecycle, "stackcast itch_stream")
+        # A stream over a user's Kafka loads nothing of the lab.
+        from jobs.embedded import itch  # noqa: PLC0415
+
+        return itch.run(settings, lifecycle)
+    if settings.match == "network":
+        raise SettingsError(
+            "MATCHED_IN_NETWORK",
+            "with spark.stackcast.match=network the switches match, and no stream does: run "
+            "jobs/refresh_switches.py with the same settings, and send the feed itself, plain "
+            "UDP, to the publisher's switch",
+        )
+    run = realtime.run if settings.latency == "realtime" else micro_batches.run
+    return run(settings, lifecycle, "stackcast itch_stream")
 
 
 if __name__ == "__main__":

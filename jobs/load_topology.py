@@ -24,12 +24,12 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from jobs.adapters import application, session
-from jobs.adapters.lifecycle import Lifecycle
-from jobs.adapters.network_loading import compare, load
-from jobs.adapters.settings import Settings
-from jobs.adapters.tables import Tables
-from jobs.adapters.topologies import (
+from jobs.adapters.app import application, session
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.tables.network_loading import compare, load
+from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.topologies import (
     FABRIC,
     FIRST_PORT,
     JELLYFISH,
@@ -41,11 +41,11 @@ from jobs.adapters.topologies import (
     sizes,
 )
 from udfs.errors import TableError
-from udfs.stacks.labels import FORMATS
-from udfs.switches.programs import check_labels, matching_program
-from udfs.trees.measures import Measures, measure
-from udfs.trees.network import MAX_PORT, Network
-from udfs.trees.succession import Choices, Succession
+from udfs.network.labels import FORMATS
+from udfs.network.measures import Measures, measure
+from udfs.network.network import MAX_PORT, Network
+from udfs.network.programs import check_labels, matching_program
+from udfs.network.succession import Choices, Succession
 
 log = logging.getLogger("stackcast.load_topology")
 

@@ -26,15 +26,15 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
-from jobs.adapters import application, session
-from jobs.adapters.lifecycle import Lifecycle
-from jobs.adapters.logs import named
-from jobs.adapters.metrics_server import serve
-from jobs.adapters.refresh import UNUSABLE, Refresher
-from jobs.adapters.settings import Settings
-from jobs.adapters.sql_errors import SQL_ERRORS, one_line
-from jobs.adapters.switch_outcome import Comparison
-from jobs.adapters.tables import Tables
+from jobs.adapters.app import application, session
+from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.logs import named
+from jobs.adapters.app.metrics_server import serve
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.switches.outcome import Comparison
+from jobs.adapters.switches.refresh import UNUSABLE, Refresher
+from jobs.adapters.tables.tables import Tables
 from udfs.errors import SwitchError
 from udfs.switches.entry import SwitchEntry
 

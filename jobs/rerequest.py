@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import sys
 
-from jobs.adapters import application, formats, session
-from jobs.adapters.kafka import Topics
-from jobs.adapters.lifecycle import Lifecycle
-from jobs.adapters.metrics_rerequest import RerequestMetrics
-from jobs.adapters.metrics_server import Verdict, serve
-from jobs.adapters.rerequest import Rerequests
-from jobs.adapters.settings import KAFKA_PREFIX, Settings
-from jobs.adapters.tables import Tables
+from jobs.adapters.app import application, session
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.metrics_server import Verdict, serve
+from jobs.adapters.app.settings import KAFKA_PREFIX, Settings
+from jobs.adapters.planning import formats
+from jobs.adapters.replay.metrics import RerequestMetrics
+from jobs.adapters.replay.service import Rerequests
+from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.tables.tables import Tables
 from udfs.errors import SettingsError
 
 #: Without a look at the tables for so long while requests wait, the service is not well, seconds.

@@ -23,14 +23,15 @@ import time
 from functools import partial
 from pathlib import Path
 
-from jobs.adapters import application, retune_report, session
-from jobs.adapters.lifecycle import Lifecycle
-from jobs.adapters.retune import Options, Plan, Retuner
-from jobs.adapters.retune_record import parse_window
-from jobs.adapters.settings import Settings
-from jobs.adapters.tables import Tables
-from udfs.trees.retuning.change import MIN_SAVING
-from udfs.trees.retuning.steps import Step, Wanted
+from jobs.adapters.app import application, session
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.retune import report
+from jobs.adapters.retune.record import parse_window
+from jobs.adapters.retune.retune import Options, Plan, Retuner
+from jobs.adapters.tables.tables import Tables
+from udfs.retuning.change import MIN_SAVING
+from udfs.retuning.steps import Step, Wanted
 
 log = logging.getLogger("stackcast.retune_trees")
 
@@ -92,7 +93,7 @@ def work(arguments: argparse.Namespace, settings: Settings, lifecycle: Lifecycle
         return apply(retuner, wanted, arguments.wait, lifecycle) or NO_RECORD
     _tell(plan)
     step = retuner.look(plan.change.wanted)
-    retune_report.write(Path(arguments.report), plan)
+    report.write(Path(arguments.report), plan)
     log.info("the report is %s", Path(arguments.report) / "retune.html")
     if arguments.dry_run:
         return WOULD_CHANGE if step.writes or step.left else DONE

@@ -11,11 +11,13 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-from jobs.adapters import application, explanation, formats, session
-from jobs.adapters.lifecycle import Lifecycle
-from jobs.adapters.settings import Settings
-from jobs.adapters.sql_errors import quiet
-from jobs.adapters.tables import Tables
+from jobs.adapters.app import application, session
+from jobs.adapters.app.error_texts import quiet
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.planning import formats
+from jobs.adapters.tables import who_gets
+from jobs.adapters.tables.tables import Tables
 
 
 def main(statements: list[str]) -> int:
@@ -31,8 +33,8 @@ def show(statements: list[str], settings: Settings, _lifecycle: Lifecycle) -> in
     tables.attach()
     quiet(spark)
     spark.sql(f"USE {tables.schema}")
-    if explanation.asks(statements):
-        explanation.define(spark, tables, formats.specification_of(settings, tables))
+    if who_gets.asks(statements):
+        who_gets.define(spark, tables, formats.specification_of(settings, tables))
     for statement in statements:
         rows = spark.sql(statement)
         if rows.columns:

@@ -16,8 +16,8 @@ from hypothesis import settings as hypothesis_settings
 from pyspark.sql import SparkSession
 
 import schemas
-from jobs.adapters import session
-from jobs.adapters.tables import Tables
+from jobs.adapters.app import session
+from jobs.adapters.tables.tables import Tables
 from udfs.messages.specification import Specification, parse_specification
 
 pytest_cmdline_main = processes.pytest_cmdline_main

@@ -27,9 +27,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from udfs.frame_headers import StacksHandle
-from udfs.plan import Plan
-from udfs.task import Task
+from udfs.delivery.frame_headers import StacksHandle
+from udfs.delivery.plan import Plan
+from udfs.delivery.task import Task
 from udfs.trees.header_stacks import Receivers, Stack, Stacks, warm_up
 
 #: What a task reports. ``kind`` says which columns a row fills:

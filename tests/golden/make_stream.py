@@ -27,22 +27,22 @@ from pathlib import Path
 
 from kafka import KafkaProducer
 
-from jobs.adapters import session
-from jobs.adapters.delivery import Delivery
-from jobs.adapters.kafka import Topics
-from jobs.adapters.lifecycle import Lifecycle
-from jobs.adapters.settings import Settings
-from jobs.adapters.streaming import start
-from jobs.adapters.tables import Tables
+from jobs.adapters.app import session
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.stream.delivery import Delivery
+from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.stream.micro_batches import start
+from jobs.adapters.tables.tables import Tables
 from jobs.adapters.wire.pcap import read_pcap
-from lab.broker import Broker, default_class_path
-from lab.packets import groups
-from lab.publisher import ensure_topic
-from lab.trading_session import TradingSession
+from lab.traffic.packets import groups
+from lab.traffic.publisher import ensure_topic
+from lab.traffic.trading_session import TradingSession
+from lab.up.broker import Broker, default_class_path
 from udfs.messages.reference import build_packet
+from udfs.network.rows import network_to_rows, tree_to_row
+from udfs.network.topology import fabric
 from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.rows import network_to_rows, tree_to_row
-from udfs.trees.topology import fabric
 
 TOPIC = "itch.golden"
 PARTITIONS = 2

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.buffers import read_only
 from udfs.errors import MessageError, SpecificationError
 from udfs.messages import kernels
+from udfs.messages.buffers import read_only
 from udfs.messages.kernels import END_OF_SESSION, HEARTBEAT
 from udfs.messages.reference import END_OF_SESSION_COUNT, MAX_PACKET
 from udfs.messages.sequence import MAX_MESSAGES

@@ -26,8 +26,7 @@ from importlib.resources import files
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedInput
 
-from udfs.errors import SpecificationError
-from udfs.excerpts import nearest
+from udfs.errors import SpecificationError, nearest
 from udfs.messages.fields import MAX_VALUE_BITS, Field, Kind, Match
 from udfs.messages.formats import Counter, Header, Specification
 from udfs.messages.specification_errors import (

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from udfs.errors import SpecificationError
-from udfs.excerpts import excerpt, nearest
+from udfs.errors import SpecificationError, excerpt, nearest
 
 FIELD_ANNOTATIONS = ("string", "decimals", "clock", "resolution")
 HEADER_ANNOTATIONS = ("message_type",)

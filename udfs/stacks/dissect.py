@@ -14,8 +14,8 @@ from udfs.messages.attributes.events import ATTRIBUTES, ETHERTYPE
 from udfs.messages.attributes.reference import read_event
 from udfs.messages.reference import read_packet
 from udfs.messages.summaries import Summary, is_summary, unpack
+from udfs.network.labels import BY_ETHER_TYPE, MAX_LABELS, NARROW, LabelFormat
 from udfs.stacks.frame import ETHERTYPE_IPV4, PROTOCOL_UDP
-from udfs.stacks.labels import BY_ETHER_TYPE, MAX_LABELS, NARROW, LabelFormat
 
 _ETHERNET = 14
 _MOLDUDP64 = 20

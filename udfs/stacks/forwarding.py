@@ -6,11 +6,13 @@ This is the reference that encoder, software switch and P4 program are held agai
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from udfs.stacks.labels import HOP, MAX_LABELS, NARROW, STOP, TREE, LabelFormat
-from udfs.trees.network import Network
+from udfs.errors import NetworkError
+from udfs.network.labels import HOP, MAX_LABELS, NARROW, STOP, TREE, LabelFormat
+from udfs.network.network import Network
+from udfs.network.virtual_tree import VirtualTree, check_ids, tree_ports
 
 ETHERNET_BYTES = 14
 COUNT_BYTES = 2
@@ -164,3 +166,29 @@ def bytes_on_links(
         stack = 0 if v in network.hosts else COUNT_BYTES + network.labels.size * labels
         total[u, v] += ETHERNET_BYTES + stack + datagram_bytes
     return total
+
+
+def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, SwitchTables]:
+    """Returns what each switch holds for stacks: hops, stops, host ports and these stored trees.
+
+    Raises NetworkError ``UNKNOWN_LINK`` (a tree's edge), ``DUPLICATE_TREE`` or ``BAD_TREE_ID``.
+    """
+    tables = {name: SwitchTables(labels=network.labels) for name in sorted(network.switches)}
+    host_ports: dict[str, set[int]] = {name: set() for name in tables}
+    for link in network.links:
+        tables[link.switch].hops[link.id] = link.port
+        tables[link.switch].stops[link.id] = link.port
+        if link.neighbor_port is None:
+            host_ports[link.switch].add(link.port)
+    for name, ports in host_ports.items():
+        tables[name].host_ports = frozenset(ports)
+    seen: set[int] = set()
+    trees = sorted(trees, key=lambda tree: tree.id)
+    check_ids(trees, network.labels)
+    for tree in trees:
+        if tree.id in seen:
+            raise NetworkError("DUPLICATE_TREE", f"two trees have the id {tree.id}", tree=tree.id)
+        seen.add(tree.id)
+        for name, mask in tree_ports(network, tree).items():
+            tables[name].trees[tree.id] = mask
+    return tables

@@ -20,11 +20,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.buffers import read_only
 from udfs.errors import StackError
+from udfs.messages.buffers import read_only
 from udfs.messages.sequence import sequence_number
+from udfs.network.labels import MAX_LABELS, NARROW, LabelFormat
 from udfs.stacks import kernels
-from udfs.stacks.labels import MAX_LABELS, NARROW, LabelFormat
 
 ETHERTYPE_IPV4 = 0x0800
 MAX_MTU = 65_535

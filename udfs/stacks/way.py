@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from udfs.stacks.entries import network_tables
-from udfs.stacks.forwarding import ForwardingModel
-from udfs.stacks.labels import HOP, TREE, describe
-from udfs.trees.network import Network
-from udfs.trees.virtual_tree import VirtualTree, stored
+from udfs.network.labels import HOP, TREE, describe
+from udfs.network.network import Network
+from udfs.network.virtual_tree import VirtualTree, stored
+from udfs.stacks.forwarding import ForwardingModel, network_tables
 
 
 @dataclass(frozen=True)

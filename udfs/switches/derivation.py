@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from udfs.errors import SwitchError
-from udfs.stacks.entries import LABELS_A_PASS, positions_of, switch_entries
+from udfs.network.network import Network
+from udfs.network.programs import ATTRIBUTES, EVENT, FILTERING, STACKS
+from udfs.network.virtual_tree import VirtualTree, stored
 from udfs.switches.entry import GROUPS, SwitchEntry
 from udfs.switches.ports import port_groups
-from udfs.switches.programs import ATTRIBUTES, EVENT, FILTERING, STACKS
 from udfs.switches.rollout import Source, Union, rewired, together
 from udfs.switches.routes import ROUTE, routes
-from udfs.trees.network import Network
-from udfs.trees.virtual_tree import VirtualTree, stored
+from udfs.switches.stack_entries import LABELS_A_PASS, positions_of, switch_entries
 
 _START = "ingress.subscriptions.start"
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
+from udfs.network.rows import Row
 from udfs.switches.match import canonical
 
 __all__ = [
@@ -167,3 +169,26 @@ def _by_key(entries: Iterable[SwitchEntry]) -> dict[tuple[str, str], SwitchEntry
 def _same(one: SwitchEntry, other: SwitchEntry) -> bool:
     # A switch that is read back may give parameters in another order.
     return one.action == other.action and sorted(one.params) == sorted(other.params)
+
+
+def entry_to_row(entry: SwitchEntry) -> dict[str, Any]:
+    return {
+        "switch": entry.switch,
+        "entry_key": entry.key,
+        "table_name": entry.table,
+        "match": [{"field": f, "kind": kind, "value": value} for f, kind, value in entry.match],
+        "action": entry.action,
+        "params": [{"name": name, "value": value} for name, value in entry.params],
+        "priority": entry.priority,
+    }
+
+
+def entry_from_row(row: Row) -> SwitchEntry:
+    return SwitchEntry(
+        row["switch"],
+        row["table_name"],
+        tuple((m["field"], m["kind"], bytes(m["value"])) for m in row["match"]),
+        row["action"],
+        tuple((p["name"], bytes(p["value"])) for p in row["params"]),
+        row["priority"],
+    )

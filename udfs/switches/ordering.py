@@ -22,8 +22,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from udfs.network.programs import EVENT
 from udfs.switches.entry import GROUPS, Difference, SwitchEntry
-from udfs.switches.programs import EVENT
 
 Kind = Literal["insert", "modify", "delete"]
 Rank = tuple[int, int]

@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from udfs.errors import NetworkError
+from udfs.network.network import Link, Network
+from udfs.network.virtual_tree import State, VirtualTree
 from udfs.switches.entry import GROUPS, SwitchEntry, group_entry, group_id, replicas
-from udfs.trees.network import Link, Network
-from udfs.trees.virtual_tree import State, VirtualTree
 
 Versions = Mapping[str, int]
 

@@ -9,9 +9,9 @@ import heapq
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 
+from udfs.network.network import Host, Link, Network
 from udfs.switches.entry import SwitchEntry, canonical
 from udfs.switches.match import Match
-from udfs.trees.network import Host, Link, Network
 
 ROUTE = "ingress.route.ipv4"
 SEND = "ingress.route.send"

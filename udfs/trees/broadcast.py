@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice
 
-from udfs.trees.network import Network
+from udfs.network.network import Network
+from udfs.network.virtual_tree import VirtualTree
 from udfs.trees.strategies.strategy import Edges
 from udfs.trees.switch_graph import SwitchGraph, edge
-from udfs.trees.virtual_tree import VirtualTree
 
 #: Roots that are tried where the network names no spines, and links that their searches may follow
 #: together: seconds in a network of ten thousand switches.

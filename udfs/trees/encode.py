@@ -4,7 +4,7 @@ A stack is right by its construction. Given a delivery tree and a set of virtual
 stack, every switch on the way must send out of its children's ports and no other: what the
 virtual trees lack there becomes a hop label, what they have too much a stop label. So
 virtual trees may overlap or close cycles between them: those ports are too much. So are ports
-towards failed links, which switches keep in their trees (`udfs.trees.virtual_tree.tree_ports`): a
+towards failed links, which switches keep in their trees (`udfs.network.virtual_tree.tree_ports`): a
 stop label prunes each where the notification would come by, whether the link is down or up again.
 
 What there is to choose are the delivery tree and the virtual trees. ``greedy`` is Algorithm 5.1.
@@ -25,16 +25,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udfs.errors import NetworkError
-from udfs.stacks.labels import HOP, MAX_LABELS, STOP, TREE
+from udfs.network.labels import HOP, MAX_LABELS, STOP, TREE
+from udfs.network.network import Host, Network
+from udfs.network.virtual_tree import VirtualTree
 from udfs.trees.kernels.arrays import Task, Work
 from udfs.trees.kernels.encode import GREEDY, QUICK, REFINED, SHORTEST, encode_branch
 from udfs.trees.kernels.encode import encode as run_encode
 from udfs.trees.kernels.stack import MOST_TREES
-from udfs.trees.network import Host, Network
 from udfs.trees.steiner import check_attached
 from udfs.trees.stored_trees import StoredTrees
 from udfs.trees.switch_graph import SwitchGraph
-from udfs.trees.virtual_tree import VirtualTree
 from udfs.trees.walk import Walk
 
 Algorithm = Literal["refined", "greedy", "quick"]

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from udfs.errors import NetworkError, StackError
-from udfs.stacks.labels import MAX_LABELS
+from udfs.network.labels import MAX_LABELS
+from udfs.network.network import Network
+from udfs.network.topology import fabric
+from udfs.network.virtual_tree import VirtualTree
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.encode import Encoder
-from udfs.trees.network import Network
-from udfs.trees.topology import fabric
-from udfs.trees.virtual_tree import VirtualTree
 
 #: Receiver sets that are remembered at most beyond those in use.
 _REMEMBERED = 200_000

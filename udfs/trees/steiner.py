@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from udfs.errors import NetworkError
-from udfs.trees.network import Network
+from udfs.network.network import Network
 from udfs.trees.switch_graph import SwitchGraph, edge
 
 

@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 
 from udfs.errors import NetworkError
+from udfs.network.network import Network
+from udfs.network.virtual_tree import VirtualTree, stored, tree_ports
 from udfs.trees.kernels.arrays import Forest
-from udfs.trees.network import Network
 from udfs.trees.switch_graph import SwitchGraph
-from udfs.trees.virtual_tree import VirtualTree, stored, tree_ports
 
 
 class StoredTrees:

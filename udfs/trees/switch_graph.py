@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from udfs.errors import NetworkError
+from udfs.network.network import Link, Network
 from udfs.trees.kernels.arrays import Links, Work, workspace
 from udfs.trees.kernels.search import BY_WEIGHT, grow
-from udfs.trees.network import Link, Network
 
 # A link costs its weight in 64ths of a unit and 1, a stored tree's edge 1: what costs no label is
 # short all the same, and no way of more than 64 edges is taken to spare a unit.

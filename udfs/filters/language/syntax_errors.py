@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from udfs.errors import SubscriptionError
-from udfs.excerpts import MAX_NAME, excerpt, nearest
+from udfs.errors import MAX_NAME, SubscriptionError, excerpt, nearest
 
 __all__ = ["MAX_NAME", "in_file", "nearest", "subscription_error", "syntax_error"]
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.buffers import read_only
 from udfs.errors import MessageError
 from udfs.messages.attributes import kernels
 from udfs.messages.attributes.events import ATTRIBUTES, Events
+from udfs.messages.buffers import read_only
 
 __all__ = [
     "BITMASK_GROUP",

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.buffers import read_only
 from udfs.messages.attributes import kernels
 from udfs.messages.attributes.encodings import (
     BITMASK_GROUP,
@@ -21,6 +20,7 @@ from udfs.messages.attributes.encodings import (
     borders_of,
 )
 from udfs.messages.attributes.events import ATTRIBUTES, ETHERTYPE, Events
+from udfs.messages.buffers import read_only
 
 __all__ = [
     "BITMASK_GROUP",

@@ -14,8 +14,8 @@ from heapq import heappop, heappush
 from math import isfinite
 
 from udfs.errors import NetworkError
+from udfs.network.network import Network
 from udfs.trees.aggregated.terminals import costs, locate, named, upwards
-from udfs.trees.network import Network
 from udfs.trees.strategies.strategy import Edges
 from udfs.trees.switch_graph import SwitchGraph
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from udfs.errors import NetworkError
+from udfs.network.network import Network
 from udfs.trees.aggregated.extended_dijkstra import extended_shortest_path_tree
 from udfs.trees.aggregated.terminals import costs, search
-from udfs.trees.network import Network
 from udfs.trees.strategies.strategy import Edges
 from udfs.trees.switch_graph import SwitchGraph
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from udfs.trees.network import Network
+from udfs.network.network import Network
 from udfs.trees.steiner import check_attached
 from udfs.trees.strategies.strategy import Edges
 from udfs.trees.switch_graph import SwitchGraph, edge

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from heapq import heappop, heappush
 
-from udfs.trees.network import Network
+from udfs.network.network import Network
 from udfs.trees.steiner import steiner_tree
 from udfs.trees.strategies.strategy import Edges
 from udfs.trees.switch_graph import SwitchGraph, edge

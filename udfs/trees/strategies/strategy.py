@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from udfs.errors import NetworkError
-from udfs.trees.network import Network
+from udfs.network.network import Network
+from udfs.network.virtual_tree import VirtualTree
 from udfs.trees.publications import Clients, Statistics
-from udfs.trees.virtual_tree import VirtualTree
 
 Edges = frozenset[tuple[str, str]]
 """A tree: undirected edges between switches and hosts, each a sorted pair of names."""

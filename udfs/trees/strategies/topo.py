@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
+from udfs.network.network import Network
 from udfs.trees.broadcast import spine_trees
-from udfs.trees.network import Network
 from udfs.trees.strategies.strategy import Edges, Room, Situation
 from udfs.trees.switch_graph import edge
 

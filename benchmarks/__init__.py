@@ -1,0 +1,1 @@
+"""Benchmarks: each prints JSON lines; run by ``./spark-submit.sh bench NAME``."""

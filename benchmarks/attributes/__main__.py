@@ -1,0 +1,45 @@
+"""What attribute/value events take: bytes of headers, entries of switches, frames a second.
+
+    ./spark-submit.sh bench attributes [headers] [entries] [codecs] [--pictures]
+
+One line of JSON a measurement, ``ratio`` compares with what ``to`` names, in this very run. All
+three parts without a name. ``--pictures`` draws docs/pictures/attribute_headers.svg and
+attribute_entries.svg from the parts that run.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmarks.attributes import entries, headers
+from benchmarks.support.measuring import one_core
+
+PARTS = ("headers", "entries", "codecs")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./spark-submit.sh bench attributes")
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all without one")
+    parser.add_argument("--pictures", action="store_true", help="draw what headers, entries found")
+    options = parser.parse_args()
+    unknown = set(options.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"there is no part {min(unknown)!r}: there are {', '.join(PARTS)}")
+    parts = options.parts or PARTS
+    one_core()
+    if "headers" in parts:
+        sizes = headers.headers()
+        if options.pictures:
+            headers.draw(sizes)
+    if "codecs" in parts:
+        from benchmarks.attributes import codecs  # noqa: PLC0415
+
+        codecs.codecs()
+    if "entries" in parts:
+        found = entries.entries()
+        if options.pictures:
+            entries.draw(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""What the P4 programs take: passes a frame, entries a switch, frames a second.
+
+    ./spark-submit.sh bench p4 [--p4c FILE] [--bmv2 FILE] [--pictures]
+
+One line of JSON a measurement. ``--p4c`` names p4c-bm2-ss: then the program is compiled for every
+number of labels a pass, and run. ``--bmv2`` names simple_switch_grpc: then the same frames go
+through it too, over pairs of virtual interfaces, which needs the right to make them. ``--pictures``
+draws docs/pictures/passes.svg; it wants ``--p4c``. docs/benchmarks.md says what is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from p4_products import FOLDER, compile_program
+
+from benchmarks.compile import say
+from benchmarks.p4 import messages, network, speed
+from benchmarks.p4 import passes as p4_passes
+from benchmarks.p4.workloads import workloads
+from benchmarks.support.measuring import one_core
+from benchmarks.support.plot import Panel, svg
+from udfs.switches.stack_entries import LABELS_A_PASS
+
+PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "passes.svg"
+DRAWN = {
+    "16 hosts, racks of 2, default session": "16 hosts, default session",
+    "128 hosts, racks of 4, 10% of them": "128 hosts, 10 % of them",
+    "128 hosts, racks of 4, 30% of them": "128 hosts, 30 % of them",
+    "192 hosts, racks of 12, 70% of them": "192 hosts, 70 % of them",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./spark-submit.sh bench p4")
+    parser.add_argument("--p4c", help="p4c-bm2-ss, to compile for other numbers of labels a pass")
+    parser.add_argument("--bmv2", help="simple_switch_grpc, to be measured beside")
+    parser.add_argument("--pictures", action="store_true", help="draw docs/pictures/passes.svg")
+    options = parser.parse_args()
+    if options.pictures and not options.p4c:
+        parser.error("--pictures draws measurements that only --p4c makes")
+    one_core()
+    programs = {LABELS_A_PASS: (FOLDER / "virtual_trees.json").read_bytes()}
+    if options.p4c:
+        for count in p4_passes.COUNTS:
+            _, text = compile_program(
+                options.p4c, FOLDER / "virtual_trees.p4", [f"-DLABELS_A_PASS={count}"]
+            )
+            programs[count] = text.encode()
+    work = workloads()
+    passes = p4_passes.passes(work, programs)
+    entries = p4_passes.entries(work)
+    speeds = speed.speeds(programs)
+    network.session(work[0], programs[LABELS_A_PASS])
+    messages.messages(work[0].network)
+    if options.bmv2:
+        from benchmarks.p4 import bmv2  # noqa: PLC0415
+
+        bmv2.beside(options.bmv2)
+    if options.pictures:
+        draw(passes, entries, speeds)
+
+
+def draw(
+    passes: dict[str, p4_passes.Curve],
+    entries: dict[str, p4_passes.Curve],
+    speeds: dict[str, p4_passes.Curve],
+) -> None:
+    x = "labels a pass"
+    PICTURE.write_text(
+        svg(
+            "Passes, entries and frames a second against labels a pass",
+            "Left: passes fall until all labels fit into one. Middle: entries grow with labels a "
+            "pass. Right: what that does to the software switch.",
+            [
+                Panel(
+                    "Passes through a switch",
+                    x,
+                    "mean passes a frame",
+                    {DRAWN[name]: curve for name, curve in passes.items() if name in DRAWN},
+                    log=True,
+                    names="top right",
+                ),
+                Panel("Label entries of a switch", x, "entries", entries, log=True),
+                Panel(
+                    "Software switch, one core",
+                    x,
+                    "frames a second",
+                    speeds,
+                    log=True,
+                    names="bottom right",
+                ),
+            ],
+        ),
+        "utf-8",
+    )
+    say("picture", path=f"docs/pictures/{PICTURE.name}")
+
+
+if __name__ == "__main__":
+    main()

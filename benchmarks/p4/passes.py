@@ -1,0 +1,236 @@
+"""How often a frame goes through a switch, by labels a pass, and what the switch holds for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from math import ceil
+from random import Random
+from typing import Any
+
+from virtual_trees_cases import datagram, modelled, stack_frame
+
+from benchmarks.compile import say
+from benchmarks.p4.workloads import Visit, Workload
+from lab.switch.bmv2.simple_switch import SimpleSwitch
+from udfs.network.labels import HOP, ID_BITS, MAX_ID, STOP, TREE
+from udfs.stacks.forwarding import SwitchTables, forward
+from udfs.switches.entry import GROUPS
+from udfs.switches.ports import PORTS, SUBSET
+from udfs.switches.stack_entries import LABELS_A_PASS, positions_of, switch_entries
+
+COUNTS = (1, 2, 4, 8, 16, 32, 64)
+"""Labels a pass that are compared."""
+COUNTED_VISITS = 400
+"""Of each workload, for each number of labels a pass."""
+MANY_TREES = (1, 1000, 16_000)
+ENTRY_BITS = 16 + PORTS + 2
+"""Of a label's entry: its key, the ports, and which of three actions."""
+
+Curve = list[tuple[float, float]]
+
+
+def computed(tables: SwitchTables, visit: Visit, labels_a_pass: int) -> int:
+    """Passes by arithmetic: labels over labels a pass, and one a subset of ports if several."""
+    _, port, labels = visit
+    subsets = {(out - 1) // SUBSET for out, _ in forward(tables, port, labels)}
+    return ceil(len(labels) / labels_a_pass) + (len(subsets) if len(subsets) > 1 else 0)
+
+
+def of_the_text(tables: SwitchTables, visit: Visit) -> int:
+    """Passes of the program in WERNECKE 5.2.6, by its listings.
+
+    A pass of the original serves one port or steps over one label, so a tree of n ports here takes
+    n, the ingress port and ports already served included. Each copy goes round too, a label a
+    pass, until it has seen the labels after the one that made it or finds its stop. Where the
+    listings leave something open (whether a copy carries ports that wait), this counts the fewest.
+    """
+    _, port, labels = visit
+    passes = served = 0
+    for at, label in enumerate(labels):
+        kind, number = label >> ID_BITS, label & MAX_ID
+        ports = 0
+        if kind == TREE:
+            ports = tables.trees.get(number, 0)
+        elif kind == HOP and number in tables.hops:
+            ports = 1 << tables.hops[number] - 1
+        passes += max(1, ports.bit_count())
+        fresh = ports & ~served & ~(1 << port - 1)
+        served |= fresh
+        for out in range(1, fresh.bit_length() + 1):
+            if fresh >> out - 1 & 1:
+                passes += _passes_of_copy(tables, out, labels[at + 1 :])
+    return passes
+
+
+def _passes_of_copy(tables: SwitchTables, port: int, after: Sequence[int]) -> int:
+    for passed, label in enumerate(after, 1):
+        if label >> ID_BITS == STOP and tables.stops.get(label & MAX_ID) == port:
+            return passed
+    return len(after)
+
+
+def tables_of(program: bytes) -> list[str]:
+    """Names of the tables of a BMv2 JSON."""
+    return [t["name"] for p in json.loads(program)["pipelines"] for t in p["tables"]]
+
+
+def passes(workloads: Sequence[Workload], programs: Mapping[int, bytes]) -> dict[str, Curve]:
+    """Passes a frame, for each workload and number of labels a pass; by workload, as a curve.
+
+    A number with a program is also counted in the software switch, at visits drawn by how many
+    frames make them; every one must be as computed, and its copies as of the forwarding model.
+    """
+    curves: dict[str, Curve] = {}
+    for work in workloads:
+        visits = work.visits
+        total = visits.total()
+        drawn = sorted(
+            set(Random(work.name).choices(list(visits), list(visits.values()), k=COUNTED_VISITS))
+        )
+        labels = sum(len(visit[2]) * frames for visit, frames in visits.items())
+        by_listing = {visit: of_the_text(work.tables[visit[0]], visit) for visit in visits}
+        listed = sum(by_listing[visit] * frames for visit, frames in visits.items())
+        say(
+            "passes, the text",
+            stacks=work.name,
+            frames=work.frames,
+            labels_a_stack=sum(len(s) * n for s, n in work.stacks.items()) / work.frames,
+            most_labels=max(map(len, work.stacks)),
+            switches_a_frame=total / work.frames,
+            one_pass_a_label=labels / total,
+            by_its_listings=listed / total,
+            most=max(by_listing.values()),
+        )
+        curve = curves.setdefault(work.name, [])
+        for count in COUNTS:
+            found = {visit: computed(work.tables[visit[0]], visit, count) for visit in visits}
+            mean = sum(found[visit] * frames for visit, frames in visits.items()) / total
+            saved = 1 - mean / curve[-1][1] if curve else 0.0
+            curve.append((count, mean))
+            more: dict[str, Any] = {"how": "computed"}
+            if count in programs:
+                seen = counted(work, drawn, programs[count], count)
+                assert seen == {visit: found[visit] for visit in drawn}, (work.name, count)
+                more = {
+                    "how": "computed, and counted in the software switch",
+                    "counted_visits": len(drawn),
+                    "counted_mean": sum(seen[v] * visits[v] for v in drawn)
+                    / sum(visits[v] for v in drawn),
+                    "computed_mean_of_these": sum(found[v] * visits[v] for v in drawn)
+                    / sum(visits[v] for v in drawn),
+                }
+            say(
+                "passes",
+                stacks=work.name,
+                labels_a_pass=count,
+                shipped=count == LABELS_A_PASS,
+                passes=mean,
+                most=max(found.values()),
+                saved_by_twice_the_entries=saved,
+                all_switches=mean * total / work.frames,
+                to="passes, the text",
+                ratio=mean / (labels / total),
+                ratio_to_listings=mean / (listed / total),
+                **more,
+            )
+    return curves
+
+
+def counted(
+    work: Workload, visits: Sequence[Visit], program: bytes, labels_a_pass: int
+) -> dict[Visit, int]:
+    """Passes that the program takes in the software switch, whose copies must be right."""
+    assert positions_of(name for name in tables_of(program) if "label_" in name) == labels_a_pass
+    entries = switch_entries(work.network, work.trees, labels_a_pass)
+    switches: dict[str, SimpleSwitch] = {}
+    found = {}
+    behind = datagram()
+    for visit in visits:
+        name, port, labels = visit
+        if name not in switches:
+            switches[name] = SimpleSwitch(cached=False)
+            switches[name].load(program)
+            switches[name].apply({e.key: e for e in entries if e.switch == name})
+        switch = switches[name]
+        before = switch.passes
+        copies = sorted(switch.process(port, stack_frame(labels, behind)))
+        assert copies == modelled(work.tables[name], port, list(labels), behind)
+        found[visit] = switch.passes - before
+    return found
+
+
+def entries(workloads: Sequence[Workload]) -> dict[str, Curve]:
+    """What the largest switch of each network holds, and label entries by trees, as curves."""
+    seen = set()
+    for work in workloads:
+        if id(work.network) in seen:
+            continue
+        seen.add(id(work.network))
+        _text_entries(work)
+        for count in COUNTS:
+            _our_entries(work, count)
+    largest = workloads[-1].network
+    ports = max(_by_switch(link.switch for link in largest.links).values())
+    curves: dict[str, Curve] = {}
+    for trees in MANY_TREES:
+        name = f"{trees:,} tree{'s' * (trees > 1)}"
+        curves[name] = [(count, count * (trees + 2 * ports)) for count in COUNTS]
+        for count, rows in curves[name]:
+            say(
+                "label entries of one switch",
+                trees=trees,
+                ports=ports,
+                labels_a_pass=int(count),
+                how="computed",
+                entries=int(rows),
+                megabits=rows * ENTRY_BITS / 1e6,
+            )
+    return curves
+
+
+def _our_entries(work: Workload, labels_a_pass: int) -> None:
+    rows = switch_entries(work.network, work.trees, labels_a_pass)
+    labels = _by_switch(e.switch for e in rows if e.table.startswith("ingress.label_"))
+    grouped = _by_switch(e.switch for e in rows if e.table == GROUPS)
+    whole = _by_switch(e.switch for e in rows)
+    say(
+        "entries a switch",
+        network=_network(work),
+        labels_a_pass=labels_a_pass,
+        shipped=labels_a_pass == LABELS_A_PASS,
+        label_tables=labels_a_pass,
+        mean=sum(whole.values()) / len(whole),
+        most=max(whole.values()),
+        labels_mean=sum(labels.values()) / len(labels),
+        labels_most=max(labels.values()),
+        groups_mean=sum(grouped.values()) / len(grouped),
+        groups_most=max(grouped.values()),
+    )
+
+
+def _text_entries(work: Workload) -> None:
+    """Three tables of labels, a row a port to find the next port, a clone session a port."""
+    ports = _by_switch(link.switch for link in work.network.links)
+    labels = {name: len(t.trees) + len(t.hops) + len(t.stops) for name, t in work.tables.items()}
+    say(
+        "entries a switch, the text",
+        network=_network(work),
+        label_tables=3,
+        mean=sum(labels[n] + 2 * ports[n] for n in labels) / len(labels),
+        most=max(labels[n] + 2 * ports[n] for n in labels),
+        labels_mean=sum(labels.values()) / len(labels),
+        labels_most=max(labels.values()),
+        note="labels, a row and a clone session a port; no IPv4 routes",
+    )
+
+
+def _network(work: Workload) -> str:
+    return work.name.rpartition(", ")[0]
+
+
+def _by_switch(names: Any) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name in names:
+        found[name] = found.get(name, 0) + 1
+    return found

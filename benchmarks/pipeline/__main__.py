@@ -1,0 +1,67 @@
+"""The whole path, from Kafka to the wire: how fast, how soon, from when on, at what growth.
+
+    ./spark-submit.sh bench pipeline [PART ...] [--quick]
+
+One line of JSON a measurement; lines named ``floor`` have what must be held beside what was seen.
+PARTs are throughput, peers, latency, realtime, start, memory and growth; all without one.
+``--quick`` takes fewer records and points. Lines are kept under ``var/bench``; ``document`` draws
+docs/pictures/pipeline-*.svg and writes the tables of docs/benchmarks.md, which says what is
+compared with what, from the last run of each part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+
+from benchmarks.pipeline import document, wire
+from benchmarks.pipeline.results import Lines
+from benchmarks.pipeline.world import World
+
+PARTS = ("throughput", "peers", "latency", "realtime", "start", "memory", "growth", "document")
+
+
+def _run_of(part: str) -> Callable[[World, Lines], None]:
+    run: Callable[[World, Lines], None] = import_module(f"benchmarks.pipeline.{part}").run
+    return run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./spark-submit.sh bench pipeline")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--quick", action="store_true", help="fewer records and fewer points")
+    options = parser.parse_args()
+    unknown = sorted(set(options.parts) - set(PARTS))
+    if unknown:
+        parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(PARTS)}")
+    parts = options.parts or PARTS[:-1]
+    failed = []
+    if measured := [part for part in parts if part != "document"]:
+        wire.enter_namespace()
+        with World(options.quick) as world:
+            print(json.dumps({"wire": world.wire.kind, "quick": options.quick}), flush=True)
+            for part in measured:
+                began = time.monotonic()
+                run = _run_of(part)
+                lines = Lines(part)
+                try:
+                    run(world, lines)
+                except Exception as error:
+                    # The other parts are worth their time all the same.
+                    traceback.print_exc()
+                    lines.say("failed", why=f"{type(error).__name__}: {error}"[:500])
+                    failed.append(part)
+                lines.say("seconds", value=round(time.monotonic() - began))
+    if "document" in parts:
+        document.run()
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Seconds of a plan, of the first batch and of a batch, as work grows."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.pipeline import stream
+from benchmarks.pipeline.results import Lines, worse_than_linear
+from benchmarks.pipeline.throughput import MAIN
+from benchmarks.pipeline.workload import Packets, Rules
+from benchmarks.pipeline.world import HOSTS, PARTITIONS, POOL, RULES, World, network_of
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.planning.formats import sources
+from jobs.adapters.planning.plans import Plans
+from jobs.adapters.planning.versions import BatchVersions
+from jobs.adapters.tables.tables import Tables
+
+SUBSCRIPTIONS = (1_000, 10_000, 100_000, 1_000_000)
+NETWORKS = (16, 100, 1_000, 10_000)
+WIDTHS = (1, 2, 4, 8)
+#: Records of a batch, and batches.
+BATCH, BATCHES = 20_000, 6
+#: What the look at the tables' versions may take of each batch, milliseconds, and looks taken.
+LOOK, LOOKS = 1.0, 200
+STEPS = ("plan", "first_batch", "batch")
+
+
+def run(world: World, lines: Lines) -> None:
+    """All three axes; the others are as in the other parts."""
+    few = 3 if world.quick else 4
+    # The first plan of a process compiles kernels, or loads them.
+    seconds_of_plan(world, world.settings("none"))
+    look = milliseconds_of_look(world, world.settings("none"))
+    lines.floor("a look at the versions of all tables", look, LOOK, "ms")
+    axes: dict[str, tuple[Sequence[int], Sequence[tuple[int, int, int]]]] = {
+        "subscriptions": (SUBSCRIPTIONS, [(n, HOSTS, PARTITIONS) for n in SUBSCRIPTIONS]),
+        "hosts": (NETWORKS, [(RULES, n, PARTITIONS) for n in NETWORKS]),
+        "partitions": (WIDTHS, [(RULES, HOSTS, n) for n in WIDTHS]),
+    }
+    for axis, (sizes, points) in axes.items():
+        found = []
+        for size, (rules, hosts, partitions) in zip(sizes[:few], points, strict=False):
+            seconds = point(world, rules, hosts, partitions)
+            lines.say("growth", axis=axis, size=size, **seconds)
+            found.append(seconds)
+        for step in STEPS:
+            steps = worse_than_linear(sizes[:few], [each[step] for each in found])
+            lines.say("linear", axis=axis, step=step, held=not steps, worse=steps)
+
+
+def point(world: World, count: int, hosts: int, partitions: int) -> dict[str, float]:
+    """Seconds of each of STEPS with so many subscriptions, hosts and partitions."""
+    rules = Rules.make(count, hosts)
+    usual = (count, hosts) == (RULES, HOSTS)
+    filled = world.filled if usual else world.fill_tables(rules, network_of(hosts))
+    packets = Packets.make(rules, POOL, MAIN.messages, MAIN.share)
+    records = BATCH // (4 if world.quick else 1)
+    topic = world.topic(packets, records * BATCHES, partitions)
+    settings = world.settings(topic, filled, max_offsets_per_trigger=records)
+    plan = seconds_of_plan(world, settings)
+    drained = stream.ours(world, settings, records * BATCHES)
+    for used in {Path(settings.tables), *([] if usual else [filled])}:
+        shutil.rmtree(used, ignore_errors=True)
+    return {
+        "plan": plan,
+        "first_batch": drained.batches[0].seconds,
+        "batch": drained.batch_seconds(),
+        "records_a_batch": records,
+    }
+
+
+def milliseconds_of_look(world: World, settings: Settings) -> float:
+    """What each batch begins with, in the middle of many; the first reads more."""
+    tables = Tables(world.spark, settings.tables)
+    versions = BatchVersions(tables, settings.topic, sources(settings))
+    taken = []
+    for _ in range(LOOKS):
+        began = time.perf_counter()
+        versions.current()
+        taken.append(time.perf_counter() - began)
+    return statistics.median(taken) * 1000
+
+
+def seconds_of_plan(world: World, settings: Settings) -> float:
+    """From the tables to a plan, nothing known before."""
+    tables = Tables(world.spark, settings.tables)
+    versions = BatchVersions(tables, settings.topic, sources(settings)).current()
+    began = time.monotonic()
+    Plans(settings, tables).at(versions)
+    return time.monotonic() - began

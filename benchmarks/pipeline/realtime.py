@@ -1,0 +1,73 @@
+"""From an event's time to its frame in real-time mode, by the job as a process of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from benchmarks.pipeline import latency
+from benchmarks.pipeline.latency import feed, quantiles
+from benchmarks.pipeline.receiver import Receiver
+from benchmarks.pipeline.results import Lines
+from benchmarks.pipeline.throughput import MAIN
+from benchmarks.pipeline.world import PARTITIONS, Job, World
+
+RATES = (300, 2_000, 10_000)
+#: The rate that has floors, and these, milliseconds.
+FLOOR_RATE, P50_FLOOR, P99_FLOOR = 2_000, 10.0, 50.0
+SECONDS, WARM_UP = 20.0, 5.0
+#: Seconds to the first frame, kernels to be compiled included.
+PATIENCE = 600.0
+
+
+def run(world: World, lines: Lines) -> None:
+    """Each rate after the other through one job; 5 % of messages match."""
+    packets = MAIN.packets(world)
+    scale = 0.5 if world.quick else 1.0
+    topic = world.empty_topic()
+    settings = world.settings(
+        topic,
+        starting_offsets="latest",
+        latency="realtime",
+        realtime_ledger_topic=f"{topic}.ledger",
+    )
+    # Real-time mode takes a slot for each partition, all the time.
+    slots = {"spark.master": f"local[{PARTITIONS + 2},4]"}
+    with (
+        world.receiver(settings.port) as receiver,
+        Job(settings, world.fresh("realtime.log"), spark=slots) as job,
+    ):
+        await_first(world, topic, receiver, job)
+        for rate in RATES:
+            feed(world, topic, packets, rate, WARM_UP * scale)
+            fed = feed(world, topic, packets, rate, SECONDS * scale)
+            time.sleep(2)
+            job.check()
+            seen = quantiles(receiver.taken(), fed.began, fed.ended)
+            lines.say("event to wire, real-time", records_per_second=rate, **seen)
+            if rate == FLOOR_RATE:
+                lines.floor("p50, real-time, 2,000 records/s", seen["p50_ms"], P50_FLOOR, "ms")
+                lines.floor("p99, real-time, 2,000 records/s", seen["p99_ms"], P99_FLOOR, "ms")
+
+
+def await_first(world: World, topic: str, receiver: Receiver, job: Job) -> None:
+    """Feed a little until a frame arrives. Raises TimeoutError, or RuntimeError if the job ends."""
+    matching = latency.full_match(world)
+    arrived = threading.Event()
+
+    def little() -> None:
+        while not arrived.is_set():
+            feed(world, topic, matching, 10, 2)
+
+    feeder = threading.Thread(target=little, daemon=True)
+    feeder.start()
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while not len(receiver.taken()):
+            job.check()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no frame within {PATIENCE:g} s; the job's log is {job.log}")
+            time.sleep(0.2)
+    finally:
+        arrived.set()
+        feeder.join()

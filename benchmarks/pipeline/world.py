@@ -1,0 +1,251 @@
+"""What the parts of the benchmark stand on: broker, Spark, tables, topics, jobs as processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from benchmarks.pipeline import producer
+from benchmarks.pipeline.receiver import Receiver
+from benchmarks.pipeline.results import FOLDER, ROOT
+from benchmarks.pipeline.wire import Wire
+from benchmarks.pipeline.workload import Packets, Rules
+from jobs.adapters.app import session
+from jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings
+from jobs.adapters.tables.tables import Tables
+from lab.traffic.publisher import ensure_topic
+from lab.up.broker import Broker, default_class_path
+from lab.up.process import child_options, stop_process
+from udfs.network.network import Network
+from udfs.network.rows import network_to_rows, tree_to_row
+from udfs.network.topology import fabric
+from udfs.trees.broadcast import broadcast_trees
+
+RULES, HOSTS, PARTITIONS = 100_000, 128, 2
+PUBLISHER = "feed1"
+#: Packets that a topic repeats: more than a core's caches hold.
+POOL = 16_384
+#: pods, racks of a pod, hosts of a rack, by hosts in all.
+FABRICS = {
+    16: (4, 2, 2),
+    100: (5, 4, 5),
+    128: (8, 4, 4),
+    1_000: (10, 10, 10),
+    10_000: (25, 20, 20),
+}
+
+
+def network_of(hosts: int) -> Network:
+    """A fabric of two planes with two spines each; the number of hosts is one of FABRICS."""
+    pods, racks, each = FABRICS[hosts]
+    return fabric(pods, racks, each, planes=2, spines=2)
+
+
+class World:
+    """A broker, a wire, and a Spark session once it is asked for; a context manager.
+
+    quick: parts take fewer records and fewer points.
+    """
+
+    def __init__(self, quick: bool = False) -> None:
+        self.quick = quick
+        self._numbers = count()
+        #: Records a second of the fastest stream seen, with 5 % of messages matching.
+        self.highest: float | None = None
+
+    def __enter__(self) -> World:
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        self.folder = Path(tempfile.mkdtemp(prefix="pipeline-", dir=FOLDER))
+        # Workers read modules of this folder, too.
+        known = os.environ.get("PYTHONPATH", "")
+        os.environ["PYTHONPATH"] = f"{ROOT}:{known}"
+        self.wire = Wire.make()
+        self._far = self.wire.hold()
+        self._broker = Broker(default_class_path(), self.folder / "broker")
+        self._broker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if "spark" in self.__dict__:
+            self.spark.stop()
+        self._broker.stop()
+        self._far.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @contextmanager
+    def receiver(self, port: int) -> Iterator[Receiver]:
+        """Who takes notifications to this UDP port at the far end."""
+        self._far.close()
+        try:
+            with Receiver(self.wire, port) as receiver:
+                yield receiver
+        finally:
+            self._far = self.wire.hold()
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        os.environ.setdefault("SPARK_CONF_DIR", str(ROOT / "conf"))
+        place = f"--conf spark.sql.warehouse.dir={self.folder / 'warehouse'}"
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"{place} pyspark-shell"
+        return session.start("stackcast bench pipeline")
+
+    @cached_property
+    def fetching(self) -> dict[str, str]:
+        """How conf/spark-defaults.conf has records fetched."""
+        found = dict(self.spark.sparkContext.getConf().getAll())
+        return {
+            key.removeprefix(KAFKA_PREFIX): value
+            for key, value in found.items()
+            if key.startswith(KAFKA_PREFIX)
+        }
+
+    @property
+    def servers(self) -> str:
+        return self._broker.bootstrap_servers
+
+    def fresh(self, what: str) -> Path:
+        """A folder that is not there yet."""
+        return self.folder / f"{what}{next(self._numbers)}"
+
+    @cached_property
+    def rules(self) -> Rules:
+        return Rules.make(RULES, HOSTS)
+
+    @cached_property
+    def filled(self) -> Path:
+        """Tables of 100,000 subscriptions in a network of 128 hosts, for `settings` to copy."""
+        return self.fill_tables(self.rules, network_of(HOSTS))
+
+    @cached_property
+    def _empty(self) -> Path:
+        folder = self.fresh("empty")
+        Tables(self.spark, str(folder)).create()
+        return folder
+
+    def fill_tables(self, rules: Rules, network: Network) -> Path:
+        """Tables of these rules and this network, whose trees are broadcast trees."""
+        folder = self.fresh("tables")
+        shutil.copytree(self._empty, folder)
+        tables = Tables(self.spark, str(folder))
+        # Nobody connects to them: switches take no part in the benchmark.
+        addresses = dict.fromkeys(network.switches, "127.0.0.1:9")
+        for name, rows in network_to_rows(network, addresses).items():
+            tables.append(name, rows)
+        tables.append("virtual_trees", [tree_to_row(tree) for tree in broadcast_trees(network)])
+        total = len(rules.stock)
+        now = dt.datetime.now(dt.UTC)
+        columns = {
+            "id": [f"s{number}" for number in range(total)],
+            "subscriber": [f"h{host}" for host in rules.host.tolist()],
+            "format": ["itch"] * total,
+            "filter": rules.texts(),
+            "enabled": [True] * total,
+            "updated_by": ["bench"] * total,
+            "updated_at": [now] * total,
+        }
+        frame = self.spark.createDataFrame(pa.table(columns))
+        schema = tables.read("subscriptions").schema
+        frame.select(
+            *(frame[field.name].cast(field.dataType).alias(field.name) for field in schema)
+        ).coalesce(1).write.format("delta").mode("append").save(str(folder / "subscriptions"))
+        return folder
+
+    def topic(self, packets: Packets, records: int, partitions: int = PARTITIONS) -> str:
+        """A topic of so many records, written at full speed."""
+        name = self.empty_topic(partitions)
+        if records:
+            producer.fill(self.servers, name, packets, records, partitions)
+        return name
+
+    def empty_topic(self, partitions: int = PARTITIONS) -> str:
+        name = f"bench{next(self._numbers)}"
+        ensure_topic(self.servers, name, partitions)
+        return name
+
+    def settings(self, topic: str, filled: Path | None = None, **others: Any) -> Settings:
+        """For a stream over a topic: own tables, own checkpoint, frames onto the wire."""
+        tables = self.fresh("tables")
+        shutil.copytree(filled or self.filled, tables)
+        values: dict[str, Any] = {
+            "topic": topic,
+            "dead_letter_topic": f"{topic}.dead",
+            "tables": str(tables),
+            "checkpoint": str(self.fresh("checkpoint")),
+            "publisher": PUBLISHER,
+            "kafka": self.fetching | {"bootstrap.servers": self.servers},
+            **self.wire.settings(),
+            **others,
+        }
+        return Settings(**values)
+
+
+def properties(settings: Settings) -> dict[str, str]:
+    """The settings as Spark properties; those with their defaults are left out."""
+    found = {
+        PREFIX + field.metadata["key"]: str(value)
+        for field in dataclasses.fields(settings)
+        if field.metadata and (value := getattr(settings, field.name)) != field.default
+    }
+    return found | {KAFKA_PREFIX + key: value for key, value in settings.kafka.items()}
+
+
+class Job:
+    """``spark-submit jobs/itch_stream.py`` as a process of its own; a context manager."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        spark: Mapping[str, str] | None = None,
+    ) -> None:
+        home = os.environ.get("SPARK_HOME")
+        submit = f"{home}/bin/spark-submit" if home else shutil.which("spark-submit")
+        options = [
+            part
+            for key, value in (properties(settings) | dict(spark or {})).items()
+            for part in ("--conf", f"{key}={value}")
+        ]
+        self._command = [str(submit), *options, str(ROOT / "jobs" / "itch_stream.py")]
+        self.log = log
+        # The session of this program has its own.
+        known = {k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"}
+        self._environment = known | {"SPARK_CONF_DIR": str(ROOT / "conf")} | dict(environment or {})
+
+    def __enter__(self) -> Job:
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                cwd=self.log.parent,
+                **child_options(),
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stop_process(self._process, 60)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def check(self) -> None:
+        """Raises RuntimeError with the end of its log if the job has ended."""
+        if self._process.poll() is not None:
+            lines = self.log.read_text(errors="replace").splitlines()[-15:]
+            raise RuntimeError("the job has ended:\n" + "\n".join(lines))

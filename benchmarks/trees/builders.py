@@ -1,0 +1,108 @@
+"""Ways to build a multicast tree, beside ours: as trees, and stored as virtual trees."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import networkx as nx
+import numpy as np
+from networkx.algorithms.approximation import steiner_tree as networkx_steiner
+
+from benchmarks.trees.branch_aware import branch_aware_tree, branch_nodes
+from benchmarks.trees.clients import recorded
+from benchmarks.trees.labels import MEASURED, RECORDED, SCENARIOS, scenario
+from benchmarks.trees.measure import measure
+from benchmarks.trees.results import Lines, in_parallel
+from udfs.network.network import Network
+from udfs.trees.aggregated.extended_dijkstra import extended_shortest_path_tree
+from udfs.trees.publications import Publication
+from udfs.trees.steiner import steiner_tree
+from udfs.trees.strategies.registry import STRATEGIES
+from udfs.trees.strategies.strategy import Edges, Situation, select, uniform
+from udfs.trees.switch_graph import SwitchGraph, edge
+
+Line = dict[str, object]
+Builder = Callable[[Network, Sequence[str], SwitchGraph], Edges]
+
+
+def _networkx(method: str) -> Builder:
+    def build(network: Network, terminals: Sequence[str], _: SwitchGraph) -> Edges:
+        tree = networkx_steiner(network.graph(), terminals, method=method)
+        return frozenset(edge(u, v) for u, v in tree.edges)
+
+    return build
+
+
+#: BST is the problem that BAERA approximates; LAMA shares trees among publishers, see below.
+BUILDERS: dict[str, Builder] = {
+    "Takahashi–Matsuyama (ours)": lambda network, ends, graph: steiner_tree(
+        network, ends, graph=graph
+    ),
+    "Kou": _networkx("kou"),
+    "Mehlhorn": _networkx("mehlhorn"),
+    "BAERA (for BST)": lambda network, ends, graph: branch_aware_tree(network, ends, graph=graph),
+    "EDSP": lambda network, ends, graph: extended_shortest_path_tree(network, ends, graph=graph),
+}
+
+
+def compare(name: str) -> list[Line]:
+    """One tree a publisher, to all its subscribers, by every builder; and LAMA's shared ones."""
+    network, who, random = scenario(name)
+    statistics = recorded(who, random, RECORDED)
+    publications = who.draw(random, MEASURED)
+    graph = SwitchGraph(network)
+    lines: list[Line] = []
+    for builder, build in BUILDERS.items():
+        began = time.thread_time()
+        trees = {
+            publisher: build(network, [publisher, *hosts], graph)
+            for publisher, hosts in who.subscribers.items()
+        }
+        seconds = time.thread_time() - began
+        lines.append(
+            _line(name, builder, network, list(trees.values()), publications)
+            | {
+                "distance": float(
+                    np.mean([_distance(tree, p, who.subscribers[p]) for p, tree in trees.items()])
+                ),
+                "milliseconds": 1000 * seconds / len(trees),
+            }
+        )
+    situation = Situation(network, who.clients(), statistics, 0)
+    shared = select(STRATEGIES["lama"], situation, uniform(network, len(who.subscribers)))
+    lines.append(_line(name, "LAMA", network, shared, publications))
+    return lines
+
+
+def _line(
+    name: str,
+    builder: str,
+    network: Network,
+    trees: Sequence[Edges],
+    publications: Sequence[Publication],
+) -> Line:
+    seen = measure(network, list(dict.fromkeys(trees)), publications)
+    return {
+        "name": "builder",
+        "network": name,
+        "builder": builder,
+        "stored": len(set(trees)),
+        "edges": float(np.mean([len(tree) for tree in trees])),
+        "branches": float(np.mean([len(branch_nodes(tree)) for tree in trees])),
+        "labels": seen.labels,
+        "load": seen.load,
+    }
+
+
+def _distance(tree: Edges, publisher: str, hosts: Sequence[str]) -> float:
+    """Links from the publisher to a subscriber, on average."""
+    lengths = nx.single_source_shortest_path_length(nx.Graph(list(tree)), publisher)
+    return float(np.mean([lengths[host] for host in hosts]))
+
+
+def run(processes: int) -> None:
+    lines = Lines("builders")
+    for _, found in in_parallel(compare, SCENARIOS, processes):
+        for line in found:
+            lines.say(str(line.pop("name")), **line)

@@ -1,0 +1,384 @@
+"""Churn, as WERNECKE 6.6: clients move while trees stay, or are retuned (Fig. 6.13 to 6.15).
+
+30 % of the hosts publish, each to 30 %, and 40 trees fit a switch. With every 10 % of churn a tenth
+of the clients that have not moved yet, publishers and subscribers, take other hosts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from benchmarks.trees import automatic as trees_automatic
+from benchmarks.trees.clients import crowd, recorded
+from benchmarks.trees.measure import Memory, Seen, mean
+from benchmarks.trees.moving import MIGRATIONS, Moving, migration
+from benchmarks.trees.networks import CANDIDATES, names, zoo
+from benchmarks.trees.results import Lines, in_parallel
+from benchmarks.trees.zoo import AUTOMATIC, SHOWN
+from udfs.retuning.change import MIN_SAVING as DEFAULT
+from udfs.retuning.change import plan_change
+from udfs.retuning.comparison import Record
+from udfs.retuning.steps import rules as rules_of
+from udfs.trees.strategies.registry import STRATEGIES
+from udfs.trees.strategies.strategy import Edges, Situation, select, uniform
+
+RULES = 40
+PUBLISHERS = SUBSCRIBERS = 0.3
+STEPS = 10
+RECORDED, MEASURED = 8, 3
+#: A strategy's own trees are held against its optimum by the header, so retuning saves that, and
+#: leaves nothing away. The automatic choice saves bytes on links, as the job does by default.
+MIN_SAVING = 0.0
+#: Those whose trees follow clients: for the others there is nothing to retune.
+FOLLOWING = ("clusters", "freq-relation", "hybrid")
+#: Fig. 6.15: percentages of subscribers, after all clients moved.
+QUANTITIES = (15, 30, 45)
+SCALE_FREE = 3.0
+"""Networks of this fluctuation of degrees and more count as scale-free (Fig. 6.15)."""
+
+Task = tuple[str, str, int]
+"""Network, migration, number of the drawing."""
+Cell = tuple[str, str, int]
+"""Strategy, its trees (kept, optimum, retuned or stale), percentage of churn."""
+
+
+@dataclass(frozen=True)
+class Retuned:
+    """What one retuning changed. rules: of all trees that stand then."""
+
+    strategy: str
+    percent: int
+    changed: int
+    rules: int
+
+
+def one_run(
+    folder: str | None, automatic: Sequence[str] | None, task: Task
+) -> tuple[dict[Cell, Seen], list[Retuned]]:
+    """One migration of all clients of a network, step by step.
+
+    ``automatic``: networks that the automatic choice is retuned in, None for all.
+    """
+    name, how, seed = task
+    place = zoo(name, folder)
+    network = place.network
+    random = Random(f"churn {name} {how} {seed}")
+    before, after = migration(place, how)
+    who = crowd(network, random, PUBLISHERS, SUBSCRIBERS, before)
+    moving = Moving(network, random, who, after)
+    budget = uniform(network, RULES)
+    kept: dict[str, list[Edges]] = {}
+    standing: dict[str, Mapping[Edges, str]] = {}
+    cells: dict[Cell, Seen] = {}
+    changes: list[Retuned] = []
+    for step in range(STEPS + 1):
+        percent = 100 * step // STEPS
+        moving.move(step / STEPS)
+        who = moving.crowd()
+        situation = Situation(network, who.clients(), recorded(who, random, RECORDED), seed)
+        measured = Memory(network, who.draw(random, MEASURED))
+        record = Record(network, situation.statistics.publications)
+        headers = Record(network, situation.statistics.publications, "headers")
+        for strategy in SHOWN:
+            fresh = strategy in (*FOLLOWING, "relation") or step == 0
+            trees = select(STRATEGIES[strategy], situation, budget) if fresh else kept[strategy]
+            cells[strategy, "kept", percent] = measured(kept.setdefault(strategy, trees))
+            cells[strategy, "optimum", percent] = measured(trees)
+            if strategy in FOLLOWING:
+                target: Mapping[Edges, str] = dict.fromkeys(trees, strategy)
+                _retune(strategy, target, standing, headers, measured, cells, changes, percent)
+        if automatic is not None and name not in automatic:
+            continue
+        stands = list(standing.get(AUTOMATIC, ()))
+        target = trees_automatic.choose(situation, budget, SHOWN, stands)
+        kept.setdefault(AUTOMATIC, list(target))
+        cells[AUTOMATIC, "kept", percent] = measured(kept[AUTOMATIC])
+        cells[AUTOMATIC, "optimum", percent] = measured(list(target))
+        _retune(AUTOMATIC, target, standing, record, measured, cells, changes, percent)
+    return cells, changes
+
+
+def _retune(
+    strategy: str,
+    target: Mapping[Edges, str],
+    standing: dict[str, Mapping[Edges, str]],
+    record: Record,
+    measured: Memory,
+    cells: dict[Cell, Seen],
+    changes: list[Retuned],
+    percent: int,
+) -> None:
+    """Measures the trees that stood so far, and those that retuning makes of them."""
+    network = record.network
+    if strategy not in standing:
+        standing[strategy] = target
+    else:
+        cells[strategy, "stale", percent] = measured(list(standing[strategy]))
+        budget = uniform(network, RULES)
+        least = MIN_SAVING if record.objective == "headers" else DEFAULT
+        change = plan_change(
+            network, standing[strategy], target, budget, record.replay, min_saving=least
+        )
+        standing[strategy] = change.wanted
+        places = sum(rules_of(network, edges) for edges in change.wanted)
+        changes.append(Retuned(strategy, percent, change.rules, places))
+    cells[strategy, "retuned", percent] = measured(list(standing[strategy]))
+
+
+def after_all(folder: str | None, task: tuple[str, str, int, int]) -> dict[str, Seen]:
+    """Fig. 6.15: every strategy's first trees once all clients have moved."""
+    name, how, quantity, seed = task
+    place = zoo(name, folder)
+    random = Random(f"moved {name} {how} {quantity} {seed}")
+    before, after = migration(place, how)
+    who = crowd(place.network, random, PUBLISHERS, quantity / 100, before)
+    moving = Moving(place.network, random, who, after)
+    situation = Situation(place.network, who.clients(), recorded(who, random, RECORDED), seed)
+    moving.move(1.0)
+    measured = Memory(place.network, moving.crowd().draw(random, MEASURED))
+    budget = uniform(place.network, RULES)
+    return {
+        strategy: measured(select(STRATEGIES[strategy], situation, budget)) for strategy in SHOWN
+    }
+
+
+def run(
+    runs: int,
+    processes: int,
+    folder: str | None,
+    only: Sequence[str],
+    automatic: Sequence[str] | None,
+) -> None:
+    lines = Lines("churn")
+    shown = [name for name in CANDIDATES if not only or name in only]
+    tasks = [(name, how, n) for name in shown for how in MIGRATIONS for n in range(runs)]
+    seen: dict[tuple[str, str, str, str, int], list[Seen]] = defaultdict(list)
+    changed: dict[tuple[str, str, str, int], list[Retuned]] = defaultdict(list)
+    answers = in_parallel(partial(one_run, folder, automatic), tasks, processes)
+    for (name, how, _), (cells, changes) in answers:
+        for (strategy, trees, percent), each in cells.items():
+            seen[name, how, strategy, trees, percent].append(each)
+        for change in changes:
+            changed[name, how, change.strategy, change.percent].append(change)
+    means = {key: mean(each) for key, each in seen.items()}
+    for (name, how, strategy, which, percent), each in means.items():
+        lines.say(
+            "churn",
+            network=name,
+            migration=how,
+            strategy=strategy,
+            which=which,
+            churn=percent,
+            header_bytes=each.header,
+            labels=each.labels,
+            trees=each.trees,
+            hops=each.hops,
+            stops=each.stops,
+            load_bytes=each.load,
+        )
+    for (name, how, strategy, percent), rows in changed.items():
+        lines.say(
+            "retuned",
+            network=name,
+            migration=how,
+            strategy=strategy,
+            churn=percent,
+            rules_changed=sum(row.changed for row in rows) / len(rows),
+            rules=sum(row.rules for row in rows) / len(rows),
+        )
+    _floors(lines, means)
+    best = _best(lines, runs, processes, folder, only)
+    _findings(lines, means, best, folder, shown)
+
+
+def _floors(lines: Lines, means: dict[tuple[str, str, str, str, int], Seen]) -> None:
+    percents = range(10, 101, 10)
+    for strategy in (*FOLLOWING, AUTOMATIC):
+        for which in ("retuned", "stale"):
+            ratios = {
+                (name, how, percent): means[name, how, strategy, which, percent].header
+                / means[name, how, strategy, "optimum", percent].header
+                for name in CANDIDATES
+                for how in MIGRATIONS
+                for percent in percents
+                if (name, how, strategy, which, percent) in means
+            }
+            if not ratios:
+                continue
+            (name, how, percent), worst = max(ratios.items(), key=lambda item: item[1])
+            average = sum(ratios.values()) / len(ratios)
+            when = f"largest ({name}, {how}, {percent} %)"
+            if which == "retuned":
+                what = f"{strategy}, retuned every 10 % of churn: header against the optimum"
+                lines.floor(f"{what}, mean", average, 1.1, "x")
+                lines.floor(f"{what}, {when}", worst, 1.1, "x")
+            else:
+                lines.say(
+                    "before retuning",
+                    strategy=strategy,
+                    mean=average,
+                    largest=worst,
+                    network=name,
+                    migration=how,
+                    churn=percent,
+                )
+
+
+def _best(
+    lines: Lines, runs: int, processes: int, folder: str | None, only: Sequence[str]
+) -> dict[tuple[str, str, int], dict[str, float]]:
+    """Labels by strategy for each network, migration and quantity, after all clients moved."""
+    tasks = [
+        (name, how, quantity, n)
+        for name in names(folder, only)
+        for how in MIGRATIONS
+        for quantity in QUANTITIES
+        for n in range(runs)
+    ]
+    seen: dict[tuple[str, str, int], list[dict[str, Seen]]] = defaultdict(list)
+    for (name, how, quantity, _), each in in_parallel(partial(after_all, folder), tasks, processes):
+        seen[name, how, quantity].append(each)
+    labels = {
+        key: {strategy: mean(row[strategy] for row in rows).labels for strategy in SHOWN}
+        for key, rows in seen.items()
+    }
+    for (name, how, quantity), by_strategy in labels.items():
+        strategy = min(by_strategy, key=by_strategy.__getitem__)
+        lines.say(
+            "best",
+            network=name,
+            migration=how,
+            subscribers=quantity,
+            strategy=strategy,
+            labels=by_strategy[strategy],
+            diameter=zoo(name, folder).diameter,
+            fluctuation=zoo(name, folder).fluctuation,
+            all=by_strategy,
+        )
+    return labels
+
+
+def _findings(
+    lines: Lines,
+    means: dict[tuple[str, str, str, str, int], Seen],
+    best: dict[tuple[str, str, int], dict[str, float]],
+    folder: str | None,
+    shown: Sequence[str],
+) -> None:
+    def kept(name: str, how: str, strategy: str, percent: int) -> float:
+        return means[name, how, strategy, "kept", percent].labels
+
+    def average(how: str, strategy: str, percent: int) -> float:
+        return sum(kept(name, how, strategy, percent) for name in shown) / len(shown)
+
+    crest = [average("distant", "hops", percent) for percent in (0, 50, 100)]
+    lines.finding(
+        "6.6.2 (a)",
+        "hops stay the same with churn, but for distant: a crest at 50 %",
+        crest[1] > max(crest[0], crest[2]),
+        "distant at 0, 50, 100 %: " + ", ".join(f"{each:.1f}" for each in crest) + " labels",
+    )
+    hops = {how: sum(average(how, "hops", p) for p in range(0, 101, 10)) / 11 for how in MIGRATIONS}
+    lines.finding(
+        "6.6.2 (a)",
+        "uniform takes more hops than nearby and distant",
+        hops["uniform"] > max(hops["nearby"], hops["distant"]),
+        ", ".join(f"{how} {each:.1f}" for how, each in hops.items()),
+    )
+    others = [s for s in SHOWN if s not in ("hops", "broadcast", "cycles")]
+    largest = {
+        (name, how): all(
+            kept(name, how, "cycles", p) >= kept(name, how, s, p)
+            for s in others
+            for p in (0, 50, 100)
+        )
+        for name in shown
+        for how in MIGRATIONS
+    }
+    lines.finding(
+        "6.6.2 (c)",
+        "cycles have the largest headers of all strategies with trees, always",
+        all(largest.values()),
+        f"at 0, 50 and 100 % in {sum(largest.values())} of {len(largest)} scenarios",
+    )
+    lines.finding(
+        "6.6.2 (d)",
+        "freq-relation falls back towards hops where clients go to distant regions",
+        average("distant", "freq-relation", 100) > 0.8 * average("distant", "hops", 100)
+        and average("nearby", "freq-relation", 100) < average("distant", "freq-relation", 100),
+        "labels at 0, 50, 100 %: "
+        + "; ".join(
+            f"{how} " + ", ".join(f"{average(how, 'freq-relation', p):.1f}" for p in (0, 50, 100))
+            for how in MIGRATIONS
+        )
+        + f"; hops, distant, 100 %: {average('distant', 'hops', 100):.1f}",
+    )
+    lines.finding(
+        "6.6.2 (e, f)",
+        "partitions beat clusters where clients are uniform, clusters beat partitions nearby and "
+        "distant",
+        _mean_over_churn(average, "uniform", "partitions")
+        < _mean_over_churn(average, "uniform", "clusters")
+        and all(
+            _mean_over_churn(average, how, "clusters")
+            < _mean_over_churn(average, how, "partitions")
+            for how in ("nearby", "distant")
+        ),
+        "; ".join(
+            f"{how}: "
+            + ", ".join(
+                f"{s} {_mean_over_churn(average, how, s):.2f}" for s in ("partitions", "clusters")
+            )
+            for how in MIGRATIONS
+        ),
+    )
+    pairs = {
+        (how, p): average(how, "hybrid", p)
+        / min(average(how, "freq-relation", p), average(how, "clusters", p))
+        for how in MIGRATIONS
+        for p in (0, 100)
+    }
+    lines.finding(
+        "6.6.2 (g)",
+        "hybrid is near the better of freq-relation and clusters at 0 % and at 100 %",
+        max(pairs.values()) < 1.2,
+        ", ".join(f"{how} {p} %: {ratio:.2f} x" for (how, p), ratio in pairs.items()),
+    )
+    winners: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    size: dict[str, list[float]] = defaultdict(list)
+    for (name, how, _), by_strategy in best.items():
+        kind = "scale-free" if zoo(name, folder).fluctuation >= SCALE_FREE else "other"
+        winner = min(by_strategy, key=by_strategy.__getitem__)
+        winners[kind, how][winner] += 1
+        size[kind].append(by_strategy[winner])
+    expected = {"scale-free": ("partitions", "clusters"), "other": ("freq-relation", "clusters")}
+    for kind, strategies in expected.items():
+        counts = {how: sum(winners[kind, how].get(s, 0) for s in strategies) for how in MIGRATIONS}
+        total = {how: sum(winners[kind, how].values()) for how in MIGRATIONS}
+        lines.finding(
+            "6.6.3",
+            f"after full churn {' or '.join(strategies)} are best in {kind} networks",
+            all(2 * counts[how] >= total[how] for how in MIGRATIONS),
+            "; ".join(
+                f"{how}: "
+                + ", ".join(
+                    f"{s} {n}" for s, n in sorted(winners[kind, how].items(), key=lambda x: -x[1])
+                )
+                for how in MIGRATIONS
+            ),
+        )
+    means_of = {kind: sum(each) / len(each) for kind, each in size.items()}
+    lines.finding(
+        "6.6.3",
+        "the best headers of scale-free networks are larger than those of others",
+        means_of.get("scale-free", 0.0) > means_of.get("other", 0.0),
+        ", ".join(f"{kind} {each:.2f} labels" for kind, each in means_of.items()),
+    )
+
+
+def _mean_over_churn(average, how: str, strategy: str) -> float:  # type: ignore[no-untyped-def]
+    return sum(average(how, strategy, p) for p in range(0, 101, 10)) / 11

@@ -1,0 +1,99 @@
+"""Who publishes to whom in the scenarios of WERNECKE 5.4, 6.5 and 6.6, drawn with a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from random import Random
+
+from udfs.network.network import Network
+from udfs.trees.publications import Clients, Publication, Statistics
+
+PAYLOAD = 50
+DATAGRAM = 20 + 8 + PAYLOAD
+"""Bytes of a notification as an IPv4 datagram: headers of IPv4 and UDP, and the payload."""
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Publishers, each with its subscribers, and how likely each host wants a notification.
+
+    frequency: host → 0.01..1, fixed while the scenario runs (WERNECKE 5.4.1).
+    """
+
+    subscribers: Mapping[str, tuple[str, ...]]
+    frequency: Mapping[str, float]
+
+    def clients(self) -> Clients:
+        return Clients(
+            {name: frozenset(hosts) for name, hosts in self.subscribers.items()},
+            {
+                name: frozenset(host for host in hosts if self.frequency[host] >= 1.0)
+                for name, hosts in self.subscribers.items()
+            },
+        )
+
+    def draw(self, random: Random, notifications: int) -> list[Publication]:
+        """``notifications`` of each publisher, without those that nobody wants."""
+        drawn = []
+        for publisher, hosts in self.subscribers.items():
+            for _ in range(notifications):
+                wanted = frozenset(h for h in hosts if random.random() < self.frequency[h])
+                if wanted:
+                    drawn.append(Publication(publisher, wanted, 1, DATAGRAM))
+        return drawn
+
+
+def frequencies(network: Network, random: Random) -> dict[str, float]:
+    """For every host a likelihood, uniform over 1 % to 100 %."""
+    return {host: random.randint(1, 100) / 100 for host in network.hosts}
+
+
+def crowd(
+    network: Network,
+    random: Random,
+    publishers: float,
+    subscribers: float,
+    weights: Mapping[str, float] | None = None,
+) -> Crowd:
+    """``publishers`` (a share of all hosts) publish, each to a share ``subscribers`` of all hosts.
+
+    ``weights``: how likely a host is drawn, compared with others; all alike without.
+    """
+    hosts = list(network.hosts)
+    likely = weights or dict.fromkeys(hosts, 1.0)
+    chosen = sample(random, hosts, likely, round(publishers * len(hosts)))
+    return Crowd(
+        {
+            name: tuple(
+                sample(
+                    random,
+                    [host for host in hosts if host != name],
+                    likely,
+                    round(subscribers * len(hosts)),
+                )
+            )
+            for name in chosen
+        },
+        frequencies(network, random),
+    )
+
+
+def sample(
+    random: Random, names: Sequence[str], weights: Mapping[str, float], count: int
+) -> list[str]:
+    """``count`` different names, each draw in proportion to the weights of those left."""
+    left = list(names)
+    taken = []
+    for _ in range(min(count, len(left))):
+        sums = list(accumulate(weights[name] for name in left))
+        point = random.random() * sums[-1]
+        place = next((n for n, end in enumerate(sums) if point < end), len(left) - 1)
+        taken.append(left.pop(place))
+    return taken
+
+
+def recorded(who: Crowd, random: Random, notifications: int) -> Statistics:
+    """What statistics say after ``notifications`` of each publisher."""
+    return Statistics(who.draw(random, notifications))

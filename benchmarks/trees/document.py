@@ -1,0 +1,400 @@
+"""The tables of docs/evaluation.md, written between marks from the lines of the last runs.
+
+A mark is ``<!-- table NAME -->``, and ``<!-- end -->`` after the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from benchmarks.trees import pictures
+from benchmarks.trees.fabric import STRATEGIES as FABRIC_STRATEGIES
+from benchmarks.trees.networks import CANDIDATES
+from benchmarks.trees.results import ROOT, Line, load, named
+from benchmarks.trees.zoo import AUTOMATIC, RULES, SHOWN
+
+FILE = ROOT / "docs" / "evaluation.md"
+PARTS = ("fabric", "zoo", "churn", "speed", "large", "labels", "builders")
+MARK = re.compile(r"(<!-- table ([a-z0-9 -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def write(folder: str | None) -> None:
+    """Draws pictures and fills tables; a table without lines stays as it is."""
+    lines = [line for part in PARTS for line in load(part)]
+    text = FILE.read_text("utf-8")
+
+    def fill(match: re.Match[str]) -> str:
+        name = match[2]
+        kind, _, argument = name.partition(" ")
+        rows = TABLES[kind](lines, argument)
+        return f"{match[1]}{rows}{match[3]}" if rows else match[0]
+
+    FILE.write_text(MARK.sub(fill, text), "utf-8")
+    pictures.draw(folder)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    body = [f"| {' | '.join(row)} |" for row in rows]
+    if not body:
+        return ""
+    return "\n".join([f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *body, ""])
+
+
+def floors(lines: Sequence[Line], part: str) -> str:
+    """What must be held: of one part, or of all."""
+    rows = [row for row in named(lines, "floor") if part in ("", row["part"])]
+    return _table(
+        ("what", "seen", "floor", ""),
+        (
+            (
+                _cell(row["what"]),
+                _number(row["value"], row["unit"]),
+                ("≥ " if row["least"] else "≤ ") + _number(row["floor"], row["unit"]),
+                "held" if row["held"] else "**missed**",
+            )
+            for row in rows
+        ),
+    )
+
+
+def findings(lines: Sequence[Line], part: str) -> str:
+    return _table(
+        ("WERNECKE", "finding", "here", "seen"),
+        (
+            (
+                row["source"],
+                _cell(row["text"]),
+                "held" if row["held"] else "**refuted**",
+                _cell(row["seen"]),
+            )
+            for row in named(lines, "finding", part=part)
+        ),
+    )
+
+
+def fabric(lines: Sequence[Line], percent: str) -> str:
+    """Header and load by strategy and rules."""
+    rows = named(lines, "fabric", subscribers=int(percent or 0))
+    rules = sorted({row["rules"] for row in rows})
+    of = {(row["strategy"], row["rules"]): row for row in rows}
+    names = (
+        [each.name for each in FABRIC_STRATEGIES if (each.name, rules[0]) in of] if rules else []
+    )
+    return _table(
+        (
+            f"header, B{_drawings(rows)}",
+            *(f"{rule} rules" for rule in rules),
+            "load of one at 20 rules, B",
+        ),
+        (
+            (
+                name,
+                *(f"{of[name, rule]['header_bytes']:.1f}" for rule in rules),
+                f"{of[name, 20]['load_bytes']:.0f}",
+            )
+            for name in names
+        ),
+    )
+
+
+def thresholds(lines: Sequence[Line], _: str) -> str:
+    out = []
+    for row in named(lines, "fabric", rules=10):
+        match = re.fullmatch(r"threshold-(\d+)(-hops)?", row["strategy"])
+        if match:
+            kind = "hops" if match[2] else "paths"
+            out.append((row["subscribers"], kind, int(match[1]), row))
+    keys = sorted(
+        {(percent, kind) for percent, kind, *_ in out}, key=lambda k: (k[0], k[1] == "hops")
+    )
+    steps = sorted({threshold for *_, threshold, _ in out})
+    of = {(percent, kind, threshold): row for percent, kind, threshold, row in out}
+    return _table(
+        (
+            f"header, B / load, B{_drawings(row for *_, row in out)}",
+            *(f"{step} %" for step in steps),
+        ),
+        (
+            (
+                f"{percent} % subscribers, {kind}",
+                *(
+                    f"{row['header_bytes']:.1f} / {row['load_bytes']:.0f}"
+                    for row in (of[percent, kind, step] for step in steps)
+                ),
+            )
+            for percent, kind in keys
+        ),
+    )
+
+
+def networks(lines: Sequence[Line], _: str) -> str:
+    """The networks as they are and as the text has them, and the best strategy of each."""
+    rows = []
+    for row in named(lines, "network"):
+        of = {z["strategy"]: z for z in named(lines, "zoo", network=row["network"], rules=40)}
+        best = min(SHOWN, key=lambda name: of[name]["labels"])
+        text, chosen = row["text"], of.get(AUTOMATIC)
+        fewest = min(of[name]["load_bytes"] for name in SHOWN)
+        rows.append(
+            (
+                row["network"],
+                f"{row['switches']} ({text['switches']})",
+                f"{row['links']} ({text['links']})",
+                f"{row['diameter']} ({text['diameter']})",
+                f"{row['fluctuation']:.2f}",
+                f"{of['hops']['labels']:.1f}",
+                f"{best} {of[best]['labels']:.2f}",
+                f"{chosen['labels']:.2f}" if chosen else "–",
+                f"{chosen['load_bytes'] / fewest:.3f}" if chosen else "–",
+            )
+        )
+    return _table(
+        (
+            "network",
+            "switches (text)",
+            "links (text)",
+            "diameter (text)",
+            "fluctuation",
+            "hops",
+            "best strategy",
+            "automatic",
+            "its bytes to the best's",
+        ),
+        rows,
+    )
+
+
+def zoo(lines: Sequence[Line], _: str) -> str:
+    out = []
+    for name in (*SHOWN, AUTOMATIC):
+        cells = []
+        for network in CANDIDATES:
+            of = {
+                row["rules"]: row["labels"]
+                for row in named(lines, "zoo", network=network, strategy=name)
+            }
+            if of:
+                cells.append(
+                    " / ".join(f"{of[rules]:.1f}" if rules in of else "–" for rules in RULES)
+                )
+        if cells:
+            out.append((name, *cells))
+    drawn = _drawings(named(lines, "zoo"))
+    return _table((f"labels at {' / '.join(map(str, RULES))} rules{drawn}", *CANDIDATES), out)
+
+
+def automatic(lines: Sequence[Line], _: str) -> str:
+    return _table(
+        ("automatic to best single", "cells", "over 3 %", "least", "mean", "largest"),
+        (
+            (
+                row["what"],
+                str(row["cells"]),
+                str(row["over_3_percent"]),
+                f"{row['least']:.3f}",
+                f"{row['mean']:.3f}",
+                f"{row['largest']:.3f} ({row['network']}, {row['rules']} rules)",
+            )
+            for row in named(lines, "automatic")
+        ),
+    )
+
+
+def retuned(lines: Sequence[Line], _: str) -> str:
+    """By strategy: headers relative to the optimum, and rules changed."""
+    rows = []
+    for stale in named(lines, "before retuning"):
+        name = stale["strategy"]
+        changes = named(lines, "retuned", strategy=name)
+        after = [
+            row["value"]
+            for row in named(lines, "floor", part="churn")
+            if row["what"].startswith(f"{name}, retuned") and row["what"].endswith("mean")
+        ]
+        shares = [row["rules_changed"] / row["rules"] for row in changes if row["rules"]]
+        rows.append(
+            (
+                name,
+                *(f"{value:.3f}" for value in after),
+                f"{stale['mean']:.3f}",
+                f"{sum(row['rules_changed'] for row in changes) / len(changes):.0f}",
+                f"{sum(row['rules'] for row in changes) / len(changes):.0f}",
+                f"{sum(shares) / len(shares):.0%}",
+            )
+        )
+    measured = dict.fromkeys(row["network"] for row in named(lines, "retuned"))
+    return _table(
+        (
+            f"strategy, in {', '.join(measured)}",
+            "header to the optimum's, retuned",
+            "just before retuning",
+            "rules changed each time",
+            "rules that stand",
+            "share",
+        ),
+        rows,
+    )
+
+
+def greedy(lines: Sequence[Line], _: str) -> str:
+    rows = named(lines, "against greedy")
+    columns = list(dict.fromkeys(row["network"] for row in rows))
+    of = {(row["strategy"], row["network"]): row for row in rows}
+    return _table(
+        ("saving, labels of ours", *columns),
+        (
+            (
+                name,
+                *(
+                    f"{of[name, network]['saving']:.0%}, {of[name, network]['labels']:.1f}"
+                    for network in columns
+                ),
+            )
+            for name in dict.fromkeys(row["strategy"] for row in rows)
+        ),
+    )
+
+
+def optimum(lines: Sequence[Line], _: str) -> str:
+    rows = named(lines, "against optimum")
+    return _table(
+        ("network", "strategy", "publications", "ours", "greedy", "optimum", "ours at the optimum"),
+        (
+            (
+                row["network"],
+                row["strategy"],
+                str(row["publications"]),
+                f"{row['labels']:.2f}",
+                f"{row['greedy']:.2f}",
+                f"{row['optimum']:.2f}",
+                str(row["at_optimum"]),
+            )
+            for row in rows
+        ),
+    )
+
+
+def encodings(lines: Sequence[Line], _: str) -> str:
+    """Bytes, mean and maximum, of every encoding in every network."""
+    others = named(lines, "other encoding")
+    columns = list(dict.fromkeys(row["network"] for row in others))
+    ours = named(lines, "against greedy")
+    of: dict[tuple[str, str], str] = {}
+    for row in others:
+        key = row["encoding"], row["network"]
+        of[key] = f"{row['header_bytes']:.1f}, {row['header_bytes_max']}"
+    for network in columns:
+        rows = [row for row in ours if row["network"] == network]
+        if rows:
+            best = min(rows, key=lambda row: row["ours_bytes"])
+            of["ours, best strategy", network] = (
+                f"{best['ours_bytes']:.1f}, {best['ours_bytes_max']} ({best['strategy']})"
+            )
+            of["greedy, same trees", network] = (
+                f"{best['greedy_bytes']:.1f}, {best['greedy_bytes_max']}"
+            )
+    names = ["ours, best strategy", "greedy, same trees"] if of else []
+    names += list(dict.fromkeys(row["encoding"] for row in others))
+    return _table(
+        ("header, B: mean, maximum", *columns),
+        ((name, *(of.get((name, network), "–") for network in columns)) for name in names),
+    )
+
+
+def builders(lines: Sequence[Line], _: str) -> str:
+    rows = named(lines, "builder")
+    return _table(
+        (
+            "network",
+            "tree",
+            "edges",
+            "branch nodes",
+            "links to a subscriber",
+            "labels",
+            "bytes on links",
+        ),
+        (
+            (
+                row["network"],
+                f"{row['builder']}, {row['stored']}",
+                f"{row['edges']:.1f}",
+                f"{row['branches']:.1f}",
+                f"{row['distance']:.2f}" if "distance" in row else "–",
+                f"{row['labels']:.2f}",
+                f"{row['load']:,.0f}",
+            )
+            for row in rows
+        ),
+    )
+
+
+def speed(lines: Sequence[Line], _: str) -> str:
+    rows = []
+    for row in lines:
+        if row["part"] == "speed" and "publications" in row:
+            whole = row.get("seconds_extrapolated", row["seconds"])
+            times = row.get("times_ours")
+            rows.append(
+                (
+                    row["name"],
+                    str(row["publications"]),
+                    f"{row['seconds']:.3g} s",
+                    f"{whole:,.3g} s" if whole < 1000 else f"{whole:,.0f} s",
+                    f"{times:,.0f}" if times else "",
+                    f"{row['labels']:.1f}",
+                )
+            )
+    return _table(
+        ("", "publications", "took", "1,000 take", "times ours", "labels a notification"), rows
+    )
+
+
+def large(lines: Sequence[Line], _: str) -> str:
+    return _table(
+        ("publication, median", "slowest", "frames", "labels", "network", "encoder made", "memory"),
+        (
+            (
+                f"{row['milliseconds']:.1f} ms",
+                f"{row['largest_milliseconds']:.1f} ms",
+                f"{row['frames']:.1f}",
+                f"{row['labels']:.0f}",
+                f"{row['network_seconds']:.2f} s",
+                f"{row['encoder_seconds']:.2f} s",
+                f"{row['peak_megabytes']:.0f} MB",
+            )
+            for row in named(lines, "large")
+        ),
+    )
+
+
+def _drawings(rows: Iterable[Line]) -> str:
+    counts = {row["runs"] for row in rows}
+    return f" ({', '.join(map(str, sorted(counts)))} drawings)" if counts - {1} else ""
+
+
+def _number(value: float, unit: str) -> str:
+    text = f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+    return f"{text} {unit}".strip()
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+TABLES: dict[str, Callable[[Sequence[Line], str], str]] = {
+    "floors": floors,
+    "findings": findings,
+    "fabric": fabric,
+    "thresholds": thresholds,
+    "networks": networks,
+    "zoo": zoo,
+    "automatic": automatic,
+    "retuned": retuned,
+    "greedy": greedy,
+    "optimum": optimum,
+    "encodings": encodings,
+    "builders": builders,
+    "speed": speed,
+    "large": large,
+}

@@ -1,0 +1,84 @@
+"""What stored trees make of publications: labels, bytes of the header, bytes on links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from udfs.network.network import Network
+from udfs.retuning.replay import Replayer
+from udfs.trees.encode import Algorithm
+from udfs.trees.publications import Publication
+from udfs.trees.strategies.strategy import Edges, numbered
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Means over notifications.
+
+    header: bytes of the stacks as the publisher sends them, count and labels, without Ethernet.
+    load: bytes of Ethernet frames on all links, those of the publisher and of receivers among them.
+    parts: frames that a notification is split into. links: crossed, once for each frame.
+    """
+
+    header: float
+    load: float
+    trees: float
+    hops: float
+    stops: float
+    parts: float
+    links: float
+
+    @property
+    def labels(self) -> float:
+        return self.trees + self.hops + self.stops
+
+
+def measure(
+    network: Network,
+    trees: Sequence[Edges],
+    publications: Sequence[Publication],
+    algorithm: Algorithm = "refined",
+) -> Seen:
+    """The publications over the network with these trees stored."""
+    replay = Replayer(network, numbered(trees, "measured"), algorithm).replay(publications)
+    if replay.skipped:
+        raise AssertionError(f"not delivered: {next(iter(replay.skipped.values()))}")
+    weight = replay.notifications
+    values = {
+        "header": replay.header_bytes,
+        "load": replay.bytes_on_links / weight,
+        "trees": replay.trees,
+        "hops": replay.hops,
+        "stops": replay.stops,
+        "parts": replay.parts,
+        "links": replay.switch_links + replay.host_links,
+    }
+    return Seen(**{name: float(np.average(each, weights=weight)) for name, each in values.items()})
+
+
+def mean(seen: Iterable[Seen]) -> Seen:
+    """The mean of several, each counting alike."""
+    rows = list(seen)
+    return Seen(
+        **{
+            each.name: float(np.mean([getattr(row, each.name) for row in rows]))
+            for each in fields(Seen)
+        }
+    )
+
+
+class Memory:
+    """Measures a set of trees once, however many budgets lead to it."""
+
+    def __init__(self, network: Network, publications: Sequence[Publication]) -> None:
+        self._network, self._publications = network, publications
+        self._known: dict[tuple[Edges, ...], Seen] = {}
+
+    def __call__(self, trees: Sequence[Edges]) -> Seen:
+        key = tuple(trees)
+        if key not in self._known:
+            self._known[key] = measure(self._network, trees, self._publications)
+        return self._known[key]

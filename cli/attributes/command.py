@@ -1,0 +1,216 @@
+"""``stackcast attributes``: attribute/value events to both encodings, back, and onto their way."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Literal, TextIO
+
+import typer
+
+from cli.attributes.files import (
+    MOST,
+    AttributesOption,
+    Batch,
+    line_batches,
+    open_file,
+    read_registry,
+    record_source,
+)
+from cli.attributes.publishing import Progress, paced, send, to_topic
+from cli.attributes.records import Encoder, Faults, as_they_are, json_lines
+from cli.signals import stop_on_signal
+from jobs.adapters.wire import SinkOptions, open_sink
+from lab.traffic.packets import SESSION, write_records
+from lab.traffic.sensors import events as sensor_events
+
+app = typer.Typer(no_args_is_help=True, help="Encode, decode and publish attribute/value events.")
+
+Name = Literal["id_pairs", "bitmask"]
+
+FileArgument = Annotated[str, typer.Argument(help="A file, .gz or not, or - for standard input.")]
+SourceOption = Annotated[str, typer.Option("--source", help="MAC address that frames come from.")]
+EncodingOption = Annotated[Name, typer.Option("--encoding", help="Of the headers.")]
+DEFAULT_SOURCE = "02:00:00:00:00:01"
+
+
+@app.command()
+def encode(
+    file: FileArgument = "-",
+    *,
+    encoding: EncodingOption = "id_pairs",
+    attributes: AttributesOption = None,
+    frames: Annotated[
+        bool, typer.Option("--frames", help="Whole Ethernet frames, EtherType 0x9001.")
+    ] = False,
+    source: SourceOption = DEFAULT_SOURCE,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="File: records with their length (u16) before, or frames."),
+    ] = None,
+    as_hex: Annotated[
+        bool, typer.Option("--hex", help="Hex, one record a line, into --out too.")
+    ] = False,
+) -> None:
+    """Write each line of JSON, {"temp": 25.5, "hum": 30}, as a header.
+
+    Without --out hex is printed, one record a line. --out takes a Nasdaq BinaryFILE (length and
+    record, again and again), or with --frames a pcap file, whose name ends in .pcap. A line that
+    is no event is told with its number and reason; the others are written, and the exit code is 1
+    then.
+
+    The attributes of a deployment come out of its table by
+
+    \b
+    spark-submit jobs/run_sql.py "SELECT to_json(struct(id, name, type, scale, offset))
+    FROM attributes ORDER BY id" | grep -o '{.*}' > attributes.jsonl
+    """
+    if frames and out is not None and not as_hex and out.suffix != ".pcap":
+        raise typer.BadParameter("--frames --out is a pcap file: its name ends in .pcap")
+    faults = Faults("line")
+    encoder = Encoder(encoding, read_registry(attributes), source if frames else "")
+    with open_file(file) as stream:
+        made = (encoder.encode(batch, faults) for batch in line_batches(stream))
+        if out is None or as_hex:
+            with _text(out) as target:
+                for one in made:
+                    target.write("".join(f"{record.hex()}\n" for record in one.records()))
+                    target.flush()
+        elif frames:
+            out.unlink(missing_ok=True)  # the sink never writes to a file that is there
+            with closing(open_sink(SinkOptions("pcap", path=_literal(out)))) as sink:
+                for one in made:
+                    sink.send(one.data, one.offsets)
+        else:
+            write_records(out, (record for one in made for record in one.records()))
+    faults.end(f"{encoder.count:,} events encoded")
+
+
+@app.command()
+def decode(
+    file: FileArgument = "-",
+    *,
+    encoding: EncodingOption = "id_pairs",
+    attributes: AttributesOption = None,
+) -> None:
+    """Print each record as a line of JSON, with names, and values in their units.
+
+    Records are hex, one a line, a Nasdaq BinaryFILE, or frames of a pcap file; the file itself
+    says which. The frames' destination says their encoding, --encoding that of the others. A
+    record that is no event is told with its number and reason, and the exit code is 1 then.
+    """
+    registry = read_registry(attributes)
+    with open_file(file) as stream:
+        found = record_source(stream)
+        faults = Faults(found.what)
+        count = 0
+        for batch in found.batches:
+            text = json_lines(batch, None if found.what == "frame" else encoding, registry, faults)
+            sys.stdout.write("".join(f"{line}\n" for line in text))
+            sys.stdout.flush()
+            count += len(text)
+    faults.end(f"{count:,} events decoded")
+
+
+@app.command()
+def publish(
+    file: Annotated[str, typer.Argument(help="File of JSON lines, or - for standard input.")] = "",
+    *,
+    sensors: Annotated[
+        int, typer.Option("--sensors", min=0, help="Publish so many events of made-up sensors.")
+    ] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same events.")] = 1,
+    faults: Annotated[
+        float, typer.Option("--faults", min=0, max=1, help="Share of events that are broken.")
+    ] = 0.0,
+    topic: Annotated[str, typer.Option("--topic", help="Made if it does not exist.")] = "",
+    bootstrap: Annotated[
+        str, typer.Option("--bootstrap-servers", "--bootstrap", help="Kafka brokers, host:port.")
+    ] = "127.0.0.1:9092",
+    partitions: Annotated[
+        int, typer.Option("--partitions", min=1, help="Of a topic that is made.")
+    ] = 2,
+    interface: Annotated[
+        str, typer.Option("--interface", help="Interface for frames in place of a topic.")
+    ] = "",
+    tunnel: Annotated[
+        str, typer.Option("--tunnel", help="Far end of a UDP tunnel for frames, host:port.")
+    ] = "",
+    encoding: Annotated[
+        Literal["json", "id_pairs", "bitmask"] | None,
+        typer.Option("--encoding", help="json for a topic, id_pairs on a wire, without it."),
+    ] = None,
+    attributes: AttributesOption = None,
+    rate: Annotated[
+        float,
+        typer.Option("--rate", min=0, max=1e9, help="Events a second; 0: as fast as it goes."),
+    ] = 0.0,
+    source: SourceOption = DEFAULT_SOURCE,
+    session: Annotated[
+        str, typer.Option("--session", help="Ten characters that the key of a frame begins with.")
+    ] = SESSION.decode(),
+) -> None:
+    """Publish events to Kafka, or straight onto a wire. Ctrl-C ends it and says what was sent.
+
+    To Kafka, JSON goes as it is, good or bad. In an encoding, lines that are no events are told of
+    and left out, and the exit code is 1 then. On a wire, an event is a frame of EtherType 0x9001
+    whose payload is its key, as MoldUDP64 writes one: session, and a number from 1.
+    """
+    if (not file) == (not sensors):
+        raise typer.BadParameter("give a file, or --sensors N, and not both")
+    if sum(map(bool, (topic, interface, tunnel))) != 1:
+        raise typer.BadParameter("give one of --topic, --interface and --tunnel")
+    if not topic and encoding == "json":
+        raise typer.BadParameter("frames carry id_pairs or bitmask: JSON is for a topic")
+    key = session.encode("ascii", "replace")
+    if len(key) != len(SESSION):
+        raise typer.BadParameter(f"--session: {session!r} has not ten characters")
+    kind = encoding or ("json" if topic else "id_pairs")
+    registry = read_registry(attributes)
+    encoder = Encoder(kind, registry, "" if topic else source, b"" if topic else key)
+    told = Faults("event" if sensors else "line")
+    progress = Progress("events")
+    with stop_on_signal() as stop, nullcontext() if sensors else open_file(file) as stream:
+        found = line_batches(stream, stop) if stream else _sensed(sensors, seed, faults)
+        batches = paced(found, rate, stop)
+        made = (
+            as_they_are(batch) if kind == "json" else encoder.encode(batch, told)
+            for batch in batches
+        )
+        if topic:
+            to_topic(made, topic, bootstrap, partitions, stop, progress)
+        else:
+            options = SinkOptions(
+                "udp" if tunnel else "af_packet", endpoint=tunnel, interface=interface
+            )
+            with closing(open_sink(options)) as sink:
+                send(made, sink, progress)
+    target = f"{topic} at {bootstrap}" if topic else interface or tunnel
+    told.end(f"{target}: {progress}{', stopped' if stop.is_set() else ''}")
+
+
+def _sensed(count: int, seed: int, faults: float) -> Iterator[Batch]:
+    """Batches of the lab's sensors."""
+    records = sensor_events(count, seed, faults)
+    begin = 0
+    while some := list(islice(records, MOST)):
+        yield Batch(list(range(begin + 1, begin + len(some) + 1)), some)
+        begin += len(some)
+
+
+@contextmanager
+def _text(out: Path | None) -> Iterator[TextIO]:
+    """Standard output, or the file."""
+    if out is None:
+        yield sys.stdout
+    else:
+        with out.open("w") as file:
+            yield file
+
+
+def _literal(path: Path) -> str:
+    """A path whose braces the sink takes as they are."""
+    return str(path).replace("{", "{{").replace("}", "}}")

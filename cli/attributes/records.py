@@ -1,0 +1,140 @@
+"""What the commands of attribute/value events do with one batch."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from cli.attributes.files import LONGEST, Batch
+from cli.attributes.values import KEY, render
+from udfs.messages.attributes import frames
+from udfs.messages.attributes.encodings import ENCODINGS
+from udfs.messages.attributes.events import REASONS, Events
+from udfs.messages.attributes.pairs import pairs_of_lines, read_pairs
+from udfs.messages.attributes.registry import Registry
+
+_SESSION = KEY - 8
+
+
+class Faults:
+    """Tells of records that are no events, one line each, and counts them by reason."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._counts: Counter[str] = Counter()
+        self._others = 0
+
+    def tell(self, place: int, reason: str) -> None:
+        self._counts[reason] += 1
+        typer.echo(f"{self._what} {place}: {reason}", err=True)
+
+    def of(self, batch: Batch, reason: NDArray[np.uint8]) -> NDArray[np.intp]:
+        """Tells of the faults of a batch, in their order; returns the indexes of its events."""
+        found = [(batch.places[at], REASONS[int(reason[at])]) for at in np.flatnonzero(reason)]
+        for place, name in sorted([*batch.faults, *found]):
+            self.tell(place, name)
+        return np.flatnonzero(reason == 0)
+
+    def pass_over(self, count: int) -> None:
+        """Counts what is no fault, and no event either."""
+        self._others += count
+
+    def end(self, done: str) -> None:
+        """Sums up on standard error. Exit code 1 if anything was faulty."""
+        told = "".join(f", {count:,} {reason}" for reason, count in self._counts.most_common())
+        others = f", {self._others:,} other {self._what}s passed over" if self._others else ""
+        typer.echo(f"{done}{told}{others}", err=True)
+        if self._counts:
+            raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Records ``data[offsets[i]:offsets[i + 1]]``: offsets int64[n + 1], data uint8[]."""
+
+    offsets: NDArray[np.int64]
+    data: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def records(self) -> list[bytes]:
+        content = self.data.tobytes()
+        borders = self.offsets.tolist()
+        return [content[a:b] for a, b in pairwise(borders)]
+
+
+class Encoder:
+    """Lines of JSON to headers, or to whole frames from address ``source``.
+
+    ``session``: ten bytes that, with a number counted up, go behind each header, or none.
+    """
+
+    def __init__(
+        self, encoding: str, registry: Registry, source: str = "", session: bytes = b""
+    ) -> None:
+        self._encoding, self._registry = encoding, registry
+        self._source = mac_address(source) if source else None
+        self._session = session
+        self.count = 0
+
+    def encode(self, batch: Batch, faults: Faults) -> Encoded:
+        """The events of a batch; faulty lines are told of and left out."""
+        read = read_pairs(*pairs_of_lines(batch.records), self._registry, LONGEST)
+        good = faults.of(batch, read.reason)
+        payload = self._payloads(len(good))
+        events = Events(
+            read.mask[good],
+            np.ascontiguousarray(read.values[:, good]),
+            read.reason[good],
+            payload.offsets[:-1],
+            payload.offsets[1:],
+        )
+        offsets, data = ENCODINGS[self._encoding].encode(events, payload.data)
+        self.count += len(good)
+        if self._source is None:
+            return Encoded(offsets, data)
+        return Encoded(*frames.frames(offsets, data, self._encoding, self._source))
+
+    def _payloads(self, count: int) -> Encoded:
+        """Session and number of the next events, 18 bytes each, as MoldUDP64 writes them."""
+        if not self._session:
+            return Encoded(np.zeros(count + 1, np.int64), np.zeros(0, np.uint8))
+        keys = np.empty((count, KEY), np.uint8)
+        keys[:, :_SESSION] = np.frombuffer(self._session, np.uint8)
+        numbers = np.arange(self.count + 1, self.count + count + 1, dtype=">u8")
+        keys[:, _SESSION:] = numbers.view(np.uint8).reshape(count, 8)
+        return Encoded(KEY * np.arange(count + 1), keys.reshape(-1))
+
+
+def as_they_are(batch: Batch) -> Encoded:
+    """The records of a batch, good or bad."""
+    return Encoded(*batch.columns())
+
+
+def json_lines(batch: Batch, encoding: str | None, registry: Registry, faults: Faults) -> list[str]:
+    """The events of a batch as JSON; faulty records are told of and left out.
+
+    Without an encoding the records are frames, and those that carry no event are passed over.
+    """
+    offsets, data = batch.columns()
+    if encoding is not None:
+        read = ENCODINGS[encoding].decode(offsets, data, registry.known, LONGEST)
+        return render(read, faults.of(batch, read.reason), registry)
+    which, read = frames.events_of_frames(offsets, data, registry.known, LONGEST)
+    faults.pass_over(len(batch.records) - len(which))
+    ours = Batch([batch.places[at] for at in which.tolist()], [], batch.faults)
+    return render(read, faults.of(ours, read.reason), registry)
+
+
+def mac_address(text: str) -> int:
+    """``02:00:00:00:00:01`` as a number. Raises typer.BadParameter."""
+    if not re.fullmatch(r"[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5}", text):
+        raise typer.BadParameter(f"{text!r} is no MAC address, as in 02:00:00:00:00:01")
+    return int(text.replace(":", "").replace("-", ""), 16)

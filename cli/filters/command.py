@@ -1,0 +1,367 @@
+"""``stackcast filters``: check rules, compile them, match events, and say why."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from operator import itemgetter
+from pathlib import Path
+from time import monotonic
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from cli.filters.event_explanations import SHOWN_RULES, explain_event
+from cli.filters.matching_rules import MatchingRules
+from cli.filters.rule_files import (
+    RuleFile,
+    lines_of,
+    open_source,
+    read_rules,
+    rules_to_use,
+    tell_faults,
+)
+from cli.filters.views import (
+    Json,
+    cell_json,
+    event_text,
+    leaf_json,
+    outcome_json,
+    p4_json,
+    rule_place,
+    rule_text,
+    term_json,
+)
+from udfs.errors import EventError
+from udfs.filters.compiler.compile import (
+    CompiledFilter,
+)
+from udfs.filters.compiler.tables import KINDS
+from udfs.filters.explanation.dot import dot
+from udfs.filters.explanation.events import EventColumns, EventReader
+from udfs.filters.explanation.explain import Explainer
+from udfs.filters.matching.cells import Carried, StatefulMatcher
+from udfs.filters.matching.matcher import Matcher
+from udfs.filters.meaning.evaluate import fields_of, is_stateful, matches_columns
+from udfs.filters.meaning.interpreter import Interpreter
+from udfs.filters.meaning.state import clock_of
+from udfs.filters.nodes import Rule
+from udfs.messages.specification import Specification
+from udfs.network_match.entries import entries as p4_entries
+from udfs.network_match.pipeline import NamedAction, Options
+from udfs.network_match.resources import render, report
+
+app = typer.Typer(no_args_is_help=True, help="Check, compile, try and explain subscriptions.")
+
+BATCH = 16_384
+BATCH_WITH_RULES = 256
+"""Fewer, as each rule is tried on each event."""
+MOMENT = 0.2
+"""Seconds that a batch waits for more events, once it has one."""
+
+Lines = Iterator[tuple[int, str | EventError]]
+
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="File of a specification or, in .jsonl, of attributes; or a shipped one's name: itch.",
+    ),
+]
+RulesOption = Annotated[Path, typer.Option("--rules", help="File of rules; - is standard input.")]
+SkipOption = Annotated[
+    bool, typer.Option("--skip-faulty", help="Go on with the rules that are right.")
+]
+
+
+@app.command()
+def check(
+    format_: FormatOption,
+    rules: RulesOption,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a fault.")] = False,
+) -> None:
+    """Say which rules are faulty, where, and what to write instead. Exit code 1 if any is."""
+    file = read_rules(format_, rules)
+    tell_faults(file, as_json)
+    right = len(file.texts) - len(file.faults)
+    if as_json:
+        typer.echo(json.dumps({"rules": len(file.texts), "faulty": len(file.faults)}))
+    elif not file.texts:
+        typer.echo(f"no rules in {file.name}")
+    else:
+        typer.echo(f"{file.name}: {right:,} of {len(file.texts):,} rules are right")
+    if file.faults:
+        raise typer.Exit(1)
+
+
+@app.command("compile")
+def compile_command(
+    format_: FormatOption,
+    rules: RulesOption,
+    *,
+    dot_file: Annotated[
+        Path | None, typer.Option("--dot", help="File to draw the diagram to, for Graphviz.")
+    ] = None,
+    report_: Annotated[
+        bool, typer.Option("--report", help="Resources, to standard error.")
+    ] = False,
+    order: Annotated[
+        str,
+        typer.Option("--order", help="specification, auto, or fields with commas between."),
+    ] = "specification",
+    p4: Annotated[
+        Path | None,
+        typer.Option("--p4", help="File for the entries of the generated P4 program."),
+    ] = None,
+    port: Annotated[
+        list[str] | None, typer.Option("--port", help="HOST=NUMBER: port to a host, for --p4.")
+    ] = None,
+    partial: Annotated[
+        bool,
+        typer.Option(
+            "--partial",
+            help="Rows also for events that lack fields, as match and explain --event use them.",
+        ),
+    ] = False,
+    skip_faulty: SkipOption = False,
+) -> None:
+    """Print the compiled tables as JSON lines.
+
+    First the entries, {"field", "state", "low", "high", "kind", "next"}, low and high as raw
+    integers, both included; then the leaves, {"state", "ports", "actions"}, and "updates", each
+    [cell, function, field], if there are any; then the cells of state, {"cell", "function",
+    "field", "window_us"}. Tables stand in their order; start in the first line's state. What
+    --dot and --p4 write and --report says is apart from this.
+
+    Without --partial the rows are those of a switch and of the stream, where the only header of a
+    format, or a message of a type, is always whole. An event that lacks some of its fields may
+    not be walked over them.
+    """
+    file = rules_to_use(format_, rules, skip_faulty)
+    specification = file.specification
+    compiled = file.compile(partial or None, _order(order, specification))
+    options = _options(specification, file, compiled)
+    ports = _ports(port or [])
+    # All that can fail comes before the first line.
+    made = p4_entries(compiled, specification, ports, options=options) if p4 else None
+    if p4 and made:
+        _write(p4, (json.dumps(line) + "\n" for line in p4_json(made)))
+    if dot_file:
+        _write(dot_file, [dot(compiled)])
+    for index, state, low, high, kind, following in compiled.entries.tolist():
+        line = {"field": compiled.fields[index], "state": state, "low": low, "high": high}
+        typer.echo(json.dumps({**line, "kind": KINDS[kind], "next": following}))
+    for state in sorted(compiled.outcomes):
+        typer.echo(json.dumps(leaf_json(state, compiled.outcomes[state])))
+    for cell in compiled.cells:
+        typer.echo(json.dumps(cell_json(cell)))
+    if report_:
+        typer.echo(render(report(compiled, specification)), err=True, nl=False)
+
+
+@app.command("match")
+def match_command(
+    format_: FormatOption,
+    rules: RulesOption,
+    events: Annotated[
+        str, typer.Option("--events", help="File of JSON lines; - is standard input.")
+    ],
+    *,
+    with_rules: Annotated[
+        bool,
+        typer.Option("--with-rules", help="Add indexes of the rules that match, from 0."),
+    ] = False,
+    skip_faulty: SkipOption = False,
+) -> None:
+    """Print what the compiled tables do with each event: {"ports": [...], "actions": [...]}.
+
+    An event is a line {"add_order.price": 500000, "stock": "GOOGL"}: raw values, texts without
+    padding, nothing scaled, short names where they are unique. Fields left out, or null, are
+    absent. "time_us" is the event's time where no field is a @clock. Rules with state see the
+    events as one source, in the file's order. An event that cannot be read becomes {"error",
+    "code", "line"}, has no effect on others, and the exit code is 1 then. Empty lines are passed
+    over.
+    """
+    file = rules_to_use(format_, rules, skip_faulty)
+    run = _Run(file, with_rules)
+    with open_source(events) as stream:
+        lines = lines_of(stream)
+        failed = False
+        while batch := _batch(lines, run.batch):
+            read = run.reader.read([line for _, line in batch])
+            out = run.step(read)
+            for at, error in read.faults:
+                failed = True
+                told = {"error": error.message, "code": error.code, "line": batch[at][0]}
+                out[at] = json.dumps(told)
+            sys.stdout.write("".join(f"{out[at]}\n" for at in range(len(batch))))
+            sys.stdout.flush()
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command("explain")
+def explain_command(
+    format_: FormatOption,
+    rules: RulesOption,
+    *,
+    event: Annotated[str, typer.Option("--event", help="An event, as a line of match.")] = "",
+    after: Annotated[
+        str, typer.Option("--after", help="File of events before it, for rules with state.")
+    ] = "",
+    rule: Annotated[
+        int | None, typer.Option("--rule", help="Index of a rule in the file, from 0.")
+    ] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Tell of every rule that does not match, not of 20.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    skip_faulty: SkipOption = False,
+) -> None:
+    """Say why an event goes where it goes, or what a rule compiled to.
+
+    For an event: table by table the state, the value, the row that decided and the next state; then
+    the rules that match and the first 20 of the others, and which predicates of each were true,
+    false or unknown. A star marks those that decided. The rows are those that match runs, and that
+    compile --partial prints. For a rule: its normal form, and for each term the rows of compile
+    that its events can take.
+    """
+    if bool(event) == (rule is not None):
+        raise typer.BadParameter("give --event or --rule, and not both")
+    file = rules_to_use(format_, rules, skip_faulty)
+    if rule is None:
+        found = explain_event(file, event, after, None if all_ else SHOWN_RULES)
+        shown = event_text(found)
+    else:
+        found = _explain_rule(file, rule)
+        shown = rule_text(found)
+    typer.echo(json.dumps(found) if as_json else shown)
+
+
+def _batch(lines: Lines, most: int) -> list[tuple[int, str | EventError]]:
+    """The next lines: ``most``, or those of a moment, so that slow events are told of soon."""
+    batch: list[tuple[int, str | EventError]] = []
+    until = math.inf
+    for line in islice(lines, most):
+        if not batch:
+            until = monotonic() + MOMENT
+        batch.append(line)
+        if monotonic() > until:
+            break
+    return batch
+
+
+class _Run:
+    """Events through the tables of a file, batch by batch, with the state carried."""
+
+    def __init__(self, file: RuleFile, with_rules: bool) -> None:
+        compiled = file.compile(True, "specification")
+        clock = clock_of(file.specification)
+        self._stateful = StatefulMatcher(compiled, clock.units)
+        self._matcher: Matcher = self._stateful.matcher
+        self._carried: Carried | None = None
+        self._texts: dict[int, str] = {}
+        self._rules = MatchingRules(file) if with_rules else None
+        self._parsed: list[tuple[int, Rule]] = []
+        self._interpreter: Interpreter | None = None
+        self.batch = BATCH
+        wanted = set(self._matcher.fields)
+        if self._rules is not None:
+            self.batch = min(BATCH, BATCH_WITH_RULES)
+            self._parsed = sorted(self._rules.parsed.items(), key=itemgetter(0))
+            if any(is_stateful(rule.condition) for _, rule in self._parsed):
+                self._interpreter = Interpreter([r for _, r in self._parsed], file.specification)
+            else:
+                wanted |= {name for _, rule in self._parsed for name in fields_of(rule.condition)}
+        self.reader = EventReader(file.specification, wanted)
+
+    def step(self, read: EventColumns) -> dict[int, str]:
+        """Lines to print, by position in the batch."""
+        values, present = read.stacked(self._matcher.fields)
+        codes = self._matcher.walk(read.message_type, values, present)
+        if self._matcher.stateful:
+            leaves, self._carried = self._stateful.run(codes, values, read.time, self._carried)
+        else:
+            leaves = ~codes
+        out: dict[int, str] = {}
+        matching = self._matching(read, self._rules) if self._rules is not None else None
+        for at, (position, leaf) in enumerate(
+            zip(read.positions.tolist(), leaves.tolist(), strict=True)
+        ):
+            text = self._texts.get(leaf)
+            if text is None:
+                text = json.dumps(outcome_json(self._matcher.outcomes[leaf]))
+                self._texts[leaf] = text
+            if matching is not None:
+                text = f'{text[:-1]}, "rules": {json.dumps(sorted(matching[at]))}}}'
+            out[position] = text
+        return out
+
+    def _matching(self, read: EventColumns, rules: MatchingRules) -> list[set[int]]:
+        matching = [rules.plain_matches(event) for event in read.events]
+        if self._interpreter is not None:
+            for found, event in zip(matching, read.events, strict=True):
+                step = self._interpreter.step(event.values, event.time_us)
+                found.update(self._parsed[at][0] for at in step.rules)
+            return matching
+        for index, rule in self._parsed:
+            mask = matches_columns(rule.condition, read.columns, read.present)
+            for at in np.flatnonzero(mask).tolist():
+                matching[at].add(index)
+        return matching
+
+
+def _explain_rule(file: RuleFile, index: int) -> Json:
+    if not 0 <= index < len(file.texts):
+        range_ = f"rules 0 to {len(file.texts) - 1}" if file.texts else "no rules"
+        raise typer.BadParameter(f"there is no rule {index}: {file.name} has {range_}")
+    if index not in set(file.right):
+        raise typer.BadParameter(f"rule {index} is faulty")
+    compiled = file.compile(None, "specification")
+    explainer = Explainer(compiled, file.specification)
+    terms = explainer.rule(file.rule(index))
+    return {
+        "rule": index,
+        **rule_place(file, index),
+        "terms": [term_json(term, compiled) for term in terms],
+    }
+
+
+def _order(text: str, specification: Specification) -> str | tuple[str, ...]:
+    if text in ("specification", "auto"):
+        return text
+    names = tuple(specification.field(name.strip()).qualified for name in text.split(","))
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise typer.BadParameter(f"--order names {name} twice")
+    return names
+
+
+def _ports(pairs: Iterable[str]) -> dict[str, int]:
+    ports = {}
+    for pair in pairs:
+        host, _, number = pair.partition("=")
+        if not host or not number.isascii() or not number.isdigit():
+            raise typer.BadParameter(f"--port is HOST=NUMBER, not {pair!r}")
+        ports[host] = int(number)
+    return ports
+
+
+def _options(
+    specification: Specification, file: RuleFile, compiled: CompiledFilter
+) -> Options | None:
+    """A program with the actions that the rules name, arguments of 32 bits each."""
+    calls = {call for outcome in compiled.outcomes.values() for call in outcome.calls}
+    widths = {call.name: (32,) * len(call.args) for call in sorted(calls)}
+    default = (specification.default_action or "").partition("(")[0].strip()
+    named = [NamedAction(name, bits) for name, bits in sorted(widths.items()) if name != default]
+    return Options(actions=tuple(named)) if named else None
+
+
+def _write(path: Path, parts: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(parts)

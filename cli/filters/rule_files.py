@@ -1,0 +1,196 @@
+"""Files of rules, specifications and events, as commands are given them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import typer
+
+import schemas
+from cli.attributes.files import read_registry
+from udfs.errors import EventError, SubscriptionError
+from udfs.filters.compiler.compile import (
+    CheckedRule,
+    CompiledFilter,
+    actions_of,
+    compile_rules,
+    compile_table,
+    table_of_texts,
+)
+from udfs.filters.language.rule import in_file, parse_rule
+from udfs.filters.language.rule_file import split_rules
+from udfs.filters.language.shapes import RuleTable, read_table
+from udfs.filters.meaning.normal_form import lane_terms
+from udfs.filters.meaning.state import add_updates, split
+from udfs.filters.nodes import Rule, Update
+from udfs.messages.specification import Specification, parse_specification
+
+MAX_LINE = 1 << 20
+"""Bytes of one event."""
+
+
+@dataclass(frozen=True)
+class RuleFile:
+    """Rules of a file. ``faults``: index and error, in the file's lines."""
+
+    name: str
+    specification: Specification
+    framing: bool
+    texts: list[str]
+    lines: list[int]
+    faults: list[tuple[int, SubscriptionError]]
+
+    @property
+    def right(self) -> list[int]:
+        """Indexes of the rules that are not faulty."""
+        faulty = {index for index, _ in self.faults}
+        return [index for index in range(len(self.texts)) if index not in faulty]
+
+    def rule(self, index: int) -> Rule:
+        """The syntax tree of a rule that is right."""
+        return parse_rule(self.texts[index], self.specification, framing=self.framing)
+
+    def compile(self, optional: bool | None, order: str | tuple[str, ...]) -> CompiledFilter:
+        """The rules that are right as tables."""
+        right = self.right
+        if not self.framing:
+            texts = [self.texts[index] for index in right]
+            read = read_table(texts, self.specification)
+            table = table_of_texts(texts, read, self.specification, optional)
+            return compile_table(table, self.specification, order=order, optional=optional)
+        rules = []
+        for index in right:
+            rule = self.rule(index)
+            rules.append(CheckedRule(str(index), rule.condition, *actions_of(rule.actions)))
+        return compile_rules(rules, self.specification, order=order, optional=optional)
+
+
+def read_rules(format_: str, path: Path) -> RuleFile:
+    """A file of rules, checked. Errors: of the specification; OSError."""
+    specification, is_file = _specification(format_)
+    name, text = (
+        ("<stdin>", sys.stdin.buffer.read()) if str(path) == "-" else (str(path), path.read_bytes())
+    )
+    found = split_rules(text.decode("utf-8-sig", "replace").replace("\r\n", "\n"))
+    texts, lines = [rule for rule, _ in found], [line for _, line in found]
+    typed = {header.message_type is not None for header in specification.headers}
+    # Messages of a shipped format come without their framing; a file may mean any headers.
+    framing = is_file and len(typed) > 1
+    faults = _faults(texts, specification, framing)
+    in_lines = [(index, in_file(error, lines[index])) for index, error in faults]
+    return RuleFile(name, specification, framing, texts, lines, in_lines)
+
+
+def _faults(
+    texts: Sequence[str], specification: Specification, framing: bool
+) -> list[tuple[int, SubscriptionError]]:
+    faults: dict[int, SubscriptionError] = {}
+    others: list[tuple[int, Rule]] = []
+    if framing:
+        for index, text in enumerate(texts):
+            try:
+                others.append((index, parse_rule(text, specification, framing=True)))
+            except SubscriptionError as error:
+                faults[index] = error
+    else:
+        read: RuleTable = read_table(texts, specification)
+        faults.update(read.errors)
+        others = list(read.rules)
+        updating = {
+            number
+            for number, actions in enumerate(read.outcomes)
+            if any(isinstance(action, Update) for action in actions)
+        }
+        if updating:
+            held = {index for index, _ in others}
+            others += [
+                (index, parse_rule(texts[index], specification))
+                for index, number in enumerate(read.outcome.tolist())
+                if number in updating and index not in held
+            ]
+    functions: dict[str, Any] = {}
+    for index, rule in sorted(others, key=lambda pair: pair[0]):
+        try:
+            updates = actions_of(rule.actions)[2]
+            for term in split(rule.condition, specification, updates, functions, True).terms:
+                lane_terms(term.term, specification)
+            add_updates(functions, updates)
+        except SubscriptionError as error:
+            faults[index] = error
+    return sorted(faults.items())
+
+
+def rules_to_use(format_: str, path: Path, skip_faulty: bool) -> RuleFile:
+    """The same for a command that goes on: faults are told, and end it unless skipped."""
+    file = read_rules(format_, path)
+    if file.faults:
+        tell_faults(file, as_json=False, err=True)
+        if not skip_faulty:
+            raise typer.Exit(1)
+    return file
+
+
+def tell_faults(file: RuleFile, as_json: bool, err: bool = False) -> None:
+    """Each fault with its place, caret and suggestion, or as JSON."""
+    for index, error in file.faults:
+        place = {"line": error.fields.get("line", 1), "column": error.fields.get("column", 1)}
+        head, *rest = error.message.split("\n")
+        head = re.sub(r"^line \d+, column \d+: ", "", head)
+        if as_json:
+            suggestion = error.fields.get("suggestion")
+            told = {"rule": index, **place, "code": error.code, "message": head}
+            typer.echo(json.dumps({"file": file.name, **told, "suggestion": suggestion}))
+            continue
+        typer.echo(f"{file.name}:{place['line']}:{place['column']}: {error.code}: {head}", err=err)
+        for line in rest:
+            typer.echo(line, err=err)
+
+
+def _specification(format_: str) -> tuple[Specification, bool]:
+    """A specification by path or shipped name, and whether it is a file that has headers."""
+    path = Path(format_)
+    if path.suffix == ".jsonl":
+        return read_registry(path).specification(), False
+    if re.fullmatch(r"[a-z][a-z0-9_]*", format_) and not path.is_file():
+        try:
+            return parse_specification(
+                schemas.read_text(f"messages/{format_}.spec"), format_
+            ), False
+        except FileNotFoundError:
+            raise typer.BadParameter(
+                f"there is no file {format_!r}, and no format of that name ships: itch does; "
+                "attributes are a file of their rows, in .jsonl"
+            ) from None
+    text = path.read_bytes().decode("utf-8-sig", "replace")
+    return parse_specification(text, path.name.removesuffix(".spec"), format_), True
+
+
+def open_source(source: str) -> Any:
+    """A file to read, or standard input for "-"."""
+    return nullcontext(sys.stdin.buffer) if source == "-" else Path(source).open("rb")
+
+
+def lines_of(stream: BinaryIO) -> Iterator[tuple[int, str | EventError]]:
+    """The lines of a file with their numbers, or the error in their place; blank ones left out."""
+    number = 0
+    while line := stream.readline(MAX_LINE + 1):
+        number += 1
+        if len(line) > MAX_LINE and not line.endswith(b"\n"):
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(MAX_LINE)
+            yield number, EventError("TOO_LONG", f"the line has more than {MAX_LINE:,} bytes")
+            continue
+        line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        if not line.strip():
+            continue
+        try:
+            yield number, line.decode()
+        except UnicodeDecodeError:
+            yield number, EventError("NOT_JSON", "the line is not UTF-8")

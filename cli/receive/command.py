@@ -1,0 +1,227 @@
+"""``stackcast receive``: hear a stream as a host does, and ask again for what got lost."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from cli.receive.outputs import Forward, Lines, Outlet, Receipts
+from cli.receive.sockets import Wires, connected_socket, group_socket, listen_socket
+from cli.signals import stop_on_signal
+from jobs.adapters.wire.udp import parse_endpoint
+from udfs.messages.recovery.receiver import Options, Output, Receiver
+from udfs.messages.sequence import session_id
+from udfs.messages.summaries import request
+from udfs.stop_request import StopRequest
+
+#: Rounds in which notifications are read before summaries have their turn anyway.
+_ROUNDS = 64
+#: A signal is seen after so many seconds at the latest.
+_SIGNALS = 0.2
+
+
+def receive(
+    group: Annotated[
+        str, typer.Option("--group", help="Multicast group of the stream.")
+    ] = "233.54.12.1",
+    port: Annotated[
+        int, typer.Option("--port", min=1, max=65535, help="UDP port of the stream.")
+    ] = 26400,
+    interface: Annotated[
+        str, typer.Option("--interface", help="Where the group is joined: name or address.")
+    ] = "",
+    listen: Annotated[
+        str, typer.Option("--listen", help="host:port to hear unicast at, in place of a group.")
+    ] = "",
+    summary_port: Annotated[
+        int, typer.Option("--summary-port", min=0, max=65535, help="Of summaries; 0: none.")
+    ] = 26401,
+    rerequest: Annotated[
+        str, typer.Option("--rerequest", help="host:port of the re-request service.")
+    ] = "",
+    name: Annotated[
+        str, typer.Option("--name", help="This host, for a service that identifies by name.")
+    ] = "",
+    topic: Annotated[
+        str, typer.Option("--topic", help="Hear its sessions only, and those even if silent.")
+    ] = "",
+    partitions: Annotated[
+        int, typer.Option("--partitions", min=1, help="Of the topic: that many sessions.")
+    ] = 1,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="From the first event on, not from now on.")
+    ] = False,
+    order: Annotated[
+        Literal["arrival", "sequence"], typer.Option("--order", help="Of the messages that go on.")
+    ] = "arrival",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line, statistics as the last.")
+    ] = False,
+    as_hex: Annotated[bool, typer.Option("--hex", help="Messages as hex, of any format.")] = False,
+    forward: Annotated[
+        str, typer.Option("--forward", help="host:port that gets plain datagrams, each once.")
+    ] = "",
+    receipts: Annotated[
+        Path | None, typer.Option("--receipts", help="File of datagrams, length before each.")
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0, help="End after so long; 0: on Ctrl-C.")
+    ] = 0.0,
+    keep: Annotated[
+        int, typer.Option("--keep", min=2, help="Notifications a session keeps until confirmed.")
+    ] = 1 << 17,
+    silence: Annotated[
+        float, typer.Option("--silence", min=0.01, help="Seconds without summaries, then ask.")
+    ] = 5.0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.001, help="Seconds to wait for a first answer.")
+    ] = 0.25,
+    give_up: Annotated[
+        float, typer.Option("--give-up", min=0, help="Seconds until it counts as lost; 0: never.")
+    ] = 0.0,
+    drop: Annotated[
+        float, typer.Option("--drop", min=0, max=1, help="Trial: share to lose in each direction.")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option("--seed", help="Of --drop: the same losses again.")] = 1,
+) -> None:
+    """Print what this host is sent, each message once, and ask again for what got lost.
+
+    Without --rerequest what is lost is only told. Ctrl-C, SIGTERM or --seconds end it with
+    statistics on standard error; losses are told there too, and the exit code is 1 then.
+    """
+    if from_start and not rerequest:
+        raise typer.BadParameter("--from-start asks for what was sent before: give --rerequest")
+    if forward and receipts:
+        raise typer.BadParameter("give --forward or --receipts, and not both")
+    sessions = [session_id(topic, p) for p in range(partitions)] if topic else []
+    options = Options(
+        order=order,
+        from_start=from_start,
+        asks=bool(rerequest),
+        limit=keep,
+        silence=silence,
+        timeout=timeout,
+        give_up=give_up or None,
+    )
+    dice = random.Random(seed)
+    if listen:
+        host, port = parse_endpoint(listen)
+        stream = listen_socket(host, port)
+        summaries = listen_socket(host, summary_port) if summary_port not in (0, port) else None
+    else:
+        stream = group_socket(group, port, interface)
+        apart = summary_port not in (0, port)
+        summaries = group_socket(group, summary_port, interface) if apart else None
+    service = connected_socket(*parse_endpoint(rerequest)) if rerequest else None
+    wires = Wires(stream, summaries, service, drop, dice)
+    outlet: Outlet
+    if forward:
+        outlet = Forward(*parse_endpoint(forward))
+    elif receipts:
+        outlet = Receipts(receipts)
+    else:
+        outlet = Lines(as_json, as_hex)
+    where = listen or f"{group}:{port}{f' on {interface}' if interface else ''}"
+    _tell(f"listening at {where}" + (f", a trial that loses {drop:.0%}" if drop else ""))
+    receiver = Receiver(options, time.monotonic(), sessions)
+    try:
+        with stop_on_signal() as stop:
+            run(receiver, wires, outlet, name, stop, seconds)
+    finally:
+        wires.close()
+        outlet.close()
+    _end(receiver, wires, as_json)
+    if receiver.statistics.losses:
+        raise typer.Exit(1)
+
+
+def run(
+    receiver: Receiver,
+    wires: Wires,
+    outlet: Outlet,
+    name: str,
+    stop: StopRequest,
+    seconds: float = 0.0,
+) -> None:
+    """Carry datagrams between sockets, receiver and outlet until ``stop``, or for ``seconds``."""
+    end = time.monotonic() + seconds if seconds else float("inf")
+
+    def follow(out: Output) -> None:
+        if out.deliveries:
+            outlet.put(out.deliveries)
+        if out.requests:
+            wires.ask(request(r.session, r.sequence, r.count, name) for r in out.requests)
+        for loss in out.losses:
+            missing = "some" if loss.missing is None else f"{loss.missing:,}"
+            _tell(
+                f"session {loss.session.decode('latin-1')}: {missing} notifications lost from "
+                f"{loss.from_} up to {loss.until}: {loss.reason}"
+            )
+
+    def pass_on(datagrams: Sequence[bytes], answer: bool = False) -> None:
+        if datagrams:
+            follow(receiver.receive(datagrams, time.monotonic(), answer))
+
+    more = False
+    while not stop.is_set() and (now := time.monotonic()) < end:
+        if not more:
+            wires.wait(min(receiver.due() - now, end - now, _SIGNALS))
+        # A summary must not be read before the notifications that were sent before it.
+        for _ in range(_ROUNDS):
+            datagrams, more = wires.read(wires.stream)
+            pass_on(datagrams)
+            if not more:
+                break
+        answers, more_answers = wires.read(wires.service)
+        pass_on(answers, answer=True)
+        more |= more_answers
+        summaries, _ = wires.read(wires.summaries)
+        pass_on(summaries)
+        if not more:
+            follow(receiver.time(time.monotonic()))
+
+
+def _end(receiver: Receiver, wires: Wires, as_json: bool) -> None:
+    counts = asdict(receiver.statistics)
+    rows: list[dict[str, Any]] = [
+        {
+            "session": session.decode("latin-1"),
+            "state": state.value,
+            "complete": covered,
+            "announced": known,
+        }
+        for session, (state, covered, known) in receiver.sessions().items()
+    ]
+    if wires.loss:
+        counts["thrown"] = wires.thrown
+    if as_json:
+        typer.echo(json.dumps({"statistics": counts, "sessions": rows}))
+        return
+    s = receiver.statistics
+    _tell(
+        f"{s.delivered:,} notifications ({s.messages:,} messages): {s.received:,} received, "
+        f"{s.duplicates + s.late:,} duplicates, {s.repaired:,} repaired by {s.requests:,} "
+        f"requests, {s.missing:,} lost in {s.losses:,} ranges"
+    )
+    others = {
+        "unexpected": s.unexpected,
+        "without room": s.overflowed,
+        "malformed": s.malformed,
+        "of other sessions": s.foreign,
+        "thrown away for the trial": wires.thrown,
+    }
+    if told := ", ".join(f"{number:,} {what}" for what, number in others.items() if number):
+        _tell(told)
+    for row in rows:
+        _tell(f"session {row['session']}: {row['state']}, complete up to {row['complete']}")
+
+
+def _tell(text: str) -> None:
+    typer.echo(text, err=True)

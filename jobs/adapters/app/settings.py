@@ -1,0 +1,391 @@
+"""Settings of the jobs: properties under ``spark.stackcast.``, checked before anything starts.
+
+Every key is one field of `Settings`; `describe` prints the table of docs/operations.md. Keys under
+``spark.stackcast.kafka.`` are handed to Kafka as they are (``security.protocol``, ``sasl.*``,
+``ssl.*``), which is why they are the only open set.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from udfs.errors import SettingsError
+from udfs.network.labels import FORMATS as LABEL_FORMATS
+from udfs.network.labels import LabelFormat
+
+PREFIX = "spark.stackcast."
+KAFKA_PREFIX = "spark.stackcast.kafka."
+#: How records are fetched, which conf/spark-defaults.conf sets: nothing of a deployment.
+FETCHING = {"max.poll.records", "max.partition.fetch.bytes", "fetch.max.wait.ms"}
+
+
+#: Spark counts in int64.
+_LARGEST = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a text value must look like, and how to say so."""
+
+    pattern: str
+    words: str
+
+
+_UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
+_INTERVAL = Form(r"\d+ (millisecond|second|minute|hour)s?", "a number and a unit, as in 10 seconds")
+_OFFSETS = Form(r"earliest|latest|\{.*\}", "earliest, latest or offsets as JSON")
+_GROUP = Form(
+    r"2(2[4-9]|3\d)(\.(\d\d?|1\d\d|2[0-4]\d|25[0-5])){3}",
+    "an IPv4 multicast group, as in 233.54.12.1",
+)
+_ENDPOINT = Form(r"|.+:\d{1,5}", "host:port")
+_SPEED = Form(
+    r"full|recorded|[0-9]*[1-9][0-9]*(\.[0-9]+)?|0?\.[0-9]*[1-9][0-9]*",
+    "full, recorded or packets per second",
+)
+#: Formats that subscriptions may be written for, each for its own job.
+FORMATS = ("itch", "attributes")
+#: Room for a full stack and the longest message, by the width of labels.
+_LEAST_MTU = {16: 256, 32: 384}
+#: Settings that only a deployment of one's own needs.
+_DEPLOYMENT = {"tables", "checkpoint", "sink.udp.endpoint", "sink.af_packet.interface"}
+
+
+def setting(
+    key: str,
+    default: Any,
+    doc: str,
+    choices: tuple[str, ...] = (),
+    least: int = 0,
+    most: int = _LARGEST,
+    form: Form | None = None,
+) -> Any:
+    """One setting: its key without the prefix, its default, one sentence for the documentation.
+
+    choices hold for what is written, form for texts, least and most for whole numbers.
+    """
+    limits = {"choices": choices, "least": least, "most": most, "form": form}
+    return field(default=default, metadata={"key": key, "doc": doc, **limits})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings, typed. An absent `bootstrap_servers` means the embedded lab."""
+
+    topic: str = setting("topic", "itch.raw", "Kafka topic of raw packets")
+    dead_letter_topic: str = setting(
+        "deadLetter.topic", "itch.dead", "Kafka topic for samples of what could not be read"
+    )
+    dead_letter_samples: int = setting(
+        "deadLetter.samples", 100, "Most samples a task sends there in a batch; all are counted"
+    )
+    starting_offsets: str = setting(
+        "startingOffsets",
+        "earliest",
+        "Where a stream without checkpoint begins",
+        form=_OFFSETS,
+    )
+    max_offsets_per_trigger: int = setting(
+        "maxOffsetsPerTrigger", 200_000, "Most Kafka records in a micro-batch", least=1
+    )
+    trigger: str = setting(
+        "trigger", "0 seconds", "Interval of micro-batches; 0 is back to back", form=_INTERVAL
+    )
+    wait_seconds: int = setting(
+        "waitSeconds", 60, "How long to wait at start for a broker or switch that does not answer"
+    )
+    format: str = setting(
+        "format",
+        "itch",
+        "Message format: itch, a file of schemas/messages, or attributes, the table of that name",
+        FORMATS,
+    )
+    attributes_input: str = setting(
+        "attributes.input",
+        "json",
+        "How attribute/value events come from Kafka, one a record",
+        ("json", "id_pairs", "bitmask"),
+    )
+    attributes_encoding: str = setting(
+        "attributes.encoding",
+        "bitmask",
+        "How they go out: pairs of id and value, or a bitmask of ids before the values",
+        ("id_pairs", "bitmask"),
+    )
+    attributes_unknown: str = setting(
+        "attributes.unknown",
+        "dead_letter",
+        "What becomes of JSON names that the table lacks: register gives them an id, 32 at most",
+        ("dead_letter", "register"),
+    )
+    filter_order: str = setting(
+        "filters.order",
+        "specification",
+        "Order of the fields' tables: as in the specification, or one chosen at the start, as "
+        "attribute_stream does by default",
+        ("specification", "auto"),
+    )
+    tables: str = setting(
+        "tables", "var/tables", "Where the Delta tables are: a path, or catalog.schema"
+    )
+    checkpoint: str = setting("checkpoint", "var/checkpoint/itch", "Checkpoint of the stream")
+    publisher: str = setting("publisher", "feed1", "Host of the network that the frames leave from")
+    max_labels: int = setting(
+        "maxLabels", 64, "Most labels that a switch can parse in one stack", least=1, most=64
+    )
+    label_bits: int = setting(
+        "label.bits",
+        16,
+        "Width of the labels of the network's stacks; the switches' program must be for the same",
+        ("16", "32"),
+    )
+    # 64 labels and the longest message need 230 bytes, wide labels 358.
+    mtu: int = setting(
+        "mtu", 1500, "Most bytes of a frame after its Ethernet header", least=256, most=65_535
+    )
+    group: str = setting("multicast.group", "233.54.12.1", "IPv4 group that hosts see", form=_GROUP)
+    port: int = setting("multicast.port", 26400, "UDP port that hosts see", least=1, most=65_535)
+    sink: str = setting("sink", "udp", "Where frames go", ("udp", "af_packet", "pcap"))
+    udp_endpoint: str = setting(
+        "sink.udp.endpoint", "", "Far end of the UDP tunnel, host:port", form=_ENDPOINT
+    )
+    udp_window: int = setting(
+        "sink.udp.window",
+        0,
+        "Frames that may be unacknowledged in the tunnel; 0 where the far end acknowledges none",
+    )
+    interface: str = setting("sink.af_packet.interface", "", "Network interface to send on")
+    pcap_path: str = setting("sink.pcap.path", "var/frames", "Folder for pcap files")
+    latency: str = setting(
+        "latency",
+        "microbatch",
+        "microbatch, or realtime: milliseconds in place of half a second, and fewer promises",
+        ("microbatch", "realtime"),
+    )
+    realtime_ledger_topic: str = setting(
+        "realtime.ledgerTopic", "itch.ledger", "Kafka topic of the ledger in real-time mode"
+    )
+    realtime_batch: str = setting(
+        "realtime.batch",
+        "5 minutes",
+        "Length of a batch in real-time mode, 5 seconds at least; between two, records wait for "
+        "half a second",
+        form=_INTERVAL,
+    )
+    ledger_interval: str = setting(
+        "ledger.interval",
+        "2 seconds",
+        "How long rows of ledger and statistics may wait to be written together",
+        form=_INTERVAL,
+    )
+    summary_port: int = setting(
+        "summary.port",
+        26401,
+        "UDP port of the summaries that tell hosts what they should have received; 0 sends none",
+        most=65_535,
+    )
+    rerequest_listen: str = setting(
+        "rerequest.listen",
+        "0.0.0.0:26402",
+        "Where jobs/rerequest.py takes requests, host:port",
+        form=_ENDPOINT,
+    )
+    rerequest_identify: str = setting(
+        "rerequest.identify",
+        "address",
+        "How it knows the asking host: by its IPv4 address, or by a name in the request",
+        ("address", "name"),
+    )
+    metrics_port: int = setting(
+        "metrics.port",
+        0,
+        "TCP port of metrics (/metrics) and health (/health); 0 serves none",
+        most=65_535,
+    )
+    metrics_host: str = setting("metrics.host", "0.0.0.0", "Address that they are served at")
+    match: str = setting(
+        "match",
+        "spark",
+        "Where events meet subscriptions: in the stream, or on the switches",
+        ("spark", "network"),
+    )
+    p4_folder: str = setting(
+        "p4.folder", "p4", "Folder of the compiled P4 programs: P4Info and what the target loads"
+    )
+    election_id: int = setting(
+        "p4runtime.electionId", 1, "Election id towards the switches; the highest writes", least=1
+    )
+    tls_ca: str = setting(
+        "p4runtime.tls.ca",
+        "",
+        "PEM file of who signs the switches' certificates; {switch} is a switch's name",
+    )
+    tls_certificate: str = setting(
+        "p4runtime.tls.certificate", "", "PEM file of our certificate; {switch} is a switch's name"
+    )
+    tls_key: str = setting(
+        "p4runtime.tls.key", "", "PEM file of its private key; {switch} is a switch's name"
+    )
+
+    lab_folder: str = setting("lab.folder", "var/lab", "Everything the lab writes")
+    lab_messages: int = setting(
+        "lab.messages", 100_000, "Messages of the generated session", least=1
+    )
+    lab_symbols: int = setting("lab.symbols", 200, "Symbols traded in it", least=4, most=10_000)
+    lab_subscriptions: int = setting("lab.subscriptions", 1000, "Subscriptions in the lab's table")
+    lab_seed: int = setting("lab.seed", 1, "Seed of session and subscriptions")
+    lab_session: str = setting(
+        "lab.session", "", "A Nasdaq BinaryFILE (.gz too) to publish in place of a generated one"
+    )
+    lab_speed: str = setting(
+        "lab.speed",
+        "full",
+        "full, recorded (by the ITCH timestamps) or packets per second",
+        form=_SPEED,
+    )
+    lab_network: str = setting("lab.network", "fabric", "fabric, a topohub name, or a GraphML file")
+    lab_pods: int = setting("lab.pods", 4, "Pods of the fabric", least=1)
+    lab_racks: int = setting("lab.racks", 2, "Racks of a pod", least=1)
+    lab_hosts: int = setting(
+        "lab.hosts", 2, "Hosts of a rack, or of each node of another network", least=1
+    )
+    lab_planes: int = setting(
+        "lab.planes", 2, "Planes of spines; fabric switches of a pod", least=1
+    )
+    lab_spines: int = setting("lab.spines", 2, "Spines of a plane", least=1)
+
+    kafka: dict[str, str] = field(default_factory=dict)
+    #: Keys that were given, without the prefix.
+    given: frozenset[str] = frozenset()
+
+    @property
+    def embedded(self) -> bool:
+        """True where no broker is configured: the job brings up the lab and uses it.
+
+        Raises SettingsError NO_BROKER where other settings speak of a deployment: a misspelt
+        broker must not turn into a run of the lab.
+        """
+        if "bootstrap.servers" in self.kafka:
+            return False
+        others = [KAFKA_PREFIX + key for key in self.kafka if key not in FETCHING]
+        others += [PREFIX + key for key in self.given if key in _DEPLOYMENT]
+        if others:
+            raise SettingsError(
+                "NO_BROKER",
+                f"{', '.join(sorted(others))} is set, but {KAFKA_PREFIX}bootstrap.servers is not: "
+                "set it, or none of them to run on the embedded lab",
+            )
+        return True
+
+    @property
+    def labels(self) -> LabelFormat:
+        """The format of the network's labels."""
+        return LABEL_FORMATS[self.label_bits]
+
+    @staticmethod
+    def read(properties: Iterable[tuple[str, str]]) -> Settings:
+        """Settings from Spark properties; keys outside ``spark.stackcast.`` are ignored.
+
+        Raises SettingsError UNKNOWN_KEY (with the nearest key) or BAD_VALUE (with key and value).
+        """
+        known = {f.metadata["key"]: f for f in fields(Settings) if f.metadata}
+        values: dict[str, Any] = {}
+        kafka: dict[str, str] = {}
+        for key, text in properties:
+            if key.startswith(KAFKA_PREFIX):
+                kafka[key.removeprefix(KAFKA_PREFIX)] = text
+            elif key.startswith(PREFIX):
+                name = key.removeprefix(PREFIX)
+                if name not in known:
+                    raise _unknown(key, name, known)
+                values[known[name].name] = _parse(key, text, known[name])
+        given = frozenset(f.metadata["key"] for f in known.values() if f.name in values)
+        for setting_field in known.values():
+            if setting_field.name not in values:
+                values[setting_field.name] = _at_home(setting_field.default)
+        made = Settings(**values, kafka=kafka, given=given)
+        if made.mtu < (least := _LEAST_MTU[made.label_bits]):
+            raise _bad(f"{PREFIX}mtu", str(made.mtu), f"{least} or more with labels of 32 bits")
+        return made
+
+
+def _at_home(default: Any) -> Any:
+    """A default, with paths of the project made absolute where its folders are known."""
+    if not isinstance(default, str):
+        return default
+    home = os.environ.get("STACKCAST_HOME", "")
+    var = os.environ.get("STACKCAST_VAR") or (f"{home}/var" if home else "")
+    if default.startswith("var/") and var:
+        return var + default.removeprefix("var")
+    return f"{home}/p4" if default == "p4" and home else default
+
+
+def seconds_of(interval: str) -> float:
+    """Seconds of an interval as settings have it, as in ``5 minutes``."""
+    count, unit = interval.split()
+    return float(count) * _UNITS[unit.removesuffix("s")]
+
+
+def describe() -> list[tuple[str, str, str]]:
+    """Rows (key, default, meaning) of all settings, for the documentation."""
+    rows = [
+        (PREFIX + f.metadata["key"], str(f.default), _meaning(f))
+        for f in fields(Settings)
+        if f.metadata
+    ]
+    return [
+        *rows,
+        (KAFKA_PREFIX + "*", "", "Options of the Kafka client, such as bootstrap.servers"),
+    ]
+
+
+def _meaning(setting_field: Any) -> str:
+    choices = setting_field.metadata["choices"]
+    return str(setting_field.metadata["doc"]) + (f" ({', '.join(choices)})" if choices else "")
+
+
+def _unknown(key: str, name: str, known: dict[str, Any]) -> SettingsError:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {PREFIX}{near[0]}?" if near else "; docs/operations.md lists all keys"
+    return SettingsError("UNKNOWN_KEY", f"there is no setting {key}{hint}", key=key)
+
+
+def _parse(key: str, text: str, setting_field: Any) -> Any:
+    limits = setting_field.metadata
+    if isinstance(setting_field.default, int):
+        try:
+            number = int(text.replace("_", ""))
+        except ValueError:
+            raise _bad(key, text, "a whole number") from None
+        if limits["choices"]:
+            if str(number) not in limits["choices"]:
+                raise _bad(key, text, " or ".join(limits["choices"]))
+            return number
+        if not limits["least"] <= number <= limits["most"]:
+            span = f"of {limits['least']} or more"
+            if limits["most"] != _LARGEST or number > _LARGEST:
+                span = f"from {limits['least']} to {limits['most']}"
+            raise _bad(key, text, f"a whole number {span}")
+        return number
+    if limits["choices"] and text not in limits["choices"]:
+        raise _bad(key, text, f"one of {', '.join(limits['choices'])}")
+    if limits["form"] is _OFFSETS and text.startswith("{"):
+        try:
+            json.loads(text)
+        except ValueError:
+            raise _bad(key, text, _OFFSETS.words) from None
+    if limits["form"] and not re.fullmatch(limits["form"].pattern, text, re.ASCII):
+        raise _bad(key, text, limits["form"].words)
+    if setting_field.default and not text.strip():
+        raise _bad(key, text, "something")
+    return text
+
+
+def _bad(key: str, text: str, wanted: str) -> SettingsError:
+    return SettingsError("BAD_VALUE", f"{key} is {text!r}, but must be {wanted}", key=key)

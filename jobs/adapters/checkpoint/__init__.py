@@ -1,0 +1,4 @@
+"""Files of the checkpoint that survive a crash: pins, state, reports, journal, positions, identity.
+
+Called by streams and by the replay; it calls `app`, `tables` and `planning`.
+"""

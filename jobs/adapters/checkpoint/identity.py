@@ -1,0 +1,181 @@
+"""What a checkpoint is for: topic, format and tables, on record in the checkpoint itself.
+
+Offsets, pinned versions and state cells mean nothing for another topic, format or set of tables,
+and a stream that went on with them would lose or repeat events without a word. So the first start
+writes ``<checkpoint>/stackcast-identity.json``, and each further one compares.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import schemas
+from jobs.adapters.app.settings import PREFIX, Settings
+from jobs.adapters.planning import formats
+from jobs.adapters.tables.tables import Tables
+from udfs.errors import StreamError
+from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+
+NAME = "stackcast-identity.json"
+LAYOUT = 1
+
+#: Tables whose versions batches are pinned to, and the one that says which batches there were.
+TABLES = ("subscriptions", "switches", "hosts", "links", "virtual_trees", "egress_ledger")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """cluster and topic_id are Kafka's, empty where a broker tells none; tables: Delta's ids."""
+
+    topic: str
+    cluster: str
+    topic_id: str
+    format: str
+    specification: str
+    publisher: str
+    tables: dict[str, str]
+
+    @classmethod
+    def now(cls, settings: Settings, tables: Tables, ids: tuple[str, str]) -> Identity:
+        """What a checkpoint would be for that is begun now; ``ids`` are those of Kafka's cluster
+        and of the topic. Raises TableError MISSING."""
+        cluster, topic_id = ids
+        names = (*TABLES, *formats.sources(settings))
+        return cls(
+            topic=settings.topic,
+            cluster=cluster,
+            topic_id=topic_id,
+            format=settings.format,
+            specification=specification_digest(settings),
+            publisher=settings.publisher,
+            tables={name: tables.head(name)[0] for name in names},
+        )
+
+    def packed(self) -> bytes:
+        text = json.dumps({"layout": LAYOUT, **dataclasses.asdict(self)}, indent=1, sort_keys=True)
+        return f"{text}\n".encode()
+
+    @classmethod
+    def unpacked(cls, content: bytes, name: str) -> Identity:
+        """Raises StreamError CHECKPOINT_UNREADABLE; ``name`` is that of the file."""
+        try:
+            values: dict[str, Any] = json.loads(content)
+            return cls(**{f.name: values[f.name] for f in dataclasses.fields(cls)})
+        except (ValueError, KeyError, TypeError) as error:
+            raise StreamError(
+                "CHECKPOINT_UNREADABLE",
+                f"{name}: {error!r}; restore the file, or remove it: the next start then writes it "
+                "anew and takes it that topic, format and tables are the right ones",
+            ) from error
+
+    def check(self, now: Identity, onward: str) -> None:
+        """Refuse where it is for something else than ``now``; ``onward``: how to begin anew there.
+
+        Raises StreamError OTHER_TOPIC, OTHER_CLUSTER, TOPIC_RECREATED, OTHER_FORMAT,
+        OTHER_SPECIFICATION, OTHER_PUBLISHER, OTHER_TABLES.
+        """
+        from_start = f"set {PREFIX}checkpoint to a new folder to read it from its start"
+        if self.topic != now.topic:
+            raise other_topic(self.topic, now.topic)
+        if self.cluster != now.cluster and self.cluster and now.cluster:
+            raise StreamError(
+                "OTHER_CLUSTER",
+                f"the checkpoint is for topic {self.topic} of Kafka cluster {self.cluster}, and "
+                f"{PREFIX}kafka.bootstrap.servers leads to cluster {now.cluster}, whose records "
+                f"have other offsets: correct that setting, or {from_start}",
+            )
+        if self.topic_id != now.topic_id and self.topic_id and now.topic_id:
+            raise StreamError(
+                "TOPIC_RECREATED",
+                f"topic {self.topic} was deleted and made anew since the checkpoint began (id "
+                f"{self.topic_id} then, {now.topic_id} now), so its offsets mean other records: "
+                f"{from_start}. Hosts then get numbers again that they have seen: give the topic "
+                "another name to avoid that",
+            )
+        if self.format != now.format:
+            raise StreamError(
+                "OTHER_FORMAT",
+                f"the checkpoint is for format {self.format}, and {PREFIX}format is {now.format}: "
+                "correct the setting, or give the other format a topic, tables and a checkpoint of "
+                "its own",
+            )
+        if self.specification != now.specification:
+            raise StreamError(
+                "OTHER_SPECIFICATION",
+                f"messages/{self.format}.spec has changed since the checkpoint began, so a batch "
+                "that runs again would not send what it sent, and state cells may mean other "
+                f"fields: put the specification back, or {onward}",
+            )
+        if self.publisher != now.publisher:
+            raise StreamError(
+                "OTHER_PUBLISHER",
+                f"the checkpoint is for publisher {self.publisher}, and {PREFIX}publisher is "
+                f"{now.publisher}: correct the setting, or {onward}",
+            )
+        # Tables of later versions of ours are in no identity of before.
+        both = sorted(self.tables.keys() & now.tables.keys())
+        if anew := [name for name in both if self.tables[name] != now.tables[name]]:
+            raise other_tables(f"{', '.join(anew)} made anew since the checkpoint began", onward)
+
+
+def specification_digest(settings: Settings) -> str:
+    """Of the format's specification, whatever its comments and blanks; of attributes, which are in
+    a table with versions, it is empty."""
+    if settings.format == ATTRIBUTES:
+        return ""
+    text = schemas.read_text(f"messages/{settings.format}.spec")
+    words = " ".join(re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL).split())
+    return hashlib.sha256(words.encode()).hexdigest()
+
+
+def other_topic(then: str, now: str) -> StreamError:
+    return StreamError(
+        "OTHER_TOPIC",
+        f"the checkpoint is for topic {then}, and {PREFIX}topic is {now}: correct the setting, or "
+        f"give each topic a checkpoint of its own ({PREFIX}checkpoint)",
+    )
+
+
+def other_tables(what: str, onward: str) -> StreamError:
+    return StreamError(
+        "OTHER_TABLES",
+        f"{PREFIX}tables has {what}, so versions that batches are pinned to mean other rows: "
+        f"correct the setting, or {onward}",
+    )
+
+
+class IdentityFile:
+    """``stackcast-identity.json`` of a checkpoint, on any file system that Hadoop knows."""
+
+    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+        self._jvm: Any = spark._jvm
+        self._path = self._jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/{NAME}")
+        self._files = self._path.getFileSystem(spark._jsc.hadoopConfiguration())
+
+    def read(self) -> Identity | None:
+        """None where there is none. Raises StreamError CHECKPOINT_UNREADABLE."""
+        if not self._files.exists(self._path):
+            return None
+        stream = self._files.open(self._path)
+        try:
+            content = bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+        return Identity.unpacked(content, str(self._path))
+
+    def write(self, identity: Identity) -> None:
+        """Whole or not at all."""
+        draft = self._jvm.org.apache.hadoop.fs.Path(self._path.getParent(), f".{NAME}.draft")
+        stream = self._files.create(draft, True)
+        try:
+            stream.write(identity.packed())
+        finally:
+            stream.close()
+        self._files.rename(draft, self._path)

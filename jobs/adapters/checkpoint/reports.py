@@ -1,0 +1,162 @@
+"""What a batch says of itself: rows of the ledger and of the statistics, as a file in between.
+
+The columns of a report are lists, or one value for all of its rows, so that ten thousand hosts cost
+no Python step each.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.error_texts import one_line
+from jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles
+from udfs.errors import StreamError
+
+LEDGER = "egress_ledger"
+DELIVERIES = "delivery_statistics"
+PUBLICATIONS = "publication_statistics"
+#: In the order in which they are written: what the ledger knows of, the statistics have.
+TABLES = (DELIVERIES, PUBLICATIONS, LEDGER)
+FOLDER = "stackcast-reports"
+
+_TIME = pa.timestamp("us", "UTC")
+_TYPES = {
+    "topic": pa.string(),
+    "publisher": pa.string(),
+    "subscriber": pa.string(),
+    "receivers": pa.list_(pa.string()),
+    "versions": pa.map_(pa.string(), pa.int64()),
+    "settings": pa.map_(pa.string(), pa.string()),
+    "partitions": pa.list_(
+        pa.struct(
+            [
+                ("partition", pa.int32()),
+                ("from_offset", pa.int64()),
+                ("until_offset", pa.int64()),
+                ("first_sequence", pa.int64()),
+                ("last_sequence", pa.int64()),
+            ]
+        )
+    ),
+    "started_at": _TIME,
+    "recorded_at": _TIME,
+    "seconds": pa.float64(),
+}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one table: ``same`` holds for each of them, ``columns`` one value for each."""
+
+    count: int
+    same: Mapping[str, Any]
+    columns: Mapping[str, Sequence[Any]]
+
+    def arrow(self) -> pa.Table:
+        """As a table; a column is int64 where nothing else is said in `_TYPES`."""
+        arrays = {
+            name: pa.repeat(_scalar(name, value), self.count) for name, value in self.same.items()
+        }
+        for name, values in self.columns.items():
+            arrays[name] = pa.array(values, _TYPES.get(name, pa.int64()))
+        return pa.table(arrays)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Rows of one batch, by table.
+
+    writer: who numbers the batches, so that each batch of each writer counts once.
+    """
+
+    writer: str
+    batch_id: int
+    tables: Mapping[str, Rows]
+
+    def packed(self) -> bytes:
+        # dataclasses.asdict would copy every list of receivers.
+        tables = {name: vars(rows) for name, rows in self.tables.items()}
+        return json.dumps(vars(self) | {"tables": tables}, default=_text).encode()
+
+    @classmethod
+    def unpacked(cls, content: bytes, name: str) -> Report:
+        """Raises StreamError REPORT_UNREADABLE; ``name`` is that of the file."""
+        try:
+            held = json.loads(content)
+            tables = {table: Rows(**rows) for table, rows in held.pop("tables").items()}
+            return cls(**held, tables=tables)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StreamError(
+                "REPORT_UNREADABLE",
+                f"{name}: {error!r}; restore the file, or remove it: egress_ledger and statistics "
+                "then lack its batch, and what was sent in it cannot be asked for again",
+            ) from error
+
+
+class Reports:
+    """The reports of a checkpoint, ``<checkpoint>/stackcast-reports/<batch>.json``."""
+
+    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+        self._files = BatchFiles(spark, checkpoint, FOLDER, ".json", kept=None)
+
+    def left(self) -> list[Report]:
+        """Those that are there, in the order of batches. Raises StreamError REPORT_UNREADABLE."""
+        found = []
+        for batch in self._files.batches():
+            content = self._files.read(batch)
+            if content is not None:
+                found.append(Report.unpacked(content, self._files.name(batch)))
+        return found
+
+    def put(self, report: Report) -> None:
+        """Write a report; one that is there is of an earlier try of the same batch, and goes.
+
+        Raises StreamError REPORT_NOT_WRITTEN: the batch then counts as failed, and runs again.
+        """
+        name = self._files.name(report.batch_id)
+        content = report.packed()
+        try:
+            written = self._files.write(report.batch_id, content)
+            if not written:
+                self._files.remove(report.batch_id)
+                written = self._files.write(report.batch_id, content)
+        except FILE_ERRORS as error:
+            raise StreamError("REPORT_NOT_WRITTEN", f"{name}: {one_line(error)}") from error
+        if not written:
+            raise StreamError("REPORT_NOT_WRITTEN", f"{name} could not get its name")
+
+    def remove(self, batch_id: int) -> None:
+        """Forget a report whose rows are in all tables."""
+        self._files.remove(batch_id)
+
+
+def merged(reports: Sequence[Report], table: str) -> pa.Table | None:
+    """The rows of these reports in one table; None where there are none."""
+    found = [
+        rows.arrow()
+        for report in reports
+        if (rows := report.tables.get(table)) is not None and rows.count
+    ]
+    return pa.concat_tables(found, promote_options="default") if found else None
+
+
+def _scalar(name: str, value: Any) -> Any:
+    kind = _TYPES.get(name, pa.int64())
+    if kind == _TIME and isinstance(value, str):
+        value = dt.datetime.fromisoformat(value)
+    if pa.types.is_map(kind) and value is not None:
+        value = list(value.items())
+    return pa.scalar(value, kind)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dt.datetime):
+        return value.isoformat()
+    raise TypeError(f"{value!r} has no place in a report")

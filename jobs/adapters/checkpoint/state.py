@@ -1,0 +1,81 @@
+"""What rules with state keep from micro-batch to micro-batch: a file a batch in the checkpoint.
+
+A batch starts from the file of the batch before, so one that runs again after a crash computes the
+same frames. Where rules keep no state, no file is read or written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.error_texts import one_line
+from jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles
+from udfs.errors import StreamError
+from udfs.filters.matching.carried import pack_sources, retain, unpack_sources
+
+
+class CarriedState:
+    """Packed cells by partition (``udfs.filters.matching.carried``), in the checkpoint's folder
+    ``stackcast-state``."""
+
+    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+        self._files = BatchFiles(spark, checkpoint, "stackcast-state", ".bin")
+        self._last: tuple[int, dict[int, bytes]] | None = None
+        self._names: frozenset[str] = frozenset()
+
+    def before(self, batch_id: int) -> dict[int, bytes]:
+        """The state that a batch begins with: none where the batch before kept none.
+
+        Raises StreamError STATE_UNREADABLE.
+        """
+        if self._last is not None and self._last[0] == batch_id - 1:
+            return self._last[1]
+        content = self._files.read(batch_id - 1)
+        return {} if content is None else unpack_sources(content)
+
+    def after(
+        self,
+        batch_id: int,
+        before: Mapping[int, bytes],
+        rows: Iterable[Mapping[str, Any]],
+        names: Collection[str],
+    ) -> None:
+        """Record what is kept after a batch.
+
+        ``rows``: reports of kind ``state``. Partitions without one keep what they had. ``names``:
+        identities of the cells of the batch's rules; others are dropped. Raises StreamError
+        PARTITION_SPLIT, STATE_NOT_WRITTEN: the batch then counts as failed, and runs again.
+        """
+        rows = list(rows)
+        (most,) = Counter(row["partition"] for row in rows).most_common(1) or ((0, 0),)
+        if most[1] > 1:
+            raise StreamError(
+                "PARTITION_SPLIT",
+                f"partition {most[0]} was the work of {most[1]} tasks, and rules with state need "
+                "one that takes it in order: do not set minPartitions or maxRecordsPerPartition "
+                "for the Kafka source",
+            )
+        kept = dict(before)
+        live = frozenset(names)
+        if live != self._names:
+            # Idle partitions too: a cell lives as long as the rules of each batch name it.
+            kept = {partition: retain(packed, live) for partition, packed in kept.items()}
+        kept |= {row["partition"]: row["cells"] for row in rows}
+        try:
+            # One is there if the batch ran before: the same, as it began with the same.
+            self._files.remove(batch_id)
+            written = self._files.write(batch_id, pack_sources(kept))
+        except FILE_ERRORS as error:
+            raise StreamError(
+                "STATE_NOT_WRITTEN", f"{self._files.name(batch_id)}: {one_line(error)}"
+            ) from error
+        if not written:
+            raise StreamError(
+                "STATE_NOT_WRITTEN", f"{self._files.name(batch_id)} could not get its name"
+            )
+        self._names = live
+        self._last = (batch_id, kept)

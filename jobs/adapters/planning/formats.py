@@ -1,0 +1,109 @@
+"""The message format of a job: shipped with us, or told by table ``attributes``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, cast
+
+import schemas
+from jobs.adapters.app.settings import PREFIX, Settings
+from jobs.adapters.tables.tables import Tables
+from udfs.errors import SettingsError
+from udfs.messages.attributes import events
+from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from udfs.messages.attributes.registry import Registry
+from udfs.messages.readers import AttributeEvents, Encoding, Format, Input, Packets
+from udfs.messages.specification import Specification, parse_specification
+from udfs.network.labels import MAX_LABELS
+from udfs.stacks.frame import room_beside
+
+#: Bytes of all attributes as pairs of id and value, the longer of the encodings.
+LONGEST_HEADER = 1 + 5 * events.ATTRIBUTES
+
+#: Of attribute/value events where the settings name none.
+_DEFAULTS = {
+    "topic": "attributes.raw",
+    "deadLetter.topic": "attributes.dead",
+    "checkpoint": "checkpoint/attributes",
+    "realtime.ledgerTopic": "attributes.ledger",
+}
+
+
+def sources(settings: Settings) -> tuple[str, ...]:
+    """The tables, beside those of rules and network, that say what events are."""
+    own = (ATTRIBUTES,) if settings.format == ATTRIBUTES else ()
+    return (*own, "advertisements")
+
+
+def of_settings(settings: Settings, job: str) -> Settings:
+    """The settings of a job for one format, with its own names where none are given.
+
+    Raises SettingsError ``BAD_VALUE`` where they are for another format, or ask for what it cannot.
+    """
+    if "format" in settings.given and settings.format != job:
+        other = "attribute_stream" if settings.format == ATTRIBUTES else "itch_stream"
+        raise SettingsError(
+            "BAD_VALUE",
+            f"{PREFIX}format is {settings.format!r}: that is for jobs/{other}.py",
+        )
+    if job != ATTRIBUTES:
+        return settings
+    if settings.attributes_unknown == "register" and settings.attributes_input != "json":
+        raise SettingsError(
+            "BAD_VALUE",
+            f"{PREFIX}attributes.unknown is 'register', but records in {settings.attributes_input} "
+            "have numbers and no names: register them in table attributes, or take json",
+        )
+    made = dataclasses.replace(settings, format=ATTRIBUTES)
+    if "filters.order" not in settings.given:
+        # Ids say nothing of how well an attribute splits the rules.
+        made = dataclasses.replace(made, filter_order="auto")
+    for field in dataclasses.fields(Settings):
+        name = _DEFAULTS.get(field.metadata.get("key", ""))
+        if name is not None and field.metadata["key"] not in settings.given:
+            before = str(getattr(settings, field.name))
+            # The folder of checkpoints is where the settings have it.
+            name = before.removesuffix("checkpoint/itch") + name if "/" in name else name
+            values: dict[str, Any] = {field.name: name}
+            made = dataclasses.replace(made, **values)
+    if longest_event(made) < LONGEST_HEADER:
+        raise SettingsError(
+            "BAD_VALUE",
+            f"{PREFIX}mtu is {made.mtu}: {LONGEST_HEADER - longest_event(made)} bytes more are "
+            f"needed for an event of {events.ATTRIBUTES} attributes beside a full stack",
+        )
+    return made
+
+
+def specification_of(settings: Settings, tables: Tables) -> Specification:
+    """The specification, where it is of attributes as their table is now.
+
+    Raises AttributeTableError where that table cannot be used.
+    """
+    if settings.format == ATTRIBUTES:
+        return registry_of(tables).specification()
+    text = schemas.read_text(f"messages/{settings.format}.spec")
+    return parse_specification(text, settings.format)
+
+
+def registry_of(tables: Tables, version: int | None = None) -> Registry:
+    """All attributes, as of a version of their table."""
+    return Registry.from_rows(tables.rows(ATTRIBUTES, version))
+
+
+def format_of(settings: Settings, tables: Tables, versions: Mapping[str, int]) -> Format:
+    """The format as a stream needs it, as of ``versions``."""
+    if settings.format != ATTRIBUTES:
+        return Packets(specification_of(settings, tables))
+    return AttributeEvents(
+        registry_of(tables, versions[ATTRIBUTES]),
+        cast(Input, settings.attributes_input),
+        cast(Encoding, settings.attributes_encoding),
+        longest_event(settings),
+    )
+
+
+def longest_event(settings: Settings) -> int:
+    """Most bytes of an attribute/value event: what fits a frame beside the longest stack."""
+    return room_beside(settings.mtu, MAX_LABELS, settings.labels)

@@ -1,0 +1,159 @@
+"""Header stacks of all receiver sets of a plan, worked out by Spark beside the stream.
+
+Nothing waits for them: a batch works out what it uses itself. They go into the next plan, so that
+no worker works them out again, and into the table `header_stacks`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+import pyarrow as pa
+from pyspark import Broadcast
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.app.logs import named
+from jobs.adapters.tables.tables import Tables
+from udfs.columns import work_out, worked_out
+from udfs.delivery.plan import Compilation
+from udfs.trees.header_stacks import HeaderStacks, Receivers, Stacks
+
+log = logging.getLogger(__name__)
+
+TABLE = "header_stacks"
+
+#: How long a job's tasks should work, seconds: after it a newer plan has its turn, and so has a
+#: batch that found all slots taken.
+_JOB_SECONDS = 0.5
+#: Receiver sets a task, at first and at least.
+_LEAST = 32
+#: How much larger a job can be than the one before.
+_GROWTH = 4
+#: How long the end of a stream waits for what is still to be worked out, seconds.
+_LAST_SECONDS = 60
+
+
+class StackJobs:
+    """Works out the stacks of the newest plan, in jobs of about half a second.
+
+    One slot of the application is left to the stream, where there is more than one. `submit` is for
+    one thread. Call `close` at the end.
+    """
+
+    def __init__(self, spark: SparkSession, tables: Tables, publisher: str) -> None:
+        self._spark = spark
+        self._tables = tables
+        self._publisher = publisher
+        self._newest: Compilation | None = None
+        self._running: Future[None] | None = None
+        self._handle: tuple[HeaderStacks, Broadcast[HeaderStacks]] | None = None
+        self._closing = threading.Event()
+        self._size = _LEAST
+        self._written: list[dict[str, Any]] | None = None
+        self._told: tuple[HeaderStacks, set[str]] | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="header-stacks")
+
+    def handle(self, compilation: Compilation) -> Broadcast[HeaderStacks]:
+        """The plan's header stacks as workers take them: sent once for a network and its trees."""
+        header_stacks = compilation.header_stacks
+        if self._handle is None or self._handle[0] is not header_stacks:
+            if self._handle is not None:
+                self._handle[1].unpersist()
+            self._handle = header_stacks, self._spark.sparkContext.broadcast(header_stacks)
+        return self._handle[1]
+
+    def submit(self, compilation: Compilation) -> Future[None]:
+        """Work out what this plan lacks and write its table; a plan before it is given up."""
+        self._newest = compilation
+        self._running = self._thread.submit(self._work, compilation, self.handle(compilation))
+        return self._running
+
+    def close(self) -> None:
+        """Wait until the newest plan is done with, a minute at most."""
+        if self._running is not None:
+            wait([self._running], _LAST_SECONDS)
+        self._closing.set()
+        self._thread.shutdown(wait=True)
+
+    def _work(self, compilation: Compilation, handle: Broadcast[HeaderStacks]) -> None:
+        try:
+            self._work_out(compilation, handle)
+            if not self._given_up(compilation):
+                self._write(compilation)
+        except SQL_ERRORS as error:
+            # Batches work out what they use; the next plan brings the rest up again.
+            log.error(
+                "header stacks of %s could not be worked out ahead: %s",
+                named(compilation.versions),
+                one_line(error),
+            )
+        except Exception:
+            log.exception(
+                "header stacks of %s could not be worked out ahead", named(compilation.versions)
+            )
+
+    def _work_out(self, compilation: Compilation, handle: Broadcast[HeaderStacks]) -> None:
+        waiting = compilation.unknown()
+        total, clock = len(waiting), time.monotonic()
+        slots = max(1, self._spark.sparkContext.defaultParallelism - 1)
+        while waiting and not self._given_up(compilation):
+            some, waiting = waiting[: self._size * slots], waiting[self._size * slots :]
+            made, seconds = self._run(some, min(slots, len(some)), handle)
+            compilation.header_stacks.learn(made)
+            # Of the work, not of the time: beside a busy stream a job mostly waits for a slot.
+            fitting = int(_JOB_SECONDS * len(some) / max(seconds, 1e-6))
+            self._size = max(_LEAST, min(fitting, _GROWTH * self._size))
+        if total and not waiting:
+            log.info(
+                "header stacks of %d receiver sets worked out in %.2f s; %s",
+                total,
+                time.monotonic() - clock,
+                named(compilation.versions),
+            )
+        self._tell(compilation)
+
+    def _run(
+        self, receiver_sets: list[Receivers], tasks: int, handle: Broadcast[HeaderStacks]
+    ) -> tuple[dict[Receivers, Stacks], float]:
+        """Stacks by receiver set, and the seconds of a core that they took."""
+        column = pa.array(receiver_sets, pa.list_(pa.string()))
+        frame = self._spark.createDataFrame(pa.table({"receivers": column}))
+        made = frame.coalesce(tasks).select(
+            "receivers", work_out(handle)("receivers").alias("stacks")
+        )
+        rows = made.toArrow().to_pylist()
+        return worked_out(rows), sum(row["stacks"]["seconds"] for row in rows)
+
+    def _given_up(self, compilation: Compilation) -> bool:
+        return self._closing.is_set() or self._newest is not compilation
+
+    def _tell(self, compilation: Compilation) -> None:
+        """Log each host that is cut off, once for a network and its trees."""
+        if self._told is None or self._told[0] is not compilation.header_stacks:
+            self._told = compilation.header_stacks, set()
+        for host, reason in compilation.cut_off.items():
+            if host not in self._told[1]:
+                self._told[1].add(host)
+                log.error("host %s is left out: %s; %s", host, reason, named(compilation.versions))
+
+    def _write(self, compilation: Compilation) -> None:
+        rows = compilation.stack_rows(self._publisher)
+        if rows == self._written:
+            return
+        try:
+            self._tables.overwrite(TABLE, rows)
+        except SQL_ERRORS as error:
+            # They explain frames and make none: the next plan writes them anew.
+            log.error(
+                "table %s could not be written for the plan of %s: %s",
+                TABLE,
+                named(compilation.versions),
+                one_line(error),
+            )
+            return
+        self._written = rows

@@ -1,0 +1,155 @@
+"""Plans by the versions of the tables that they are made from."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good
+from jobs.adapters.app.settings import FORMATS, Settings
+from jobs.adapters.planning import formats
+from jobs.adapters.planning.versions import LINK_STATES
+from jobs.adapters.tables.tables import Tables
+from udfs.delivery.plan import Addressing, Compilation, Planner
+from udfs.errors import SettingsError, TableError
+from udfs.filters.advertisements import select_advertisements
+from udfs.filters.subscriptions import Rejection, Subscription, select
+from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from udfs.messages.readers import Format
+from udfs.network.network import Network
+from udfs.network.rows import network_from_rows, tree_from_row, with_states
+from udfs.network.virtual_tree import VirtualTree
+
+#: The tables that make a network; `LINK_STATES` says which of its links are up.
+NETWORK = ("switches", "hosts", "links")
+
+
+class Planned(NamedTuple):
+    """A plan, and what it was made from."""
+
+    compilation: Compilation
+    subscriptions: Sequence[Subscription]
+    network: Network
+
+
+class Plans:
+    """Makes the plan for any versions of the tables, and writes nothing.
+
+    What did not change since the plan before is not read, compiled or worked out again: ask for
+    versions in their order where there is a choice. For one thread.
+    """
+
+    def __init__(self, settings: Settings, tables: Tables) -> None:
+        self._settings = settings
+        self._tables = tables
+        self._form: tuple[int | None, Format] | None = None
+        self._planner: Planner | None = None
+        self._selected: tuple[int, tuple[list[Subscription], list[Rejection]]] | None = None
+        self._active: tuple[int, list[VirtualTree]] | None = None
+        self._announced: tuple[int, Sequence[Mapping[str, Any]]] | None = None
+        self._network: tuple[tuple[int, ...], Network] | None = None
+        self._addressing = Addressing(
+            publisher=settings.publisher,
+            group=_group(settings),
+            port=settings.port,
+            mtu=settings.mtu,
+            max_labels=settings.max_labels,
+            summary_port=settings.summary_port,
+        )
+
+    def at(self, versions: Mapping[str, int]) -> Planned:
+        """The plan of these versions, as `jobs.adapters.planning.versions` names them.
+
+        Raises TableError VERSION_GONE where Delta has a version no more, StackcastError where the
+        tables cannot be used, Spark's errors where they cannot be read.
+        """
+        subscriptions, rejected = self._subscriptions(versions["subscriptions"])
+        trees = self._trees(versions["virtual_trees"])
+        advertisements = select_advertisements(
+            self._advertisements(versions), self._settings.format
+        )
+        network = self._network_at(versions)
+        compilation = self._planner_at(versions).plan(
+            subscriptions,
+            network,
+            trees,
+            versions,
+            rejected,
+            advertisements,
+        )
+        return Planned(compilation, subscriptions, network)
+
+    def _planner_at(self, versions: Mapping[str, int]) -> Planner:
+        version = versions.get(ATTRIBUTES)
+        if self._form is None or self._form[0] != version:
+            with _kept(ATTRIBUTES, version):
+                self._form = version, formats.format_of(self._settings, self._tables, versions)
+        if self._planner is None:
+            self._planner = Planner(self._form[1], self._addressing, self._settings.filter_order)
+        self._planner.use(self._form[1])
+        return self._planner
+
+    def _rows(self, name: str, version: int) -> list[dict[str, Any]]:
+        with _kept(name, version):
+            return self._tables.rows(name, version)
+
+    def _subscriptions(self, version: int) -> tuple[list[Subscription], list[Rejection]]:
+        if self._selected is None or self._selected[0] != version:
+            rows = self._rows("subscriptions", version)
+            self._selected = version, select(rows, self._settings.format, FORMATS)
+        return self._selected[1]
+
+    def _trees(self, version: int) -> list[VirtualTree]:
+        if self._active is None or self._active[0] != version:
+            found = map(tree_from_row, self._rows("virtual_trees", version))
+            self._active = version, [tree for tree in found if tree.state == "active"]
+        return self._active[1]
+
+    def _advertisements(self, versions: Mapping[str, int]) -> Sequence[Mapping[str, Any]]:
+        # Batches of earlier versions of ours are pinned without.
+        version = versions.get("advertisements")
+        if version is None:
+            return []
+        if self._announced is None or self._announced[0] != version:
+            self._announced = version, self._rows("advertisements", version)
+        return self._announced[1]
+
+    def _network_at(self, versions: Mapping[str, int]) -> Network:
+        # Batches of earlier versions of ours are pinned without.
+        states = versions.get(LINK_STATES, versions["links"])
+        key = (*(versions[name] for name in NETWORK), states)
+        if self._network is None or self._network[0] != key:
+            switches, hosts, links = (self._rows(n, versions[n]) for n in NETWORK)
+            if states != versions["links"]:
+                links = with_states(links, self._rows("links", states))
+            self._network = (key, network_from_rows(switches, hosts, links, self._settings.labels))
+        return self._network[1]
+
+
+@contextmanager
+def _kept(table: str, version: int | None) -> Iterator[None]:
+    """Around a read: say it plainly where Delta has that version no more."""
+    try:
+        yield
+    except SQL_ERRORS as error:
+        if not gone_for_good(error):
+            raise
+        raise TableError(
+            "VERSION_GONE",
+            f"Delta has version {version} of table {table} no more, or files of it: VACUUM or a "
+            "clean-up of its log has removed them; keep versions for longer "
+            "(docs/operations.md, Checkpoints)",
+            table=table,
+            version=version,
+        ) from error
+
+
+def _group(settings: Settings) -> int:
+    try:
+        return int(ipaddress.IPv4Address(settings.group))
+    except ValueError as error:
+        raise SettingsError(
+            "BAD_VALUE", f"spark.stackcast.multicast.group: {error}", value=settings.group
+        ) from error

@@ -1,0 +1,114 @@
+"""Which versions of the tables the next micro-batch is made from."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from jobs.adapters.tables.network_versions import SOURCES, TABLE, NetworkVersions
+from jobs.adapters.tables.tables import Tables
+from udfs.switches.rollout import Versions
+
+log = logging.getLogger(__name__)
+
+#: Besides the tables' names: the version of ``links`` that says which links are ``up``. The rest of
+#: ``links`` is of the version that the switches are ready for.
+LINK_STATES = "link_states"
+
+#: How old a look at tables on other storage may be when a batch begins, seconds.
+FRESH = 1.0
+
+
+class BatchVersions:
+    """Versions for the stream of a topic.
+
+    ``subscriptions`` are as they are now. The network and its trees are as `network_versions` says
+    that all switches hold them, so that no stack names what a switch lacks; but which links are up
+    is as of now, since an edit of that needs no switch. ``more`` tables are as they are now, too.
+
+    On a local path a look at all of them takes some 50 us, and each batch looks for itself: what is
+    committed before a batch begins is live in it. Elsewhere a look takes tens of milliseconds, so
+    it is taken while the batch before runs: what is committed `FRESH` seconds before a batch begins
+    is live in it. Call `close` at the end.
+    """
+
+    def __init__(self, tables: Tables, topic: str, more: Sequence[str] = ()) -> None:
+        self._tables = tables
+        self._more = more
+        self._topic = topic
+        self._versions = NetworkVersions(tables)
+        self._ready: tuple[int, Versions] | None = None
+        self._warned = False
+        self._beside: ThreadPoolExecutor | None = None
+        self._ahead: Future[tuple[float, dict[str, int]]] | None = None
+
+    def current(self) -> dict[str, int]:
+        """The versions for a batch that begins now. For one thread. Raises TableError MISSING."""
+        if self._tables.local:
+            return self.look()
+        if self._beside is None:
+            self._beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="versions")
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or ahead.exception() or time.monotonic() - ahead.result()[0] > FRESH:
+            ahead = self._beside.submit(self._timed)
+        _, versions = ahead.result()
+        self._ahead = self._beside.submit(self._timed)
+        return versions
+
+    def close(self) -> None:
+        """End the looks beside."""
+        if self._beside is not None:
+            self._beside.shutdown(wait=True)
+
+    def _timed(self) -> tuple[float, dict[str, int]]:
+        began = time.monotonic()
+        return began, self.look()
+
+    def look(self) -> dict[str, int]:
+        """The versions as they are in this moment. Not while another thread looks.
+
+        Raises TableError MISSING.
+        """
+        # In this order: the links' state is not older than what is ready.
+        network = self._network()
+        return {
+            "subscriptions": self._tables.version("subscriptions"),
+            **{name: self._tables.version(name) for name in self._more},
+            **network,
+            LINK_STATES: self._tables.version("links"),
+        }
+
+    def announce(self, versions: Versions) -> None:
+        """Before the first batch of all: keep on the switches what these versions need, or later
+        ones. Call `current` again afterwards."""
+        needed = network_part(versions)
+        if self._beside is None:
+            self._versions.announce(self._topic, needed)
+            return
+        self._beside.submit(self._versions.announce, self._topic, needed).result()
+        # It may have looked before.
+        self._ahead = None
+
+    def _network(self) -> Versions:
+        version = self._tables.version(TABLE)
+        if self._ready is not None and self._ready[0] == version:
+            return self._ready[1]
+        newest = {name: self._tables.version(name) for name in SOURCES}
+        ready = self._versions.newest(newest)
+        if ready is None:
+            if not self._warned:
+                log.warning(
+                    "refresh_switches has not said yet that the switches are ready: frames may be "
+                    "lost or go astray until it runs"
+                )
+                self._warned = True
+            return newest
+        self._ready = version, ready
+        return ready
+
+
+def network_part(versions: Versions) -> dict[str, int]:
+    """Of a batch's versions those of tables that switches are written from."""
+    return {name: versions[name] for name in SOURCES}

@@ -1,0 +1,246 @@
+"""Why a notification was sent, to whom, and which way: computed again from what is on record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.planning import formats
+from jobs.adapters.replay.replay import Prepared, Replay, Run
+from jobs.adapters.tables.tables import Tables
+from udfs.errors import MessageError, ReplayError
+from udfs.filters.explanation.explain import verdict
+from udfs.filters.meaning.evaluate import is_stateful
+from udfs.filters.subscriptions import CheckedRule
+from udfs.messages.attributes.events import ATTRIBUTES
+from udfs.messages.attributes.reference import read_event
+from udfs.messages.attributes.registry import FORMAT
+from udfs.messages.reference import read_message, read_packet
+from udfs.messages.sequence import INDEX_BITS, split_sequence
+from udfs.network.rows import tree_from_row
+from udfs.replay.sent_ranges import Hole, SentRange
+from udfs.stacks.dissect import dissect
+from udfs.stacks.way import way_of
+
+Json = dict[str, Any]
+
+_PLACE = (1 << INDEX_BITS) - 1
+
+
+class SentExplanation:
+    """Explains what one stream has sent. Start with `explain`."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, tables: Tables) -> None:
+        self._settings = settings
+        self._tables = tables
+        self._replay = Replay(spark, settings, tables)
+
+    def explain(self, session: str, sequence: int, host: str = "") -> Json:
+        """All about one notification, as JSON has it; of ``host`` all rules, its others too.
+
+        sequence: of any message in it. Raises ReplayError NO_SESSION, NOT_SENT (no batch read that
+        record, or it has no such message), NOT_ON_RECORD (the ledger lacks the batch), NOBODY (the
+        message is nobody's), UNREADABLE (it is a dead letter), and what `Replay` raises.
+        """
+        self._replay.ledger.refresh()
+        partition = self._partition(session)
+        offset, index = split_sequence(sequence)
+        found = self._range(partition, offset)
+        run = self._replay.prepare(partition, offset)
+        only = (offset, offset + 1)
+        sent = self._replay.run(run, None, only, whole=True)
+        places = [
+            at
+            for at, (first, count) in enumerate(
+                zip(sent.sequence.tolist(), sent.messages.tolist(), strict=True)
+            )
+            if first <= sequence < first + count
+        ]
+        if not places:
+            value = self._value(run, partition, offset)
+            raise self._why_not(run.prepared, value, offset, index, sent.sequence.tolist())
+        frames = [
+            (sent.receivers[int(sent.group[at])], content)
+            for at, content in zip(places, sent.content.take(places).to_pylist(), strict=True)
+        ]
+        return self._told(run.prepared, found, partition, frames, host)
+
+    def _partition(self, session: str) -> int:
+        sessions = self._replay.ledger.sessions
+        partition = sessions.get(session.encode())
+        if partition is None:
+            known = ", ".join(sorted(s.decode() for s in sessions)[:8]) or "none: no batch is there"
+            raise ReplayError(
+                "NO_SESSION",
+                f"{session!r} is no session of topic {self._settings.topic} on record; there are "
+                f"{known}. Give the properties of the stream that sent it",
+            )
+        return partition
+
+    def _range(self, partition: int, offset: int) -> SentRange:
+        found = self._replay.ledger.ranges.at(partition, offset)
+        if isinstance(found, SentRange):
+            return found
+        where = f"offset {offset} of partition {partition}"
+        raise _hole(where, found)
+
+    def _value(self, run: Run, partition: int, offset: int) -> bytes | None:
+        records = self._replay.records(run.prepared, partition, offset, offset + 1)
+        rows = records.select("value").collect()
+        return None if not rows else bytes(rows[0]["value"] or b"")
+
+    def _why_not(
+        self, prepared: Prepared, value: bytes | None, offset: int, index: int, sent: Sequence[int]
+    ) -> ReplayError:
+        """Why no notification has a message of this record."""
+        where = f"message {index} of the record at offset {offset}"
+        others = ", ".join(map(str, sent[:8])) or "none"
+        if value is None:
+            return ReplayError("NOT_SENT", f"the topic has no record at offset {offset}")
+        try:
+            messages = [value] if _attributes(prepared) else read_packet(value)[2]
+            if index >= len(messages):
+                return ReplayError(
+                    "NOT_SENT",
+                    f"{where} is asked for, and the record has {len(messages)}; sequence numbers "
+                    f"of its notifications: {others}",
+                )
+            event = {} if _attributes(prepared) else self._event(prepared, messages[index])[0]
+        except MessageError as error:
+            return ReplayError("UNREADABLE", f"{where} is a dead letter: {error}")
+        shown = ", ".join(f"{name} = {text}" for name, text in event.items())
+        return ReplayError(
+            "NOBODY",
+            f"{where} starts no notification: no subscription matched it, or it travels with an "
+            f"earlier message of its record (notifications of the record: {others}). {shown}",
+        )
+
+    def _event(self, prepared: Prepared, message: bytes) -> tuple[dict[str, str], dict[str, int]]:
+        """Fields as texts, and raw, by qualified name."""
+        plan = prepared.planned.compilation.plan
+        specification = plan.specification
+        if _attributes(prepared):
+            versions = prepared.planned.compilation.versions
+            registry = formats.registry_of(self._tables, versions[FORMAT])
+            encoding = prepared.settings.attributes_encoding
+            by_id, _ = read_event(message, encoding, (1 << ATTRIBUTES) - 1, len(message))
+            ids = dict(
+                zip(
+                    registry.ids_of(specification.fields.values()),
+                    specification.fields,
+                    strict=True,
+                )
+            )
+            raw = {ids[number]: value for number, value in by_id.items() if number in ids}
+        else:
+            raw = read_message(specification, message)
+        return {name: specification.fields[name].render(v) for name, v in raw.items()}, raw
+
+    def _told(
+        self,
+        prepared: Prepared,
+        found: SentRange,
+        partition: int,
+        frames: Sequence[tuple[Sequence[str], bytes]],
+        host: str,
+    ) -> Json:
+        compilation = prepared.planned.compilation
+        parts = dissect(frames[0][1])
+        offset, index = split_sequence(parts.sequence)
+        receivers = sorted({name for names, _ in frames for name in names})
+        events = [self._event(prepared, message) for message in parts.messages]
+        texts = {row.id: row for row in prepared.planned.subscriptions}
+        rules = []
+        for rule in compilation.rules:
+            mine = bool(host) and host in rule.receivers
+            if not mine and not set(rule.receivers) <= set(receivers):
+                continue
+            told = self._rule(prepared, rule, [raw for _, raw in events])
+            if told["matches"] or mine:
+                row = texts.get(rule.id)
+                told |= {"subscriber": row.subscriber, "filter": row.filter} if row else {}
+                rules.append(told)
+        return {
+            "session": parts.session.decode("latin-1"),
+            "sequence": parts.sequence,
+            "topic": self._settings.topic,
+            "partition": partition,
+            "offset": offset,
+            "message_index": index,
+            "batch": found.batch,
+            "started_us": found.started,
+            "versions": dict(compilation.versions),
+            "settings": self._replay.ledger.sources[found.source].settings,
+            "events": [shown for shown, _ in events],
+            "receivers": receivers,
+            **({"host": host, "received": host in receivers} if host else {}),
+            "rules": rules,
+            "frames": [self._frame(prepared, names, frame) for names, frame in frames],
+        }
+
+    def _rule(
+        self, prepared: Prepared, rule: CheckedRule, events: Sequence[Mapping[str, int]]
+    ) -> Json:
+        """What a rule says of the messages, which are those that went together."""
+        stateful = is_stateful(rule.condition)
+        verdicts: list[Json] = []
+        for number, raw in enumerate(events):
+            specification = prepared.planned.compilation.plan.specification
+            if stateful:
+                # What it compared with is in the state, which only the whole batch knows.
+                verdicts.append({"message": number, "truth": "by state", "predicates": []})
+                continue
+            said = verdict(rule, raw, specification)  # type: ignore[arg-type]
+            predicates = [
+                {"text": p.text, "truth": p.truth, "decided": p.decided} for p in said.predicates
+            ]
+            verdicts.append({"message": number, "truth": said.truth, "predicates": predicates})
+        return {
+            "id": rule.id,
+            "receivers": list(rule.receivers),
+            "stateful": stateful,
+            "matches": any(each["truth"] in ("true", "by state") for each in verdicts),
+            "verdicts": verdicts,
+        }
+
+    def _frame(self, prepared: Prepared, receivers: Sequence[str], frame: bytes) -> Json:
+        parts = dissect(frame)
+        versions = prepared.planned.compilation.versions
+        trees = map(tree_from_row, self._tables.rows("virtual_trees", versions["virtual_trees"]))
+        network = prepared.planned.network
+        way = way_of(network, trees, prepared.settings.publisher, parts.labels)
+        return {
+            "receivers": list(receivers),
+            "labels": list(way.labels),
+            "paths": {name: list(way.paths.get(name, ())) for name in receivers},
+            "links": [list(link) for link in way.links],
+            "bytes": len(frame),
+            "hex": frame.hex(),
+        }
+
+
+def _attributes(prepared: Prepared) -> bool:
+    return prepared.settings.format == FORMAT
+
+
+def _hole(where: str, hole: Hole) -> ReplayError:
+    if hole.until is None:
+        return ReplayError(
+            "NOT_ON_RECORD",
+            f"{where} is in no batch of the ledger (yet): the last one of the partition ends "
+            "before it",
+        )
+    if hole.missing:
+        return ReplayError(
+            "NOT_ON_RECORD",
+            f"{where} is in no batch of the ledger, and the ledger lacks batches between those "
+            "before and behind it",
+        )
+    return ReplayError(
+        "NOT_SENT",
+        f"{where} was read by no batch: the next one begins at offset {hole.until}, and none is "
+        "missing before it",
+    )

@@ -1,0 +1,111 @@
+"""Follows table ``egress_ledger``: who sent which offsets, from which tables and settings."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.adapters.app.error_texts import SQL_ERRORS
+from jobs.adapters.tables.tables import MOST_COMMITS, Tables
+from udfs.messages.sequence import session_id
+from udfs.replay.sent_ranges import NOTHING, SentRange, SentRanges
+
+TABLE = "egress_ledger"
+#: New commits that are looked at one by one; behind by more, the table is read anew.
+_MOST_STEPS = 20
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What batches were computed from. settings: None in rows of earlier versions of ours."""
+
+    versions: Mapping[str, int]
+    settings: Mapping[str, str] | None
+
+
+class SentLedger:
+    """An index of the rows of one topic, in memory. For one thread.
+
+    ranges: what is known since the last `refresh`, which numbers the ``sources``. sessions: of each
+    partition that a batch read.
+    """
+
+    def __init__(self, tables: Tables, topic: str) -> None:
+        self._tables = tables
+        self._topic = topic
+        self._head: tuple[str, int] | None = None
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self.ranges = SentRanges()
+        self.sources: list[Source] = []
+        self.sessions: dict[bytes, int] = {}
+
+    def refresh(self) -> bool:
+        """Take what is new; whether there was something. Raises TableError MISSING, Spark's errors.
+
+        Without anything new it is one look at the table's log; else one at the new files.
+        """
+        head = self._tables.head(TABLE)
+        if head == self._head:
+            return False
+        rows = self._new(head)
+        if rows is None:
+            # Of this version: what is committed meanwhile is for the next time.
+            rows = self._tables.rows(TABLE, head[1])
+            self._numbers, self.sources = {}, []
+            self.ranges, self.sessions = SentRanges(), {}
+        self._add(rows)
+        self._head = head
+        return True
+
+    def _new(self, head: tuple[str, int]) -> list[dict[str, Any]] | None:
+        if self._head is None or self._head[0] != head[0]:
+            return None
+        before, version = self._head[1], head[1]
+        if not before <= version <= before + _MOST_STEPS * MOST_COMMITS:
+            return None
+        rows: list[dict[str, Any]] = []
+        for at in range(before, version, MOST_COMMITS):
+            try:
+                some = self._tables.added(TABLE, at, min(version, at + MOST_COMMITS))
+            except SQL_ERRORS:
+                return None  # files that are gone since were put together: read the table
+            if some is None:
+                return None
+            rows += some
+        return rows
+
+    def _add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        mine = [row for row in rows if row["topic"] == self._topic]
+        for row in sorted(mine, key=lambda row: (row["started_at"], row["batch_id"])):
+            started = (row["started_at"] - _EPOCH) // _MICROSECOND
+            batch, source = row["batch_id"], self._source(row)
+            self.ranges.batch(batch, started, source)
+            for p in row["partitions"]:
+                offsets = p["from_offset"], p["until_offset"]
+                sent = (_number(p["first_sequence"]), _number(p["last_sequence"]))
+                new = SentRange(*offsets, *offsets, *sent, batch, started, source)
+                self.ranges.add(p["partition"], new)
+        for partition in self.ranges.partitions:
+            if partition not in self.sessions.values():
+                self.sessions[session_id(self._topic, partition)] = partition
+
+    def _source(self, row: Mapping[str, Any]) -> int:
+        versions = dict(row["versions"])
+        settings = row.get("settings")
+        settings = None if settings is None else dict(settings)
+        key = (
+            tuple(sorted(versions.items())),
+            None if settings is None else tuple(sorted(settings.items())),
+        )
+        if key not in self._numbers:
+            self._numbers[key] = len(self.sources)
+            self.sources.append(Source(versions, settings))
+        return self._numbers[key]
+
+
+def _number(sequence: int | None) -> int:
+    return NOTHING if sequence is None else sequence

@@ -1,0 +1,286 @@
+"""Notifications computed again, from Kafka's offsets and the tables as the ledger names them.
+
+The work is the stream's own: the plan of the same versions, the same state, the same code on the
+executors. What it takes is read again, and may be gone: then ReplayError says which of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.adapters.app.error_texts import gone_for_good
+from jobs.adapters.app.logs import named
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.checkpoint.files import FILE_ERRORS
+from jobs.adapters.checkpoint.identity import specification_digest
+from jobs.adapters.checkpoint.state import CarriedState
+from jobs.adapters.planning.plans import Planned, Plans
+from jobs.adapters.replay.ledger import SentLedger
+from jobs.adapters.stream.input import EventInput
+from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.tables.tables import Tables
+from udfs.delivery.sources import needs_arrival
+from udfs.errors import ReplayError, StackcastError, StreamError
+from udfs.replay.notifications import SCHEMA, Notifications, Records, again, collect
+from udfs.replay.sent_ranges import SentRange, Stretch
+from udfs.trees.header_stacks import HeaderStacks
+
+log = logging.getLogger(__name__)
+
+#: Offsets that are computed in one go, at most, where no state makes a batch one piece.
+MOST_OFFSETS = 32_768
+#: Plans that are kept, and settings for which parts of plans are.
+_MOST_PLANS = 8
+_MOST_SETTINGS = 2
+#: Key of the ledger's settings for the digest of the format's specification.
+SPECIFICATION = "specification"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What batches of one source are computed with. plan, header_stacks: broadcast."""
+
+    settings: Settings
+    planned: Planned
+    plan: Any
+    header_stacks: Any
+    timestamps: bool
+
+    @property
+    def stateful(self) -> bool:
+        """Whether rules keep state, so that a batch is computed from its first record on."""
+        return self.planned.compilation.plan.state is not None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A stretch that is ready to be computed. begin: the offset to read from."""
+
+    stretch: Stretch
+    begin: int
+    prepared: Prepared
+    carried: Mapping[int, bytes]
+
+
+class Replay:
+    """Computes stretches of what one stream has sent. All but `run` is for one thread."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, tables: Tables) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._tables = tables
+        self._topics = Topics(spark, settings)
+        self._state = CarriedState(spark, settings.checkpoint)
+        self._plans: list[tuple[Settings, Plans]] = []
+        self._stacks: list[tuple[HeaderStacks, Any]] = []
+        self._prepared: OrderedDict[tuple[Any, ...], Prepared] = OrderedDict()
+        self._earliest: dict[int, int] = {}
+        self.ledger = SentLedger(tables, settings.topic)
+
+    def prepare(self, partition: int, offset: int) -> Run:
+        """Make ready to compute an offset that a batch read, and what stands around it.
+
+        Raises ReplayError VERSIONS_GONE, STATE_GONE, RECORDS_GONE, OTHER_SPECIFICATION, with field
+        ``until``, the offset up to which that holds; and what `Plans.at` raises.
+        """
+        ranges = self.ledger.ranges
+        found = ranges.at(partition, offset)
+        assert isinstance(found, SentRange)
+        try:
+            prepared = self._prepare(found.source)
+        except ReplayError as error:
+            error.fields["until"] = ranges.stretch(partition, offset, 1, True).until
+            raise
+        stretch = ranges.stretch(partition, offset, MOST_OFFSETS, prepared.stateful)
+        earliest = self._earliest.get(partition, 0)
+        if not prepared.stateful:
+            begin = max(stretch.from_, min(earliest, offset))
+            return Run(stretch._replace(from_=begin), begin, prepared, {})
+        begin = stretch.ranges[0].begin
+        if begin < earliest:
+            raise self._gone(partition, begin, earliest, stretch.ranges[0].until)
+        return Run(stretch, begin, prepared, self._carried(stretch))
+
+    def run(
+        self,
+        run: Run,
+        hosts: frozenset[str] | None,
+        only: tuple[int, int] | None = None,
+        whole: bool = False,
+    ) -> Notifications:
+        """Compute a stretch for some hosts, None: for all. For several threads.
+
+        only: offsets that are asked for, of the stretch. whole: frames in place of datagrams.
+        Raises ReplayError RECORDS_GONE with ``until``, Spark's errors.
+        """
+        stretch, prepared = run.stretch, run.prepared
+        offsets = only or (stretch.from_, stretch.until)
+        if stretch.silent:
+            return Notifications.none(*offsets)
+        begin, until = run.begin, stretch.until
+        if only and not prepared.stateful:
+            begin, until = only
+        compilation = prepared.planned.compilation
+        task = again(
+            prepared.plan,
+            prepared.header_stacks,
+            self._settings.topic,
+            run.carried,
+            hosts,
+            offsets,
+            whole,
+        )
+        rows = self.records(prepared, stretch.partition, begin, until).mapInArrow(task, SCHEMA)
+        found, seen = collect(rows.toArrow(), compilation.receiver_sets, offsets, hosts)
+        self._check(stretch, begin, until, seen)
+        return found
+
+    def records(self, prepared: Prepared, partition: int, begin: int, until: int) -> DataFrame:
+        """The records of these offsets, as the stream's tasks took them."""
+        records = self._topics.read_offsets(partition, begin, until, prepared.timestamps)
+        return EventInput(prepared.settings, self._tables).prepare(records)
+
+    def _prepare(self, number: int) -> Prepared:
+        source = self.ledger.sources[number]
+        key = (
+            tuple(source.versions.items()),
+            source.settings and tuple(sorted(source.settings.items())),
+        )
+        if key in self._prepared:
+            self._prepared.move_to_end(key)
+            return self._prepared[key]
+        settings = settings_then(self._settings, source.settings)
+        try:
+            planned = self._plans_of(settings).at(source.versions)
+        except Exception as error:
+            if not gone_for_good(error):
+                raise
+            raise ReplayError(
+                "VERSIONS_GONE",
+                f"the tables of {named(source.versions)} cannot be read any more: "
+                f"{error.message if isinstance(error, StackcastError) else error}. Keep old "
+                "versions longer: VACUUM with a longer RETAIN, delta.logRetentionDuration",
+            ) from error
+        compilation = planned.compilation
+        context = self._spark.sparkContext
+        prepared = Prepared(
+            settings,
+            planned,
+            context.broadcast(compilation.plan),
+            self._stacks_of(compilation.header_stacks),
+            needs_arrival(compilation.plan.specification),
+        )
+        self._prepared[key] = prepared
+        if len(self._prepared) > _MOST_PLANS:
+            self._prepared.popitem(last=False)[1].plan.unpersist()
+        log.info(
+            "plan of %s: %d rules%s",
+            named(source.versions),
+            len(compilation.rules),
+            ", with state" if prepared.stateful else "",
+        )
+        return prepared
+
+    def _plans_of(self, settings: Settings) -> Plans:
+        for known, plans in self._plans:
+            if known == settings:
+                return plans
+        plans = Plans(settings, self._tables)
+        self._plans = [*self._plans[1 - _MOST_SETTINGS :], (settings, plans)]
+        return plans
+
+    def _stacks_of(self, header_stacks: HeaderStacks) -> Any:
+        """They are sent once for a network and its trees."""
+        for known, handle in self._stacks:
+            if known is header_stacks:
+                return handle
+        handle = self._spark.sparkContext.broadcast(header_stacks)
+        self._stacks = [*self._stacks[1 - _MOST_PLANS :], (header_stacks, handle)]
+        return handle
+
+    def _carried(self, stretch: Stretch) -> Mapping[int, bytes]:
+        """The state before a stretch, or ReplayError STATE_GONE."""
+        first = stretch.ranges[0]
+        newest = self.ledger.ranges.newest(first.batch)
+        carried: Mapping[int, bytes] = {}
+        fault = ""
+        if newest is None or newest[0] != first.started:
+            fault = "the checkpoint was begun anew since"
+        else:
+            try:
+                carried = self._state.before(first.batch)
+            except (StreamError, *FILE_ERRORS) as error:
+                fault = str(error)
+        if not fault and not carried and not self._began_without(first.batch):
+            fault = "the checkpoint has it no more, as it keeps that of the last batches only"
+        if fault:
+            raise ReplayError(
+                "STATE_GONE",
+                f"batch {first.batch} had rules with state, and what they held before it is not "
+                f"there: {fault}",
+                until=first.until,
+            )
+        return carried
+
+    def _began_without(self, batch: int) -> bool:
+        """Whether the rules of the batch before kept no state, so that no file has any."""
+        if batch == 0:
+            return True
+        before = self.ledger.ranges.newest(batch - 1)
+        if before is None:
+            return False
+        try:
+            return not self._prepare(before[1]).stateful
+        except ReplayError:
+            return False
+
+    def _check(self, stretch: Stretch, begin: int, until: int, seen: Records) -> None:
+        """Whether all records were there, by what the ledger says of first and last ones."""
+        first = {r.begin: r.begin for r in stretch.ranges}.get(begin)
+        last = {r.end: r.end - 1 for r in stretch.ranges}.get(until)
+        if seen.number and (seen.first, seen.last) == (first, last):
+            return
+        earliest, end = self._topics.spans().get(stretch.partition, (until, until))
+        self._earliest[stretch.partition] = earliest
+        if begin < earliest:
+            raise self._gone(stretch.partition, begin, earliest, min(earliest, until))
+        fits = first in (None, seen.first) and last in (None, seen.last)
+        if end < until or (seen.number and not fits) or (first is not None and not seen.number):
+            raise self._gone(stretch.partition, begin, end, until)
+
+    def _gone(self, partition: int, begin: int, earliest: int, until: int) -> ReplayError:
+        return ReplayError(
+            "RECORDS_GONE",
+            f"topic {self._settings.topic}, partition {partition}: records from offset {begin} on "
+            f"are not there any more, or not as they were; the topic now has offsets from "
+            f"{earliest} on. Keep them longer: retention.ms, retention.bytes",
+            until=max(until, begin + 1),
+        )
+
+
+def settings_then(settings: Settings, recorded: Mapping[str, str] | None) -> Settings:
+    """The settings of a batch, by what its row of the ledger says; without summaries.
+
+    Raises ReplayError OTHER_SPECIFICATION where the format's specification has changed since.
+    """
+    values: dict[str, Any] = {"summary_port": 0}
+    for field in fields(Settings):
+        text = (recorded or {}).get(field.metadata.get("key", "")) if field.metadata else None
+        if text is not None:
+            values[field.name] = int(text) if isinstance(field.default, int) else text
+    made = dataclasses.replace(settings, **values)
+    then = (recorded or {}).get(SPECIFICATION)
+    if then is not None and then != specification_digest(made):
+        raise ReplayError(
+            "OTHER_SPECIFICATION",
+            f"messages/{made.format}.spec has changed since the batch was sent: put the "
+            "specification back to compute it again",
+        )
+    return made

@@ -1,0 +1,347 @@
+"""The service of re-requests: hosts ask for notifications, and get what was owed to them again.
+
+One thread takes datagrams from a UDP socket, one answers, one sends. Requests that wait are
+answered together: each stretch of offsets is computed once, for all hosts that wait for it, and
+kept for those that ask later. Nothing is kept that cannot be computed again, so any number of
+replicas may run side by side.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.app.logs import named
+from jobs.adapters.app.settings import PREFIX, Settings
+from jobs.adapters.replay.hosts import Hosts
+from jobs.adapters.replay.metrics import RerequestMetrics
+from jobs.adapters.replay.replay import Replay, Run
+from jobs.adapters.replay.sender import Address, Sender
+from jobs.adapters.tables.tables import Tables
+from jobs.adapters.wire.udp import parse_endpoint
+from udfs.errors import MessageError, ReplayError, SettingsError, StackcastError
+from udfs.messages.sequence import OFFSET_SHIFT
+from udfs.messages.summaries import MOST_NAME, Request, read_request
+from udfs.replay.answers import Allowance, Answer, Gone, Piece, PieceCache
+from udfs.replay.notifications import Notifications
+from udfs.replay.sent_ranges import Hole, SentRange
+from udfs.stop_request import StopRequest
+
+log = logging.getLogger(__name__)
+
+#: Datagrams that may wait to be read; further ones are dropped.
+MOST_WAITING = 65_536
+#: Requests of a host: so many a second, and at once.
+RATE, AT_ONCE = 50.0, 200.0
+#: Stretches that are computed for one request; the answer is cut short then.
+MOST_COMPUTED = 8
+#: Bytes of notifications that are kept for who asks next.
+CACHE_BYTES = 256 << 20
+#: So many hosts at once, and a stretch is computed for all there are.
+FOR_ALL = 64
+#: A batch that the ledger still lacks so long after the next one began is not coming, seconds.
+LATE_SECONDS = 600.0
+#: How long the first request waits for others, seconds.
+TOGETHER_SECONDS = 0.02
+#: Refusals that are logged in a second; all are counted.
+_REFUSALS = 10
+_POLL_SECONDS = 0.2
+_FAULTS = (StackcastError, *SQL_ERRORS)
+
+
+@dataclass
+class _Waiting:
+    answer: Answer
+    address: Address
+    since: float
+
+
+class Rerequests:
+    """Answers until told to stop. `serve` is for one thread."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        tables: Tables,
+        metrics: RerequestMetrics | None = None,
+    ) -> None:
+        self._metrics = metrics or RerequestMetrics()
+        self._replay = Replay(spark, settings, tables)
+        self._hosts = Hosts(settings, tables)
+        self._cache = PieceCache(CACHE_BYTES)
+        self._allowance = Allowance(RATE, AT_ONCE)
+        self._slots = max(1, spark.sparkContext.defaultParallelism)
+        self._waiting: dict[tuple[str, bytes], _Waiting] = {}
+        self._inbox: deque[tuple[bytes, Address]] = deque(maxlen=MOST_WAITING)
+        self._arrived = threading.Event()
+        self._refused = (0.0, 0)
+        self._socket = _listen(settings)
+        self._sender = Sender(self._socket)
+        self._unread_since: float | None = None
+        #: Stretches that were computed.
+        self.computed = 0
+
+    @property
+    def address(self) -> Address:
+        """Where it listens."""
+        host, port = self._socket.getsockname()
+        return host, port
+
+    @property
+    def unread_seconds(self) -> float:
+        """How long tables could not be read; 0 where they can."""
+        since = self._unread_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def serve(self, stopping: StopRequest) -> None:
+        """Answer until ``stopping``; what waits then stays unanswered, and is asked for again."""
+        listener = threading.Thread(target=self._listen, args=(stopping,), name="rerequest-listen")
+        listener.start()
+        log.info("re-requests are taken at %s:%d", *self.address)
+        try:
+            with ThreadPoolExecutor(self._slots, "rerequest-compute") as pool:
+                while not stopping.is_set():
+                    if not self._waiting and self._arrived.wait(_POLL_SECONDS):
+                        time.sleep(TOGETHER_SECONDS)
+                    self._arrived.clear()
+                    self._step(pool)
+        finally:
+            stopping.set()
+            listener.join()
+            self._sender.close()
+            self._socket.close()
+
+    def _listen(self, stopping: StopRequest) -> None:
+        while not stopping.is_set():
+            try:
+                self._inbox.append(self._socket.recvfrom(HEADER_AND_NAME))
+            except TimeoutError:
+                continue
+            except OSError as error:  # as what an earlier answer met on its way
+                log.debug("%s", error)
+                continue
+            self._arrived.set()
+
+    def _step(self, pool: ThreadPoolExecutor) -> None:
+        """Take what came, and go one stretch on with all that wait."""
+        if not self._inbox and not self._waiting:
+            return
+        try:
+            self._hosts.refresh()
+            self._replay.ledger.refresh()
+            self._unread_since = None
+        except _FAULTS as error:
+            self._unread_since = self._unread_since or time.monotonic()
+            log.error("tables cannot be read: %s", one_line(error))
+            time.sleep(_POLL_SECONDS)
+        while self._inbox:
+            self._take(*self._inbox.popleft())
+        for waiting in list(self._waiting.values()):
+            self._go_on(waiting)
+        self._metrics.waiting(len(self._waiting))
+        self._compute(pool)
+
+    def _take(self, datagram: bytes, address: Address) -> None:
+        try:
+            request = read_request(datagram)
+        except MessageError as error:
+            self._refuse("malformed", f"{address[0]}:{address[1]}: {error}")
+            return
+        host = self._hosts.identify(address[0], request.name)
+        if host is None:
+            who = f"{address[0]}:{address[1]}, name {request.name!r}"
+            self._refuse("unknown_host", f"no host is known at {who}")
+            return
+        partition = self._replay.ledger.sessions.get(request.session)
+        if partition is None:
+            self._refuse("unknown_session", f"host {host} asks for session {request.session!r}")
+            return
+        if not self._allowance.take(host, time.monotonic()):
+            self._refuse("limited", f"host {host} asks over {RATE:.0f} times a second")
+            return
+        key = host, request.session
+        if self._sender.busy(key):
+            return  # asked while the answer is on its way
+        known = self._waiting.get(key)
+        if known is not None and known.answer.request == request:
+            known.address = address
+            return
+        answer = Answer(host, partition, request)
+        self._waiting[key] = _Waiting(answer, address, time.monotonic())
+
+    def _go_on(self, waiting: _Waiting) -> None:
+        """As far as there is nothing to compute."""
+        answer = waiting.answer
+        while not answer.done:
+            found = self._replay.ledger.ranges.at(answer.partition, answer.offset)
+            if isinstance(found, Hole):
+                self._at_hole(answer, found)
+                continue
+            piece = self._cache.find(answer.partition, answer.offset)
+            if piece is None or not piece.serves(answer.host):
+                if answer.computed < MOST_COMPUTED:
+                    return
+                answer.end()
+            else:
+                answer.take(piece)
+        self._send(waiting)
+
+    def _at_hole(self, answer: Answer, hole: Hole) -> None:
+        if hole.until is None:
+            answer.end()
+        elif not hole.missing:
+            answer.nothing(hole.until)
+        elif time.time() - hole.after / 1e6 < LATE_SECONDS:
+            answer.end()
+        else:
+            answer.take(Gone(hole.from_, hole.until, "batches are not in the ledger"))
+
+    def _compute(self, pool: ThreadPoolExecutor) -> None:
+        """Compute what most of those that wait need next, and all of them that need the same."""
+        runs: list[tuple[Run, frozenset[str] | None, list[_Waiting]]] = []
+        left = list(self._waiting.values())
+        while left and len(runs) < self._slots:
+            first = left[0].answer
+            try:
+                run = self._replay.prepare(first.partition, first.offset)
+            except _FAULTS as error:
+                mine, left = _parted(left, first.partition, first.offset, first.offset + 1)
+                self._failed(error, first.partition, first.offset, mine)
+                continue
+            stretch = run.stretch
+            mine, left = _parted(left, stretch.partition, stretch.from_, stretch.until)
+            again = self._cache.find(stretch.partition, first.offset) is not None
+            hosts = frozenset(each.answer.host for each in mine)
+            everyone = again or stretch.silent or len(hosts) > FOR_ALL
+            runs.append((run, None if everyone else hosts, mine))
+        futures = [pool.submit(self._replay.run, run, hosts) for run, hosts, _ in runs]
+        for (run, _, mine), future in zip(runs, futures, strict=True):
+            try:
+                piece: Piece = future.result()
+            except _FAULTS as error:
+                self._failed(error, run.stretch.partition, run.stretch.from_, mine)
+                continue
+            self._keep(run, piece, mine)
+
+    def _keep(self, run: Run, piece: Piece, waiting: Iterable[_Waiting]) -> None:
+        self._cache.put(run.stretch.partition, piece)
+        if not run.stretch.silent:
+            self.computed += 1
+            for each in waiting:
+                each.answer.computed += 1
+        batches = [r.batch for r in run.stretch.ranges]
+        log.info(
+            "partition %d, offsets %d to %d: %d notifications computed again, of batches %d to %d "
+            "with %s",
+            run.stretch.partition,
+            piece.from_,
+            piece.until,
+            len(piece) if isinstance(piece, Notifications) else 0,
+            batches[0],
+            batches[-1],
+            named(self._replay.ledger.sources[run.stretch.ranges[0].source].versions),
+        )
+
+    def _failed(
+        self, error: Exception, partition: int, offset: int, waiting: list[_Waiting]
+    ) -> None:
+        if isinstance(error, ReplayError):
+            until = max(error.fields.get("until", 0), offset + 1)
+            self._cache.put(partition, Gone(offset, until, str(error)))
+            log.warning("partition %d, offsets %d to %d: %s", partition, offset, until, error)
+            return
+        # No answer: the hosts ask again.
+        log.error("partition %d, offset %d: %s", partition, offset, one_line(error))
+        for each in waiting:
+            self._waiting.pop((each.answer.host, each.answer.request.session), None)
+            self._metrics.answered("failed")
+
+    def _send(self, waiting: _Waiting) -> None:
+        answer = waiting.answer
+        summary = answer.summary()
+        key = answer.host, answer.request.session
+        self._waiting.pop(key, None)
+        number = len(answer.datagrams)
+
+        def done() -> None:
+            seconds = time.monotonic() - waiting.since
+            self._metrics.answered(answer.outcome, number, answer.octets, seconds)
+
+        self._sender.send(key, waiting.address, [*answer.datagrams, summary.pack()], done)
+        log.info(
+            "host %s, session %s, sequence %d to %d: %s, %d notifications%s%s",
+            answer.host,
+            answer.request.session.decode("latin-1"),
+            summary.from_,
+            summary.until,
+            answer.outcome,
+            number,
+            self._origin(answer.partition, answer.request, summary.until),
+            f"; {answer.why}" if answer.why else "",
+        )
+
+    def _origin(self, partition: int, request: Request, until: int) -> str:
+        """Batches and versions of a range, for a log line."""
+        if until <= request.sequence:
+            return ""
+        ledger = self._replay.ledger
+        ends = (request.sequence >> OFFSET_SHIFT, (until - 1) >> OFFSET_SHIFT)
+        found = [ledger.ranges.at(partition, offset) for offset in ends]
+        ranges = [each for each in found if isinstance(each, SentRange)]
+        if not ranges:
+            return ""
+        versions = named(ledger.sources[ranges[-1].source].versions)
+        return f"; batches {ranges[0].batch} to {ranges[-1].batch}, the last with {versions}"
+
+    def _refuse(self, outcome: str, text: str) -> None:
+        self._metrics.answered(outcome)
+        second, number = self._refused
+        now = time.monotonic()
+        if now - second >= 1:
+            second, number = now, 0
+        self._refused = second, number + 1
+        if number < _REFUSALS:
+            log.warning("%s: %s", outcome.replace("_", " "), text)
+
+
+#: Bytes of the longest request, and one more, so that a longer one is seen to be.
+HEADER_AND_NAME = 20 + MOST_NAME + 1
+
+
+def _parted(
+    waiting: Iterable[_Waiting], partition: int, from_: int, until: int
+) -> tuple[list[_Waiting], list[_Waiting]]:
+    """Those that go on within these offsets, and the others."""
+    parts: dict[bool, list[_Waiting]] = defaultdict(list)
+    for each in waiting:
+        answer = each.answer
+        parts[answer.partition == partition and from_ <= answer.offset < until].append(each)
+    return parts[True], parts[False]
+
+
+def _listen(settings: Settings) -> socket.socket:
+    key = f"{PREFIX}rerequest.listen"
+    try:
+        address = parse_endpoint(settings.rerequest_listen)
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        made.settimeout(_POLL_SECONDS)
+        made.bind(address)
+    except (StackcastError, OSError) as error:
+        raise SettingsError(
+            "BAD_VALUE",
+            f"{key} is {settings.rerequest_listen!r}, and requests cannot be taken there: "
+            f"{error.message if isinstance(error, StackcastError) else error}",
+            key=key,
+        ) from error
+    return made

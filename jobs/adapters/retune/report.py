@@ -1,0 +1,139 @@
+"""The report of a retuning: one page that stands alone, and the same figures as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from jobs.adapters.retune.retune import Plan, in_use
+from udfs.network.drawing import layout
+from udfs.network.network import Network
+from udfs.retuning.steps import rules
+from udfs.trees.strategies.strategy import Edges
+
+#: Above so many switches no map is drawn: nobody could read it.
+MOST_SWITCHES = 600
+
+
+def write(folder: Path, plan: Plan) -> None:
+    """Write ``retune.json`` and ``retune.html``; each is there whole or not at all."""
+    figures = summary(plan)
+    if len(plan.network.switches) > MOST_SWITCHES:
+        for tree in figures["trees"]:
+            # Gigabytes, maybe; they are in `virtual_trees`.
+            del tree["edges"]
+    _write(folder / "retune.json", json.dumps(figures, indent=2, default=str) + "\n")
+    _write(folder / "retune.html", page(figures | {"map": _map(plan)}))
+
+
+def summary(plan: Plan) -> dict[str, Any]:
+    """The figures: what was compared and chosen, what the change costs and saves."""
+    change, choice = plan.change, plan.choice
+    now = plan.record.replay(list(in_use(plan.network, plan.trees)))
+    names = {**choice.trees, **change.wanted}
+    return {
+        "record": {
+            "batches": plan.recorded.batches,
+            "first": plan.recorded.first,
+            "last": plan.recorded.last,
+            "publications": len(plan.record.publications),
+            "notifications": sum(each.notifications for each in plan.record.publications),
+            "bytes_covered": plan.recorded.covered,
+            "receivers_drawn": plan.recorded.drawn,
+            "deliveries_left_out": plan.record.left_out,
+        },
+        "budget": {
+            "least": min(plan.budget.values()),
+            "most": max(plan.budget.values()),
+        },
+        "now": {"bytes": now.bytes, "labels": now.labels, "trees": len(now_trees(plan))},
+        "strategies": [
+            {
+                "name": outcome.name,
+                "bytes": outcome.trial.bytes,
+                "unseen_bytes": outcome.unseen,
+                "labels": outcome.trial.labels,
+                "trees": len(outcome.trees),
+                "seconds": outcome.seconds,
+                "error": outcome.error,
+            }
+            for outcome in plan.outcomes
+        ],
+        "choice": {
+            "name": choice.name,
+            "bytes": choice.trial.bytes,
+            "unseen_bytes": choice.unseen,
+            "labels": choice.trial.labels,
+            "trees": len(choice.trees),
+        },
+        "change": {
+            "rules": change.rules,
+            "forced_rules": change.forced,
+            "added": len(change.added),
+            "removed": len(change.removed),
+            "kept": len(change.wanted) - len(change.added),
+            "bytes_before": change.before,
+            "bytes_after": change.after,
+            "saving": change.saving,
+        },
+        "trees": [
+            _tree(plan.network, edges, names.get(edges, ""), state)
+            for state, trees in (
+                ("new", change.added),
+                ("kept", [e for e in change.wanted if e not in set(change.added)]),
+                ("goes", change.removed),
+            )
+            for edges in trees
+        ],
+    }
+
+
+def now_trees(plan: Plan) -> list[Edges]:
+    return list(in_use(plan.network, plan.trees))
+
+
+def _tree(network: Network, edges: Edges, strategy: str, state: str) -> dict[str, Any]:
+    ends = {name for pair in edges for name in pair}
+    return {
+        "strategy": strategy,
+        "state": state,
+        "switches": rules(network, edges),
+        "hosts": sum(name in network.hosts for name in ends),
+        "edges": [list(pair) for pair in sorted(edges)],
+    }
+
+
+def _map(plan: Plan) -> dict[str, Any] | None:
+    network = plan.network
+    if len(network.switches) > MOST_SWITCHES:
+        return None
+    places = layout(network)
+    pairs = {
+        (min(x.switch, x.neighbor), max(x.switch, x.neighbor)): network.usable(x)
+        for x in network.links
+    }
+    return {
+        "layered": all(switch.layer for switch in network.switches.values()),
+        "nodes": [
+            {"id": name, "x": x, "y": y, "host": name in network.hosts}
+            for name, (x, y) in places.items()
+        ],
+        "links": [{"u": u, "v": v, "up": up} for (u, v), up in sorted(pairs.items())],
+    }
+
+
+def page(content: dict[str, Any]) -> str:
+    """The page as text. Names of users are data in it, never markup."""
+    text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), default=str)
+    text = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    part = Path(__file__).with_name("retune_page.html").read_text(encoding="utf-8")
+    return part.replace("/*{data}*/", text, 1)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)

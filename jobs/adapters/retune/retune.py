@@ -1,0 +1,335 @@
+"""Retuning of one deployment: what is on record, what trees would serve it best, and the change.
+
+Everything is worked out from tables, so a run that was cut off is gone on with by running again.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.planning import formats
+from jobs.adapters.retune.record import Recorded, read_record
+from jobs.adapters.retune.trials import compare
+from jobs.adapters.switches.program import Pipeline
+from jobs.adapters.tables.network_tables import NetworkTables
+from jobs.adapters.tables.tables import Tables
+from udfs.errors import SettingsError, StackcastError, TableError
+from udfs.filters.advertisements import check_advertisements, select_advertisements
+from udfs.filters.subscriptions import Subscription
+from udfs.network.network import Network
+from udfs.network.rows import network_from_rows, tree_from_row, tree_to_row
+from udfs.network.virtual_tree import VirtualTree
+from udfs.retuning.budgets import Program, budgets
+from udfs.retuning.change import MIN_SAVING, Change, plan_change
+from udfs.retuning.comparison import Outcome, Record
+from udfs.retuning.mixture import Choice, choose
+from udfs.retuning.relations import clients_of
+from udfs.retuning.steps import Step, Wanted, lost_links, next_step, under_way
+from udfs.trees.publications import Clients, Statistics
+from udfs.trees.strategies.registry import STRATEGIES
+from udfs.trees.strategies.strategy import Edges, Situation
+
+log = logging.getLogger(__name__)
+
+TREES = "virtual_trees"
+#: Times that a commit is tried again after somebody else wrote the table.
+_TRIES = 5
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may be asked of a run. rules: trees a switch at most. max_changed_rules: None for any
+    number. most: publications that are replayed. strategies: names; empty for all. seconds: that a
+    strategy may take, and the search for a mixture."""
+
+    rules: int = 40
+    max_changed_rules: int | None = None
+    min_saving: float = MIN_SAVING
+    window: dt.timedelta | None = None
+    as_of: int | None = None
+    most: int = 5_000
+    strategies: tuple[str, ...] = ()
+    seed: int = 0
+    seconds: float = 600.0
+
+    def names(self) -> list[str]:
+        """Strategies to compare. Raises SettingsError BAD_VALUE for one that is not known."""
+        for name in self.strategies:
+            if name not in STRATEGIES:
+                raise SettingsError(
+                    "BAD_VALUE",
+                    f"there is no strategy {name!r}: there are {', '.join(STRATEGIES)}",
+                )
+        return list(dict.fromkeys(self.strategies)) or list(STRATEGIES)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run came to. trees: all rows of `virtual_trees`, as read."""
+
+    network: Network
+    budget: Mapping[str, int]
+    trees: Sequence[VirtualTree]
+    recorded: Recorded
+    record: Record
+    outcomes: Sequence[Outcome]
+    choice: Choice
+    change: Change
+
+
+class Retuner:
+    """Plans by `plan`, then writes by `step` until nothing is left."""
+
+    def __init__(
+        self, spark: SparkSession, tables: Tables, settings: Settings, options: Options
+    ) -> None:
+        self._spark, self._tables, self._settings = spark, tables, settings
+        self._options = options
+        self._names = options.names()
+
+    def plan(self) -> Plan | None:
+        """What to change, and why; None where nothing is on record that the network can carry.
+
+        Raises NetworkError, TableError, SwitchError as the tables and programs have it.
+        """
+        options = self._options
+        recorded = read_record(
+            self._tables, options.most, options.window, options.as_of, options.seed
+        )
+        network, budget, trees = self._read()
+        record = Record(network, recorded.publications, max_labels=self._settings.max_labels)
+        self._tell(recorded, record)
+        if not record.publications:
+            return None
+        situation = Situation(
+            network, self._clients(network, record), Statistics(record.publications), options.seed
+        )
+        standing = in_use(network, trees)
+        now = record.replay(list(standing))
+        log.info(
+            "%-16s %14s bytes on links, %5.2f labels", "as they are", f"{now.bytes:,}", now.labels
+        )
+        outcomes = []
+        for outcome in compare(
+            self._spark, self._names, situation, budget, record, options.seconds
+        ):
+            outcomes.append(outcome)
+            if outcome.error:
+                log.warning("%-16s cannot be used here: %s", outcome.name, outcome.error)
+                continue
+            log.info(
+                "%-16s %14s bytes on links, %5.2f labels, %3d trees, %.1f s",
+                outcome.name,
+                f"{outcome.trial.bytes:,}",
+                outcome.trial.labels,
+                len(outcome.trees),
+                outcome.seconds,
+            )
+        # Whichever came first has no effect on what is chosen.
+        outcomes.sort(key=lambda outcome: self._names.index(outcome.name))
+        if all(outcome.error for outcome in outcomes):
+            raise SettingsError(
+                "BAD_VALUE",
+                f"none of the strategies {', '.join(self._names)} has an outcome, the log says why "
+                "of each: ask for others with --strategies, or give them more time",
+            )
+        usable = [edges for edges in standing if _all_up(network, edges)]
+        choice = choose(record, outcomes, budget, usable, _until(options.seconds))
+        if not choice.complete:
+            log.warning(
+                "the search for a mixture took longer than %g s (--strategy-seconds): the best "
+                "strategy is taken as it is",
+                options.seconds,
+            )
+        log.info(
+            "%-16s %14s bytes on links, %5.2f labels, %3d trees",
+            f"chosen: {choice.name}" if choice.name != "mixture" else "chosen: a mixture",
+            f"{choice.trial.bytes:,}",
+            choice.trial.labels,
+            len(choice.trees),
+        )
+        change = plan_change(
+            network,
+            standing,
+            choice.trees,
+            budget,
+            record.replay,
+            self._cap(network, trees),
+            options.min_saving,
+        )
+        return Plan(network, budget, trees, recorded, record, outcomes, choice, change)
+
+    def _cap(self, network: Network, trees: Sequence[VirtualTree]) -> int | None:
+        """Rules that may change by now: what an earlier run has under way counts."""
+        most = self._options.max_changed_rules
+        if most is None:
+            return None
+        busy = under_way(network, trees)
+        if busy:
+            log.info(
+                "%d rules of an earlier run are still under way: of the %d that may change, %d are "
+                "left",
+                busy,
+                most,
+                max(0, most - busy),
+            )
+        return max(0, most - busy)
+
+    def keep(self) -> Wanted:
+        """What stays where nothing is on record: all but trees that lost a link or their room."""
+        network, budget, trees = self._read()
+        nothing = Record(network, ())
+        return plan_change(network, in_use(network, trees), {}, budget, nothing.replay).wanted
+
+    def look(self, wanted: Wanted) -> Step:
+        """What is to be written next, by the tables as they are now."""
+        network, budget, trees = self._read()
+        return next_step(network, trees, wanted, budget)
+
+    def step(self, wanted: Wanted) -> Step:
+        """Write what is next, in one commit, if anything; returns it.
+
+        Where somebody else writes the table meanwhile, it is read again.
+        """
+        for tried in range(_TRIES):
+            rows = {row["tree_id"]: row for row in self._tables.rows(TREES)}
+            network, budget, _ = self._read()
+            trees = [tree_from_row(row) for row in rows.values()]
+            step = next_step(network, trees, wanted, budget)
+            moves = {n: (rows[n], after) for n, (_, after) in step.moved.items()}
+            new = [self._row(tree, rows) for tree in step.installed]
+            try:
+                self._tables.move_and_add(TREES, "tree_id", "state", moves, new)
+            except SQL_ERRORS as error:
+                if tried == _TRIES - 1 or "oncurrent" not in str(error):
+                    raise
+                log.warning("%s was written meanwhile, read again: %s", TREES, one_line(error))
+                continue
+            if self._stands(new):
+                return step
+            log.warning("another run took the ids of new trees: read again")
+        raise TableError("BUSY", f"{TREES} is written by others all the time: try again later")
+
+    @staticmethod
+    def _row(tree: VirtualTree, rows: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+        """With the columns that somebody may have added to the table, empty."""
+        others = next(iter(rows.values()), {})
+        return dict.fromkeys(others) | tree_to_row(tree)
+
+    def _stands(self, new: Sequence[Mapping[str, Any]]) -> bool:
+        if not new:
+            return True
+        held = {row["tree_id"]: tree_from_row(row).edges for row in self._tables.rows(TREES)}
+        return all(held.get(row["tree_id"]) == tree_from_row(row).edges for row in new)
+
+    def _read(self) -> tuple[Network, dict[str, int], list[VirtualTree]]:
+        source = NetworkTables(self._tables)
+        versions = source.consistent()
+        rows = {name: source.rows(name, version) for name, version in versions.items()}
+        network = network_from_rows(
+            rows["switches"], rows["hosts"], rows["links"], self._settings.labels
+        )
+        pipelines: dict[str, Pipeline] = {}
+        programs = {}
+        for row in rows["switches"]:
+            name = row["pipeline"]
+            if name not in pipelines:
+                pipelines[name] = Pipeline.read(self._settings.p4_folder, name)
+            programs[row["switch"]] = Program(pipelines[name].sizes, row["max_rules"])
+        trees = [tree_from_row(row) for row in rows[TREES]]
+        return network, budgets(network, programs, self._options.rules), trees
+
+    def _clients(self, network: Network, record: Record) -> Clients:
+        """By subscriptions and advertisements; where they do not compile, by what was received."""
+        specification = formats.specification_of(self._settings, self._tables)
+        subscriptions = [
+            Subscription(row["id"], row["subscriber"], row["filter"])
+            for row in self._tables.rows("subscriptions")
+            if row["enabled"] and row["format"] == self._settings.format
+        ]
+        announced, refused = check_advertisements(
+            select_advertisements(self._tables.rows("advertisements"), self._settings.format),
+            specification,
+            network.hosts,
+        )
+        for rejection in refused:
+            log.warning("advertisement %s: %s %s", rejection.id, rejection.code, rejection.message)
+        publishers = {each.publisher for each in record.publications}
+        known = publishers | set(network.publishers())
+        try:
+            found = clients_of(
+                announced,
+                subscriptions,
+                network,
+                specification,
+                known,
+                "auto" if specification.optional else "specification",
+            )
+        except StackcastError as error:
+            log.warning("who may receive what is taken from the statistics: %s", error)
+            found = Clients({})
+        received: dict[str, frozenset[str]] = {name: frozenset() for name in known}
+        for each in record.publications:
+            received[each.publisher] |= each.receivers
+        # Who received something once may do so again, whatever became of its subscription.
+        potential = {
+            name: found.potential.get(name, frozenset()) | received[name] for name in known
+        }
+        return Clients(potential, found.permanent)
+
+    @staticmethod
+    def _tell(recorded: Recorded, record: Record) -> None:
+        log.info(
+            "%d batches on record, %d different publications, %.1f %% of their bytes",
+            recorded.batches,
+            len(record.publications),
+            100 * recorded.covered,
+        )
+        if recorded.drawn:
+            log.warning(
+                "of %.0f %% of the notifications only counts by subscriber are on record: their "
+                "receivers are drawn as if subscribers were independent",
+                100 * recorded.drawn,
+            )
+        if record.left_out:
+            log.warning(
+                "%d deliveries on record are left out: the network does not lead there any more",
+                record.left_out,
+            )
+
+
+def in_use(network: Network, trees: Sequence[VirtualTree]) -> dict[Edges, str]:
+    """Trees that stand, by their edges: active or about to be, and with all their links."""
+    return {
+        tree.edges: tree.strategy
+        for tree in sorted(trees, key=lambda tree: tree.id)
+        if tree.state in ("active", "installing") and not lost_links(network, tree.edges)
+    }
+
+
+def _until(seconds: float) -> Callable[[], None]:
+    """What raises TimeoutError from then on."""
+    end = time.monotonic() + seconds
+
+    def check() -> None:
+        if time.monotonic() >= end:
+            raise TimeoutError
+
+    return check
+
+
+def _all_up(network: Network, edges: Edges) -> bool:
+    for pair in edges:
+        switch, neighbor = pair if pair[0] in network.switches else (pair[1], pair[0])
+        if not network.usable(network.link(switch, neighbor)):
+            return False
+    return True

@@ -1,0 +1,198 @@
+"""What is looked at before a stream starts, and after it has failed, to say plainly what is wrong.
+
+Spark would find most of it too, by a stack of Java calls in the middle of a batch, or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.app.settings import PREFIX, Settings
+from jobs.adapters.checkpoint.identity import Identity, IdentityFile, other_tables, other_topic
+from jobs.adapters.checkpoint.pins import Pins
+from jobs.adapters.checkpoint.progress import Position, position
+from jobs.adapters.stream import disk_space
+from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.tables.tables import NAMES, Tables
+from udfs.errors import StackcastError, StreamError
+
+log = logging.getLogger(__name__)
+
+Spans = Mapping[int, tuple[int, int]]
+
+#: The reason that a stream tells has a code of its own.
+_OURS = re.compile(r"ended: [A-Z][A-Z0-9]+\.[A-Z0-9_]+: ")
+_NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|not enough space", re.I)
+
+
+def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics: Topics) -> None:
+    """Refuse a checkpoint that is for something else, or whose records are gone; note what a new
+    one is for.
+
+    Raises StreamError, with the codes of `Identity.check`, RECORDS_GONE, TOPIC_SHORTER,
+    CHECKPOINT_UNREADABLE, CHECKPOINT_NOT_WRITTEN or NO_ROOM; KafkaError, TableError.
+    """
+    # First what needs no checkpoint: a table that is missing is told whatever lies there.
+    now = Identity.now(settings, tables, topics.ask(topics.identity))
+    stands = position(spark, settings.checkpoint)
+    file = IdentityFile(spark, settings.checkpoint)
+    held = file.read()
+    if held is None and stands is not None and stands.topic != settings.topic:
+        raise other_topic(stands.topic, settings.topic)
+    if held is not None:
+        held.check(now, _onward(stands))
+    _check_versions(Pins(spark, settings.checkpoint).newest(), tables, stands)
+    spans = topics.ask(topics.spans)
+    if stands is not None:
+        check_records(settings.topic, stands.offsets, spans, new=False)
+    else:
+        check_records(settings.topic, _starting(settings), spans, new=True)
+    if held is None:
+        try:
+            file.write(now)
+        except SQL_ERRORS as error:
+            words = one_line(error)
+            if _NO_ROOM.search(words):
+                raise no_room(settings, words, _spill(spark)) from error
+            raise StreamError(
+                "CHECKPOINT_NOT_WRITTEN",
+                f"nothing can be written to {settings.checkpoint}: {words}; check rights there, "
+                f"or {PREFIX}checkpoint",
+            ) from error
+        if stands is not None:
+            log.info(
+                "the checkpoint is of an earlier version: noted that it is for topic %s (id %s), "
+                "format %s, publisher %s and these tables",
+                *(now.topic, now.topic_id, now.format, now.publisher),
+            )
+
+
+def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -> StackcastError:
+    """A clearer error than that of a stream that has ended by itself, if there is one to be found:
+    no room, records that are gone, a topic or tables made anew, no broker."""
+    if _NO_ROOM.search(str(error)):
+        return no_room(settings, str(error), _spill(spark))
+    if _OURS.search(str(error)):
+        return error
+    tables, topics = Tables(spark, settings.tables), Topics(spark, settings)
+    try:
+        held = IdentityFile(spark, settings.checkpoint).read()
+        stands = position(spark, settings.checkpoint)
+        if held is not None:
+            held.check(Identity.now(settings, tables, topics.identity()), _onward(stands))
+        if stands is not None:
+            check_records(settings.topic, stands.offsets, topics.spans(), new=False)
+    except StackcastError as clearer:
+        return clearer
+    except SQL_ERRORS as other:
+        log.warning("why the stream ended cannot be looked into: %s", one_line(other))
+    return error
+
+
+def check_records(topic: str, wanted: Mapping[int, int], spans: Spans, *, new: bool) -> None:
+    """Refuse where the topic lacks records that are wanted.
+
+    wanted: by partition the next offset to read, -2 and -1 for a partition's start and end; one
+    that is missing begins at its start, 0. spans: what the topic has, first and end. new: for a
+    checkpoint that is yet to begin. Raises StreamError RECORDS_GONE, TOPIC_SHORTER.
+    """
+    known = {p: offset for p, offset in wanted.items() if offset >= 0}
+    short = [
+        f"partition {p} ends at {spans[p][1] if p in spans else 'nothing'}, and {offset} was read"
+        for p, offset in sorted(known.items())
+        if p not in spans or spans[p][1] < offset
+    ]
+    if short and not new:
+        raise StreamError(
+            "TOPIC_SHORTER",
+            f"topic {topic} has lost records that the stream has read: {'; '.join(short)}. Kafka "
+            "gives their offsets to other records now, and hosts would take those for repeated: "
+            f"publish to a topic of another name, and set {PREFIX}topic and {PREFIX}checkpoint",
+        )
+    if not new:
+        known |= {p: 0 for p in spans.keys() - wanted.keys()}
+    gone = {p: spans[p][0] - o for p, o in sorted(known.items()) if p in spans and spans[p][0] > o}
+    if not gone:
+        return
+    lost = "; ".join(
+        f"partition {p}: {count} (offsets {spans[p][0] - count} to {spans[p][0] - 1})"
+        for p, count in gone.items()
+    )
+    onward = {p: spans[p][0] if p in gone else o for p, o in (dict(wanted) | known).items()}
+    where = _offsets_text(topic, onward)
+    raise StreamError(
+        "RECORDS_GONE",
+        f"topic {topic} has {sum(gone.values())} records no more that the stream has not read; "
+        f"{lost}. Kafka removed them by the topic's retention, and nothing brings them back. To go "
+        "on without them, set "
+        + ("" if new else f"{PREFIX}checkpoint to a new folder and ")
+        + f"{PREFIX}startingOffsets to {where}",
+    )
+
+
+def no_room(settings: Settings, words: str, spill: str) -> StreamError:
+    """The error of a write that found no room.
+
+    words: what failed, for where no place is full by now. spill: where Spark puts its own files.
+    """
+    places = {
+        "the checkpoint": settings.checkpoint,
+        "the tables": settings.tables,
+        **({"the pcap sink": settings.pcap_path} if settings.sink == "pcap" else {}),
+        "Spark's own files": spill,
+    }
+    found = disk_space.full(places)
+    where = ", ".join(found) if found else f"of a place that has room again ({words[:300]})"
+    return StreamError(
+        "NO_ROOM",
+        f"no room is left on the disk of {where}: make room there and start again; the batch in "
+        "progress then runs again, with the same numbers",
+    )
+
+
+def _spill(spark: SparkSession) -> str:
+    configured = spark.sparkContext.getConf().get("spark.local.dir", "/tmp") or "/tmp"
+    return os.environ.get("SPARK_LOCAL_DIRS", configured).split(",")[0]
+
+
+def _check_versions(
+    pinned: Mapping[str, int] | None, tables: Tables, stands: Position | None
+) -> None:
+    """Versions only grow: where one was higher, the table was made anew, or an old copy is back."""
+    for name, version in (pinned or {}).items():
+        if name in NAMES and tables.version(name) < version:
+            raise other_tables(
+                f"{name} at version {tables.version(name)}, and the last batch used {version}: "
+                "an earlier copy, or one made anew",
+                _onward(stands),
+            )
+
+
+def _onward(stands: Position | None) -> str:
+    """How to go on with a new checkpoint where this one stands."""
+    text = f"set {PREFIX}checkpoint to a new folder"
+    if stands is None:
+        return text
+    where = _offsets_text(stands.topic, stands.offsets)
+    return f"{text} and {PREFIX}startingOffsets to {where}, where this one stands"
+
+
+def _offsets_text(topic: str, offsets: Mapping[int, int]) -> str:
+    return json.dumps(
+        {topic: {str(p): o for p, o in sorted(offsets.items())}}, separators=(",", ":")
+    )
+
+
+def _starting(settings: Settings) -> dict[int, int]:
+    """Offsets that a new checkpoint is to begin at; empty where they are no numbers."""
+    if not settings.starting_offsets.startswith("{"):
+        return {}
+    named = json.loads(settings.starting_offsets).get(settings.topic, {})
+    return {int(p): int(offset) for p, offset in named.items()}

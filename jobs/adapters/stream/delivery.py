@@ -1,0 +1,398 @@
+"""One micro-batch of the main job: pin versions, plan, deliver, record.
+
+The frames leave inside the one ``mapInArrow`` pass of `udfs.columns.deliver`; this module decides
+with which tables, and writes down what happened.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, cast
+
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.app.logs import named
+from jobs.adapters.app.settings import Settings, seconds_of
+from jobs.adapters.checkpoint.journal import Journal
+from jobs.adapters.checkpoint.pins import Pins
+from jobs.adapters.checkpoint.reports import (
+    DELIVERIES,
+    LEDGER,
+    PUBLICATIONS,
+    Report,
+    Reports,
+    Rows,
+)
+from jobs.adapters.checkpoint.shaping import changed, shaping
+from jobs.adapters.checkpoint.state import CarriedState
+from jobs.adapters.planning import formats
+from jobs.adapters.planning.header_stacks import StackJobs
+from jobs.adapters.planning.plan_tables import PlanTables
+from jobs.adapters.planning.plans import Plans
+from jobs.adapters.planning.versions import BatchVersions
+from jobs.adapters.stream.input import EventInput
+from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.stream.metrics import StreamMetrics
+from jobs.adapters.stream.report import BatchReport, Reach
+from jobs.adapters.tables.tables import Tables
+from jobs.adapters.wire import SinkOptions, open_sink
+from jobs.adapters.wire.options import Kind
+from jobs.adapters.wire.udp import parse_endpoint
+from udfs.columns import REPORT, deliver
+from udfs.delivery.plan import Compilation
+from udfs.errors import SettingsError, SinkError, StackcastError, TableError
+
+log = logging.getLogger(__name__)
+
+
+class Delivery:
+    """The state of a running stream: current plan, and where it writes.
+
+    ``process`` is the function for ``foreachBatch``. ``processed`` holds, by partition, the offset
+    after the last record whose frames were handed over. Call `close` at the end: it waits for what
+    is still being written beside the stream.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        tables: Tables,
+        topics: Topics,
+        metrics: StreamMetrics | None = None,
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._tables = tables
+        self._topics = topics
+        self._metrics = metrics or StreamMetrics()
+        self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
+        self._pins = Pins(spark, settings.checkpoint)
+        self._state = CarriedState(spark, settings.checkpoint)
+        self._journal = Journal(
+            Reports(spark, settings.checkpoint),
+            tables,
+            seconds_of(settings.ledger_interval),
+            self._metrics.journal,
+        )
+        self._shaping = shaping(settings)
+        self._plans = Plans(settings, tables)
+        self._input = EventInput(settings, tables)
+        self._open_sink = partial(open_sink, sink_options(settings))
+        self._compilation: Compilation | None = None
+        self._broadcast: Any = None
+        self._plan_tables = PlanTables(tables, settings.publisher)
+        self._stacks = StackJobs(spark, tables, settings.publisher)
+        self._reach: tuple[Compilation, Reach] | None = None
+        self._refused: dict[str, int] | None = None
+        self.processed: dict[int, int] = {}
+        #: What ends with the delivery, whatever else does.
+        self.ending = ExitStack()
+
+    def process(self, records: DataFrame, batch_id: int) -> None:
+        """Deliver one micro-batch: columns partition, offset, value, and perhaps timestamp.
+
+        Where rules keep state and Spark has cut a partition in two, this is found (StreamError
+        PARTITION_SPLIT) when the tasks report, after their frames have left, and each further try
+        sends again. It cannot be told before: no task knows of another, offsets of a partition may
+        have gaps, and the number of tasks says nothing where some partitions are idle. No setting
+        leads there: only options of the source do, and `Topics.stream` sets none of these.
+        """
+        try:
+            with self._metrics.batch(batch_id):
+                self._process(records, batch_id)
+        except Exception as error:
+            used = self._compilation
+            versions = "no plan" if used is None else named(used.versions)
+            log.error("batch %d failed, with %s: %s", batch_id, versions, one_line(error))
+            raise
+
+    def _process(self, records: DataFrame, batch_id: int) -> None:
+        started = dt.datetime.now(dt.UTC)
+        clock = time.monotonic()
+        stage = self._metrics.stage
+        with stage("room"):
+            self._journal.room()
+        records = self._input.prepare(records)
+        compilation = self._with_known(self._plan_for(batch_id, records))
+        state = compilation.plan.state
+        with stage("state"):
+            carried = {} if state is None else self._state.before(batch_id)
+        run = deliver(
+            self._broadcast,
+            self._stacks.handle(compilation),
+            self._settings.topic,
+            self._open_sink,
+            self._settings.dead_letter_samples,
+            carried,
+            dict(self.processed),
+        )
+        with stage("deliver"):
+            rows = records.mapInArrow(run, REPORT).toArrow()
+        with stage("report"):
+            report = BatchReport(rows, self._reach_of(compilation))
+            self._metrics.delivered(report, compilation.versions)
+        if state is not None:
+            with stage("state"):
+                self._state.after(batch_id, carried, report.states, state.identities)
+        seconds = time.monotonic() - clock
+        with stage("dead_letters"):
+            self._bury(batch_id, compilation, report)
+        with stage("journal"):
+            self._journal.put(self._report(batch_id, compilation, report, started, seconds))
+        for p in report.partitions:
+            self.processed[p["partition"]] = p["until_offset"]
+        self._metrics.processed(self.processed)
+        log.info(
+            "batch %d: %d packets, %d messages, %d matched, %d frames, %d dead letters "
+            "in %.2f s; %s; offsets %s",
+            batch_id,
+            report.total("packets"),
+            report.total("messages"),
+            report.total("matched"),
+            report.total("frames"),
+            report.dead_letters,
+            seconds,
+            named(compilation.versions),
+            ", ".join(
+                f"{p['partition']}: {p['from_offset']} to {p['until_offset']}"
+                for p in report.partitions
+            ),
+        )
+
+    def prepare(self) -> None:
+        """Make a plan now, so that the first batch does not wait.
+
+        Where the current tables cannot be used, that of the last batch on record stays live.
+        """
+        # Deployments from before it had one are told now, and not by their first batch.
+        self._tables.version(PUBLICATIONS)
+        self._journal.recover()
+        last = self._pins.newest()
+        versions = self._versions.current()
+        # Before its first batch, nobody knows of the stream.
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="announce") as beside:
+            announced = None if last else beside.submit(self._versions.announce, versions)
+            try:
+                self._plan_at(versions)
+            except StackcastError as error:
+                if last is None:
+                    raise
+                self._plan_at(last)
+                self._refuse(versions, error)
+            if announced is not None:
+                announced.result()
+
+    def close(self) -> None:
+        """Wait for tables that are still being written."""
+        with self.ending:
+            self._journal.close()
+            self._versions.close()
+            self._stacks.close()
+            self._plan_tables.close()
+
+    def _plan_for(self, batch_id: int, records: DataFrame) -> Compilation:
+        """The plan of a batch: of its earlier try if there was one, else of the current tables."""
+        pinned = self._pins.get(batch_id) if self._first_of_run() else None
+        if pinned is not None:
+            log.warning(
+                "batch %d runs again, with the versions of its first try: %s",
+                batch_id,
+                named(pinned),
+            )
+            self._metrics.ran_again()
+            other = changed(self._pins.settings(batch_id), self._shaping)
+            if other:
+                log.warning(
+                    "batch %d ran with other settings the first time, %s: its bytes differ from "
+                    "those that may have left then; %s",
+                    batch_id,
+                    ", ".join(f"{key} {value}" for key, value in sorted(other.items())),
+                    named(pinned),
+                )
+            with self._metrics.stage("plan"):
+                try:
+                    return self._plan_at(pinned)
+                except TableError as error:
+                    raise self._pins.useless(batch_id, error) from error
+        with self._metrics.stage("input"):
+            self._input.register_new(records, batch_id)
+        with self._metrics.stage("versions"):
+            versions = self._versions.current()
+        compilation = self._compilation
+        if compilation is None or versions != self._refused:
+            try:
+                with self._metrics.stage("plan"):
+                    compilation = self._plan_at(versions)
+                self._metrics.refused(None)
+            except StackcastError as error:
+                if compilation is None:
+                    raise
+                self._refuse(versions, error)
+        with self._metrics.stage("pin"):
+            self._pins.put(batch_id, dict(compilation.versions), self._shaping)
+        return compilation
+
+    def _refuse(self, versions: dict[str, int], error: StackcastError) -> None:
+        """The last good version stays live (design, section 5); the bad one is not tried again."""
+        used = {} if self._compilation is None else self._compilation.versions
+        changed = {name: v for name, v in versions.items() if used.get(name) != v}
+        log.error(
+            "the changed tables %s cannot be used, the last good ones stay live, %s: %s",
+            named(changed),
+            named(used),
+            error,
+        )
+        self._refused = versions
+        self._metrics.refused(versions)
+
+    def _first_of_run(self) -> bool:
+        return not self.processed
+
+    def _plan_at(self, versions: Mapping[str, int]) -> Compilation:
+        if self._compilation is not None and self._compilation.versions == versions:
+            return self._compilation
+        clock = time.monotonic()
+        compilation, subscriptions, network = self._plans.at(versions)
+        self._use(compilation)
+        seconds = time.monotonic() - clock
+        self._metrics.planned(compilation, seconds)
+        for rejection in compilation.rejections:
+            log.warning(
+                "subscriptions@%d: rule %s is not live: %s %s",
+                versions["subscriptions"],
+                rejection.id,
+                rejection.code,
+                rejection.message,
+            )
+        log.info(
+            "plan of %s: %d rules, %d rejected, %d entries, %d leaves, "
+            "%d receiver sets to work out, in %.2f s",
+            named(versions),
+            len(compilation.rules),
+            len(compilation.rejections),
+            len(compilation.compiled.entries),
+            len(compilation.receivers),
+            len(compilation.receiver_sets) - compilation.shipped,
+            seconds,
+        )
+        self._stacks.submit(compilation)
+        self._plan_tables.submit(compilation, subscriptions, network)
+        return compilation
+
+    def _use(self, compilation: Compilation) -> None:
+        previous = self._broadcast
+        self._broadcast = self._spark.sparkContext.broadcast(compilation.plan)
+        self._compilation = compilation
+        if previous is not None:
+            previous.unpersist()
+
+    def _reach_of(self, compilation: Compilation) -> Reach:
+        if self._reach is None or self._reach[0] is not compilation:
+            self._reach = compilation, Reach(compilation.reached)
+        return self._reach[1]
+
+    def _with_known(self, compilation: Compilation) -> Compilation:
+        """The plan with the stacks that were worked out since it was made, if that is worth it.
+
+        It is sent anew when all are known, and on the way there as often as they have doubled.
+        """
+        shipped, sets = compilation.shipped, len(compilation.receiver_sets)
+        if shipped == sets:
+            self._metrics.stacks_unknown(0)
+            return compilation
+        known = sets - len(compilation.unknown())
+        self._metrics.stacks_unknown(sets - known)
+        if known < sets and known < 2 * shipped:
+            return compilation
+        compilation = compilation.with_known()
+        self._use(compilation)
+        return compilation
+
+    def _bury(self, batch_id: int, compilation: Compilation, report: BatchReport) -> None:
+        if not report.dead_letters:
+            return
+        log.warning(
+            "batch %d: dead letters by reason: %s; %s",
+            batch_id,
+            dict(report.reasons),
+            named(compilation.versions),
+        )
+        try:
+            self._topics.bury(report.letters)
+        except SQL_ERRORS as error:
+            # Counted in ledger and log all the same; the stream must not stand still for samples.
+            log.error(
+                "batch %d: %d samples could not be written to topic %s: %s",
+                batch_id,
+                len(report.letters),
+                self._settings.dead_letter_topic,
+                one_line(error),
+            )
+
+    def _report(
+        self,
+        batch_id: int,
+        compilation: Compilation,
+        report: BatchReport,
+        started: dt.datetime,
+        seconds: float,
+    ) -> Report:
+        """What ledger and statistics get of a batch."""
+        # The id of a query is kept in its checkpoint, so a new checkpoint counts batches anew.
+        query = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+        ledger = {
+            "topic": self._settings.topic,
+            "versions": dict(compilation.versions),
+            "packets": report.total("packets"),
+            "messages": report.total("messages"),
+            "matched": report.total("matched"),
+            "frames": report.total("frames"),
+            "bytes": report.total("bytes"),
+            "dead_letters": report.dead_letters,
+            "started_at": started,
+            "seconds": seconds,
+            "settings": self._shaping,
+        }
+        sent = {"publisher": self._settings.publisher, "recorded_at": dt.datetime.now(dt.UTC)}
+        batch = {"batch_id": batch_id}
+        subscribers, publications = report.subscriber_columns, report.publication_columns
+        tables = {
+            DELIVERIES: Rows(len(subscribers["subscriber"]), batch | sent, subscribers),
+            PUBLICATIONS: Rows(len(publications["receivers"]), batch | sent, publications),
+            LEDGER: Rows(1, batch | ledger, {"partitions": [report.partitions]}),
+        }
+        return Report(f"stackcast-{query}", batch_id, tables)
+
+
+def sink_options(settings: Settings) -> SinkOptions:
+    """The sink of the settings. Raises SettingsError BAD_VALUE where what it needs is missing."""
+    needed = {
+        "udp": ("sink.udp.endpoint", settings.udp_endpoint),
+        "af_packet": ("sink.af_packet.interface", settings.interface),
+        "pcap": ("sink.pcap.path", settings.pcap_path),
+    }
+    key, value = needed[settings.sink]
+    if not value:
+        raise SettingsError(
+            "BAD_VALUE", f"spark.stackcast.{key} is empty, but the sink {settings.sink} needs it"
+        )
+    if settings.sink == "udp":
+        try:
+            parse_endpoint(value)
+        except SinkError as error:
+            raise SettingsError("BAD_VALUE", f"spark.stackcast.{key}: {error.message}") from error
+    return SinkOptions(
+        kind=cast(Kind, settings.sink),
+        endpoint=settings.udp_endpoint,
+        window=settings.udp_window,
+        interface=settings.interface,
+        path=settings.pcap_path,
+    )

@@ -1,0 +1,252 @@
+"""Kafka as the jobs use it: the source of raw packets and the topic of dead letters.
+
+One set of options (``spark.stackcast.kafka.*``) serves Spark's connector and the administrative
+client, which is the JVM's own, so TLS and SASL are configured once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.adapters.app.settings import Settings
+from udfs.errors import KafkaError
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 5
+
+
+Answer = TypeVar("Answer")
+
+
+def _never() -> bool:
+    return False
+
+
+class Topics:
+    """The topics of one deployment."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self._spark = spark
+        self._settings = settings
+
+    def stream(self, timestamps: bool = False, batches: bool = True) -> DataFrame:
+        """Raw packets as a stream: partition (int), offset (long), value (binary).
+
+        With ``timestamps`` also timestamp, the record's. A partition is the work of one task.
+        Where there are no ``batches`` (real-time mode), nothing limits them.
+        """
+        settings = self._settings
+        reader = (
+            self._spark.readStream.format("kafka")
+            .option("subscribe", settings.topic)
+            .option("startingOffsets", settings.starting_offsets)
+            .option("failOnDataLoss", "true")
+        )
+        if batches:
+            reader = reader.option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
+        for key, value in settings.kafka.items():
+            reader = reader.option(f"kafka.{key}", value)
+        more = ("timestamp",) if timestamps else ()
+        return reader.load().select("partition", "offset", "value", *more)
+
+    def read_offsets(
+        self, partition: int, from_: int, until: int, timestamps: bool = False
+    ) -> DataFrame:
+        """The records of a partition from one offset up to another, with columns as of `stream`.
+
+        Records that are gone are left out: look whether all are there. The work of one task.
+        """
+        topic = self._settings.topic
+        reader = (
+            self._spark.read.format("kafka")
+            .option("assign", json.dumps({topic: [partition]}))
+            .option("startingOffsets", json.dumps({topic: {str(partition): from_}}))
+            .option("endingOffsets", json.dumps({topic: {str(partition): until}}))
+            .option("failOnDataLoss", "false")
+        )
+        for key, value in self._settings.kafka.items():
+            reader = reader.option(f"kafka.{key}", value)
+        more = ("timestamp",) if timestamps else ()
+        return reader.load().select("partition", "offset", "value", *more)
+
+    def read_all(self) -> list[tuple[int, int, bytes]]:
+        """Every record of the raw topic, (partition, offset, value), brought to the driver."""
+        reader = self._spark.read.format("kafka").option("subscribe", self._settings.topic)
+        for key, value in self._settings.kafka.items():
+            reader = reader.option(f"kafka.{key}", value)
+        rows = reader.load().select("partition", "offset", "value").toArrow()
+        columns = (rows.column(name).to_pylist() for name in ("partition", "offset", "value"))
+        return [(p, o, v or b"") for p, o, v in zip(*columns, strict=True)]
+
+    def wait(self, given_up: Callable[[], bool] = _never) -> None:
+        """Return when the broker answers and the topic is there: `ask` for its end."""
+        self.ask(self.end_offsets, given_up)
+
+    def ask(self, question: Callable[[], Answer], given_up: Callable[[], bool] = _never) -> Answer:
+        """The answer of one of the methods here, asked again until the broker gives one.
+
+        Logs a line per try. Raises KafkaError BROKER_UNREACHABLE or NO_TOPIC after ``waitSeconds``.
+        """
+        settings = self._settings
+        broker = settings.kafka["bootstrap.servers"]
+        deadline = time.monotonic() + settings.wait_seconds
+        while True:
+            try:
+                return question()
+            except KafkaError as error:
+                if time.monotonic() >= deadline or given_up():
+                    raise
+                log.warning("%s; trying again for %.0f s", error, deadline - time.monotonic())
+                time.sleep(RETRY_SECONDS)
+            except Exception as error:
+                raise KafkaError(
+                    "BAD_OPTION",
+                    f"the Kafka client refuses its options for {broker}: {_reason(error)}; "
+                    "check the spark.stackcast.kafka.* settings",
+                ) from error
+
+    def end_offsets(self) -> dict[int, int]:
+        """Offset after the last record, by partition, of the raw topic."""
+        (ends,) = self._offsets("latest")
+        return ends
+
+    def spans(self) -> dict[int, tuple[int, int]]:
+        """By partition of the raw topic, the first offset that is still there, and the end.
+
+        Raises as `end_offsets`: KafkaError BROKER_UNREACHABLE, NO_TOPIC.
+        """
+        firsts, ends = self._offsets("earliest", "latest")
+        return {p: (firsts[p], end) for p, end in ends.items() if p in firsts}
+
+    def _offsets(self, *which: str) -> list[dict[int, int]]:
+        settings = self._settings
+        jvm: Any = self._spark._jvm
+        kafka = jvm.org.apache.kafka
+        admin = self._admin(self._properties())
+        try:
+            names = jvm.java.util.Collections.singletonList(settings.topic)
+            described = _await(admin.describeTopics(names).allTopicNames(), settings)
+            partitions = [int(p.partition()) for p in described.get(settings.topic).partitions()]
+            found = []
+            for name in which:
+                wanted = jvm.java.util.HashMap()
+                spec = getattr(kafka.clients.admin.OffsetSpec, name)()
+                for partition in partitions:
+                    wanted.put(kafka.common.TopicPartition(settings.topic, partition), spec)
+                offsets = _await(admin.listOffsets(wanted).all(), settings)
+                found.append({int(k.partition()): int(offsets.get(k).offset()) for k in offsets})
+            return found
+        finally:
+            admin.close()
+
+    def identity(self) -> tuple[str, str]:
+        """Ids of the Kafka cluster and of the raw topic: one that is made anew has another.
+
+        Empty where the broker is too old to have them. Raises as `end_offsets`.
+        """
+        settings = self._settings
+        jvm: Any = self._spark._jvm
+        admin = self._admin(self._properties())
+        try:
+            names = jvm.java.util.Collections.singletonList(settings.topic)
+            cluster = _await(admin.describeCluster().clusterId(), settings)
+            described = _await(admin.describeTopics(names).allTopicNames(), settings)
+            topic = described.get(settings.topic).topicId()
+            zero = jvm.org.apache.kafka.common.Uuid.ZERO_UUID
+            return str(cluster or ""), "" if topic.equals(zero) else str(topic.toString())
+        finally:
+            admin.close()
+
+    def ensure_dead_letters(self) -> None:
+        """Make the dead-letter topic if it is missing; a log line says so where that is refused."""
+        self.ensure(self._settings.dead_letter_topic, "dead letters")
+
+    def ensure(self, topic: str, use: str) -> None:
+        """Make a topic if it is missing; a log line says so where that is refused."""
+        jvm: Any = self._spark._jvm
+        none = jvm.java.util.Optional.empty()
+        admin = self._admin(self._properties())
+        try:
+            if not admin.listTopics().names().get().contains(topic):
+                new = jvm.org.apache.kafka.clients.admin.NewTopic(topic, none, none)
+                admin.createTopics(jvm.java.util.Collections.singletonList(new)).all().get()
+                log.info("topic %s is made for %s", topic, use)
+        except Py4JError as error:
+            log.warning("topic %s for %s cannot be made: %s", topic, use, _reason(error))
+        finally:
+            admin.close()
+
+    def _properties(self) -> Any:
+        jvm: Any = self._spark._jvm
+        properties = jvm.java.util.Properties()
+        for key, value in self._settings.kafka.items():
+            properties.setProperty(key, value)
+        properties.setProperty("default.api.timeout.ms", "5000")
+        properties.setProperty("request.timeout.ms", "4000")
+        return properties
+
+    def _admin(self, properties: Any) -> Any:
+        jvm: Any = self._spark._jvm
+        try:
+            return jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+        except Py4JError as error:
+            if "resolvable" in _reason(error):
+                raise _unreachable(self._settings) from error
+            raise
+
+    def bury(self, letters: Sequence[dict[str, Any]]) -> None:
+        """Send dead letters: one JSON object a record.
+
+        Keys: topic, partition, offset, index (of the message; null for a whole packet), reason,
+        length (bytes), sample (hexadecimal, the first bytes).
+        """
+        settings = self._settings
+        texts = [(json.dumps({"topic": settings.topic, **letter}),) for letter in letters]
+        writer = self._spark.createDataFrame(texts, "value string").write.format("kafka")
+        for key, value in settings.kafka.items():
+            writer = writer.option(f"kafka.{key}", value)
+        if "max.block.ms" not in settings.kafka:
+            # Without the topic a producer waits a minute, and the stream with it.
+            writer = writer.option("kafka.max.block.ms", 5000)
+        writer.option("topic", settings.dead_letter_topic).save()
+
+
+def _await(future: Any, settings: Settings) -> Any:
+    broker = settings.kafka["bootstrap.servers"]
+    try:
+        return future.get()
+    except Exception as error:
+        text = _reason(error)
+        if "UnknownTopicOrPartition" in text:
+            raise KafkaError(
+                "NO_TOPIC",
+                f"the broker at {broker} has no topic {settings.topic!r}: create it, or set "
+                "spark.stackcast.topic",
+            ) from error
+        if "Timeout" in text or "Disconnect" in text:
+            raise _unreachable(settings) from error
+        raise
+
+
+def _unreachable(settings: Settings) -> KafkaError:
+    return KafkaError(
+        "BROKER_UNREACHABLE",
+        f"no Kafka broker answers at {settings.kafka['bootstrap.servers']}: check "
+        "spark.stackcast.kafka.bootstrap.servers and that the broker is up",
+    )
+
+
+def _reason(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    if java is None:
+        return str(error)
+    cause = java.getCause() or java
+    return f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"

@@ -1,0 +1,41 @@
+"""Kernels of the encoder in the workers, before the first batch needs them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from concurrent.futures import Future
+
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from udfs.columns import warmed_up
+
+log = logging.getLogger(__name__)
+
+
+def warm_up(spark: SparkSession, workers: int | None = None) -> Future[None]:
+    """Load the kernels into so many workers, beside the caller; by default one in each slot.
+
+    Where no cache has them (`NUMBA_CACHE_DIR`) they are compiled first, a minute's work. The result
+    is there when all are ready. It raises nothing: a batch that finds no kernels loads them itself.
+    """
+    future: Future[None] = Future()
+
+    def run() -> None:
+        clock = time.monotonic()
+        try:
+            tasks = workers or spark.sparkContext.defaultParallelism
+            spark.range(0, tasks, 1, tasks).mapInArrow(warmed_up, "id long").collect()
+            log.info("workers ready: %d, in %.2f s", tasks, time.monotonic() - clock)
+        except SQL_ERRORS as error:
+            log.warning("workers could not be made ready ahead: %s", one_line(error))
+        except Exception:
+            log.exception("workers could not be made ready ahead")
+        finally:
+            future.set_result(None)
+
+    # Not a thread that an application would wait for at its end.
+    threading.Thread(target=run, name="warm-up", daemon=True).start()
+    return future

@@ -1,0 +1,249 @@
+"""Looks at a running stream from beside it: lag, broker, disk, health.
+
+A thread asks Spark and Kafka every few seconds and writes down what it saw; `judge` decides by that
+and by what the stream's batches noted, and asks nobody. The stream never waits for either.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from jobs.adapters.app.error_texts import one_line
+from jobs.adapters.app.metrics_server import Verdict, serve
+from jobs.adapters.app.settings import Settings, seconds_of
+from jobs.adapters.checkpoint.progress import position
+from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.stream.metrics import StreamMetrics
+
+log = logging.getLogger(__name__)
+
+#: Between two looks.
+POLL_SECONDS = 5.0
+#: A broker that has not answered for so long is told as gone.
+BROKER_SECONDS = 15.0
+#: A batch that runs for longer hangs, or has far too much to do.
+BATCH_SECONDS = 120.0
+#: Spark that has not answered for so long hangs.
+SPARK_SECONDS = 60.0
+#: Newer tables should be live before that.
+PENDING_SECONDS = 30.0
+#: Batches that may wait for ledger and statistics, half of those at which the stream waits; and how
+#: long.
+JOURNAL_BATCHES = 32
+JOURNAL_SECONDS = 60.0
+#: Less of a disk free than that is worth a remark.
+LEAST_FREE = 0.05
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the last look saw. at, broker_at: of ``time.monotonic``, when it began, and when the
+    broker last answered; lag: records by partition; full: places with hardly any room."""
+
+    at: float
+    active: bool
+    broker_at: float
+    broker_error: str = ""
+    lag: Mapping[int, int] = field(default_factory=dict)
+    full: tuple[str, ...] = ()
+
+
+def judge(
+    seen: Seen | None,
+    metrics: StreamMetrics,
+    now: float,
+    longest_batch: float = BATCH_SECONDS,
+) -> Verdict:
+    """How the stream is at ``time.monotonic() == now``, by what was noted. Asks nobody.
+
+    Problems, of which any is a 503: no query runs (yet, or any more); a batch has run for longer
+    than ``longest_batch`` seconds; the last batch failed; the broker has not answered for
+    `BROKER_SECONDS`; Spark has not for `SPARK_SECONDS`. Tables that cannot be used, ones that are
+    not live yet, ledger rows that wait and a disk that fills are remarks: frames leave all the
+    same.
+    """
+    problems, remarks = [], []
+    running, last = metrics.running, metrics.last
+    broker_ok = seen is not None and now - seen.broker_at <= BROKER_SECONDS
+    if seen is None:
+        problems.append("the stream is starting")
+    else:
+        if not seen.active:
+            problems.append("the query does not run")
+        if now - seen.at > SPARK_SECONDS:
+            problems.append(f"Spark has not answered for {now - seen.at:.0f} s")
+        if not broker_ok:
+            why = seen.broker_error or "no answer"
+            problems.append(f"the broker has not answered for {now - seen.broker_at:.0f} s: {why}")
+        remarks += [f"hardly any room is left on the disk of {place}" for place in seen.full]
+    if running is not None and now - running[1] > longest_batch:
+        problems.append(f"batch {running[0]} has been running for {now - running[1]:.0f} s")
+    if metrics.failure:
+        problems.append(f"the last batch failed: {metrics.failure}")
+    if metrics.refused_versions is not None:
+        remarks.append("the newest tables cannot be used, the last good ones are live")
+    if metrics.pending_for(now) > PENDING_SECONDS:
+        remarks.append(f"newer tables wait to be live for {metrics.pending_for(now):.0f} s")
+    age = metrics.journal_age(now)
+    if metrics.journal_waits > JOURNAL_BATCHES or age > JOURNAL_SECONDS:
+        remarks.append(
+            f"{metrics.journal_waits} batches are not in the ledger yet, the oldest for {age:.0f} s"
+        )
+    lag = {} if seen is None else dict(seen.lag)
+    facts: dict[str, Any] = {
+        "last_batch": None if last is None else last[0],
+        "last_batch_age_seconds": None if last is None else round(now - last[1], 1),
+        "running_batch": None if running is None else running[0],
+        "running_seconds": round(metrics.running_for(now), 1),
+        "versions": metrics.versions,
+        "refused_versions": metrics.refused_versions,
+        "broker_reachable": broker_ok,
+        "sink_ok": not metrics.failure.startswith("SINK."),
+        "lag": sum(lag.values()) if lag else None,
+        "lag_by_partition": lag,
+        "batches_not_in_ledger": metrics.journal_waits,
+    }
+    return Verdict(tuple(problems), tuple(remarks), facts)
+
+
+class StreamWatch:
+    """Metrics, health and their server for one stream.
+
+    ``open`` raises SettingsError PORT_TAKEN or BAD_HOST; where ``spark.stackcast.metrics.port`` is
+    0 it does nothing, and `metrics` count all the same. `close` may be called at any time.
+    """
+
+    def __init__(self, spark: SparkSession, settings: Settings, topics: Topics) -> None:
+        self.metrics = StreamMetrics()
+        self._spark = spark
+        self._settings = settings
+        self._topics = topics
+        self._query: StreamingQuery | None = None
+        self._seen: Seen | None = None
+        self._start: dict[int, int] | None = None
+        self._progress = -1
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._open = ExitStack()
+        self._longest = BATCH_SECONDS
+        if settings.latency == "realtime":
+            self._longest += seconds_of(settings.realtime_batch)
+
+    def open(self) -> None:
+        """Serve from now on."""
+        self._open.enter_context(serve(self._settings, self.metrics.registry, self.judge))
+
+    def attach(self, query: StreamingQuery) -> None:
+        """The query runs: look at it from now on."""
+        self._query = query
+        if self._settings.metrics_port == 0:
+            return
+        self._thread = threading.Thread(target=self._watch, name="stream-watch", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop looking and serving."""
+        self._closing.set()
+        if self._thread is not None:
+            # It may be waiting for a broker that is gone, and the job's end must not.
+            self._thread.join(1.0)
+        self._open.close()
+
+    def judge(self) -> Verdict:
+        """How the stream is now."""
+        verdict = judge(self._seen, self.metrics, time.monotonic(), self._longest)
+        self.metrics.health(not verdict.problems, len(verdict.remarks))
+        return verdict
+
+    def _watch(self) -> None:
+        said = ""
+        while not self._closing.is_set():
+            try:
+                self._look()
+                said = ""
+            except Exception as error:
+                # Whatever it is, the stream goes on; /health tells that nobody looks.
+                if not self._closing.is_set() and said != (said := one_line(error)):
+                    log.warning("the stream could not be looked at: %s", said)
+            self._closing.wait(POLL_SECONDS)
+
+    def _look(self) -> None:
+        query, before, now = self._query, self._seen, time.monotonic()
+        if query is None:
+            return
+        active = bool(query.isActive)
+        progress: Any = query.lastProgress if active else None
+        if progress is not None and progress["batchId"] != self._progress:
+            self._progress = progress["batchId"]
+            self.metrics.spark_stages(progress["durationMs"])
+        error, answered = "", now
+        lag = {} if before is None else before.lag
+        try:
+            lag = self._measure()
+        except Exception as failed:
+            error = one_line(failed)
+            # Until the first answer, the time is counted from the first question.
+            answered = now if before is None else before.broker_at
+            self.metrics.broker_gone()
+        else:
+            answered = time.monotonic()
+        full = self._disks()
+        self._seen = Seen(time.monotonic(), active, answered, error, lag, full)
+
+    def _measure(self) -> dict[int, int]:
+        spans = self._topics.spans()
+        if self._start is None:
+            self._start = beginning(self._spark, self._settings)
+        start = {p: first for p, (first, _) in spans.items()} | self._start
+        if self._settings.starting_offsets != "earliest":
+            start = self._start
+        self.metrics.spans(spans, start)
+        at = start | self.metrics.offsets
+        return {p: max(0, end - at[p]) for p, (_, end) in sorted(spans.items()) if p in at}
+
+    def _disks(self) -> tuple[str, ...]:
+        full = []
+        places = {"tables": self._settings.tables, "checkpoint": self._settings.checkpoint}
+        if self._settings.sink == "pcap":
+            places["sink"] = self._settings.pcap_path
+        for place, where in places.items():
+            folder = local_folder(where)
+            if folder is None:
+                continue
+            usage = shutil.disk_usage(folder)
+            self.metrics.disk(place, usage.free, usage.total)
+            if usage.free < LEAST_FREE * usage.total:
+                full.append(place)
+        return tuple(full)
+
+
+def beginning(spark: SparkSession, settings: Settings) -> dict[int, int]:
+    """By partition, the offset that a stream of micro-batches goes on from, by its checkpoint.
+
+    Empty where that is new, and in real-time mode, which tells its positions itself.
+    """
+    if settings.latency == "realtime":
+        return {}
+    found = position(spark, settings.checkpoint)
+    return found.offsets if found is not None and found.topic == settings.topic else {}
+
+
+def local_folder(place: str) -> Path | None:
+    """The folder on this machine that a place is in or will be in; None where it is elsewhere."""
+    parts = urlparse(place)
+    if parts.scheme not in ("", "file") or ("/" not in place and "." in place):
+        return None
+    path = Path(parts.path).absolute()
+    return next((folder for folder in (path, *path.parents) if folder.is_dir()), None)

@@ -1,0 +1,236 @@
+"""Where the switches match: what they hold of the subscriptions, from version to version."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import schemas
+from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.app.settings import FORMATS, PREFIX, Settings
+from jobs.adapters.switches.program import Pipeline
+from jobs.adapters.tables.tables import Tables
+from udfs.errors import NetworkError, SettingsError
+from udfs.filters.subscriptions import CheckedRule, Rejection, check, select
+from udfs.messages.attributes.registry import Registry
+from udfs.messages.formats import Specification
+from udfs.messages.specification import parse_specification
+from udfs.network.labels import NARROW, LabelFormat
+from udfs.network.network import Network
+from udfs.network.programs import (
+    ATTRIBUTES,
+    EVENT,
+    FILTERING,
+    MATCHING,
+    matching_program,
+    stack_program,
+)
+from udfs.network_match import pipeline
+from udfs.network_match.event_port import event_ports
+from udfs.network_match.filters import Filtered, NetworkFilters
+from udfs.network_match.generic.network import AttributeFilters
+from udfs.switches.entry import GROUPS, SwitchEntry, entry_from_row
+from udfs.switches.rollout import Versions
+
+log = logging.getLogger(__name__)
+
+SOURCE = "subscriptions"
+#: The table that says which attributes there are.
+REGISTRY = "attributes"
+REJECTED = "rejected_subscriptions"
+#: Most rejections that one edit writes into the log.
+_SHOWN = 10
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+class Filters(Protocol):
+    """Makes the entries of one program from rules, version after version."""
+
+    def entries(
+        self,
+        network: Network,
+        rules: Sequence[CheckedRule],
+        held: Mapping[str, Sequence[SwitchEntry]],
+    ) -> Filtered: ...
+
+
+class NetworkMatch:
+    """Compiles subscriptions for the switches of the publisher's tree.
+
+    program: the one that matches events of the format of the settings. sources: the tables beside
+    those of the network that decide what it makes.
+
+    Raises SettingsError ``WRONG_PORT`` if the compiled program takes another UDP port for events
+    than hosts see, SwitchError ``NO_P4INFO``.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.program = matching_program(settings.format)
+        config = Pipeline.read(settings.p4_folder, self.program).device_config
+        self._publisher = settings.publisher
+        self._format = settings.format
+        self._attributes: AttributeFilters | None = None
+        self._messages: tuple[Specification, NetworkFilters] | None = None
+        self.sources: tuple[str, ...] = (SOURCE,)
+        if self.program == ATTRIBUTES:
+            self.sources = (SOURCE, REGISTRY)
+        else:
+            _check_port(config, settings)
+            specification = parse_specification(
+                schemas.read_text(f"messages/{settings.format}.spec"), settings.format
+            )
+            self._messages = specification, NetworkFilters(specification, settings.publisher)
+        self._made: tuple[Versions, list[SwitchEntry], list[Rejection]] | None = None
+        self._rejected: list[dict[str, Any]] | None = None
+
+    def entries(
+        self,
+        network: Network,
+        versions: Versions,
+        subscriptions: Rows,
+        held: Rows,
+        pipelines: Mapping[str, str],
+        attributes: Rows = (),
+    ) -> list[SwitchEntry]:
+        """The filters of all switches, as of ``versions`` of the tables.
+
+        subscriptions: the table's rows. held: those of ``switch_entries``. pipelines: the program
+        of each switch. attributes: rows of that table, where the format is of attributes.
+
+        Raises NetworkError ``WRONG_PIPELINE``, ``UNKNOWN_HOST``; FilterError where the rules
+        together are beyond the limits; AttributeTableError where the attributes are no registry.
+        """
+        if self._made is not None and self._made[0] == versions:
+            return self._made[1]
+        clock = time.monotonic()
+        selected, rejections = select(subscriptions, self._format, FORMATS)
+        hosts = set(network.subscribers())
+        specification, filters = self._of(attributes)
+        rules, unfit = check(selected, specification, hosts, self._publisher)
+        before: dict[str, list[SwitchEntry]] = defaultdict(list)
+        for row in held:
+            if self._is_ours(row["table_name"]):
+                before[row["switch"]].append(entry_from_row(row))
+        filtered = filters.entries(network, rules, before)
+        for switch in filtered.entries:
+            if pipelines.get(switch) != self.program:
+                raise NetworkError(
+                    "WRONG_PIPELINE",
+                    f"switch {switch!r} is on the way from {self._publisher} to hosts and runs "
+                    f"{pipelines.get(switch)!r}: with {PREFIX}match=network and {PREFIX}format="
+                    f"{self._format} write {self.program!r} into column pipeline of switches",
+                    switch=switch,
+                )
+        rejections += [*unfit, *filtered.rejections]
+        made = [entry for entries in filtered.entries.values() for entry in entries]
+        log.info(
+            "filters of subscriptions@%d: %d rules, %d rejected, %d entries on %d switches in "
+            "%.2f s",
+            versions[SOURCE],
+            len(rules) - len(filtered.rejections),
+            len(rejections),
+            len(made),
+            len(filtered.entries),
+            time.monotonic() - clock,
+        )
+        self._made = dict(versions), made, rejections
+        return made
+
+    def _of(self, attributes: Rows) -> tuple[Specification, Filters]:
+        """What rules are written for, and what makes entries of them."""
+        if self._messages is not None:
+            return self._messages
+        registry = Registry.from_rows(attributes)
+        made = self._attributes
+        if made is None or made.registry != registry:
+            # Texts are parsed once for a specification, so it stays as long as it can.
+            made = self._attributes = AttributeFilters(
+                registry, self._publisher, before=self._attributes
+            )
+        return made.specification, made
+
+    def _is_ours(self, table: str) -> bool:
+        if self.program == ATTRIBUTES:
+            return table in (EVENT, GROUPS)
+        return table.startswith(f"{pipeline.PREFIX}.")
+
+    def forget(self) -> None:
+        """Somebody else may have written ``switch_entries``: `entries` is to look at them again."""
+        self._made = self._rejected = None
+
+    def write_rejections(self, tables: Tables) -> None:
+        """Make `rejected_subscriptions` hold what the last `entries` refused, if that is new."""
+        if self._made is None:
+            return
+        versions, _, rejections = self._made
+        rows = [
+            {
+                "id": rejection.id,
+                "code": rejection.code,
+                "line": rejection.line,
+                "column": rejection.column,
+                "message": rejection.message,
+                "subscriptions_version": versions[SOURCE],
+            }
+            for rejection in rejections
+        ]
+        if rows == self._rejected:
+            return
+        known = {(row["id"], row["message"]) for row in self._rejected or ()}
+        new = [row for row in rows if (row["id"], row["message"]) not in known]
+        for row in new[:_SHOWN]:
+            log.warning(
+                "subscriptions@%d: rule %s is not live: %s %s",
+                versions[SOURCE],
+                row["id"],
+                row["code"],
+                row["message"],
+            )
+        if len(new) > _SHOWN:
+            log.warning("%d more are rejected: table %s", len(new) - _SHOWN, REJECTED)
+        try:
+            tables.overwrite(REJECTED, rows)
+        except SQL_ERRORS as error:
+            # They explain and decide nothing: written anew with the next edit.
+            log.error(
+                "table %s could not be written for subscriptions@%d: %s",
+                REJECTED,
+                versions[SOURCE],
+                one_line(error),
+            )
+            return
+        self._rejected = rows
+
+
+def _check_port(config: bytes, settings: Settings) -> None:
+    ports = event_ports(config)
+    if ports and settings.port not in ports:
+        raise SettingsError(
+            "WRONG_PORT",
+            f"{PREFIX}multicast.port is {settings.port}, and the program {FILTERING} of "
+            f"{settings.p4_folder} takes events at UDP port {', '.join(map(str, ports))}: set "
+            "that, or make and compile the program for yours",
+        )
+
+
+def check_pipelines(pipelines: Mapping[str, str], labels: LabelFormat = NARROW) -> None:
+    """Where the stream matches, no switch may run a program that matches.
+
+    labels: the format of the network's stacks.
+
+    Raises NetworkError ``WRONG_PIPELINE``.
+    """
+    filtering = sorted(switch for switch, name in pipelines.items() if name in MATCHING)
+    if filtering:
+        first = filtering[0]
+        raise NetworkError(
+            "WRONG_PIPELINE",
+            f"switch {first!r} runs {pipelines[first]!r}, which knows no stacks: with {PREFIX}"
+            f"match=spark write {stack_program(labels)!r} into column pipeline of switches, or set "
+            f"{PREFIX}match=network",
+            switch=first,
+        )

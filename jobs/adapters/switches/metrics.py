@@ -1,0 +1,216 @@
+"""What the refresher tells Prometheus of switches, tables and trees."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.process_collector import ProcessCollector
+
+from jobs.adapters.app.metrics_server import Verdict
+from jobs.adapters.switches.outcome import Outcome
+from udfs.errors import StackcastError
+
+#: Few, as there is a series for each of them and each switch.
+REFRESH_BUCKETS = (0.05, 0.2, 1, 5, 20, 60)
+READY_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
+STATES = ("installing", "active", "retiring")
+#: A refresher that has not looked around for so long hangs.
+SILENT_SECONDS = 120.0
+
+_Made = TypeVar("_Made", Counter, Gauge, Histogram)
+
+
+class SwitchMetrics:
+    """Metrics of a refresher, on a registry of their own. For any thread.
+
+    Series of a switch go when the switch does.
+    """
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.leads: bool | None = None
+        self.refused_why = ""
+        self.version: int | None = None
+        self.out_of_step: dict[str, str] = {}
+        self.looked_at: float | None = None
+        self._of_switch: list[Any] = []
+        self._names: set[str] = set()
+
+        def each(made: _Made) -> _Made:
+            self._of_switch.append(made)
+            return made
+
+        self._seconds = each(
+            Histogram(
+                "stackcast_switch_refresh_seconds",
+                "A refresh of a switch, from its start to the last read",
+                ["switch"],
+                buckets=REFRESH_BUCKETS,
+                registry=registry,
+            )
+        )
+        self._written = each(
+            Counter(
+                "stackcast_switch_entries_written",
+                "Updates that a switch took",
+                ["switch"],
+                registry=registry,
+            )
+        )
+        self._failures = each(
+            Counter(
+                "stackcast_switch_refresh_failures",
+                "Refreshes after which a switch was not in step",
+                ["switch"],
+                registry=registry,
+            )
+        )
+        self._in_step = each(
+            Gauge(
+                "stackcast_switch_in_step",
+                "1 if it was last read to hold exactly what it should",
+                ["switch"],
+                registry=registry,
+            )
+        )
+        self._held = each(
+            Gauge(
+                "stackcast_switch_entries",
+                "Entries that it was last read to hold",
+                ["switch"],
+                registry=registry,
+            )
+        )
+        self._derive = Histogram(
+            "stackcast_derive_seconds",
+            "Working out switch_entries from the tables",
+            buckets=READY_BUCKETS,
+            registry=registry,
+        )
+        self._derive_failures = Counter(
+            "stackcast_derive_failures", "Tables that could not be used, or read", registry=registry
+        )
+        self._refused = Gauge(
+            "stackcast_versions_refused",
+            "1 while the newest tables cannot be used",
+            registry=registry,
+        )
+        self._ready = Histogram(
+            "stackcast_ready_seconds",
+            "From the commit of an edit until all switches were read to hold it",
+            buckets=READY_BUCKETS,
+            registry=registry,
+        )
+        self._leads = Gauge(
+            "stackcast_refresher_leads",
+            "1 while this refresher writes the switches, 0 while another does",
+            registry=registry,
+        )
+        self._trees = Gauge(
+            "stackcast_virtual_trees", "Stored trees, by state", ["state"], registry=registry
+        )
+        self._healthy = Gauge("stackcast_healthy", "1 while /health answers 200", registry=registry)
+        self._degraded = Gauge(
+            "stackcast_degraded", "Remarks that /health makes beside that", registry=registry
+        )
+
+    def refreshed(self, outcomes: Mapping[str, Outcome], no_room: Iterable[str] = ()) -> None:
+        """Switches were refreshed; those of ``no_room`` hold what they can, which is not all."""
+        crowded = set(no_room)
+        for name, outcome in outcomes.items():
+            self._names.add(name)
+            in_step = outcome.in_step and name not in crowded
+            self._seconds.labels(name).observe(outcome.seconds)
+            self._written.labels(name).inc(outcome.written)
+            self._failures.labels(name).inc(not in_step)
+            self._in_step.labels(name).set(in_step)
+            if outcome.held is not None:
+                self._held.labels(name).set(outcome.held)
+            if in_step:
+                self.out_of_step.pop(name, None)
+            else:
+                self.out_of_step[name] = (*outcome.errors, "it has no room")[0]
+
+    def behind(self, names: Iterable[str], all_names: Iterable[str]) -> None:
+        """Of ``all_names``, the switches there are, those that are not known to be in step."""
+        there, wrong = set(all_names), set(names)
+        for name in self._names - there:
+            self.out_of_step.pop(name, None)
+            for metric in self._of_switch:
+                metric.remove(name)
+        self._names = there
+        for name in there:
+            self._in_step.labels(name).set(name not in wrong)
+        self.out_of_step = {
+            name: self.out_of_step.get(name, "it was not read back yet") for name in wrong
+        }
+
+    @contextmanager
+    def deriving(self) -> Iterator[None]:
+        """Around working out `switch_entries`; an error is counted and goes on."""
+        began = time.monotonic()
+        try:
+            yield
+        except Exception as error:
+            self._derive_failures.inc()
+            if isinstance(error, StackcastError) and error.what != "NOT_PRIMARY":
+                self._refused.set(1)
+                self.refused_why = str(error)
+            raise
+        finally:
+            self._derive.observe(time.monotonic() - began)
+        self._refused.set(0)
+        self.refused_why = ""
+
+    def derived(self, version: int, tree_states: Iterable[str]) -> None:
+        """`switch_entries` is at this version, from trees of these states."""
+        self.version = version
+        counts = Tally(tree_states)
+        for state in STATES:
+            self._trees.labels(state).set(counts[state])
+
+    def ready(self, seconds: float) -> None:
+        """All switches hold an edit, so long after its commit."""
+        self._ready.observe(seconds)
+
+    def looked(self, leads: bool) -> None:
+        """The refresher has looked around just now, and writes the switches or does not."""
+        self.leads, self.looked_at = leads, time.monotonic()
+        self._leads.set(leads)
+
+    def judge(self) -> Verdict:
+        """How the refresher is now; asks nobody.
+
+        A problem is that it does not look around (any more). Tables that cannot be used and
+        switches that are not in step are remarks: it tries again by itself. One that waits for
+        another to end is well.
+        """
+        verdict = self._judge(time.monotonic())
+        self._healthy.set(not verdict.problems)
+        self._degraded.set(len(verdict.remarks))
+        return verdict
+
+    def _judge(self, now: float) -> Verdict:
+        problems, remarks = [], []
+        if self.looked_at is None:
+            problems.append("it has not looked at tables and switches yet")
+        elif now - self.looked_at > SILENT_SECONDS:
+            problems.append(f"it has not looked around for {now - self.looked_at:.0f} s")
+        if self.refused_why:
+            remarks.append(f"the newest tables cannot be used: {self.refused_why}")
+        wrong = dict(self.out_of_step)
+        if wrong and self.leads:
+            remarks.append(f"{len(wrong)} switches are not in step")
+        facts = {
+            "leads": self.leads,
+            "switch_entries": self.version,
+            "switches": len(self._names),
+            "not_in_step": wrong,
+        }
+        return Verdict(tuple(problems), tuple(remarks), facts)

@@ -1,0 +1,403 @@
+"""One switch kept in step with what it should hold, over a connection that is kept.
+
+Nothing is believed that was not read: a refresh writes the difference to what the switch was last
+read to hold, step by step, and reads it again; if it then holds something else, once more. A call
+that dies half-way, or a switch that forgot its tables, is therefore no case of its own: the next
+try begins with what the switch holds then.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jobs.adapters.switches.credentials import Credentials
+from jobs.adapters.switches.outcome import NOTHING, Comparison, Outcome, SwitchTarget
+from jobs.adapters.switches.p4runtime import Failure, SwitchConnection
+from jobs.adapters.switches.program import Pipeline
+from udfs.errors import SwitchError
+from udfs.switches import election, ordering
+from udfs.switches.entry import Difference, SwitchEntry, difference
+
+log = logging.getLogger(__name__)
+
+_TRIES = 6
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 2.0
+# So long a switch may be without a primary client until we stand in for it: it may only have
+# lost its connection for a moment.
+_STAND_IN_SECONDS = 1.0
+_PROBE_SECONDS = 10.0
+_CHANGES = {
+    "set": "the switch runs no program",
+    "reconciled": "it runs another build of the program; entries stay if the switch can keep them",
+    "replaced": "it runs a program of other tables; all that it holds goes with that",
+}
+
+
+__all__ = ["Comparison", "Outcome", "SwitchSession", "SwitchTarget"]
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    pipeline: Pipeline
+    entries: tuple[SwitchEntry, ...]
+
+
+class SwitchSession:
+    """One switch, connected when first needed and kept so until :meth:`close`.
+
+    Safe to use from several threads; calls for one switch follow each other. ``election_id`` is
+    from 1 to 2^64 - 1: of several sessions that live, the one with the highest writes. ``given_up``
+    is asked before anything is tried again. ``superseded``, from any thread, is asked whenever we
+    became primary anew: whether another has led since what is to be written was worked out. If
+    so, nothing is written.
+    """
+
+    def __init__(
+        self,
+        target: SwitchTarget,
+        credentials: Credentials | None = None,
+        election_id: int = 1,
+        given_up: Callable[[], bool] = lambda: False,
+        superseded: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.target = target
+        self.rival = ""
+        self._credentials = credentials or Credentials()
+        self._election_id = election_id
+        self._given_up = given_up
+        self._superseded = superseded
+        self._lock = threading.RLock()
+        self._connection: SwitchConnection | None = None
+        # The term of ours that the last good read belongs to; None: there was none.
+        self._read_in_term: int | None = None
+        # What it was last read to hold, if nothing was written since.
+        self._held: tuple[SwitchEntry, ...] | None = None
+        # What was last asked for that is within its limits.
+        self._fitting: _Wanted | None = None
+        self._probe: Any = None
+        self._probed = 0.0
+
+    def __enter__(self) -> SwitchSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether we may write the switch, as far as it has told."""
+        connection = self._connection
+        return connection is not None and connection.is_primary
+
+    def leads(self, connect: bool = True) -> bool | None:
+        """Whether we are the primary client, after standing for it where nobody goes before us.
+
+        Writes nothing. None for a switch that cannot be asked; with ``connect`` false, for one
+        that there is no connection to. After False, ``rival`` says who goes before us.
+        """
+        with self._lock:
+            alive = self._connection is not None and self._connection.alive
+            if not connect and not alive:
+                return None
+            try:
+                self._stand_for_primary(self._connected())
+            except SwitchError as error:
+                if error.what == "UNREACHABLE":
+                    self._disconnect()
+                self.rival = str(error) if error.what == "NOT_PRIMARY" else ""
+                return False if self.rival else None
+            self.rival = ""
+            return True
+
+    def refresh(
+        self, desired: Collection[SwitchEntry], pipeline: Pipeline, patience: float = 0.0
+    ) -> Outcome:
+        """Make the switch hold exactly ``desired``, make before break; never raises SwitchError.
+
+        A switch that does not answer at all is tried again for ``patience`` seconds, one that
+        stops answering a few times. Where ``desired`` is beyond a limit of the switch, nothing of
+        it is written; what was asked for before it, and was not, is mended.
+        """
+        with self._lock:
+            began = time.monotonic()
+            wanted = _Wanted(pipeline, tuple(desired))
+            outcome = self._refresh(wanted, began + patience)
+            return replace(outcome, seconds=time.monotonic() - began)
+
+    def _refresh(self, wanted: _Wanted, deadline: float) -> Outcome:
+        pause, batch, tries, seen, taken = _FIRST_PAUSE, 0, 0, False, 0
+        while True:
+            connected = False
+            try:
+                connection = self._connected()
+                connected = True
+                self._stand_for_primary(connection)
+                if self._read_in_term != connection.terms and self._superseded():
+                    self._fitting = None
+                    why = f"{self._where}: another has led since this was worked out; not written"
+                    return Outcome(None, False, [why], primary=False)
+                outcome, settled = self._once(connection, wanted, batch, seen)
+                taken += outcome.written
+                outcome = replace(outcome, written=taken)
+                if settled:
+                    return outcome
+                seen = True
+                why = "it was read back to hold something else than what was written"
+                outcome = replace(outcome, errors=[*outcome.errors, f"{self._where}: {why}"])
+            except SwitchError as error:
+                why = str(error)
+                ours = error.what != "NOT_PRIMARY"
+                outcome = Outcome(None, False, [why], primary=ours, written=taken)
+                if error.what == "UNREACHABLE":
+                    self._disconnect()
+                elif error.what == "WRITE_FAILED" and batch != 1:
+                    # A whole request was refused without a word on its updates: ask one by one.
+                    batch = 1
+                else:
+                    return outcome
+            # One that never answered has all of its patience, one that did a few tries.
+            tries += connected or tries > 0
+            spent = tries >= _TRIES if tries else time.monotonic() >= deadline
+            if spent or self._given_up():
+                return outcome
+            log.warning("switch %s: %s; trying again", self.target.name, why)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _once(
+        self, connection: SwitchConnection, wanted: _Wanted, batch: int, seen: bool
+    ) -> tuple[Outcome, bool]:
+        """One try; also returns whether nothing is left to be written but what was refused.
+
+        ``seen``: what the switch is known to hold was read in this refresh.
+        """
+        anew = self._read_in_term != connection.terms
+        held = None if anew else self._held
+        self._read_in_term, self._held = connection.terms, None
+        limit = self._limit(wanted)
+        if limit is None:
+            self._fitting = wanted
+            return self._make_hold(connection, wanted, held, batch, seen)
+        older = self._held_before(connection, wanted.pipeline, anew)
+        if older is None:
+            held = None
+            if connection.change_to(wanted.pipeline) is None:
+                held = tuple(connection.read_entries(self.target.name))
+            left = difference(wanted.entries, held) if held is not None else NOTHING
+            count = None if held is None else len(held)
+            return Outcome(count, False, [str(limit)], left=left), True
+        outcome, settled = self._make_hold(connection, older, held, batch, seen)
+        errors = [str(limit), *outcome.errors]
+        return replace(outcome, in_step=False, errors=errors), settled
+
+    def _held_before(
+        self, connection: SwitchConnection, pipeline: Pipeline, anew: bool
+    ) -> _Wanted | None:
+        """What to mend while more is asked for than fits; None: nothing, the switch stays.
+
+        A switch without a program is given it. Where another may have written since, only a
+        switch that lost entries is mended.
+        """
+        older = self._fitting or _Wanted(pipeline, ())
+        change = connection.change_to(older.pipeline)
+        if change == "set":
+            connection.ensure_pipeline(older.pipeline)
+        if anew and self._fitting is not None:
+            foreign = change == "replaced"
+            if not foreign:
+                gap = difference(older.entries, connection.read_entries(self.target.name))
+                foreign = bool(gap.modify or gap.delete)
+            if foreign:
+                self._fitting = None
+        return self._fitting
+
+    def _make_hold(
+        self,
+        connection: SwitchConnection,
+        wanted: _Wanted,
+        known: tuple[SwitchEntry, ...] | None,
+        batch: int,
+        seen: bool,
+    ) -> tuple[Outcome, bool]:
+        """Write the difference, and read. Errors are updates that were refused.
+
+        known: what it was last read to hold, if that may be built on.
+        """
+        name, target, sizes = self.target.name, self.target, wanted.pipeline.sizes
+        if connection.ensure_pipeline(wanted.pipeline):
+            known = None
+        held: Collection[SwitchEntry] = known or ()
+        change = difference(wanted.entries, held)
+        if known is None or not change:
+            held, seen = connection.read_entries(name), True
+            change = difference(wanted.entries, held)
+        failures: list[Failure] = []
+        if change:
+            crowded = ordering.crowded(change, held, sizes, target.max_rules, target.max_groups)
+            if crowded:
+                log.warning(
+                    "switch %s: no room for old beside new in %s: the old goes first",
+                    name,
+                    ", ".join(sorted(crowded)),
+                )
+            for step in ordering.steps(change, connection.names.tables, crowded):
+                failures += self._write(connection, step, failures, batch)
+            held = connection.read_entries(name)
+        left = difference(wanted.entries, held)
+        self._held = tuple(held) if left else wanted.entries
+        errors = [f"{entry.key}: {words}" for entry, words in failures] if left else []
+        primary = connection.is_primary or not connection.alive
+        taken = len(_all_of(change)) - len(failures)
+        outcome = Outcome(len(held), not left, errors, primary=primary, left=left, written=taken)
+        # An update may be refused because the switch no longer held what it was read to hold.
+        settled = not left or (seen and _all_of(left) <= {entry.key for entry, _ in failures})
+        return outcome, settled
+
+    def _write(
+        self,
+        connection: SwitchConnection,
+        step: ordering.Step,
+        failed: list[Failure],
+        batch: int,
+    ) -> list[Failure]:
+        kept = ordering.withheld(step, [entry for entry, _ in failed])
+        if kept:
+            others = tuple(entry for entry in step.entries if entry not in set(kept))
+            step = ordering.Step(step.kind, others)
+        why = "left in place, as an update that must come before its removal failed"
+        if step.kind != "delete":
+            why = "not written, as an update that must come before it failed"
+        written = connection.write_step(step, batch) if batch else connection.write_step(step)
+        return [*written, *((entry, why) for entry in kept)]
+
+    def _limit(self, wanted: _Wanted) -> SwitchError | None:
+        target, sizes = self.target, wanted.pipeline.sizes
+        beyond = ordering.check_limits(
+            target.name, wanted.entries, sizes, target.max_rules, target.max_groups
+        )
+        if not beyond:
+            return None
+        return SwitchError(
+            "LIMIT",
+            f"{'; '.join(beyond)}: nothing new was written; ask less of it, or raise the limit",
+            switch=target.name,
+            limits=beyond,
+        )
+
+    def compare(self, desired: Collection[SwitchEntry], pipeline: Pipeline) -> Comparison:
+        """What a refresh would change. It only reads, and takes no part in the arbitration.
+
+        Raises SwitchError ``UNREACHABLE``, ``BAD_TLS``, ``READ_FAILED``, ``LIMIT``.
+        """
+        wanted = _Wanted(pipeline, tuple(desired))
+        limit = self._limit(wanted)
+        if limit is not None:
+            raise limit
+        with self._connect(0) as connection:
+            change = connection.change_to(pipeline)
+            if change == "set":
+                held: set[SwitchEntry] = set()
+            else:
+                held = connection.read_entries(self.target.name)
+        program = f"{change}: {_CHANGES[change]}" if change else None
+        if change == "replaced":
+            gone = tuple(sorted(held, key=lambda entry: entry.key))
+            return Comparison(wanted.entries, (), gone, program)
+        entries = difference(wanted.entries, held)
+        return Comparison(entries.insert, entries.modify, entries.delete, program)
+
+    def disturbed(self) -> bool:
+        """Whether the switch may hold something else than after the last refresh. Never waits.
+
+        The connection was lost or never made, we became primary since, or could become it.
+        """
+        connection = self._connection
+        if connection is None or not connection.alive or not self._answers(connection):
+            return True
+        if connection.is_primary:
+            return self._read_in_term != connection.terms
+        return self._next_id(connection) is not None
+
+    def close(self) -> None:
+        """End the connection; takes a second at most. A later call connects again."""
+        with self._lock:
+            self._disconnect()
+
+    @property
+    def _where(self) -> str:
+        return f"switch {self.target.name!r} at {self.target.address}"
+
+    def _connected(self) -> SwitchConnection:
+        if self._connection is not None and not self._connection.alive:
+            self._disconnect()
+        if self._connection is None:
+            self._connection = self._connect(self._election_id)
+            self._read_in_term, self._probed = None, time.monotonic()
+        return self._connection
+
+    def _connect(self, election_id: int) -> SwitchConnection:
+        target = self.target
+        credentials = self._credentials.for_switch(target.name)
+        return SwitchConnection.connect(
+            target.address, target.device_id, election_id, credentials, name=target.name
+        )
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        self._read_in_term = self._held = self._probe = None
+        if connection is not None:
+            connection.close()
+
+    def _stand_for_primary(self, connection: SwitchConnection) -> None:
+        """Become primary if nobody goes before us. Raises SwitchError ``NOT_PRIMARY``."""
+        began = time.monotonic()
+        while not connection.is_primary:
+            wanted = self._next_id(connection)
+            highest, taken = connection.rivals
+            waited = time.monotonic() - began
+            if wanted is None or waited > 3 * _STAND_IN_SECONDS:
+                seen = f"{election.told(highest)}; ours is {self._election_id}"
+                why = "did not let us write; the highest election id it has seen is"
+                if wanted is None and taken:
+                    why = "is written by another client, with election id"
+                raise SwitchError(
+                    "NOT_PRIMARY", f"{self._where} {why} {seen}", address=self.target.address
+                )
+            if taken or waited >= _STAND_IN_SECONDS:
+                connection.ask_again(wanted)
+            else:
+                time.sleep(0.05)
+        if self._read_in_term != connection.terms:
+            log.info("%s: we are its primary client", self._where)
+
+    def _next_id(self, connection: SwitchConnection) -> int | None:
+        return election.election_id(self._election_id, *connection.rivals)
+
+    def _answers(self, connection: SwitchConnection) -> bool:
+        """False once the switch has let a question go unanswered; asks every ten seconds.
+
+        A switch that lost its power does not end its stream.
+        """
+        probe = self._probe
+        if probe is not None and probe.done():
+            self._probe, self._probed = None, time.monotonic()
+            code = probe.code().name
+            if code in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
+                connection.break_off()
+                return False
+        elif probe is None and time.monotonic() - self._probed > _PROBE_SECONDS:
+            try:
+                self._probe = connection.probe()
+            except ValueError:  # it is being closed
+                return False
+        return True
+
+
+def _all_of(change: Difference) -> set[str]:
+    return {entry.key for entry in (*change.insert, *change.modify, *change.delete)}

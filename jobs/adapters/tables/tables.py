@@ -1,0 +1,493 @@
+"""Delta tables: where they are, which version is current, reading one version, writing.
+
+``location`` is a path (``var/tables``, ``s3a://bucket/stackcast``) with one folder a table, or the
+name of a schema (``catalog.schema``). In both cases SQL sees the tables under `Tables.sql_name`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import string
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from operator import and_
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession, functions
+
+import schemas
+from jobs.adapters.tables import upgrades
+from jobs.adapters.tables.log import LocalLog, SparkLog, actions, added_files, only_adds
+from udfs.errors import TableError
+
+#: Every table, in the order of the design's section 4.
+NAMES = (
+    "subscriptions",
+    "rejected_subscriptions",
+    "advertisements",
+    "attributes",
+    "matches",
+    "switches",
+    "hosts",
+    "links",
+    "filter_entries",
+    "filter_leaves",
+    "virtual_trees",
+    "header_stacks",
+    "switch_entries",
+    "switch_status",
+    "network_versions",
+    "delivery_statistics",
+    "publication_statistics",
+    "egress_ledger",
+)
+
+
+#: Above so many new commits, reading a table anew takes no longer than looking at each.
+MOST_COMMITS = 100
+
+PARALLEL = 4
+SCHEMA_OF_PATHS = "stackcast"
+
+
+class Tables:
+    """The tables of one deployment.
+
+    Reads name a version of Delta's, so that a batch can be computed again.
+    """
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        self._spark = spark
+        self.location = location.rstrip("/")
+        self._by_path = "/" in location or ":" in location
+        self._local = self._by_path and "://" not in location
+        if self._local:
+            self.location = str(Path(self.location.removeprefix("file:")).absolute())
+        self._logs: dict[str, LocalLog] = {}
+
+    def sql_name(self, table: str) -> str:
+        """Name of the table in SQL; for tables in a path, after `attach`."""
+        return f"{self.schema}.{table}"
+
+    @property
+    def schema(self) -> str:
+        """Name of the schema in SQL."""
+        return SCHEMA_OF_PATHS if self._by_path else self.location
+
+    @property
+    def local(self) -> bool:
+        """Whether the tables are in a folder of this machine, so that a look at a version is one
+        at a file."""
+        return self._local
+
+    def create(self, *names: str) -> None:
+        """Make the tables that are missing (all by default).
+
+        Existing ones stay as they are, columns that somebody added included; only a constraint of
+        an earlier version of ours that is another now is replaced, columns that it lacked are
+        added, and those whose type was too narrow get the wider one.
+        """
+        if not self._by_path:
+            self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
+        # Most of a creation is waiting for files: side by side they take a third of the time.
+        with ThreadPoolExecutor(max_workers=PARALLEL) as pool:
+            list(pool.map(self._create, names or NAMES))
+
+    def _create(self, name: str) -> None:
+        text = string.Template(schemas.read_text(f"tables/{name}.sql"))
+        old = name in upgrades.TABLES and self._exists(name)
+        self._spark.sql(text.substitute(table=self._statement_name(name)))
+        if old:
+            self._renew_constraints(name, text.template)
+            for step in upgrades.new_columns(name, self.read(name).columns):
+                self._spark.sql(f"ALTER TABLE {self._statement_name(name)} {step}")
+            self._widen(name)
+
+    def _renew_constraints(self, name: str, text: str) -> None:
+        table = self._statement_name(name)
+        rows = self._spark.sql(f"SHOW TBLPROPERTIES {table}").collect()
+        properties = {row["key"]: row["value"] for row in rows}
+        for step in upgrades.steps(name, text, properties):
+            self._spark.sql(f"ALTER TABLE {table} {step}")
+
+    def _widen(self, name: str) -> None:
+        """Write a table anew, in one commit, where columns have types that were too narrow.
+
+        Delta forgets then that columns may not be null.
+        """
+        types = {c: both for (table, c), both in upgrades.TYPES.items() if table == name}
+        if not types:
+            return
+        frame = self.read(name)
+        narrow = [
+            field
+            for field in frame.schema.fields
+            if field.name in types and field.dataType.simpleString() == types[field.name][0]
+        ]
+        for field in narrow:
+            wide = functions.col(field.name).cast(types[field.name][1])
+            frame = frame.withColumn(field.name, wide.alias(field.name, metadata=field.metadata))
+        if narrow:
+            writer = frame.write.format("delta").mode("overwrite")
+            self._save(name, writer.option("overwriteSchema", "true"))
+
+    def _exists(self, name: str) -> bool:
+        try:
+            self.version(name)
+        except TableError:
+            return False
+        return True
+
+    def _statement_name(self, name: str) -> str:
+        """What a statement calls the table, attached or not."""
+        path = self._path(name).replace("`", "``")
+        return f"delta.`{path}`" if self._by_path else self.sql_name(name)
+
+    def attach(self) -> None:
+        """Give the tables their SQL names in this session.
+
+        Raises TableError MISSING, NAME_TAKEN.
+        """
+        for name in NAMES:
+            self.version(name)
+        if not self._by_path:
+            return
+        # A folder of its own: who drops the schema loses that folder, not the tables.
+        folder = _quoted(self._path(".schema"))
+        self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema} LOCATION {folder}")
+        for name in NAMES:
+            self._check_droppable(name)
+        for name in NAMES:
+            # The name may still mean a table of another place, which stays as it is.
+            self._spark.sql(f"DROP TABLE IF EXISTS {self.sql_name(name)}")
+            place = _quoted(self._path(name))
+            self._spark.sql(f"CREATE TABLE {self.sql_name(name)} USING delta LOCATION {place}")
+
+    def _check_droppable(self, name: str) -> None:
+        """A metastore may know the name already; dropping an external table deletes no row."""
+        full = self.sql_name(name)
+        # What the metastore says: Spark's own catalog would look for the folder, which may be gone.
+        catalog: Any = self._spark._jsparkSession.sessionState().catalog()
+        identifier = self._identifier(name)
+        if not catalog.tableExists(identifier):
+            return
+        kind = catalog.getTableMetadata(identifier).tableType().name()
+        if kind != "EXTERNAL":
+            raise TableError(
+                "NAME_TAKEN",
+                f"{full} is there already and of type {kind}, and the name is needed for the table "
+                f"in {self.location}: rename that one, or set spark.stackcast.tables to the name "
+                "of a schema of your own",
+                table=name,
+            )
+
+    def version(self, name: str) -> int:
+        """Current version. On a local path it looks for new commits (10 us), else it asks Delta.
+
+        Raises TableError MISSING.
+        """
+        newest = self._log(name).version() if self._local else self._spark_log(name).version()
+        if newest is None:
+            raise self._missing(name)
+        return newest
+
+    def head(self, name: str) -> tuple[str, int]:
+        """Delta's id of the table, and its version: one that is made anew has another id.
+
+        Raises TableError MISSING.
+        """
+        if self._local and (known := self._log(name).id()):
+            return known, self.version(name)
+        head = self._spark_log(name).head()
+        if head is None:
+            raise self._missing(name)
+        return head
+
+    def only_added(self, name: str, before: int, version: int) -> bool:
+        """Whether ``version`` has all rows of the version ``before``; False if it is hard to tell.
+
+        Rewritten files with the same rows, as by OPTIMIZE, take none away. The table is the one
+        that it was: `head` tells.
+        """
+        if not before <= version <= before + MOST_COMMITS:
+            return False
+        log = self._log(name) if self._local else self._spark_log(name)
+        return all(only_adds(log.commit(v)) for v in range(before + 1, version + 1))
+
+    def added(self, name: str, before: int, version: int) -> list[dict[str, Any]] | None:
+        """The rows that came after version ``before`` up to ``version``; None where others went, or
+        it is hard to tell: read all then. Only files that are new are opened.
+        """
+        if not self.only_added(name, before, version):
+            return None
+        log = self._log(name) if self._local else self._spark_log(name)
+        files = [added_files(log.commit(v)) for v in range(before + 1, version + 1)]
+        paths = []
+        for each in files:
+            if each is None:
+                return None
+            paths += each
+        if not paths:
+            return []
+        base = self._path(name) if self._by_path else self._located(name)
+        frame = self.read(name)
+        reader = self._spark.read.schema(frame.schema)
+        return _pylist(reader.parquet(*(p if ":/" in p else f"{base}/{p}" for p in paths)))
+
+    def _located(self, name: str) -> str:
+        detail = self._spark.sql(f"DESCRIBE DETAIL {self.sql_name(name)}").collect()[0]
+        return str(detail["location"]).rstrip("/")
+
+    def _log(self, name: str) -> LocalLog:
+        return self._logs.setdefault(name, LocalLog(Path(self._path(name))))
+
+    def _spark_log(self, name: str) -> SparkLog:
+        where = self._path(name) if self._by_path else self._identifier(name)
+        return SparkLog(self._spark, where)
+
+    def read(self, name: str, version: int | None = None) -> DataFrame:
+        """The rows of a table, as of a version (the current one by default)."""
+        reader = self._spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(self._path(name)) if self._by_path else reader.table(self.sql_name(name))
+
+    def rows(
+        self, name: str, version: int | None = None, since: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """The rows as dictionaries, brought to the driver; maps are dictionaries in them.
+
+        ``since``: only those whose columns are at least these values. Delta opens no file that has
+        none.
+        """
+        frame = self.read(name, version)
+        for column, value in (since or {}).items():
+            frame = frame.where(functions.col(column) >= functions.lit(value))
+        return _pylist(frame)
+
+    def last_of_each(
+        self, name: str, key: str, order: str, column: str, since: Mapping[Any, Any]
+    ) -> list[dict[str, Any]]:
+        """``column`` of the last row, by ``order``, of each value of ``key``.
+
+        ``since``: an order for some keys; of those, rows before it are not looked at, and
+        there is no row in the result where nothing else is left.
+        """
+        frame = self.read(name)
+        conditions = [
+            (functions.col(key) != functions.lit(value))
+            | (functions.col(order) >= functions.lit(least))
+            for value, least in since.items()
+        ]
+        if conditions:
+            frame = frame.where(reduce(and_, conditions))
+        last = functions.max_by(functions.col(column), functions.col(order)).alias(column)
+        return _pylist(frame.groupBy(key).agg(functions.max(order).alias(order), last))
+
+    def committed_at(self, name: str, version: int) -> dt.datetime | None:
+        """When a version was committed, as its log says; None where the log has it no more."""
+        if self._local:
+            found = actions(self._log(name).commit(version) or "")
+            times = [a["commitInfo"].get("timestamp") for a in found if "commitInfo" in a]
+            known = [dt.datetime.fromtimestamp(t / 1000, dt.UTC) for t in times if t is not None]
+            return known[0] if known else None
+        history = self._delta(name).history(self.version(name) - version + 1)
+        rows = _pylist(history.where(functions.col("version") == version).select("timestamp"))
+        return rows[0]["timestamp"] if rows else None
+
+    def changes(self, name: str, version: int) -> DataFrame:
+        """A stream of the table's change data feed, from ``version`` on."""
+        reader = (
+            self._spark.readStream.format("delta")
+            .option("readChangeFeed", "true")
+            .option("startingVersion", version)
+        )
+        return reader.load(self._path(name)) if self._by_path else reader.table(self.sql_name(name))
+
+    def move(self, name: str, key: str, column: str, moves: Mapping[int, tuple[str, str]]) -> None:
+        """Change texts of a column in one commit: by number ``key``, from one text to another.
+
+        Rows that hold neither that key nor that text stay as they are.
+        """
+        if not moves:
+            return
+        cases, conditions = [], []
+        for number, (before, after) in sorted(moves.items()):
+            condition = f"({key} = {int(number)} AND {column} = {_quoted(before)})"
+            cases.append(f"WHEN {condition} THEN {_quoted(after)}")
+            conditions.append(condition)
+        text = f"CASE {' '.join(cases)} END"
+        self._delta(name).update(" OR ".join(conditions), {column: text})
+
+    def move_and_add(
+        self,
+        name: str,
+        key: str,
+        column: str,
+        moves: Mapping[int, tuple[dict[str, Any], str]],
+        added: list[dict[str, Any]],
+    ) -> None:
+        """Change texts of a column and add rows, in one commit.
+
+        moves: by number ``key``, the row as it is and the text that comes. Rows that do not hold
+        the same text in that column any more, and new rows whose key is there, stay as they are:
+        read the table again to see. Raises Delta's errors where somebody else writes meanwhile.
+        """
+        rows = [row | {column: after} for row, after in moves.values()] + added
+        if not rows:
+            return
+        before = {number: row[column] for number, (row, _) in moves.items()}
+        cases = [f"WHEN wanted.{key} = {int(n)} THEN {_quoted(t)}" for n, t in before.items()]
+        held = f"CASE {' '.join(cases)} END" if cases else "NULL"
+        new = f"{held} IS NULL"
+        columns = {each: f"wanted.{each}" for each in self.read(name).columns}
+        (
+            self._delta(name)
+            .alias("held")
+            .merge(self._frame(name, rows).alias("wanted"), f"held.{key} = wanted.{key}")
+            .whenMatchedUpdate(f"held.{column} = {held}", {column: f"wanted.{column}"})
+            .whenNotMatchedInsert(new, columns)
+            .execute()
+        )
+
+    def append(
+        self,
+        name: str,
+        rows: list[dict[str, Any]] | pa.Table,
+        transaction: tuple[str, int] | None = None,
+    ) -> None:
+        """Append rows. With ``transaction`` = (writer, number), each number counts once.
+
+        Columns that an Arrow table lacks are null; those that only it has are left out.
+        """
+        if not len(rows):
+            return
+        self._write(name, rows, "append", transaction)
+
+    def last_transaction(self, name: str, writer: str) -> int | None:
+        """The last number that counted of a writer of `append`; None where it wrote nothing.
+
+        Raises TableError MISSING.
+        """
+        snapshot = self._spark_log(name).snapshot()
+        if snapshot is None:
+            raise self._missing(name)
+        number = snapshot.transactions().get(writer)
+        return int(number.get()) if number.isDefined() else None
+
+    def overwrite(self, name: str, rows: list[dict[str, Any]]) -> None:
+        """Replace all rows in one commit."""
+        self._write(name, rows, "overwrite", None)
+
+    def replace_changed(
+        self,
+        name: str,
+        rows: list[dict[str, Any]],
+        keys: tuple[str, ...],
+        held: list[dict[str, Any]] | None = None,
+    ) -> None:
+        """Make the table hold exactly ``rows``, touching only rows that differ.
+
+        So the change data feed tells real changes and nothing else; no difference makes no
+        version. ``held`` is what the table holds, if the caller knows.
+        """
+        held = self.rows(name) if held is None else held
+        if not held:
+            self.append(name, rows)  # a merge into nothing takes ten times as long
+            return
+        before = {tuple(row[key] for key in keys): row for row in held}
+        after = {tuple(row[key] for key in keys): row for row in rows}
+        if len(before) < len(held):
+            self.overwrite(name, rows)  # there are two rows of one key: a merge cannot part them
+            return
+        changed = [row for key, row in after.items() if before.get(key) != row]
+        gone = [row for key, row in before.items() if key not in after]
+        if not changed and not gone:
+            return
+        wanted = self._frame(name, changed, False).unionAll(self._frame(name, gone, True))
+        same = " AND ".join(f"held.{k} = wanted.{k}" for k in keys)
+        columns = {column: f"wanted.{column}" for column in wanted.columns if column != "gone"}
+        (
+            self._delta(name)
+            .alias("held")
+            .merge(wanted.alias("wanted"), same)
+            .whenMatchedDelete("wanted.gone")
+            .whenMatchedUpdate(set=columns)
+            .whenNotMatchedInsert("NOT wanted.gone", columns)
+            .execute()
+        )
+
+    def _delta(self, name: str) -> DeltaTable:
+        if self._by_path:
+            return DeltaTable.forPath(self._spark, self._path(name))
+        return DeltaTable.forName(self._spark, self.sql_name(name))
+
+    def _write(
+        self,
+        name: str,
+        rows: list[dict[str, Any]] | pa.Table,
+        mode: str,
+        transaction: tuple[str, int] | None,
+    ) -> None:
+        made = self._arrow_frame if isinstance(rows, pa.Table) else self._frame
+        writer = made(name, rows).coalesce(1).write.format("delta").mode(mode)
+        if transaction is not None:
+            writer = writer.option("txnAppId", transaction[0]).option("txnVersion", transaction[1])
+        self._save(name, writer)
+
+    def _save(self, name: str, writer: DataFrameWriter) -> None:
+        if self._by_path:
+            writer.save(self._path(name))
+        else:
+            writer.saveAsTable(self.sql_name(name))
+
+    def _frame(self, name: str, rows: list[dict[str, Any]], gone: bool | None = None) -> DataFrame:
+        """Rows as a frame with the table's columns, in its order, and perhaps a column ``gone``."""
+        schema = self.read(name).schema
+        frame = self._spark.createDataFrame(
+            [tuple(row[column] for column in schema.names) for row in rows], schema
+        )
+        return frame if gone is None else frame.withColumn("gone", functions.lit(gone))
+
+    def _arrow_frame(self, name: str, rows: pa.Table) -> DataFrame:
+        """The same of an Arrow table: no Python object is made of a value."""
+        frame = self._spark.createDataFrame(rows)
+        return frame.select(
+            *(
+                (frame[f.name] if f.name in rows.schema.names else functions.lit(None))
+                .cast(f.dataType)
+                .alias(f.name)
+                for f in self.read(name).schema.fields
+            )
+        )
+
+    def _path(self, name: str) -> str:
+        return f"{self.location}/{name}"
+
+    def _identifier(self, name: str) -> Any:
+        """The table's SQL name as Spark's Java classes take it."""
+        state: Any = self._spark._jsparkSession.sessionState()
+        return state.sqlParser().parseTableIdentifier(self.sql_name(name))
+
+    def _missing(self, name: str) -> TableError:
+        return TableError(
+            "MISSING",
+            f"there is no Delta table {name} in {self.location}: run jobs/create_tables.py, "
+            "or point spark.stackcast.tables at where it is",
+            table=name,
+        )
+
+
+def _pylist(frame: DataFrame) -> list[dict[str, Any]]:
+    table = frame.toArrow()
+    rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
+    return rows
+
+
+def _quoted(text: str) -> str:
+    """A string literal of SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

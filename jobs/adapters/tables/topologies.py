@@ -1,0 +1,129 @@
+"""The network that a command line asks for: its words, files and catalogues to a network."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from udfs.errors import NetworkError
+from udfs.network.catalogue import graphml_graph, topohub_graph
+from udfs.network.labels import LabelFormat
+from udfs.network.network import Network
+from udfs.network.simple_graph import Dropped
+from udfs.network.topology import fabric, jellyfish, read_graph
+
+FABRIC = ("pods", "racks", "hosts", "planes", "spines")
+JELLYFISH = ("switches", "degree")
+#: IANA's port for P4Runtime.
+FIRST_PORT = 9559
+PATTERN = f"{{switch}}:{FIRST_PORT}"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One of ``fabric``, ``jellyfish`` (sizes by name), ``topohub`` (name), ``graphml`` (file).
+
+    ``hosts_per_switch`` is not for a fabric, which has ``hosts`` on each rack.
+    """
+
+    fabric: Mapping[str, int] | None = None
+    jellyfish: Mapping[str, int] | None = None
+    topohub: str | None = None
+    graphml: Path | None = None
+    hosts_per_switch: int = 1
+    publishers: int = 1
+
+
+def build(asked: Asked, labels: LabelFormat) -> tuple[Network, Dropped]:
+    """The network, and what a graph lost on its way to one. Raises NetworkError."""
+    try:
+        return _build(asked, labels)
+    except NetworkError as error:
+        if error.what == "TOO_MANY_LINKS" and labels.bits < 32:
+            message = f"{error.message} (--label-bits 32)"
+            raise NetworkError("TOO_MANY_LINKS", message, **error.fields) from None
+        raise
+
+
+def _build(asked: Asked, labels: LabelFormat) -> tuple[Network, Dropped]:
+    each, publishers = asked.hosts_per_switch, asked.publishers
+    if asked.fabric is not None:
+        made = fabric(**asked.fabric, publishers=publishers, labels=labels)
+        return made, Dropped()
+    if asked.jellyfish is not None:
+        return jellyfish(
+            **asked.jellyfish, hosts_per_switch=each, publishers=publishers, labels=labels
+        ), Dropped()
+    if asked.graphml is not None:
+        graph = graphml_graph(_content(asked.graphml), str(asked.graphml))
+    else:
+        graph = topohub_graph(asked.topohub or "")
+    read = read_graph(graph, each, publishers, labels)
+    return read.network, read.dropped
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise NetworkError(
+            "UNKNOWN_NETWORK", f"cannot read the network {path}: {error.strerror}", path=str(path)
+        ) from None
+
+
+def sizes(text: str, needed: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, int]:
+    """``pods=8,racks=4`` as numbers by name. Raises ValueError with what is wrong."""
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, value = part.strip().partition("=")
+        if name not in needed + optional:
+            raise ValueError(f"{name!r} is none of {', '.join(needed + optional)}")
+        if name in found:
+            raise ValueError(f"{name} is given twice")
+        if not (value.isascii() and value.isdecimal()):
+            raise ValueError(f"{name} needs a whole number, as in {name}=4")
+        found[name] = int(value)
+    missing = [name for name in needed if name not in found]
+    if missing:
+        raise ValueError(f"{' and '.join(missing)} missing")
+    return found
+
+
+def address_pattern(text: str) -> str:
+    """The text, if `addresses` can fill it in. Raises ValueError with what is wrong."""
+    try:
+        parts = list(string.Formatter().parse(text))
+    except ValueError as error:
+        # Python's own words, which differ from version to version.
+        raise ValueError(f"{text!r} must be host:port with whole braces: {error}") from None
+    for _, name, form, conversion in parts:
+        if name is not None and (name not in ("switch", "device_id", "port") or form or conversion):
+            raise ValueError(f"{{{name}}} is none of {{switch}}, {{device_id}} and {{port}}")
+    host, colon, port = text.rpartition(":")
+    if not (host and colon) or not (port.isdecimal() or port in ("{port}", "{device_id}")):
+        raise ValueError(f"{text!r} must be host:port, as in {PATTERN} or 10.0.0.1:{{port}}")
+    return text
+
+
+def addresses(pattern: str, network: Network, first_port: int = FIRST_PORT) -> dict[str, str]:
+    """P4Runtime address of each switch: ``{port}`` counts up from ``first_port`` in their order.
+
+    Raises NetworkError ``BAD_ADDRESS`` for a port over 65,535.
+    """
+    fill: Callable[..., str] = pattern.format
+    found = {
+        switch.name: fill(switch=switch.name, device_id=switch.device_id, port=first_port + place)
+        for place, switch in enumerate(network.switches.values())
+    }
+    for switch, address in found.items():
+        port = address.rpartition(":")[2]
+        if not 0 < int(port) < 1 << 16:
+            raise NetworkError(
+                "BAD_ADDRESS",
+                f"switch {switch!r} would have the P4Runtime address {address}: ports are "
+                "1..65535; take a pattern with {switch} for the host, or a lower --first-port",
+                switch=switch,
+            )
+    return found

@@ -1,0 +1,146 @@
+"""SQL's answer to "who would get this?", for a session: a view and a table function."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import product
+
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.error_texts import SQL_ERRORS
+from jobs.adapters.tables.tables import Tables
+from udfs.errors import TableError
+from udfs.filters.explanation.sql import (
+    FUNCTION,
+    RANGES,
+    STATES,
+    ranges_view,
+    states_query,
+    who_gets_function,
+)
+from udfs.messages.specification import Specification
+
+#: How often the tables are looked at, and seconds between.
+ATTEMPTS = 20
+PAUSE = 0.5
+#: Versions of each table, the newest among them, that are tried.
+BACK = 4
+
+_PAIR = ("filter_entries", "filter_leaves")
+_NAMED = re.compile(rf"\b({RANGES}|{FUNCTION})\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a version of a table says of itself.
+
+    compiled: versions of ``subscriptions`` that its rows are from. states: those of leaves; in
+    entries, those that rows lead to and no row is of.
+    """
+
+    compiled: frozenset[int]
+    states: frozenset[int]
+
+
+def asks(statements: Iterable[str]) -> bool:
+    """Whether a statement names the view or the function."""
+    return any(_NAMED.search(statement) for statement in statements)
+
+
+def define(spark: SparkSession, tables: Tables, specification: Specification) -> None:
+    """Make the view ``filter_ranges`` and the function ``who_gets`` in this session.
+
+    The tables must be attached. Answers are of the tables as they are now: to ask later ones,
+    define again. Raises TableError NOT_IN_STEP.
+    """
+
+    def at(name: str, version: int) -> str:
+        return f"{tables.sql_name(name)} VERSION AS OF {version}"
+
+    def held(name: str, version: int) -> Held:
+        states = "collect_set(state)"
+        if name == "filter_entries":
+            states = "array_except(collect_set(next), collect_set(state))"
+        (row,) = spark.sql(
+            f"SELECT collect_set(subscriptions_version) AS compiled, {states} AS states"
+            f" FROM {at(name, version)}"
+        ).collect()
+        return Held(frozenset(row.compiled), frozenset(row.states))
+
+    entries, leaves = agreeing(tables.version, held)
+    define_over(spark, at("filter_entries", entries), at("filter_leaves", leaves), specification)
+
+
+def agreeing(
+    current: Callable[[str], int],
+    held: Callable[[str, int], Held],
+    pause: Callable[[float], None] = time.sleep,
+) -> tuple[int, int]:
+    """The newest versions of ``filter_entries`` and ``filter_leaves`` that are of one compilation.
+
+    The stream commits one table after the other. ``current``: version of a table. ``held``: what
+    the rows of a table, as of a version, say; errors of SQL where the version cannot be read.
+    Raises TableError NOT_IN_STEP if there is no such pair for ``ATTEMPTS`` times ``PAUSE`` seconds.
+    """
+    known: dict[tuple[str, int], Held | None] = {}
+
+    def look(name: str, version: int, back: int) -> Held | None:
+        if version < 0:
+            return None
+        if (name, version) not in known:
+            try:
+                known[name, version] = held(name, version)
+            except SQL_ERRORS:
+                if not back:
+                    raise
+                # Its files may be gone.
+                known[name, version] = None
+        return known[name, version]
+
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            pause(PAUSE)
+        entries, leaves = (current(name) for name in _PAIR)
+        for back in sorted(product(range(BACK), repeat=2), key=sum):
+            found = look(_PAIR[0], entries - back[0], back[0])
+            reached = look(_PAIR[1], leaves - back[1], back[1])
+            nothing = back == (0, 0) and found == reached == Held(frozenset(), frozenset())
+            if found and reached and (nothing or _agree(found, reached)):
+                return entries - back[0], leaves - back[1]
+    raise TableError(
+        "NOT_IN_STEP",
+        "filter_entries and filter_leaves are of different versions of the subscriptions, and the "
+        "stream that writes them did not make them agree: look into its log, or edit a "
+        "subscription, which writes both anew",
+        table="filter_entries",
+    )
+
+
+def _agree(entries: Held, leaves: Held) -> bool:
+    if not entries.compiled:
+        # Such a filter has one leaf, where every event is.
+        return len(leaves.states) == 1
+    return entries.compiled == leaves.compiled and entries.states <= leaves.states
+
+
+def define_over(
+    spark: SparkSession, entries: str, leaves: str, specification: Specification
+) -> None:
+    """The same over any two relations with the columns of the tables, by their names in SQL."""
+    spark.sql(ranges_view(entries))
+    # Every step of a walk reads the states: held as rows, no step plans or reads Delta's files.
+    states = spark.sql(states_query(entries, leaves)).coalesce(1).localCheckpoint()
+    states.createOrReplaceTempView(STATES)
+    (found,) = spark.sql(
+        "SELECT collect_set(field) AS fields, collect_set(state) AS states,"
+        " collect_set(state) FILTER (WHERE rows IS NULL) AS leaves,"
+        f" array_distinct(flatten(collect_list(rows.next))) AS following FROM {STATES}"
+    ).collect()
+    # Numbers of states say nothing after edits: the root is the one that no row leads to, and
+    # without entries the only leaf.
+    read = set(found.states) - set(found.leaves)
+    roots = read - set(found.following) or set(found.leaves)
+    spark.sql(who_gets_function(sorted(found.fields), min(roots, default=0), specification))

@@ -1,0 +1,57 @@
+"""The embedded default of attribute/value events: sensors on a line of switches and on the fabric.
+
+First the testbed of the text (KUNDEL IV): three switches in a row, which match by themselves, and
+events in both encodings. Then the fabric, with JSON from Kafka and the stream, unless the switches
+are to match there, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.embedded import network, stream
+from jobs.embedded.kinds import Sensors
+from lab.fabric.topologies import LINE
+
+log = logging.getLogger("stackcast.lab")
+
+#: Rules of sensors overlap in many attributes, so fewer of them make as many table entries.
+SUBSCRIPTIONS = 200
+
+#: On the line: what a switch's one table is asked to hold, and the software switches to match.
+LINE_SUBSCRIPTIONS = 40
+LINE_EVENTS = 2_000
+
+
+def run(settings: Settings, lifecycle: Lifecycle) -> int:
+    """Both runs; returns the first exit code that is not 0. Each has its own report."""
+    kind = Sensors()
+    if "lab.subscriptions" not in settings.given:
+        settings = dataclasses.replace(settings, lab_subscriptions=SUBSCRIPTIONS)
+    if "lab.network" not in settings.given:
+        log.info("sensors on a line of three switches, which match")
+        code = network.run(_on_line(settings), lifecycle, kind, keep_spark=True)
+        if code or lifecycle.stopping.is_set():
+            return code
+    log.info("sensors on the network %s", settings.lab_network)
+    if settings.match == "network":
+        return network.run(settings, lifecycle, kind)
+    if "attributes.unknown" not in settings.given:
+        # A measurement that nobody announced turns up half way through.
+        settings = dataclasses.replace(settings, attributes_unknown="register")
+    return stream.run(settings, lifecycle, kind)
+
+
+def _on_line(settings: Settings) -> Settings:
+    return dataclasses.replace(
+        settings,
+        match="network",
+        lab_network=LINE,
+        lab_folder=f"{settings.lab_folder}-line",
+        lab_subscriptions=min(settings.lab_subscriptions, LINE_SUBSCRIPTIONS),
+        lab_messages=min(settings.lab_messages, LINE_EVENTS),
+        given=settings.given | {"lab.messages", "lab.hosts"},
+    )

@@ -1,0 +1,112 @@
+"""A publisher's feed straight into the network, sent by the jobs' own sinks."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.wire import Sink
+from lab.traffic.feed import feed_frames
+from lab.traffic.packets import SESSION, new_packets
+from lab.traffic.publisher import Speed, paced
+from lab.traffic.sensor_feed import event_frames
+from udfs.messages.attributes.registry import Registry
+from udfs.network.network import Host
+from udfs.stop_request import StopRequest
+
+log = logging.getLogger("stackcast.lab")
+
+_AT_ONCE = 64
+_PROGRESS_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Fed:
+    """What went in, and how long it took.
+
+    packets: partition 0, number of the first message, bytes; of each in order. Of events, whole
+    frames.
+    """
+
+    packets: Sequence[tuple[int, int, bytes]]
+    messages: int
+    seconds: float
+
+
+def _log(messages: int, packets: int) -> None:
+    log.info("%d messages in %d packets are in the network", messages, packets)
+
+
+def feed(
+    settings: Settings,
+    publisher: Host,
+    sink: Sink,
+    records: Iterable[bytes],
+    stop: StopRequest,
+    progress: Callable[[int, int], None] = _log,
+) -> Fed:
+    """Send a session's messages; returns when the far end has processed every packet.
+
+    ``stop`` ends it early. ``progress`` is told messages and packets now and then.
+    Raises SinkError, LabError ``PACKET_TOO_LARGE``.
+    """
+    began = shown = time.monotonic()
+    group = int(ipaddress.IPv4Address(settings.group))
+    sent: list[tuple[int, int, bytes]] = []
+    messages = 0
+    pace = Speed.parse(settings.lab_speed)
+    packets = paced(new_packets(records, SESSION, settings.lab_seed), pace, stop)
+    at_once = _AT_ONCE if pace.kind == "full" else 1
+    while several := list(islice(packets, at_once)):
+        payloads = [packet for packet, _ in several]
+        frames = feed_frames(payloads, publisher, group, settings.port, mtu=settings.mtu)
+        _send(sink, list(frames))
+        sent += ((0, int.from_bytes(packet[10:18]), packet) for packet in payloads)
+        messages += sum(len(own) for _, own in several)
+        if time.monotonic() - shown > _PROGRESS_SECONDS:
+            shown = time.monotonic()
+            progress(messages, len(sent))
+    sink.flush()
+    return Fed(sent, messages, time.monotonic() - began)
+
+
+def feed_events(
+    settings: Settings,
+    publisher: Host,
+    registry: Registry,
+    sink: Sink,
+    records: Iterable[bytes],
+    stop: StopRequest,
+    progress: Callable[[int, int], None] = _log,
+) -> Fed:
+    """Send JSON records as attribute/value events, in both encodings in turn; else as `feed`.
+
+    Raises SinkError, MessageError for a record that is no event.
+    """
+    began = shown = time.monotonic()
+    pace = Speed.parse(settings.lab_speed)
+    sent: list[tuple[int, int, bytes]] = []
+    made = ((each, []) for each in event_frames(records, publisher, registry))
+    frames = paced(made, pace, stop)
+    at_once = _AT_ONCE if pace.kind == "full" else 1
+    while several := [frame for frame, _ in islice(frames, at_once)]:
+        _send(sink, [each.frame for each in several])
+        sent += ((0, each.sequence, each.frame) for each in several)
+        if time.monotonic() - shown > _PROGRESS_SECONDS:
+            shown = time.monotonic()
+            progress(len(sent), len(sent))
+    sink.flush()
+    return Fed(sent, len(sent), time.monotonic() - began)
+
+
+def _send(sink: Sink, frames: Sequence[bytes]) -> None:
+    offsets = np.zeros(len(frames) + 1, np.int64)
+    np.cumsum([len(frame) for frame in frames], out=offsets[1:])
+    sink.send(np.frombuffer(b"".join(frames), np.uint8), offsets)

@@ -1,0 +1,180 @@
+"""What a run of the embedded default delivers: a trading session, or what sensors measure.
+
+Each kind makes its records, sends them, and says how the proof reads them; all else of a run is the
+same.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.planning import formats
+from jobs.adapters.tables.tables import Tables
+from jobs.adapters.wire import Sink
+from jobs.embedded import feed as network_feed
+from jobs.embedded import lab
+from lab.proof import attribute_reader, receipts, verification
+from lab.traffic import sensors
+from lab.traffic.packets import open_records
+from lab.traffic.publisher import Published, publish, publish_records
+from lab.up import deployment
+from udfs.messages.attributes.registry import Registry
+from udfs.messages.specification import Specification
+from udfs.network.network import Host, Network
+from udfs.stop_request import StopRequest
+
+Wait = Callable[[], Path]
+
+#: Sensors' records are one event each, so a run of them has fewer than a trading session.
+EVENTS = 20_000
+FAULTS = 0.01
+
+
+class Kind(ABC):
+    """One kind of run. ``noun``: what its messages are called in logs."""
+
+    noun: str
+
+    @abstractmethod
+    def source(self, settings: Settings, folder: Path) -> AbstractContextManager[Wait]:
+        """Begin to make the records; yields a function that waits for their file."""
+
+    @abstractmethod
+    def publish(self, settings: Settings, source: Path | None, stop: StopRequest) -> Published:
+        """Send the records to the topic; without a source only make the topic."""
+
+    @abstractmethod
+    def feed(
+        self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
+        stop: StopRequest,
+    ) -> network_feed.Fed:  # fmt: skip
+        """Send the records straight into the network."""
+
+    def rows(self, settings: Settings, network: Network, p4runtime: str) -> Mapping[str, Any]:
+        """Rows of the lab's tables."""
+        return deployment.rows(
+            network,
+            p4runtime,
+            settings.lab_subscriptions,
+            settings.lab_seed,
+            match=settings.match,
+            message_format=settings.format,
+        )
+
+    def registry(self, tables: Tables, version: int | None = None) -> Registry | None:
+        """The attributes that records name, if they do."""
+        return None
+
+    def reader(self, settings: Settings, specification: Specification) -> verification.Reader:
+        """How the proof reads the topic's records, whatever is advertised."""
+        return verification.packet_reader(specification)
+
+    def frame_reader(self) -> verification.Reader | None:
+        """How it reads what `feed` says was sent."""
+        return None
+
+    receipt: Callable[[bytes], receipts.Receipt] = staticmethod(receipts.packet_receipt)
+    """How it reads what hosts receive from switches that match."""
+
+    framing: verification.Framing = verification.PACKETS
+    """Of plain frames from publishers into switches that match."""
+
+
+class TradingSession(Kind):
+    """ITCH messages in MoldUDP64 packets."""
+
+    noun = "messages"
+
+    def source(self, settings: Settings, folder: Path) -> AbstractContextManager[Wait]:
+        return lab.traffic.trading_session(settings, folder)
+
+    def publish(self, settings: Settings, source: Path | None, stop: StopRequest) -> Published:
+        servers, topic = settings.kafka["bootstrap.servers"], settings.topic
+        if source is None:
+            return publish(servers, topic, ())
+        with open_records(source) as messages:
+            return publish(
+                servers,
+                topic,
+                messages,
+                speed=settings.lab_speed,
+                seed=settings.lab_seed,
+                stop=stop,
+            )
+
+    def feed(
+        self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
+        stop: StopRequest,
+    ) -> network_feed.Fed:  # fmt: skip
+        with open_records(source) as records:
+            return network_feed.feed(settings, publisher, sink, records, stop)
+
+
+class Sensors(Kind):
+    """Attribute/value events, a JSON object a line."""
+
+    noun = "events"
+    receipt = staticmethod(receipts.event_receipt)
+    framing = attribute_reader.FRAMES
+
+    @contextmanager
+    def source(self, settings: Settings, folder: Path) -> Iterator[Wait]:
+        count = settings.lab_messages if "lab.messages" in settings.given else EVENTS
+        path = folder / "sensors.jsonl"
+        matched = settings.match == "network"
+
+        def write() -> Path:
+            # What goes straight onto a wire has ids already, and cannot be damaged JSON.
+            made = sensors.events(
+                count, settings.lab_seed, 0.0 if matched else FAULTS, late=not matched
+            )
+            path.write_bytes(b"".join(record + b"\n" for record in made))
+            return path
+
+        yield lab.beside(write).result
+
+    def rows(self, settings: Settings, network: Network, p4runtime: str) -> Mapping[str, Any]:
+        return deployment.rows(
+            network,
+            p4runtime,
+            settings.lab_subscriptions,
+            settings.lab_seed,
+            match=settings.match,
+            message_format=settings.format,
+            late=settings.match != "network",
+        )
+
+    def publish(self, settings: Settings, source: Path | None, stop: StopRequest) -> Published:
+        return publish_records(
+            settings.kafka["bootstrap.servers"],
+            settings.topic,
+            () if source is None else source.read_bytes().splitlines(),
+            speed=settings.lab_speed,
+            stop=stop,
+        )
+
+    def feed(
+        self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
+        stop: StopRequest,
+    ) -> network_feed.Fed:  # fmt: skip
+        registry = formats.registry_of(tables)
+        records = source.read_bytes().splitlines()
+        return network_feed.feed_events(settings, publisher, registry, sink, records, stop)
+
+    def registry(self, tables: Tables, version: int | None = None) -> Registry | None:
+        return formats.registry_of(tables, version)
+
+    def reader(self, settings: Settings, specification: Specification) -> verification.Reader:
+        return attribute_reader.event_reader(
+            settings.attributes_input,
+            settings.attributes_encoding,
+            formats.longest_event(settings),
+        )
+
+    def frame_reader(self) -> verification.Reader | None:
+        return attribute_reader.frame_reader()

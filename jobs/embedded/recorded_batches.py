@@ -1,0 +1,125 @@
+"""What the batches of the ledger were made from, for proofs: rules, attributes, network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+
+from jobs.adapters.app.settings import FORMATS, Settings
+from jobs.adapters.planning import formats
+from jobs.adapters.planning.plans import NETWORK
+from jobs.adapters.planning.versions import LINK_STATES
+from jobs.adapters.tables.tables import Tables
+from jobs.embedded.kinds import Kind
+from lab.proof import verification
+from lab.proof.checking import Recorded
+from udfs.filters.advertisements import check_advertisements, select_advertisements
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.meaning.evaluate import matches
+from udfs.filters.nodes import Node
+from udfs.filters.subscriptions import CheckedRule, check, select
+from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from udfs.messages.attributes.registry import Registry
+from udfs.messages.specification import Specification
+from udfs.network.network import Network
+from udfs.network.rows import network_from_rows, with_states
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Live:
+    rules: Sequence[CheckedRule]
+    registry: Registry | None
+    cut_off: frozenset[str]
+    announced: Sequence[Node]
+
+
+class RecordedBatches:
+    """The batches of a topic, by the rows of ``egress_ledger``, in their order.
+
+    Tables are read at the versions of each row, each version once. Raises Spark's errors where
+    Delta has a version no more.
+    """
+
+    def __init__(
+        self, settings: Settings, tables: Tables, kind: Kind, specification: Specification
+    ) -> None:
+        self._settings = settings
+        self._tables = tables
+        self._kind = kind
+        self._specification = specification
+        self._versions: dict[tuple[int | None, ...], _Live] = {}
+        self._networks: dict[tuple[int, ...], tuple[Network, frozenset[str]]] = {}
+        self._reader = kind.reader(settings, specification)
+        rows = [row for row in tables.rows("egress_ledger") if row["topic"] == settings.topic]
+        self.ledger: list[dict[str, Any]] = sorted(rows, key=lambda row: row["batch_id"])
+        self._live: dict[int, _Live] = {}
+        self.recorded = [self._recorded(row) for row in self.ledger]
+
+    @property
+    def batches(self) -> list[verification.Batch]:
+        return [one.batch for one in self.recorded]
+
+    def read(self, record: bytes, batch: verification.Batch) -> Iterator[verification.Found]:
+        """Read a record as it was read in a batch: a `lab.proof.verification.Reader`."""
+        live = self._live.get(batch.batch_id)
+        announced = () if live is None else live.announced
+        for found in self._reader(record, batch):
+            silent = found.reason or not announced
+            if silent or any(matches(condition, found.event) for condition in announced):
+                yield found
+            else:
+                yield found._replace(reason="outside_advertisement")
+
+    def _recorded(self, row: Row) -> Recorded:
+        versions = dict(row["versions"])
+        names = ("subscriptions", *formats.sources(self._settings), *NETWORK, LINK_STATES)
+        key = tuple(versions.get(name) for name in names)
+        if key not in self._versions:
+            self._versions[key] = self._live_at(versions)
+        live = self._live[row["batch_id"]] = self._versions[key]
+        offsets = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}
+        batch = verification.Batch(row["batch_id"], offsets, live.rules, live.registry)
+        return Recorded(batch, versions, live.cut_off, row["packets"])
+
+    def _live_at(self, versions: Mapping[str, int]) -> _Live:
+        registry = self._kind.registry(self._tables, versions.get(ATTRIBUTES))
+        specification = self._specification if registry is None else registry.specification()
+        network, cut_off = self._network_at(versions)
+        settings = self._settings
+        table = self._tables.rows("subscriptions", versions["subscriptions"])
+        rows, _ = select(table, settings.format, FORMATS)
+        rules, _ = check(rows, specification, set(network.subscribers()), settings.publisher)
+        announced = self._announced(versions.get("advertisements"), specification, network)
+        return _Live(list(rules), registry, cut_off, announced)
+
+    def _announced(
+        self, version: int | None, specification: Specification, network: Network
+    ) -> list[Node]:
+        # Batches of earlier versions of ours know of none.
+        rows = [] if version is None else self._tables.rows("advertisements", version)
+        settings = self._settings
+        chosen = select_advertisements(rows, settings.format, settings.publisher)
+        fine, refused = check_advertisements(chosen, specification, network.hosts)
+        # Who announces something that cannot be read is not held to the rest of it.
+        return [] if refused else [parse_rule(a.filter, specification).condition for a in fine]
+
+    def _network_at(self, versions: Mapping[str, int]) -> tuple[Network, frozenset[str]]:
+        # Batches of earlier versions of ours have no states of their own.
+        states = versions.get(LINK_STATES, versions["links"])
+        key = (*(versions[name] for name in NETWORK), states)
+        if key not in self._networks:
+            switches, hosts, links = (self._tables.rows(n, versions[n]) for n in NETWORK)
+            if states != versions["links"]:
+                links = with_states(links, self._tables.rows("links", states))
+            network = network_from_rows(switches, hosts, links, self._settings.labels)
+            edges = network.graph().edges(data="up")
+            up = nx.Graph((u, v) for u, v, usable in edges if usable)
+            up.add_node(self._settings.publisher)
+            reached = nx.descendants(up, self._settings.publisher)
+            self._networks[key] = network, frozenset(network.subscribers()) - reached
+        return self._networks[key]

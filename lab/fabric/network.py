@@ -1,0 +1,235 @@
+"""The lab's network in one process: software switches, links, and hosts with real UDP sockets.
+
+A switch drops all frames until its program has been set over P4Runtime.
+
+    python -m lab.fabric.network --description network.json --out DIR [--external-host h3=IP:PORT]
+        [--again ADDRESSES]
+
+``network.json`` holds the rows of the tables ``switches``, ``hosts`` and ``links``, and perhaps
+``label_bits``, the width of the network's labels (16 or 32). When all is up, one JSON line says
+where: ``{"p4runtime", "ingress": {publisher: address}, "hosts": {host: address}, "pid"}``. Then
+JSON lines on standard input are answered on standard output: ``{"command": "status"}`` with
+counters, ``{"command": "stop"}`` with a last status. It also ends at the end of its input and on
+SIGTERM. What hosts receive is in ``DIR/receipts/<host>.mold``: a u16 big-endian length and a
+payload, again and again; a frame that was acknowledged to its sender is in the files. ``ADDRESSES``
+is the line of a network that has ended: this one is where it was, and its hosts write on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lab.fabric.hosts import ExternalHost, Host, NetworkCard, check_external, external_hosts
+from lab.fabric.ingress import Ingress
+from lab.fabric.switches import Fabric
+from lab.switch.bmv2.simple_switch import SimpleSwitch
+from lab.switch.p4runtime.device import Device
+from lab.switch.p4runtime.server import P4RuntimeServer
+from udfs.errors import LabError, StackcastError
+from udfs.network.labels import FORMATS, NARROW
+from udfs.network.network import Network
+from udfs.network.rows import network_from_rows
+
+_LONGEST_COMMAND = 1 << 16
+
+
+class LabNetwork:
+    """All parts of a network, wired; :meth:`run` is its event loop.
+
+    Parameters
+    ----------
+    out: folder for receipts. external: address (``ip:port``) by host, of hosts whose application
+        is another program. again: `addresses` of one that has ended, to take its place; its hosts
+        write on in their files.
+
+    Raises LabError ``UNKNOWN_HOST`` for an external host that is no subscriber of the network,
+    ``PORT_TAKEN``.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        out: Path,
+        external: Mapping[str, str],
+        again: Mapping[str, Any] | None = None,
+    ) -> None:
+        check_external(external, network.subscribers())
+        receipts = out / "receipts"
+        receipts.mkdir(parents=True, exist_ok=True)
+        self._card = NetworkCard()
+        self._hosts: dict[str, Host | ExternalHost] = {
+            name: ExternalHost(name, external[name])
+            if name in external
+            else Host(name, receipts / f"{name}.mold", again is not None)
+            for name in network.subscribers()
+        }
+        pipelines = {name: SimpleSwitch() for name in network.switches}
+        self._fabric = Fabric(network, pipelines, self._deliver)
+        places = again["ingress"] if again else {}
+        ports = {name: int(place.rpartition(":")[2]) for name, place in places.items()}
+        self._ingress = [
+            Ingress(name, self._fabric.send, ports.get(name, 0)) for name in network.publishers()
+        ]
+        self._server = P4RuntimeServer(
+            (
+                Device(switch.name, switch.device_id, pipelines[switch.name])
+                for switch in network.switches.values()
+            ),
+            again["p4runtime"] if again else "127.0.0.1:0",
+        ).start()
+
+    def addresses(self) -> dict[str, Any]:
+        """The line that says that the network is ready."""
+        return {
+            "p4runtime": self._server.address,
+            "ingress": {each.publisher: each.address for each in self._ingress},
+            "hosts": {name: host.address for name, host in self._hosts.items()},
+            "pid": os.getpid(),
+        }
+
+    def status(self) -> dict[str, Any]:
+        """Counters since the start; ``link_bytes`` is by direction, ``"u->v"``."""
+        drops: Counter[str] = self._fabric.all_drops()
+        for reason, count in self._card.drops.items():
+            drops[f"host_{reason}"] += count
+        drops["lost_at_host_socket"] += sum(host.lost for host in self._hosts.values())
+        return {
+            "frames_in": self._fabric.frames_in,
+            "deliveries": {name: host.delivered for name, host in self._hosts.items()},
+            "drops": {reason: count for reason, count in sorted(drops.items()) if count},
+            "link_bytes": self._fabric.link_bytes(),
+            "outstanding": sum(host.outstanding for host in self._hosts.values())
+            + sum(ingress.backlog for ingress in self._ingress),
+        }
+
+    def carry(self, ingress: Ingress) -> None:
+        """A batch of frames, all the way into the files; then their senders are told."""
+        ingress.receive()
+        for host in self._hosts.values():
+            host.settle()
+        ingress.answer()
+
+    def run(self, commands: int, wake: socket.socket, answer: Callable[[Any], None]) -> None:
+        """Carry frames and answer commands until told to stop.
+
+        Parameters
+        ----------
+        commands: file descriptor of JSON lines. wake: readable once a signal asks for the end.
+        answer: writes an answer.
+        """
+        with selectors.DefaultSelector() as selector:
+            selector.register(wake, selectors.EVENT_READ, None)
+            selector.register(commands, selectors.EVENT_READ, None)
+            for ingress in self._ingress:
+                selector.register(ingress, selectors.EVENT_READ, ingress)
+            unread = b""
+            while True:
+                busy = {ingress for ingress in self._ingress if ingress.backlog}
+                ready = selector.select(0 if busy else None)
+                for ingress in busy.union(key.data for key, _ in ready if key.data is not None):
+                    self.carry(ingress)
+                for key, _ in ready:
+                    if key.data is not None:
+                        continue
+                    if key.fileobj is wake:
+                        return
+                    piece = os.read(commands, _LONGEST_COMMAND)
+                    *lines, unread = (unread + piece).split(b"\n")
+                    for line in lines:
+                        if not self._obey(line, answer):
+                            return
+                    if not piece or len(unread) > _LONGEST_COMMAND:
+                        return
+
+    def close(self) -> None:
+        """Ends the P4Runtime server and closes all sockets and files."""
+        for each in (*self._ingress, *self._hosts.values()):
+            each.close()
+        self._server.stop()
+
+    def _deliver(self, host: str, frame: bytes) -> None:
+        receiver = self._hosts.get(host)
+        if receiver is None:
+            self._card.drops["not_a_subscriber"] += 1
+            return
+        payload = self._card.read(frame)
+        if payload is not None:
+            receiver.take(payload)
+
+    def _obey(self, line: bytes, answer: Callable[[Any], None]) -> bool:
+        """Answer one command; False if it was the last."""
+        try:
+            command = json.loads(line)["command"]
+        except (ValueError, KeyError, TypeError):
+            command = None
+        if command in ("status", "stop"):
+            answer(self.status())
+            return bool(command == "status")
+        answer({"error": 'a command is {"command": "status"} or {"command": "stop"}'})
+        return True
+
+
+def read_description(path: Path) -> Network:
+    """The network of a description file. Raises LabError ``BAD_DESCRIPTION``, NetworkError."""
+    try:
+        rows = json.loads(path.read_text())
+        labels = FORMATS[rows.get("label_bits", NARROW.bits)]
+        return network_from_rows(rows["switches"], rows["hosts"], rows["links"], labels)
+    except OSError as error:
+        raise LabError("BAD_DESCRIPTION", f"{path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise LabError(
+            "BAD_DESCRIPTION",
+            f"{path}: rows of switches, hosts and links are needed, and label_bits may be 16 or "
+            f"32: {error!r}",
+        ) from None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the network of the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="lab.fabric.network", description="The lab's network.")
+    parser.add_argument("--description", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--external-host", action="append", default=[], metavar="HOST=IP:PORT")
+    parser.add_argument("--again", type=json.loads, metavar="ADDRESSES")
+    options = parser.parse_args(arguments)
+    wake, waker = socket.socketpair()
+    waker.setblocking(False)
+    signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        external = external_hosts(options.external_host)
+        description = read_description(options.description)
+        network = LabNetwork(description, options.out, external, options.again)
+    except StackcastError as error:
+        print(error, file=sys.stderr)
+        return 1
+    try:
+        _say(network.addresses())
+        network.run(sys.stdin.fileno(), wake, _say)
+    except (KeyboardInterrupt, BrokenPipeError):
+        pass  # a person's Ctrl-C, or a parent that is gone
+    finally:
+        network.close()
+    return 0
+
+
+def _say(answer: Any) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    status = main()
+    # gRPC's threads may take longer to wind down than whoever waits for this process should.
+    os._exit(status)

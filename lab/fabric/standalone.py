@@ -1,0 +1,213 @@
+"""One switch in one process: ports in, a pipeline, ports out.
+
+The loop takes frames from all ports in turn, so that a busy port does not keep the others waiting.
+Tables come over P4Runtime, which is served beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.fabric.ports import Link, Port
+from lab.switch.bmv2.simple_switch import SimpleSwitch
+from lab.switch.p4runtime.address import check_listen
+from lab.switch.p4runtime.credentials import ServerCredentials
+from lab.switch.p4runtime.device import Device
+from lab.switch.p4runtime.files import parse_json, parse_p4info
+from lab.switch.p4runtime.server import P4RuntimeServer
+from lab.switch.pipeline import Pipeline
+from udfs.errors import LabError, SwitchError
+
+_IN_TURN = 64
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+
+
+@dataclass(frozen=True)
+class SwitchOptions:
+    """A switch as the command line describes it.
+
+    links: what each port is joined to. grpc: ``HOST:PORT`` of the P4Runtime server. json, p4info:
+    the program that runs from the start: both or none. tls_certificate, tls_key: of the server;
+    tls_ca: of its clients, which then need a certificate.
+    """
+
+    links: Mapping[int, Link]
+    grpc: str
+    device_id: int = 1
+    json: Path | None = None
+    p4info: Path | None = None
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_ca: Path | None = None
+
+
+def serve(options: SwitchOptions, say: Callable[[dict[str, Any]], None]) -> None:
+    """Run a switch until SIGTERM, SIGINT or SIGHUP; SIGUSR1 tells what it counts.
+
+    ``say`` is given the line that says where it is, once all answers, and the counters. Call it
+    from the main thread. A call that is not done when the server stops goes on in its thread: end
+    the process then. Raises LabError ``BAD_SWITCH``, ``BAD_TLS``, ``BAD_ADDRESS``, ``PORT_TAKEN``
+    and what opening ports raises, and SwitchError ``WRONG_PROGRAM``.
+    """
+    tls = _credentials(options)
+    check_listen(options.grpc)
+    pipeline = SimpleSwitch()
+    device = Device(f"device {options.device_id}", options.device_id, pipeline)
+    if (options.json is None) != (options.p4info is None):
+        raise LabError("BAD_SWITCH", "--json and --p4info belong together: give both, or none")
+    if options.json is not None and options.p4info is not None:
+        device.install(*_program(options.p4info, options.json))
+    switch = StandaloneSwitch(pipeline, open_ports(options.links))
+    try:
+        with _signals() as wake:
+            server = P4RuntimeServer([device], options.grpc, tls).start()
+
+            def signalled(number: int) -> bool:
+                if number == signal.SIGUSR1:
+                    say(switch.status())
+                return number == signal.SIGUSR1
+
+            try:
+                say(
+                    {
+                        "p4runtime": server.address,
+                        "device_id": options.device_id,
+                        "ports": {str(n): str(link) for n, link in options.links.items()},
+                        "pid": os.getpid(),
+                    }
+                )
+                switch.run(wake, signalled)
+                say(switch.status())
+            finally:
+                server.stop()
+    finally:
+        switch.close()
+
+
+def open_ports(links: Mapping[int, Link]) -> list[Port]:
+    """All ports, or none: what one of them raises closes the others."""
+    ports: list[Port] = []
+    try:
+        for number, link in links.items():
+            ports.append(link.open(number))
+    except LabError:
+        for port in ports:
+            port.close()
+        raise
+    return ports
+
+
+class StandaloneSwitch:
+    """Carries frames from ports through ``pipeline`` to ports. Closes the ports at its end.
+
+    ``drops`` counts ``unplugged_port``: copies for a port that the switch lacks.
+    """
+
+    def __init__(self, pipeline: Pipeline, ports: Iterable[Port]) -> None:
+        self.drops: Counter[str] = Counter()
+        self._pipeline = pipeline
+        self._ports = {port.number: port for port in ports}
+
+    def run(self, wake: socket.socket, signalled: Callable[[int], bool]) -> None:
+        """Carry frames until told to stop.
+
+        Parameters
+        ----------
+        wake: gives one byte for each signal, its number (``signal.set_wakeup_fd``).
+        signalled: called with each number; False ends the loop.
+        """
+        with selectors.DefaultSelector() as selector:
+            selector.register(wake, selectors.EVENT_READ, None)
+            for port in self._ports.values():
+                selector.register(port, selectors.EVENT_READ, port)
+            while True:
+                for key, _ in selector.select():
+                    if key.data is not None:
+                        self.carry(key.data)
+                    elif not all([signalled(number) for number in wake.recv(64)]):
+                        return
+
+    def carry(self, port: Port) -> None:
+        """Frames that wait at ``port``, a few at most, out of where the pipeline sends them."""
+        for _ in range(_IN_TURN):
+            frame = port.receive()
+            if frame is None:
+                return
+            for number, copy in self._pipeline.process(port.number, frame):
+                egress = self._ports.get(number)
+                if egress is None:
+                    self.drops["unplugged_port"] += 1
+                else:
+                    egress.send(copy)
+
+    def status(self) -> dict[str, Any]:
+        """What was counted since the start: by port, drops by reason, the program's counters."""
+        drops = self.drops + self._pipeline.drops
+        for port in self._ports.values():
+            drops.update(port.drops)
+        return {
+            "ports": {
+                str(port.number): {"link": port.what, **vars(port.counters)}
+                for port in self._ports.values()
+            },
+            "drops": dict(sorted(drops.items())),
+            "counters": {name: cells for name, cells in self._pipeline.counters().items() if cells},
+        }
+
+    def close(self) -> None:
+        """Gives sockets and interfaces back."""
+        for port in self._ports.values():
+            port.close()
+
+
+def _credentials(options: SwitchOptions) -> ServerCredentials | None:
+    if options.tls_certificate is not None and options.tls_key is not None:
+        return ServerCredentials(options.tls_certificate, options.tls_key, options.tls_ca)
+    if (options.tls_certificate, options.tls_key, options.tls_ca) != (None, None, None):
+        raise LabError("BAD_SWITCH", "TLS needs both --tls-certificate and --tls-key")
+    return None
+
+
+def _program(p4info: Path, json: Path) -> tuple[str, bytes]:
+    """Both files of a program; what cannot be read is told by file, line and column."""
+    config = _contents("--json", json)
+    parse_json(config, str(json))
+    try:
+        text = _contents("--p4info", p4info).decode()
+    except UnicodeDecodeError:
+        raise SwitchError("WRONG_PROGRAM", f"{p4info} is no P4Info in text format") from None
+    parse_p4info(text, str(p4info))
+    return text, config
+
+
+def _contents(option: str, path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise LabError("BAD_SWITCH", f"{option} {path}: {error.strerror}") from None
+
+
+@contextmanager
+def _signals() -> Iterator[socket.socket]:
+    """A socket with the number of each signal that comes, as a byte."""
+    wake, waker = socket.socketpair()
+    waker.setblocking(False)
+    before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
+    old = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    try:
+        yield wake
+    finally:
+        signal.set_wakeup_fd(old)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        wake.close()
+        waker.close()

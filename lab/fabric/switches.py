@@ -1,0 +1,102 @@
+"""The switches of a network and the links between them, in one process."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from lab.switch.pipeline import Pipeline
+from udfs.network.network import Network
+
+
+@dataclass(slots=True)
+class _Wire:
+    """One direction of a link, out of a switch or out of a publisher's host."""
+
+    name: str
+    switch: str | None
+    port: int
+    host: str
+    up: bool
+    bytes: int = 0
+
+
+class Fabric:
+    """Carries frames from publishers' hosts through all switches to hosts.
+
+    Parameters
+    ----------
+    pipelines: one a switch, by name.
+    deliver: called with ``(host, frame)`` for each frame that arrives at a host.
+
+    ``drops`` counts by reason what the links lost: ``unplugged_port``, ``link_down``, ``loop``.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        pipelines: Mapping[str, Pipeline],
+        deliver: Callable[[str, bytes], None],
+    ) -> None:
+        self.frames_in = 0
+        self.drops: Counter[str] = Counter()
+        self._pipelines = pipelines
+        self._deliver = deliver
+        self._out: dict[str, dict[int, _Wire]] = {name: {} for name in network.switches}
+        for link in network.links:
+            host = link.neighbor_port is None
+            self._out[link.switch][link.port] = _Wire(
+                f"{link.switch}->{link.neighbor}",
+                None if host else link.neighbor,
+                link.neighbor_port or 0,
+                link.neighbor if host else "",
+                network.usable(link),
+            )
+        self._into = {
+            name: _Wire(f"{name}->{host.switch}", host.switch, host.port, name, True)
+            for name, host in network.hosts.items()
+            if host.role == "publisher"
+        }
+        # A frame crosses a link once, or a few times where stacks ask for it. Wrong tables can
+        # make it go round for ever, as switches do not touch the IPv4 time to live.
+        self._storm = 16 * len(network.links) + 16
+
+    def send(self, publisher: str, frame: bytes) -> None:
+        """One frame from the publisher's host; returns when every copy has ended."""
+        self.frames_in += 1
+        first = self._into[publisher]
+        first.bytes += len(frame)
+        crossings = 0
+        waiting = deque([(first, frame)])
+        while waiting:
+            wire, arriving = waiting.popleft()
+            name = wire.switch
+            assert name is not None
+            out = self._out[name]
+            for port, copy in self._pipelines[name].process(wire.port, arriving):
+                egress = out.get(port)
+                if egress is None or not egress.up:
+                    self.drops["unplugged_port" if egress is None else "link_down"] += 1
+                    continue
+                crossings += 1
+                if crossings > self._storm:
+                    self.drops["loop"] += 1
+                    return
+                egress.bytes += len(copy)
+                if egress.switch is None:
+                    self._deliver(egress.host, copy)
+                else:
+                    waiting.append((egress, copy))
+
+    def link_bytes(self) -> dict[str, int]:
+        """Bytes that each direction of each link has carried: ``{"u->v": bytes}``."""
+        wires = [*self._into.values(), *(w for out in self._out.values() for w in out.values())]
+        return {wire.name: wire.bytes for wire in wires}
+
+    def all_drops(self) -> Counter[str]:
+        """Frames dropped by switches and links, by reason."""
+        total = Counter(self.drops)
+        for pipeline in self._pipelines.values():
+            total.update(pipeline.drops)
+        return total

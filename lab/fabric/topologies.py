@@ -1,0 +1,87 @@
+"""Networks for the lab: the fabric of WERNECKE 5.3.1, a line of switches as in KUNDEL IV, or one
+from a catalogue or a file."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from udfs.errors import LabError, NetworkError
+from udfs.network.catalogue import graphml_graph, topohub_graph
+from udfs.network.labels import FORMATS
+from udfs.network.network import Network
+from udfs.network.topology import fabric, line, read_graph
+
+#: Name of the line of three switches, the testbed of KUNDEL IV.
+LINE = "line"
+
+log = logging.getLogger("stackcast.lab")
+
+
+@dataclass(frozen=True)
+class NetworkOptions:
+    """Which network the lab runs.
+
+    Without ``name``, a fabric: ``pods`` of ``racks`` with ``hosts`` on each rack, ``planes`` of
+    ``spines``; 16 subscribers by default. With ``name``, a ``line`` of three switches, a network
+    of topohub (``topozoo/Abilene``) or a GraphML file, with ``hosts_per_switch`` on each node.
+    Labels of its stacks have ``label_bits``, 16 or 32.
+    """
+
+    pods: int = 4
+    racks: int = 2
+    hosts: int = 2
+    planes: int = 2
+    spines: int = 2
+    name: str = ""
+    hosts_per_switch: int = 1
+    publishers: int = 1
+    label_bits: int = 16
+
+
+def load_network(options: NetworkOptions) -> Network:
+    """The network that ``options`` ask for.
+
+    Errors: ``LabError`` ``UNKNOWN_NETWORK`` (with names that are near) or ``BAD_GRAPHML``;
+    ``NetworkError`` if it does not fit the labels.
+    """
+    labels = FORMATS[options.label_bits]
+    if not options.name:
+        return fabric(
+            options.pods,
+            options.racks,
+            options.hosts,
+            options.planes,
+            options.spines,
+            options.publishers,
+            labels,
+        )
+    if options.name == LINE:
+        return line(3, options.hosts_per_switch, options.publishers, labels)
+    try:
+        if options.name.endswith((".graphml", ".xml")):
+            graph = graphml_graph(_content(Path(options.name)), options.name)
+        else:
+            graph = topohub_graph(options.name)
+    except NetworkError as error:
+        if error.what == "BAD_GRAPHML":
+            raise LabError("BAD_GRAPHML", error.message, **error.fields) from error
+        message = (
+            f"{error.message} (a GraphML file has a name in .graphml, and {LINE!r} is three "
+            "switches in a row)"
+        )
+        raise LabError("UNKNOWN_NETWORK", message, **error.fields) from None
+    read = read_graph(graph, options.hosts_per_switch, options.publishers, labels)
+    if str(read.dropped):
+        log.info("network %s: %s", options.name, read.dropped)
+    return read.network
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise LabError(
+            "UNKNOWN_NETWORK", f"cannot read the network {path}: {error.strerror}", path=str(path)
+        ) from None

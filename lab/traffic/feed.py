@@ -1,0 +1,53 @@
+"""A publisher's feed as it enters a network that filters: plain Ethernet, IPv4 and UDP."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+
+from udfs.errors import LabError
+from udfs.network.network import Host
+from udfs.stacks.frame import ETHERTYPE_IPV4, PROTOCOL_UDP, multicast_mac
+
+_IPV4, _UDP = 20, 8
+_DONT_FRAGMENT = 0x4000
+
+
+def feed_frames(
+    packets: Iterable[bytes], publisher: Host, group: int, port: int, *, mtu: int = 1500
+) -> Iterator[bytes]:
+    """A frame of each MoldUDP64 packet, whole and with right checksums, from publisher to group.
+
+    group: IPv4 multicast group as an integer. port: UDP port, source and destination. mtu: bytes
+    that a frame may have after its Ethernet header.
+
+    Raises LabError ``PACKET_TOO_LARGE``.
+    """
+    ethernet = multicast_mac(group).to_bytes(6) + publisher.mac.to_bytes(6)
+    ethernet += ETHERTYPE_IPV4.to_bytes(2)
+    addresses = struct.pack(">II", publisher.ipv4, group)
+    for packet in packets:
+        length = _UDP + len(packet)
+        if _IPV4 + length > mtu:
+            raise LabError(
+                "PACKET_TOO_LARGE",
+                f"a packet of {len(packet)} bytes needs an IPv4 datagram of {_IPV4 + length}, and "
+                f"spark.stackcast.mtu is {mtu}",
+                length=_IPV4 + length,
+            )
+        ipv4 = struct.pack(
+            ">BBHHHBBH", 0x45, 0, _IPV4 + length, 0, _DONT_FRAGMENT, 64, PROTOCOL_UDP, 0
+        )
+        ipv4 = ipv4[:10] + _checksum(ipv4 + addresses) + addresses
+        udp = struct.pack(">HHH", port, port, length)
+        pseudo = addresses + struct.pack(">HH", PROTOCOL_UDP, length)
+        # In UDP a checksum of 0 says that there is none; its other form is all ones (RFC 768).
+        checksum = _checksum(pseudo + udp + packet)
+        yield ethernet + ipv4 + udp + (checksum if any(checksum) else b"\xff\xff") + packet
+
+
+def _checksum(data: bytes) -> bytes:
+    """RFC 1071: the complement of the sum of 16-bit words in ones' complement."""
+    # That sum is the number modulo 65535, where 65535 stands for 0: no sum over a header is 0.
+    total = int.from_bytes(data + b"\0" * (len(data) % 2)) % 0xFFFF
+    return (0xFFFF - (total or 0xFFFF)).to_bytes(2)

@@ -1,0 +1,1 @@
+"""The lab as processes: broker and network brought up, held and taken down."""

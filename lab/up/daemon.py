@@ -1,0 +1,258 @@
+"""A lab that outlives the command which started it: ``stackcast lab up`` and ``down``.
+
+One background process holds the lab; broker and network are its children and end with it. It writes
+
+- ``lab.json``: process, addresses; there while the lab is up;
+- ``lab.conf``: Spark properties for jobs that use the lab;
+- ``network/*.jsonl``: rows for the tables, as ``jobs/create_tables.py`` takes them.
+
+What an earlier lab left in the folder is removed first.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import socketserver
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from lab.fabric.hosts import check_external
+from lab.fabric.topologies import NetworkOptions, load_network
+from lab.traffic.publisher import ensure_topic
+from lab.up import deployment
+from lab.up.folder import FolderLock, claim
+from lab.up.lab import Lab
+from udfs.errors import LabError, StackcastError
+from udfs.stop_request import StopRequest
+
+_UP_S, _DOWN_S = 120.0, 30.0
+_LOOK_S = 0.5
+_ANSWER_S = 60.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``lab up`` brings up."""
+
+    folder: str
+    network: NetworkOptions = field(default_factory=NetworkOptions)
+    topics: tuple[str, ...] = ("itch.raw", "itch.dead")
+    partitions: int = 2
+    subscriptions: int = 1000
+    seed: int = 1
+    external: dict[str, str] = field(default_factory=dict)
+    match: str = "spark"
+
+    @staticmethod
+    def from_json(text: str) -> Options:
+        values = json.loads(text)
+        values["network"] = NetworkOptions(**values["network"])
+        values["topics"] = tuple(values["topics"])
+        return Options(**values)
+
+
+def up(options: Options) -> dict[str, Any]:
+    """Starts a lab in the background; returns what ``lab.json`` says when all of it answers.
+
+    Errors: ``LabError`` ``ALREADY_UP``, ``BUSY`` (something else uses the folder), or why the lab
+    could not be started.
+    """
+    folder = Path(options.folder).absolute()
+    running = _running(folder)
+    if running is not None:
+        raise LabError(
+            "ALREADY_UP",
+            f"a lab is up in {folder} (process {running}): 'stackcast lab down' ends it",
+            folder=str(folder),
+            pid=running,
+        )
+    # What cannot be is told here, not in the log of a background process.
+    check_external(options.external, load_network(options.network).subscribers())
+    FolderLock(folder).check()
+    claim(folder)
+    output = folder / "log" / "lab.log"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    _state(folder).unlink(missing_ok=True)
+    with output.open("wb") as stream:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "lab.up.daemon", json.dumps(asdict(options))],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+        )
+    try:
+        return _wait_until_up(folder, child, output)
+    except BaseException:
+        child.terminate()
+        child.wait()
+        raise
+
+
+def down(folder: str | Path) -> bool:
+    """Ends the lab that ``up`` started, and waits until it is gone; False if there was none.
+
+    Raises ``LabError`` ``BUSY`` if what uses the folder was not started by ``up``.
+    """
+    folder = Path(folder).absolute()
+    pid = _running(folder)
+    if pid is None:
+        FolderLock(folder).check()
+        return False
+    lock = FolderLock(folder)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):  # it may have ended while we looked
+            os.kill(pid, number)
+        deadline = time.monotonic() + _DOWN_S
+        while time.monotonic() < deadline:
+            if lock.holder() != pid:
+                _state(folder).unlink(missing_ok=True)
+                return True
+            time.sleep(0.05)
+    raise LabError("NOT_DOWN", f"the lab in {folder} (process {pid}) does not end", pid=pid)
+
+
+def status(folder: str | Path) -> dict[str, Any] | None:
+    """What ``lab.json`` says and, as ``counters``, ``Lab.status()``; None if no lab is up.
+
+    Raises ``LabError`` ``NO_ANSWER`` if it does not tell.
+    """
+    folder = Path(folder).absolute()
+    if _running(folder) is None:
+        return None
+    state: dict[str, Any] = json.loads(_state(folder).read_text())
+    if not state["ready"]:
+        raise LabError("NO_ANSWER", f"the lab in {folder} is coming up: ask again in a moment")
+    host, _, port = state["status"].rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), _ANSWER_S) as connection:
+            answer = json.loads(connection.makefile("rb").read())
+    except (OSError, ValueError) as error:
+        raise LabError("NO_ANSWER", f"the lab in {folder} does not answer: {error}") from None
+    if "error" in answer:
+        raise LabError("NO_ANSWER", f"the lab in {folder} says: {answer['error']}")
+    return state | {"counters": answer}
+
+
+def _state(folder: Path) -> Path:
+    return folder / "lab.json"
+
+
+def _running(folder: Path) -> int | None:
+    """Process of the background lab in a folder.
+
+    A file alone proves nothing, as process ids are used again: its process must hold the lock too.
+    """
+    try:
+        pid = int(json.loads(_state(folder).read_text())["pid"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return pid if FolderLock(folder).holder() == pid else None
+
+
+def _wait_until_up(folder: Path, child: subprocess.Popen[bytes], output: Path) -> dict[str, Any]:
+    deadline = time.monotonic() + _UP_S
+    while time.monotonic() < deadline:
+        if child.poll() is not None:
+            said = output.read_text(errors="replace").strip() or "(nothing)"
+            raise LabError("NOT_UP", f"the lab could not be started; {output} says: {said}")
+        try:
+            state: dict[str, Any] = json.loads(_state(folder).read_text())
+        except (FileNotFoundError, ValueError):
+            state = {}
+        if state.get("ready"):
+            return state
+        time.sleep(0.05)
+    raise LabError("NOT_UP", f"the lab was not up after {_UP_S:.0f} s; see {output}")
+
+
+def run(options: Options, stop: Callable[[float], bool]) -> None:
+    """Holds a lab until ``stop`` (which waits for so many seconds) says true."""
+    folder = Path(options.folder).absolute()
+    network = load_network(options.network)
+    with Lab(folder, network, external=options.external) as lab:
+        try:
+            _write_state(folder, {"pid": os.getpid(), "ready": False})
+            # Offsets of an earlier broker, and tables of another network, say nothing here.
+            lab.clear()
+            lab.up()
+            for topic in options.topics:
+                ensure_topic(lab.bootstrap_servers, topic, options.partitions)
+            deployment.write(lab, options.subscriptions, options.seed, options.match)
+            with _answering(lab) as address:
+                state = {
+                    "pid": os.getpid(),
+                    "ready": True,
+                    "bootstrap_servers": lab.bootstrap_servers,
+                    "p4runtime": lab.switch.p4runtime,
+                    "ingress": lab.fabric.ingress,
+                    "hosts": list(lab.hosts),
+                    "external": options.external,
+                    "switches": list(network.switches),
+                    "match": options.match,
+                    "status": address,
+                }
+                _write_state(folder, state)
+                while not stop(_LOOK_S):
+                    lab.check()
+        finally:
+            _state(folder).unlink(missing_ok=True)
+
+
+@contextmanager
+def _answering(lab: Lab) -> Iterator[str]:
+    """Whoever connects to the address that this yields is told the counters of the network."""
+
+    class Answer(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            try:
+                answer = lab.status()
+            except LabError as error:
+                answer = {"error": str(error)}
+            with suppress(OSError):  # who asked may have gone
+                self.request.sendall(json.dumps(answer).encode())
+
+    # One at a time: the network answers one line for one line.
+    with socketserver.TCPServer(("127.0.0.1", 0), Answer) as server:
+        thread = Thread(target=server.serve_forever, args=(0.1,), daemon=True)
+        thread.start()
+        try:
+            yield "{}:{}".format(*server.server_address)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _write_state(folder: Path, state: dict[str, Any]) -> None:
+    """In one step, so that nobody reads half of it."""
+    draft = folder / "lab.json.new"
+    draft.write_text(json.dumps(state, indent=2) + "\n")
+    draft.rename(_state(folder))
+
+
+def main() -> int:
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
+    stop = StopRequest()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        run(Options.from_json(sys.argv[1]), stop.wait)
+    except StackcastError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

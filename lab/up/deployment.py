@@ -1,0 +1,128 @@
+"""What a job is told of a lab: the rows of its tables, and a file of Spark properties."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.traffic import sensors
+from lab.traffic.subscriptions import subscriptions
+from lab.up.lab import Lab
+from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from udfs.network.network import Network
+from udfs.network.programs import matching_program, stack_program
+from udfs.network.rows import network_to_rows, tree_to_row
+from udfs.trees.broadcast import broadcast_trees
+
+#: Frames in flight to the lab's switches; loopback sockets hold this many without loss.
+WINDOW = 64
+
+#: Where the project's own file is not at hand: what one machine cannot do without.
+_ESSENTIAL = """\
+spark.master local[*,4]
+spark.driver.memory 2g
+spark.driver.host 127.0.0.1
+spark.driver.bindAddress 127.0.0.1
+spark.sql.shuffle.partitions 2
+spark.sql.execution.arrow.maxRecordsPerBatch 4096
+spark.sql.catalogImplementation in-memory
+spark.stackcast.kafka.max.poll.records 4096
+spark.stackcast.kafka.max.partition.fetch.bytes 4194304
+spark.stackcast.kafka.fetch.max.wait.ms 10
+"""
+_FETCHING = tuple(
+    line.split()[0] for line in _ESSENTIAL.splitlines() if line.startswith("spark.stackcast.")
+)
+
+
+def rows(
+    network: Network,
+    p4runtime: str,
+    count: int,
+    seed: int,
+    updated_at: dt.datetime | str | None = None,
+    match: str = "spark",
+    message_format: str = "itch",
+    late: bool = False,
+) -> dict[str, Sequence[dict[str, Any]]]:
+    """Rows of ``switches``, ``hosts``, ``links``, ``virtual_trees`` and ``subscriptions``.
+
+    For the format ``attributes``, whose subscriptions are over sensors, also of ``attributes`` and
+    of ``advertisements`` by the network's first publisher.
+
+    Parameters
+    ----------
+    p4runtime: address of all switches, ``host:port``.
+    count: how many subscriptions; ``seed``: of them.
+    updated_at: of what people write, as a time or as ISO text; now by default.
+    match: what ``spark.stackcast.match`` is: with the format and the network's labels it decides
+        on the switches' program.
+    late: whether some of the sensors' subscriptions are for ``sensors.LATE``.
+    """
+    filtering = match == "network"
+    program = matching_program(message_format) if filtering else stack_program(network.labels)
+    hosts = network.subscribers()
+    now = dt.datetime.now(dt.UTC) if updated_at is None else updated_at
+    # The columns that people fill when they write a table.
+    who = {"updated_by": "lab", "updated_at": now}
+    made: dict[str, Sequence[dict[str, Any]]] = {}
+    if message_format == ATTRIBUTES:
+        wanted = sensors.subscriptions(hosts, count, seed, late, coarse=True)
+        announced = sensors.advertisements(network.publishers()[0])
+        made["attributes"] = [{**row, "registered_at": now} for row in sensors.attribute_rows()]
+        made["advertisements"] = [{**row, **who} for row in announced]
+    else:
+        wanted = subscriptions(hosts, count, seed=seed)
+    return {
+        **network_to_rows(network, dict.fromkeys(network.switches, p4runtime), program),
+        "virtual_trees": [tree_to_row(tree) for tree in broadcast_trees(network)],
+        "subscriptions": [
+            {**row, "format": message_format, "enabled": True, **who} for row in wanted
+        ],
+        **made,
+    }
+
+
+def write(lab: Lab, count: int, seed: int, match: str = "spark") -> None:
+    """Writes ``lab.conf`` and ``network/<table>.jsonl`` into the folder of a lab that is up.
+
+    ``lab.conf`` is complete, since Spark reads no ``spark-defaults.conf`` beside a properties file.
+    """
+    publisher, endpoint = next(iter(lab.fabric.ingress.items()))
+    ours = {
+        "kafka.bootstrap.servers": lab.bootstrap_servers,
+        "match": match,
+        "label.bits": lab.network.labels.bits,
+        "publisher": publisher,
+        "sink": "udp",
+        "sink.udp.endpoint": endpoint,
+        "sink.udp.window": WINDOW,
+        "tables": lab.folder / "tables",
+        "checkpoint": lab.folder / "checkpoint",
+    }
+    (lab.folder / "lab.conf").write_text(_properties(ours))
+    folder = lab.folder / "network"
+    folder.mkdir(exist_ok=True)
+    now = dt.datetime.now(dt.UTC).isoformat()
+    for table, content in rows(lab.network, lab.switch.p4runtime, count, seed, now, match).items():
+        lines = "".join(json.dumps(row) + "\n" for row in content)
+        (folder / f"{table}.jsonl").write_text(lines)
+
+
+def _properties(ours: Mapping[str, object]) -> str:
+    home = os.environ.get("STACKCAST_HOME") or Path(__file__).parents[2]
+    defaults = Path(home) / "conf" / "spark-defaults.conf"
+    machine = defaults.read_text() if defaults.is_file() else _ESSENTIAL
+    lines = ["# Written by 'stackcast lab up': jobs that are given this file use the lab."]
+    # Settings of ours in that file are of another deployment, but for how records are fetched.
+    lines += [
+        line
+        for line in machine.splitlines()
+        if not line.startswith("spark.stackcast.") or line.startswith(_FETCHING)
+    ]
+    lines += [f"spark.stackcast.{key} {value}" for key, value in ours.items()]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,225 @@
+"""The lab as one object: a Kafka broker and a network of software switches and hosts.
+
+One lab a folder, held by a lock that ends with its process. Everything the lab starts is a child
+of this process and ends with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any
+
+from lab.fabric.hosts import check_external
+from lab.up.broker import Broker, default_class_path
+from lab.up.folder import FolderLock, clear
+from lab.up.process import Child
+from udfs.errors import LabError
+from udfs.network.network import Network
+from udfs.network.rows import network_to_rows
+
+_READY_S = 60
+_ANSWER_S = 60
+
+
+class Lab:
+    """Broker and network, brought up and taken down together; a context manager.
+
+    Entering takes the folder, which must be new, empty or a lab's (``lab.folder.claim``), so that
+    it may be prepared; ``clear`` removes what an earlier run left; ``up`` starts things; leaving
+    takes everything down and gives the folder back.
+
+    Parameters
+    ----------
+    folder: ``broker``, ``log`` and ``receipts`` (what each host received) are written below it.
+    network: the network to run.
+    external: address (``ip:port``) by host, of hosts whose datagrams another program receives;
+        these have no receipts.
+    jars: class path of the broker; ``default_class_path()`` by default.
+    java: the Java executable; that of ``JAVA_HOME``, else the first of the path, by default.
+    broker: whether there is a broker, which needs Java; a network that matches needs none.
+
+    After ``up``: ``bootstrap_servers`` (``host:port``), ``p4runtime`` (``host:port``, all switches
+    by their device id), ``ingress`` (publisher host to ``host:port`` of its UDP tunnel), ``hosts``
+    (names of subscribers).
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        network: Network,
+        jars: Iterable[str | Path] | None = None,
+        java: str | None = None,
+        external: Mapping[str, str] = MappingProxyType({}),
+        broker: bool = True,
+    ) -> None:
+        check_external(external, network.subscribers())
+        self.folder = Path(folder).absolute()
+        self.network = network
+        self.hosts: tuple[str, ...] = network.subscribers()
+        self.bootstrap_servers = ""
+        self.p4runtime = ""
+        self.ingress: dict[str, str] = {}
+        self._external = dict(external)
+        self._with_broker = broker
+        self._jars = jars
+        self._java = java or _java()
+        self._lock = FolderLock(self.folder)
+        self._broker: Broker | None = None
+        self._switches: Child | None = None
+
+    def __enter__(self) -> Lab:
+        self._lock.take()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.down()
+
+    def clear(self) -> None:
+        """Removes tables, checkpoint, receipts, broker data and reports of an earlier run.
+
+        Between entering and ``up``. Raises ``LabError`` ``NOT_CLEARED``.
+        """
+        if not self._lock.held or self._broker is not None or self._switches is not None:
+            raise LabError(
+                "NOT_CLEARED", f"{self.folder} is emptied only between entering a lab and its up()"
+            )
+        clear(self.folder)
+
+    def up(self) -> Lab:
+        """Starts everything; returns when all of it answers. What fails takes the rest down.
+
+        Errors: ``LabError`` ``BUSY``, ``NO_BROKER_JARS``, ``BROKER_FAILED``, ``CHILD_FAILED``.
+        """
+        if not self._lock.held:
+            self._lock.take()
+        try:
+            if not self._with_broker:
+                self._start_network()
+                return self
+            jars = self._jars if self._jars is not None else default_class_path()
+            self._start_network()
+            self._broker = Broker(jars, self.folder / "broker", self._java)
+            self.bootstrap_servers = self._broker.start().bootstrap_servers
+        except BaseException:
+            self.down()
+            raise
+        return self
+
+    def down(self) -> None:
+        """Ends everything, waits until it is gone, and frees the folder. May be called twice.
+
+        A second Ctrl-C does not cut it short: parts that outlive the lock would be in the way of
+        the next lab.
+        """
+        with _deaf_to_interrupts():
+            try:
+                if self._switches is not None:
+                    self._switches.stop()
+            finally:
+                self._switches = None
+                try:
+                    if self._broker is not None:
+                        self._broker.stop()
+                finally:
+                    self._broker = None
+                    self._lock.free()
+
+    def check(self) -> None:
+        """Raises ``LabError`` ``DIED`` if broker or network have ended by themselves."""
+        for what, part in (("Kafka broker", self._broker), ("network", self._switches)):
+            if part is not None and not part.alive():
+                raise LabError(
+                    "DIED", f"the {what} has ended by itself; its logs are in {self.folder}"
+                )
+
+    def status(self) -> dict[str, Any]:
+        """What the network counts now: frames, bytes by link, drops by reason, by host."""
+        if self._switches is None:
+            raise LabError("NOT_UP", "the lab does not run: call up() first")
+        answer: dict[str, Any] = json.loads(
+            self._switches.ask(json.dumps({"command": "status"}), _ANSWER_S)
+        )
+        return answer
+
+    def settle(self) -> dict[str, Any]:
+        """Waits until nothing is on its way to a host any more; then as ``status``.
+
+        For who has flushed a sink with a window: what is acknowledged is in the receipts already.
+        """
+        deadline = time.monotonic() + _ANSWER_S
+        while True:
+            status = self.status()
+            if status["outstanding"] == 0:
+                return status
+            if time.monotonic() >= deadline:
+                raise LabError(
+                    "NOT_SETTLED",
+                    f"{status['outstanding']} datagrams are still on their way to hosts",
+                )
+            time.sleep(0.05)
+
+    def kill_network(self) -> None:
+        """Ends switches and hosts at once, as a crash does (SIGKILL)."""
+        if self._switches is not None and self._switches.pid is not None:
+            os.kill(self._switches.pid, signal.SIGKILL)
+            self._switches.stop()
+
+    def revive_network(self) -> None:
+        """Starts switches and hosts where they were before `kill_network`.
+
+        The switches hold nothing, not even a program; hosts write on in their receipts.
+        """
+        self._start_network(
+            ["--again", json.dumps({"p4runtime": self.p4runtime, "ingress": self.ingress})]
+        )
+
+    def _start_network(self, more: Iterable[str] = ()) -> None:
+        description = self.folder / "network.json"
+        rows = network_to_rows(self.network, dict.fromkeys(self.network.switches, ""))
+        description.write_text(json.dumps({**rows, "label_bits": self.network.labels.bits}))
+        log = self.folder / "log" / "network.log"
+        arguments: list[str | Path] = [sys.executable, "-m", "lab.fabric.network"]
+        arguments += ["--description", description, "--out", self.folder, *more]
+        for host, address in self._external.items():
+            arguments += ["--external-host", f"{host}={address}"]
+        self._switches = Child(
+            "the lab's network",
+            arguments,
+            log,
+        )
+        ready = json.loads(self._switches.start(_READY_S))
+        self.p4runtime = ready["p4runtime"]
+        self.ingress = dict(ready["ingress"])
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Ctrl-C does nothing meanwhile. Only the main thread can, and need, see to that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        # None: a handler that was not set from Python, and that Python cannot put back.
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else "java"

@@ -1,0 +1,266 @@
+"""The server of metrics and health answers, tells the truth, and holds nobody up."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.parser import text_string_to_metric_families
+
+from jobs.adapters.app.metrics_server import Verdict, serve
+from jobs.adapters.app.settings import Settings, seconds_of
+from jobs.adapters.stream.metrics import StreamMetrics
+from jobs.adapters.stream.watch import (
+    BATCH_SECONDS,
+    BROKER_SECONDS,
+    JOURNAL_BATCHES,
+    PENDING_SECONDS,
+    SPARK_SECONDS,
+    Seen,
+    judge,
+    local_folder,
+)
+from udfs.errors import SettingsError
+
+pytestmark = pytest.mark.unit
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def settings_at(port: int, host: str = "127.0.0.1") -> Settings:
+    return Settings(metrics_port=port, metrics_host=host)
+
+
+@contextmanager
+def served(verdict: Verdict | Exception) -> Iterator[tuple[int, Counter]]:
+    registry = CollectorRegistry()
+    counter = Counter("stackcast_things", "Things", registry=registry)
+
+    def answer() -> Verdict:
+        if isinstance(verdict, Exception):
+            raise verdict
+        return verdict
+
+    with serve(settings_at(free_port()), registry, answer) as port:
+        yield port, counter
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_metrics_are_what_prometheus_reads():
+    with served(Verdict()) as (port, counter):
+        counter.inc(3)
+        code, text = get(port, "/metrics")
+        families = text_string_to_metric_families(text)
+        values = {sample.name: sample.value for f in families for sample in f.samples}
+        assert code == 200 and values["stackcast_things_total"] == 3
+        assert get(port, "/")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code", "status"),
+    [
+        (Verdict(facts={"last_batch": 7}), 200, "ok"),
+        (Verdict(remarks=("a switch is away",), facts={"last_batch": 7}), 200, "degraded"),
+        (Verdict(("no broker",), ("and more",), {"last_batch": 7}), 503, "unhealthy"),
+    ],
+)
+def test_health_is_503_where_the_job_does_not_do_its_work(verdict: Verdict, code: int, status: str):
+    with served(verdict) as (port, _):
+        answered, text = get(port, "/health")
+    told = json.loads(text)
+    assert (answered, told["status"], told["last_batch"]) == (code, status, 7)
+    assert told["problems"] == list(verdict.problems)
+    assert told["remarks"] == list(verdict.remarks)
+
+
+def test_without_a_port_nothing_is_served():
+    before = threading.active_count()
+    with serve(settings_at(0), CollectorRegistry(), Verdict) as port:
+        assert port == 0 and threading.active_count() == before
+
+
+def test_a_taken_port_is_one_clear_error_and_a_wrong_address_another():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with (
+            pytest.raises(SettingsError, match=rf"127\.0\.0\.1:{port}\b.*metrics\.port") as caught,
+            serve(settings_at(port), CollectorRegistry(), Verdict),
+        ):
+            pass
+    assert caught.value.code == "SETTINGS.PORT_TAKEN"
+    # An address of documentation (RFC 5737), which this machine may not listen at.
+    with (
+        pytest.raises(SettingsError, match=r"metrics\.host") as caught,
+        serve(settings_at(port, "203.0.113.7"), CollectorRegistry(), Verdict),
+    ):
+        pass
+    assert caught.value.code == "SETTINGS.BAD_HOST"
+
+
+def test_the_port_is_free_again_when_the_job_has_ended():
+    with served(Verdict()) as (port, _):
+        pass
+    with serve(settings_at(port), CollectorRegistry(), Verdict) as again:
+        assert get(again, "/health")[0] == 200
+    with pytest.raises(OSError):
+        get(port, "/health")
+
+
+def test_clients_that_say_nothing_keep_nobody_waiting():
+    with served(Verdict()) as (port, _):
+        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+        assert get(port, "/health")[0] == 200
+    # The server ended, though twenty clients had not spoken.
+    for client in silent:
+        client.close()
+
+
+def test_an_error_in_a_look_is_an_answer_and_not_an_end():
+    with served(RuntimeError("nobody thought of this")) as (port, _):
+        assert get(port, "/health")[0] == 500
+        assert get(port, "/nothing")[0] == 404
+
+
+NOW = 1000.0
+WELL = Seen(at=NOW - 1, active=True, broker_at=NOW - 1, lag={0: 3, 1: 4})
+
+
+def test_a_stream_that_runs_is_well_and_says_where_it_is():
+    metrics = StreamMetrics()
+    metrics.in_use({"subscriptions": 3})
+    metrics.last = 12, NOW - 2
+    metrics.running = 13, NOW - 1
+    verdict = judge(WELL, metrics, NOW)
+    assert verdict.status == "ok"
+    assert verdict.facts["last_batch"] == 12 and verdict.facts["last_batch_age_seconds"] == 2
+    assert verdict.facts["running_batch"] == 13
+    assert verdict.facts["versions"] == {"subscriptions": 3}
+    assert verdict.facts["lag"] == 7
+    json.loads(verdict.as_json())
+
+
+def test_each_problem_alone_is_a_503_and_is_named():
+    def alone(seen: Seen | None, running: float = 0.0, failure: str = "") -> str:
+        metrics = StreamMetrics()
+        metrics.running = 5, NOW - running
+        metrics.failure = failure
+        (problem,) = judge(seen, metrics, NOW).problems
+        return problem
+
+    assert "starting" in alone(None)
+    assert "query" in alone(Seen(NOW, False, NOW))
+    assert "Spark" in alone(Seen(NOW - SPARK_SECONDS - 1, True, NOW))
+    assert "timed out" in alone(Seen(NOW, True, NOW - BROKER_SECONDS - 1, "timed out"))
+    assert "batch 5" in alone(WELL, running=BATCH_SECONDS + 1)
+    assert "SINK.SEND_FAILED" in alone(WELL, failure="SINK.SEND_FAILED")
+
+
+def test_a_long_batch_of_real_time_is_none():
+    metrics = StreamMetrics()
+    metrics.running = 5, NOW - 310
+    assert not judge(WELL, metrics, NOW, BATCH_SECONDS + seconds_of("5 minutes")).problems
+    assert judge(WELL, metrics, NOW, BATCH_SECONDS).problems
+
+
+def test_what_harms_no_frame_is_a_remark():
+    metrics = StreamMetrics()
+    metrics.refused({"links": 3})
+    metrics.pending(NOW - PENDING_SECONDS - 1)
+    metrics.journal(JOURNAL_BATCHES + 1, 0.0)
+    full = Seen(NOW, True, NOW, full=("tables",))
+    verdict = judge(full, metrics, NOW)
+    assert verdict.status == "degraded" and len(verdict.remarks) == 4
+    assert verdict.facts["refused_versions"] == {"links": 3}
+    assert verdict.facts["sink_ok"]
+    metrics.journal(0, 0.0)
+    assert len(judge(full, metrics, NOW).remarks) == 3
+    metrics.failure = "SINK.NO_INTERFACE"
+    assert not judge(full, metrics, NOW).facts["sink_ok"]
+
+
+def test_a_ledger_that_is_not_written_is_a_remark_though_few_batches_wait():
+    metrics = StreamMetrics()
+    metrics.journal(1, 50.0)
+    now = time.monotonic()
+    assert not judge(Seen(now, True, now), metrics, now).remarks
+    # Nobody has said anything since: who writes it hangs.
+    later = now + 30
+    (remark,) = judge(Seen(later, True, later), metrics, later).remarks
+    assert "1 batches" in remark
+    metrics.journal(0, 0.0)
+    assert not judge(Seen(later, True, later), metrics, later).remarks
+
+
+@given(st.floats(0, 1e4), st.floats(0, 1e4), st.floats(0, 1e4), st.booleans())
+def test_more_time_without_an_answer_never_makes_it_better(at, broker, running, active):
+    metrics = StreamMetrics()
+    metrics.running = 1, NOW - running
+    seen = Seen(NOW - at, active, NOW - broker)
+    problems = len(judge(seen, metrics, NOW).problems)
+    assert problems <= len(judge(seen, metrics, NOW + 60).problems)
+
+
+def test_only_places_on_this_machine_have_a_disk(tmp_path):
+    assert local_folder(str(tmp_path / "not" / "yet")) == tmp_path
+    assert local_folder(f"file:{tmp_path}") == tmp_path
+    assert local_folder("hdfs://name/tables") is None
+    assert local_folder("s3a://bucket/tables") is None
+    assert local_folder("catalog.schema") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0 seconds", 0),
+        ("5 minutes", 300),
+        ("1 hour", 3600),
+        ("200 milliseconds", 0.2),
+        ("10 seconds", 10),
+    ],
+)
+def test_an_interval_has_its_seconds(text: str, seconds: float):
+    assert seconds_of(text) == pytest.approx(seconds)
+
+
+def test_a_stream_is_judged_while_its_batches_come_and_go():
+    """From another thread, as the server does."""
+    metrics = StreamMetrics()
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def look() -> None:
+        try:
+            while not stop.is_set():
+                judge(WELL, metrics, time.monotonic()).as_json()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    for number in range(2000):
+        with metrics.batch(number):
+            metrics.in_use({f"table{number % 7}": number})
+    stop.set()
+    thread.join()
+    assert not failures

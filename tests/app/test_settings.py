@@ -1,0 +1,219 @@
+"""Settings: what is misspelt or malformed stops a job with its name, before anything starts."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.adapters.app.settings import FETCHING, KAFKA_PREFIX, PREFIX, Settings, describe
+from udfs.errors import SettingsError
+from udfs.network.labels import NARROW, WIDE
+
+pytestmark = pytest.mark.unit
+
+
+def read(**properties: str) -> Settings:
+    """Settings of keys without the prefix, ``_`` for a dot."""
+    return Settings.read((PREFIX + key.replace("_", "."), v) for key, v in properties.items())
+
+
+def refused(key: str, value: str) -> SettingsError:
+    with pytest.raises(SettingsError) as caught:
+        Settings.read([(PREFIX + key, value)])
+    return caught.value
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No project folder is known, as where the package alone is installed."""
+    monkeypatch.delenv("STACKCAST_HOME", raising=False)
+    monkeypatch.delenv("STACKCAST_VAR", raising=False)
+
+
+def test_without_any_setting_the_embedded_lab_is_meant():
+    settings = Settings.read([])
+    assert settings == Settings() and settings.embedded
+    assert (settings.topic, settings.dead_letter_topic) == ("itch.raw", "itch.dead")
+    assert (settings.lab_messages, settings.lab_subscriptions) == (100_000, 1000)
+    assert settings.sink == "udp" and settings.tables == "var/tables"
+    # Hosts of the default network.
+    assert settings.lab_pods * settings.lab_racks * settings.lab_hosts == 16
+
+
+def test_every_setting_can_be_given_by_its_key():
+    for field in fields(Settings):
+        if not field.metadata:
+            continue
+        if field.metadata["choices"]:
+            given_text = field.metadata["choices"][-1]
+            expected = type(field.default)(given_text)
+        elif isinstance(field.default, int):
+            expected = field.default - 1 if field.default > field.metadata["least"] else 7
+            given_text = str(expected)
+        else:
+            given_text = expected = field.default or "10.0.0.9:26400"
+        settings = Settings.read([(PREFIX + field.metadata["key"], given_text)])
+        assert getattr(settings, field.name) == expected, field.name
+
+
+def test_wide_labels_have_a_format_and_need_a_larger_mtu():
+    wide = (PREFIX + "label.bits", "32")
+    assert Settings.read([]).labels == NARROW and Settings.read([wide]).labels == WIDE
+    assert Settings.read([wide, (PREFIX + "mtu", "384")]).mtu == 384
+    with pytest.raises(SettingsError, match=r"BAD_VALUE.*mtu.*384 or more with labels of 32"):
+        Settings.read([wide, (PREFIX + "mtu", "383")])
+
+
+def test_the_keys_are_all_different_and_all_described():
+    rows = describe()
+    keys = [key for key, _, _ in rows]
+    assert len(set(keys)) == len(keys) == sum(bool(f.metadata) for f in fields(Settings)) + 1
+    assert all(key.startswith(PREFIX) and meaning for key, _, meaning in rows)
+    assert (PREFIX + "sink", "udp", "Where frames go (udp, af_packet, pcap)") in rows
+    assert keys[-1] == KAFKA_PREFIX + "*"
+
+
+def test_properties_of_spark_itself_are_not_looked_at():
+    properties = [("spark.master", "local[2]"), ("spark.stackcasts.topic", "x"), ("topic", "y")]
+    assert Settings.read(properties) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("topics", "topic"),
+        ("lab.mesages", "lab.messages"),
+        ("sink.udp.endpont", "sink.udp.endpoint"),
+        ("maxLabel", "maxLabels"),
+        ("Topic", "topic"),
+    ],
+)
+def test_an_unknown_key_is_named_with_the_nearest_one(key: str, nearest: str):
+    error = refused(key, "1")
+    assert error.code == "SETTINGS.UNKNOWN_KEY" and error.key == PREFIX + key
+    assert PREFIX + key in error.message and f"did you mean {PREFIX}{nearest}?" in error.message
+
+
+def test_an_unknown_key_that_is_near_to_none_leads_to_the_manual():
+    assert "docs/operations.md" in refused("zzzzzzzz", "1").message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("lab.messages", "many", "a whole number"),
+        ("lab.messages", "", "a whole number"),
+        ("lab.messages", "1.5", "a whole number"),
+        ("lab.messages", "-1", "of 1 or more"),
+        ("lab.messages", "9" * 30, "from 1 to 9223372036854775807"),
+        ("p4runtime.electionId", str(1 << 63), "from 1 to 9223372036854775807"),
+        ("lab.symbols", "3", "from 4 to 10000"),
+        ("lab.speed", "..", "packets per second"),
+        ("startingOffsets", "{x}", "offsets as JSON"),
+        ("maxOffsetsPerTrigger", "0", "of 1 or more"),
+        ("multicast.port", "0", "from 1 to 65535"),
+        ("multicast.port", "65536", "from 1 to 65535"),
+        ("maxLabels", "65", "from 1 to 64"),
+        ("mtu", "100", "from 256 to 65535"),
+        ("label.bits", "24", "16 or 32"),
+        ("label.bits", "wide", "a whole number"),
+        ("sink", "UDP", "one of udp, af_packet, pcap"),
+        ("format", "fix", "one of itch"),
+        ("trigger", "often", "10 seconds"),
+        ("trigger", "5", "10 seconds"),
+        ("startingOffsets", "oldest", "earliest, latest"),
+        ("multicast.group", "10.0.0.1", "multicast group"),
+        ("multicast.group", "224.0.0.256", "multicast group"),
+        ("sink.udp.endpoint", "switch1", "host:port"),
+        ("lab.speed", "fast", "full, recorded"),
+        ("topic", "", "something"),
+        ("checkpoint", "  ", "something"),
+    ],
+)
+def test_a_malformed_value_is_named_with_its_key(key: str, value: str, words: str):
+    error = refused(key, value)
+    assert error.code == "SETTINGS.BAD_VALUE" and error.key == PREFIX + key
+    assert f"{PREFIX}{key} is {value!r}, but must be" in error.message
+    assert words in error.message and "\n" not in error.message
+
+
+def test_values_that_people_write_are_taken():
+    settings = read(lab_messages="1_000_000", trigger="10 seconds", multicast_group="239.255.0.1")
+    assert (settings.lab_messages, settings.trigger) == (1_000_000, "10 seconds")
+    assert settings.group == "239.255.0.1"
+    assert read(startingOffsets='{"itch.raw":{"0":23}}').starting_offsets[0] == "{"
+    assert read(sink_udp_endpoint="[::1]:9").udp_endpoint == "[::1]:9"
+    assert read(lab_speed="2500.5").lab_speed == "2500.5"
+    assert read(sink_udp_endpoint="").udp_endpoint == ""
+
+
+def test_kafka_options_are_handed_over_as_they_are():
+    given_options = {
+        "bootstrap.servers": "broker1:9093,broker2:9093",
+        "security.protocol": "SASL_SSL",
+        "sasl.jaas.config": 'org.example.Login required username="u" password="p";',
+        "anything.new": "",
+    }
+    settings = Settings.read((KAFKA_PREFIX + k, v) for k, v in given_options.items())
+    assert settings.kafka == given_options
+    assert not settings.embedded
+
+
+@pytest.mark.parametrize(
+    "key", [KAFKA_PREFIX + "boostrap.servers", PREFIX + "tables", PREFIX + "checkpoint"]
+)
+def test_a_deployment_without_a_broker_never_turns_into_the_lab(key: str):
+    with pytest.raises(SettingsError, match=r"NO_BROKER.*kafka\.bootstrap\.servers") as caught:
+        assert Settings.read([(key, "/var/lib/stackcast")]).embedded
+    assert key in str(caught.value)
+
+
+def test_how_records_are_fetched_says_nothing_of_a_deployment():
+    conf = Path(__file__).parents[2] / "conf" / "spark-defaults.conf"
+    lines = [line.split() for line in conf.read_text().splitlines() if line.startswith(PREFIX)]
+    settings = Settings.read((key, value) for key, value in lines)
+    assert set(settings.kafka) == FETCHING
+    assert settings.embedded
+
+
+@pytest.mark.parametrize("example", ["kafka-example", "cluster-example"])
+def test_example_files_hand_records_to_workers_as_the_defaults_do(example: str):
+    """Spark reads no defaults beside a properties file."""
+
+    def lines(name: str) -> dict[str, str]:
+        conf = (Path(__file__).parents[2] / "conf" / f"{name}.conf").read_text()
+        return dict(
+            line.split(maxsplit=1) for line in conf.splitlines() if line.startswith("spark.")
+        )
+
+    handed = {f"{KAFKA_PREFIX}{key}" for key in FETCHING} | {
+        "spark.sql.execution.arrow.maxRecordsPerBatch",
+        "spark.python.worker.reuse",
+    }
+    defaults = lines("spark-defaults")
+    assert {key: lines(example).get(key) for key in handed} == {
+        key: defaults[key] for key in handed
+    }
+
+
+def test_paths_by_default_are_those_of_the_project(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("STACKCAST_HOME", "/opt/stackcast")
+    settings = Settings.read([])
+    assert settings.tables == "/opt/stackcast/var/tables"
+    assert settings.p4_folder == "/opt/stackcast/p4"
+    monkeypatch.setenv("STACKCAST_VAR", "/data")
+    assert Settings.read([]).lab_folder == "/data/lab"
+    assert Settings.read([(PREFIX + "lab.folder", "var/lab")]).lab_folder == "var/lab"
+
+
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_no_property_makes_anything_but_settings_or_their_error(key: str, value: str):
+    for name in (key, "lab.messages", "trigger", "multicast.group", "lab.speed"):
+        try:
+            Settings.read([(PREFIX + name, value)])
+        except SettingsError as error:
+            assert error.key == PREFIX + name

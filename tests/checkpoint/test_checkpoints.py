@@ -1,0 +1,372 @@
+"""A stream goes on from its checkpoint, and refuses one that is for something else."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pcap_deployment
+import pytest
+from kafka import KafkaAdminClient, TopicPartition
+from pcap_deployment import Deployment, fill, golden, records, unpack
+from pyspark.sql import DataFrame, SparkSession
+
+import schemas
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.checkpoint.identity import NAME
+from jobs.adapters.checkpoint.progress import position
+from jobs.adapters.stream.checks import after_failure, before_start
+from jobs.adapters.stream.delivery import Delivery
+from jobs.adapters.stream.micro_batches import start
+from jobs.adapters.tables.tables import Tables
+from lab.traffic.publisher import ensure_topic
+from lab.up.broker import Broker, default_class_path
+from udfs.errors import StackcastError, StreamError
+from udfs.messages.sequence import session_id, split_sequence
+from udfs.stacks.dissect import dissect
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")).start(300) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def filled(
+    spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    folder = tmp_path_factory.mktemp("filled") / "tables"
+    shutil.copytree(empty_tables, folder)
+    fill(Tables(spark, str(folder)))
+    return folder
+
+
+@pytest.fixture
+def deployment(spark: SparkSession, broker: Broker, filled: Path, tmp_path: Path) -> Deployment:
+    shutil.copytree(filled, tmp_path / "tables")
+    return Deployment(spark, broker.bootstrap_servers, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def ran(
+    spark: SparkSession, broker: Broker, filled: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Deployment:
+    """A deployment that has run and was stopped; nobody changes it."""
+    folder = tmp_path_factory.mktemp("ran")
+    shutil.copytree(filled, folder / "tables")
+    deployment = Deployment(spark, broker.bootstrap_servers, folder)
+    deployment.publish(records()[:20])
+    deployment.run()
+    return deployment
+
+
+@pytest.fixture
+def same(ran: Deployment, tmp_path: Path) -> Deployment:
+    """The same with a checkpoint and tables that may be changed."""
+    for name in ("tables", "checkpoint"):
+        shutil.copytree(ran.folder / name, tmp_path / name)
+    values = {"topic": ran.settings.topic, "dead_letter_topic": ran.settings.dead_letter_topic}
+    return Deployment(ran.spark, ran.servers, tmp_path, **values)
+
+
+def session(frame: bytes) -> bytes:
+    return dissect(frame).session
+
+
+def place(frame: bytes) -> int:
+    """The Kafka offset that a frame's messages come from."""
+    return split_sequence(dissect(frame).sequence)[0]
+
+
+class Running:
+    """A stream that runs, and will end by itself."""
+
+    def __init__(self, deployment: Deployment, patch: pytest.MonkeyPatch) -> None:
+        self._deployment = deployment
+        #: The second batch has its offsets, and waits here before it reads.
+        self.gate = threading.Event()
+        process = Delivery.process
+
+        def waiting(delivery: Delivery, records: DataFrame, batch_id: int) -> None:
+            if batch_id:
+                self.gate.wait(120)
+            process(delivery, records, batch_id)
+
+        patch.setattr(Delivery, "process", waiting)
+        self._lifecycle = Lifecycle()
+        self._query, self.delivery = start(deployment.spark, deployment.settings, self._lifecycle)
+
+    def first_batch(self) -> None:
+        while not self.delivery.processed:
+            self._query.awaitTermination(0.05)
+
+    def end(self) -> StackcastError:
+        """What the job says of its end."""
+        self.gate.set()
+        with pytest.raises(StreamError) as ended:
+            self._lifecycle.run(self._query, lambda: False)
+        return after_failure(self._deployment.spark, self._deployment.settings, ended.value)
+
+
+@contextmanager
+def running(deployment: Deployment) -> Iterator[Running]:
+    with pytest.MonkeyPatch.context() as patch:
+        stream = Running(deployment, patch)
+        try:
+            yield stream
+        finally:
+            stream.gate.set()
+            stream.delivery.close()
+
+
+def look(deployment: Deployment) -> None:
+    """All that a start looks at before it reads a record."""
+    parts = (deployment.settings, deployment.tables, deployment.topics)
+    before_start(deployment.spark, *parts)
+
+
+def forget(deployment: Deployment, before: dict[int, int]) -> None:
+    """As Kafka's retention does: remove the records before these offsets."""
+    admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
+    topic = deployment.settings.topic
+    admin.delete_records({TopicPartition(topic, p): offset for p, offset in before.items()})
+    admin.close()
+    assert {p: first for p, (first, _) in deployment.topics.spans().items()} == before
+
+
+def remake(deployment: Deployment) -> None:
+    """Delete the topic, and make one of the same name."""
+    admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
+    admin.delete_topics([deployment.settings.topic])
+    while deployment.settings.topic in admin.list_topics():
+        pass
+    admin.close()
+    ensure_topic(deployment.servers, deployment.settings.topic, 2)
+
+
+def tell_settings(deployment: Deployment, error: object) -> None:
+    """Do as an error says: a new checkpoint, and where it begins."""
+    (offsets,) = re.findall(r"spark\.stackcast\.startingOffsets to (\{.*\}\})", str(error))
+    deployment.set(
+        starting_offsets=offsets, checkpoint=f"{deployment.settings.checkpoint}-{len(offsets)}-next"
+    )
+
+
+# --- the checkpoint of the version before -------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", ["stopped", "killed"])
+def test_the_checkpoint_of_the_version_before_is_gone_on_with(left, spark, broker, itch, tmp_path):
+    unpack(tmp_path, left)
+    old = Deployment(spark, broker.bootstrap_servers, tmp_path, topic=golden()["topic"])
+    if not any(old.topics.end_offsets().values()):
+        old.publish(records())
+    before = position(spark, old.settings.checkpoint)
+    assert before is not None
+    assert (before.batch, before.again) == (2, left == "killed")
+    old.sql("UPDATE {} SET filter = 'price > 300' WHERE id = 'high'", "subscriptions")
+    # The rule with state asks for less now, of the cells that the version before has left.
+    fewer = "count(600000000) > 3 and price > 0"
+    old.sql(f"UPDATE {{}} SET filter = '{fewer}' WHERE id = 'many'", "subscriptions")
+    old.run()
+    runs = golden()["frames"]
+    sent = {run: [bytes.fromhex(frame) for frame in frames] for run, frames in runs.items()}
+    assert all(sent.values())
+    if left == "killed":
+        # The batch that was cut off is computed from the tables that it was pinned to, and
+        # goes out in the same bytes.
+        again = {p["partition"]: p["until_offset"] for p in old.ledger[2]["partitions"]}
+        until = {session_id(old.settings.topic, p): offset for p, offset in again.items()}
+        repeated = [frame for frame in old.frames() if place(frame) < until[session(frame)]]
+        assert Counter(repeated) == Counter(sent["killed"])
+    assert [row["batch_id"] for row in old.ledger] == [0, 1, 2, 3][: 3 + (left == "killed")]
+    outcome = old.outcome(itch, sent["stopped"] + old.frames())
+    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
+    assert outcome.misnumbered == 0
+    # h3 has only the rule with state: 138 and 67 messages if it began to count anew.
+    assert outcome.hosts["h3"].received > {"stopped": 138, "killed": 67}[left]
+    counts = {host: tally.received for host, tally in outcome.hosts.items()}
+    assert counts.keys() == {"h1", "h2", "h3", "h4"} and min(counts.values()) > 5, counts
+    delivered = sum(row["notifications"] for row in old.tables.rows("delivery_statistics"))
+    got = pcap_deployment.receipts(sent["stopped"] + old.frames())
+    assert delivered == sum(map(len, got.values()))
+    # From now on it is on record what the checkpoint is for.
+    told = json.loads((tmp_path / "checkpoint" / NAME).read_text())
+    assert (told["topic"], told["format"], told["publisher"]) == (
+        golden()["topic"],
+        "itch",
+        "feed1",
+    )
+
+
+# --- a checkpoint for something else ------------------------------------------------------------
+
+
+def test_a_checkpoint_is_taken_by_the_deployment_that_made_it(same):
+    look(same)
+
+
+def test_settings_that_are_free_to_change_are_no_reason_to_refuse(same):
+    same.set(port=26555, mtu=1400, max_offsets_per_trigger=7, trigger="1 second", group="239.1.1.1")
+    look(same)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "code"),
+    [
+        ("topic", "itch.other", "OTHER_TOPIC"),
+        ("publisher", "h1", "OTHER_PUBLISHER"),
+        ("format", "attributes", "OTHER_FORMAT"),
+    ],
+)
+def test_another_topic_publisher_or_format_is_refused(same, setting, value, code):
+    ensure_topic(same.servers, "itch.other", 2)
+    before = getattr(same.settings, setting)
+    same.set(**{setting: value})
+    with pytest.raises(StreamError, match=rf"STREAM\.{code}: .*{before}.*{value}"):
+        look(same)
+    same.set(**{setting: before})
+    look(same)
+
+
+def test_an_old_checkpoint_of_another_topic_is_refused_and_marked_with_nothing(same):
+    (same.folder / "checkpoint" / NAME).unlink()
+    ensure_topic(same.servers, "itch.other", 2)
+    same.set(topic="itch.other")
+    with pytest.raises(StreamError, match="OTHER_TOPIC"):
+        look(same)
+    assert not (same.folder / "checkpoint" / NAME).exists()
+
+
+def test_another_specification_is_refused_but_not_other_comments(same, monkeypatch):
+    shipped = schemas.read_text
+
+    def edited(change: Callable[[str], str]) -> None:
+        monkeypatch.setattr(schemas, "read_text", lambda name: change(shipped(name)))
+
+    edited(lambda text: "// Our own copy.\n" + text.replace("\n}", "  // end\n}"))
+    look(same)
+    edited(lambda text: text.replace("shares: 32", "volume: 32"))
+    with pytest.raises(StreamError, match=r"OTHER_SPECIFICATION: messages/itch\.spec") as refused:
+        look(same)
+    # And it says where a new checkpoint has to begin to lose nothing.
+    stands = position(same.spark, same.settings.checkpoint)
+    tell_settings(same, refused.value)
+    assert json.loads(same.settings.starting_offsets) == {
+        same.settings.topic: {str(p): offset for p, offset in stands.offsets.items()}
+    }
+    look(same)
+
+
+def test_another_cluster_is_refused(same):
+    path = same.folder / "checkpoint" / NAME
+    held = json.loads(path.read_text())
+    path.unlink()
+    (path.parent / f".{NAME}.crc").unlink(missing_ok=True)
+    path.write_text(json.dumps(held | {"cluster": "another"}))
+    with pytest.raises(StreamError, match=r"OTHER_CLUSTER: .*cluster another.*bootstrap\.servers"):
+        look(same)
+
+
+def test_tables_that_were_made_anew_or_are_an_older_copy_are_refused(same, ran):
+    shutil.rmtree(same.folder / "tables" / "links")
+    Tables(same.spark, same.settings.tables).create("links")
+    with pytest.raises(StreamError, match=r"OTHER_TABLES: .*has links made anew"):
+        look(same)
+    # A copy of the same table, from before it was filled.
+    shutil.rmtree(same.folder / "tables" / "links")
+    shutil.copytree(ran.folder / "tables" / "links", same.folder / "tables" / "links")
+    for path in (same.folder / "tables" / "links" / "_delta_log").glob("*1.*"):
+        path.unlink()
+    with pytest.raises(StreamError, match=r"OTHER_TABLES: .*links at version 0, .* used 1"):
+        look(same)
+
+
+def test_a_damaged_checkpoint_is_one_clear_error(same):
+    (same.folder / "checkpoint" / NAME).write_text('{"layout": 1,')
+    (same.folder / "checkpoint" / f".{NAME}.draft.crc").unlink(missing_ok=True)
+    (same.folder / "checkpoint" / f".{NAME}.crc").unlink(missing_ok=True)
+    with pytest.raises(StreamError, match=rf"CHECKPOINT_UNREADABLE: .*{NAME}"):
+        look(same)
+
+
+# --- records that Kafka has no more -------------------------------------------------------------
+
+
+def test_what_retention_took_is_counted_and_gone_on_without_only_on_demand(deployment, itch):
+    deployment.publish(records()[:40])
+    deployment.set(max_offsets_per_trigger=10)
+    with running(deployment) as stream:
+        stream.first_batch()
+        deployment.publish(records()[40:120])
+        # Retention overtakes the stream, and what its consumer has in memory: 20 of each.
+        forget(deployment, {0: 30, 1: 30})
+        ended = stream.end()
+    assert re.search(r"RECORDS_GONE: .*partition \d: \d+ \(offsets", str(ended)), ended
+    # Each further start says the same, and reads nothing.
+    stands = position(deployment.spark, deployment.settings.checkpoint)
+    gone = {p: 30 - stands.offsets[p] for p in (0, 1)}
+    lost = rf"RECORDS_GONE: .* {sum(gone.values())} records .*partition 1: {gone[1]} \(offsets "
+    with pytest.raises(StreamError, match=lost) as refused:
+        deployment.run()
+    tell_settings(deployment, refused.value)
+    # Meanwhile more is gone: a start that would skip it silently is refused, too.
+    forget(deployment, {0: 33, 1: 30})
+    with pytest.raises(
+        StreamError, match=r"RECORDS_GONE: .* 3 records .*offsets 30 to 32"
+    ) as refused:
+        deployment.run()
+    tell_settings(deployment, refused.value)
+    deployment.set(max_offsets_per_trigger=1000)
+    deployment.sql("DELETE FROM {}", "egress_ledger")
+    before = len(deployment.frames())
+    deployment.run()
+    (row,) = deployment.ledger
+    spans = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}
+    assert spans == {0: (33, 60), 1: (30, 60)}
+    # What is there in Kafka by now has all been delivered, once.
+    outcome = deployment.outcome(itch, deployment.frames()[before:])
+    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
+    assert outcome.received > 20
+
+
+def test_a_topic_that_is_made_anew_ends_the_stream_and_is_refused_at_the_next_start(deployment):
+    deployment.publish(records()[:40])
+    with running(deployment) as stream:
+        stream.first_batch()
+        remake(deployment)
+        deployment.publish(records()[40:50])
+        assert stream.end().code == "STREAM.TOPIC_RECREATED"
+    # As many records as before and more: the offsets alone would not tell.
+    deployment.publish(records()[50:110])
+    with pytest.raises(StreamError, match=r"TOPIC_RECREATED: .*made anew"):
+        look(deployment)
+
+
+def test_partitions_that_are_added_are_read_from_their_first_record(deployment, itch):
+    deployment.publish(records()[:40])
+
+    def grow() -> None:
+        admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
+        admin.create_partitions({deployment.settings.topic: 3})
+        admin.close()
+        while len(deployment.topics.end_offsets()) < 3:
+            pass
+        deployment.publish(records()[40:100], partitions=3)
+
+    deployment.run(grow)
+    deployment.publish(records()[100:130], partitions=3)
+    deployment.run()
+    assert {p["partition"] for row in deployment.ledger for p in row["partitions"]} == {0, 1, 2}
+    outcome = deployment.outcome(itch)
+    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
+    assert outcome.received > 50

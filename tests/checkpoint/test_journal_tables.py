@@ -1,0 +1,208 @@
+"""The journal on real Delta tables: groups of batches, kills in between, tables of before."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.adapters.checkpoint.files import Folder, HadoopFolder, LocalFolder
+from jobs.adapters.checkpoint.journal import Journal
+from jobs.adapters.checkpoint.reports import (
+    DELIVERIES,
+    LEDGER,
+    PUBLICATIONS,
+    TABLES,
+    Report,
+    Reports,
+    Rows,
+)
+from jobs.adapters.planning import versions
+from jobs.adapters.planning.versions import BatchVersions
+from jobs.adapters.tables.network_versions import SOURCES
+from jobs.adapters.tables.tables import Tables
+
+pytestmark = pytest.mark.integration
+
+WRITER = "stackcast-one"
+LINK = {
+    "link_id": 1,
+    "switch": "a",
+    "port": 1,
+    "neighbor": "b",
+    "neighbor_port": 1,
+    "weight": 1.0,
+    "up": True,
+}
+NOW = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, dt.UTC)
+SETTINGS = {"publisher": "feed1", "mtu": "1500"}
+PARTITION = {
+    "partition": 0,
+    "from_offset": 3,
+    "until_offset": 9,
+    "first_sequence": None,
+    "last_sequence": None,
+}
+
+
+def report(batch_id: int) -> Report:
+    sent = {"batch_id": batch_id, "publisher": "feed1", "recorded_at": NOW}
+    counts = {"notifications": [5, 6], "messages": [7, 8]}
+    ledger = {
+        "batch_id": batch_id,
+        "topic": "t",
+        "versions": {"links": 4},
+        **dict.fromkeys(("packets", "messages", "matched", "frames", "bytes"), 1 << 40),
+        "dead_letters": 0,
+        "started_at": NOW,
+        "seconds": 0.25,
+        "settings": SETTINGS,
+    }
+    return Report(
+        WRITER,
+        batch_id,
+        {
+            DELIVERIES: Rows(2, sent, counts | {"subscriber": ["h1", "h2"], "bytes": [1, 2]}),
+            PUBLICATIONS: Rows(
+                2, sent, counts | {"receivers": [["h1"], ["h1", "h2"]], "datagram_bytes": [1, 2]}
+            ),
+            LEDGER: Rows(1, ledger, {"partitions": [[PARTITION]]}),
+        },
+    )
+
+
+def journal(spark: SparkSession, tables: Any, folder: Path) -> Journal:
+    return Journal(Reports(spark, str(folder)), tables, 0.0, retry=0.01)
+
+
+@pytest.fixture
+def tables(spark: SparkSession, tmp_path: Path) -> Tables:
+    """Only those that are needed here."""
+    made = Tables(spark, str(tmp_path / "tables"))
+    made.create(*TABLES)
+    return made
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class UntilTable:
+    """Tables of a process that is killed when it has written to one."""
+
+    def __init__(self, tables: Tables, name: str) -> None:
+        self._tables, self._name = tables, name
+        self.last_transaction = tables.last_transaction
+
+    def append(self, name: str, rows: Any, transaction: tuple[str, int]) -> None:
+        self._tables.append(name, rows, transaction)
+        if name == self._name:
+            raise Killed
+
+
+def batches(tables: Tables, name: str) -> list[int]:
+    return sorted(row["batch_id"] for row in tables.rows(name))
+
+
+def test_each_batch_counts_once_though_killed_at_every_table(
+    spark: SparkSession, tables: Tables, tmp_path: Path
+) -> None:
+    # The version before wrote batch by batch; it was killed with statistics of batch 0 alone.
+    tables.append(DELIVERIES, report(0).tables[DELIVERIES].arrow(), (WRITER, 0))
+    files = Reports(spark, str(tmp_path))
+    number = 0
+    for name in TABLES:
+        files.put(report(number))
+        files.put(report(number + 1))
+        with pytest.raises(Killed):
+            journal(spark, UntilTable(tables, name), tmp_path).recover()
+        # Spark had not committed the second: it runs again.
+        number += 1
+    files.put(report(number))
+    journal(spark, tables, tmp_path).recover()
+    every = list(range(number + 1))
+    assert batches(tables, LEDGER) == every
+    assert batches(tables, DELIVERIES) == batches(tables, PUBLICATIONS) == sorted(every * 2)
+    assert files.left() == []
+    assert tables.last_transaction(LEDGER, WRITER) == number
+    assert tables.last_transaction(LEDGER, "somebody else") is None
+
+    row = next(row for row in tables.rows(LEDGER) if row["batch_id"] == number)
+    assert row["settings"] == SETTINGS and row["versions"] == {"links": 4}
+    assert row["partitions"] == [PARTITION]
+    assert (row["started_at"], row["seconds"], row["frames"]) == (NOW, 0.25, 1 << 40)
+    sent = [row for row in tables.rows(PUBLICATIONS) if row["batch_id"] == number]
+    assert [(r["receivers"], r["notifications"]) for r in sent] == [(["h1"], 5), (["h1", "h2"], 6)]
+
+
+def test_a_ledger_of_the_version_before_is_written_and_gets_its_column(
+    spark: SparkSession, tables: Tables, tmp_path: Path
+) -> None:
+    old = tables.read(LEDGER).drop("settings").limit(0).write.format("delta")
+    old.mode("overwrite").option("overwriteSchema", "true").save(f"{tmp_path}/tables/{LEDGER}")
+    made = journal(spark, tables, tmp_path)
+    made.put(report(0))
+    made.close()
+    (row,) = tables.rows(LEDGER)
+    assert "settings" not in row
+    tables.create(LEDGER)
+    made = journal(spark, tables, tmp_path)
+    made.put(report(1))
+    made.close()
+    rows = {row["batch_id"]: row["settings"] for row in tables.rows(LEDGER)}
+    assert rows == {0: None, 1: SETTINGS}
+    version = tables.version(LEDGER)
+    tables.create(LEDGER)
+    assert tables.version(LEDGER) == version
+
+
+@pytest.mark.parametrize("kind", ["local", "hadoop"])
+def test_files_of_both_kinds_of_folder_behave_the_same(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    folder: Folder = LocalFolder(tmp_path / "files")
+    if kind == "hadoop":
+        path = spark._jvm.org.apache.hadoop.fs.Path(str(tmp_path / "files"))
+        files = path.getFileSystem(spark._jsc.hadoopConfiguration())
+        folder = HadoopFolder(spark, path, files)
+    assert folder.read("1") is None and folder.names() == []
+    content = bytes(range(256)) * 40
+    assert folder.write("1", content)
+    assert folder.read("1") == content
+    assert not folder.write("1", b"other")
+    assert folder.read("1") == content
+    folder.remove("1")
+    folder.remove("1")
+    assert folder.read("1") is None
+    assert folder.write("1", b"other") and folder.read("1") == b"other"
+    # What Hadoop wrote first and we then, and the other way round, Hadoop reads as well.
+    text = spark.read.text(f"file://{folder.path('1').removeprefix('file:')}").collect()
+    assert [row[0] for row in text] == ["other"]
+
+
+def test_versions_of_far_away_tables_are_looked_up_a_batch_ahead(
+    spark: SparkSession, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables.create(*SOURCES, "subscriptions", "network_versions")
+    far = Tables(spark, f"file://{tables.location}")
+    assert tables.local and not far.local
+    stream, plain = BatchVersions(far, "t"), BatchVersions(tables, "t")
+
+    def edit() -> None:
+        tables.append("links", [LINK])
+
+    monkeypatch.setattr(versions, "FRESH", 3600.0)
+    assert stream.current() == plain.current()
+    stream._ahead.result()
+    before = plain.current()
+    edit()
+    # Looked up while the batch before ran: young enough here, and then the newer one.
+    assert stream.current() == before
+    assert stream.current() == plain.current() != before
+    monkeypatch.setattr(versions, "FRESH", 0.0)
+    edit()
+    assert stream.current() == plain.current()
+    stream.close()

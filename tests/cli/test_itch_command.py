@@ -1,0 +1,136 @@
+"""``stackcast itch`` as somebody types it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from importlib.metadata import version
+
+import pytest
+from typer.testing import CliRunner
+
+from cli import main
+from cli.itch import app
+from lab.traffic import generate
+from lab.traffic.packets import packetize, write_records
+from lab.traffic.trading_session import TradingSession
+from udfs.errors import LabError
+
+pytestmark = pytest.mark.unit
+
+SESSION = list(TradingSession(3000, seed=4, symbols=40))
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.fixture
+def day(tmp_path):
+    write_records(tmp_path / "day.gz", SESSION)
+    return tmp_path / "day.gz"
+
+
+def test_generate_writes_what_the_session_holds(tmp_path):
+    out = tmp_path / "day"
+    result = run("generate", "--messages", 3000, "--seed", 4, "--symbols", 40, "--out", out)
+    assert "3,000 messages" in result.stdout
+    write_records(tmp_path / "same", SESSION)
+    assert out.read_bytes() == (tmp_path / "same").read_bytes()
+
+
+def test_a_session_that_cannot_be_leaves_no_file(tmp_path):
+    with pytest.raises(LabError, match="fewer symbols"):
+        run("generate", "--messages", 5, "--out", tmp_path / "day")
+    assert not list(tmp_path.iterdir())
+
+
+def test_inspect_prints_readable_lines_and_ends_with_counts(day):
+    lines = run("inspect", day, "--limit", 3000).stdout.splitlines()
+    assert lines[0] == "03:00:00.000000000  S system_event  event_code=O"
+    assert any("  A add_order  " in line and " price=" in line for line in lines)
+    counts = {line.split()[0]: int(line.split()[-1].replace(",", "")) for line in lines[3000:]}
+    assert counts.pop("total") == 3000
+    assert counts == Counter(chr(message[0]) for message in SESSION)
+
+
+def test_inspect_narrows_by_type_and_symbol_and_speaks_json(day):
+    result = run("inspect", day, "--type", "AF", "--symbol", "AAPL", "--json", "--limit", 5)
+    *rows, summary = map(json.loads, result.stdout.splitlines())
+    assert len(rows) == 5
+    assert {(row["type"] in "AF", row["stock"]) for row in rows} == {(True, "AAPL")}
+    wanted = [m for m in SESSION if m[0] in b"AF" and m[24:32] == b"AAPL    "]
+    assert summary["total"] == len(wanted)
+    assert float(rows[0]["price"]) * 10_000 == int.from_bytes(wanted[0][32:36], "big")
+
+
+def test_packets_are_inspected_too(tmp_path):
+    file = tmp_path / "packets"
+    write_records(file, packetize(SESSION))
+    assert "3,000" in run("inspect", "--packets", file).stdout.splitlines()[-1]
+    wrong = run("inspect", file)
+    assert wrong.exit_code == 1
+    assert "--packets" in wrong.stderr
+
+
+def test_damage_is_told_with_its_place_and_the_rest_is_read(tmp_path):
+    file = tmp_path / "damaged"
+    write_records(file, [SESSION[0], b"?what", SESSION[1][:-1], SESSION[2]])
+    result = run("inspect", file)
+    assert result.exit_code == 1
+    for place in ("record 2: MESSAGE.UNKNOWN", "record 3: MESSAGE.WRONG"):
+        assert place in result.stderr
+    assert result.stdout.split()[-4:] == ["total", "2", "damaged", "2"]
+
+
+@pytest.mark.parametrize("name", ["cut", "cut.gz"])
+def test_a_file_that_ends_too_early_is_told(tmp_path, name):
+    whole, cut = tmp_path / f"whole{name[3:]}", tmp_path / name
+    write_records(whole, SESSION)
+    cut.write_bytes(whole.read_bytes()[:-7])
+    result = run("inspect", cut)
+    assert result.exit_code == 1
+    assert result.stdout.split()[-2:] == ["damaged", "1"]
+
+
+@pytest.mark.parametrize("arguments", [(), ("some.file", "--generate", "10")])
+def test_publish_takes_a_file_or_a_session(arguments):
+    result = run("publish", *arguments)
+    assert result.exit_code == 2
+    assert "not both" in result.stderr
+
+
+def test_the_module_writes_the_same_file(tmp_path):
+    run("generate", "--messages", 500, "--symbols", 20, "--out", tmp_path / "one", "--packets")
+    rest = ["--messages", "500", "--symbols", "20", "--seed", "1", "--packets"]
+    assert generate.main(["--out", str(tmp_path / "two"), *rest]) == 0
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    assert generate.main(["--out", str(tmp_path / "no" / "folder"), *rest]) == 2
+
+
+@pytest.mark.parametrize(
+    ("packets", "option", "hint"),
+    [(True, [], "add --packets"), (False, ["--packets"], "leave out")],
+)
+def test_publish_says_when_records_are_of_the_other_kind(tmp_path, packets, option, hint):
+    write_records(tmp_path / "file", packetize(SESSION[:50]) if packets else SESSION[:50])
+    # Nothing listens there: it is told before.
+    with pytest.raises(LabError, match=hint):
+        run("publish", tmp_path / "file", "--bootstrap", "127.0.0.1:1", *option)
+
+
+def test_the_version_is_told():
+    result = CliRunner().invoke(main.app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"stackcast {version('stackcast')}\n")
+
+
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["stackcast", "itch", "inspect", str(tmp_path / "none")])
+    monkeypatch.setattr("cli.itch.open_records", lambda path: path.open())
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -1,0 +1,332 @@
+"""``stackcast receive`` as somebody starts it: real sockets, real loss, a service that answers."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from lossy_network import Stream, notification, summary_bytes
+from typer.testing import CliRunner
+
+from cli.main import app
+from lab.proof.receipts import Receipt, receipts
+from lab.traffic.trading_session import TradingSession
+from udfs.messages.reference import build_packet, read_packet
+from udfs.messages.sequence import session_id
+
+pytestmark = pytest.mark.unit
+
+TOPIC = "itch.raw"
+SESSIONS = [session_id(TOPIC, 0), session_id(TOPIC, 1)]
+DEADLINE = 90.0
+
+
+def free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as it:
+        it.bind(("127.0.0.1", 0))
+        return it.getsockname()[1]
+
+
+class Service(Thread):
+    """Answers requests from what the streams know; ``loss`` is that of its network."""
+
+    def __init__(self, streams: list[Stream], loss: float = 0.0, name: str = "") -> None:
+        super().__init__(daemon=True)
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.socket.settimeout(0.1)
+        self.address = f"127.0.0.1:{self.socket.getsockname()[1]}"
+        self.asked = 0
+        #: Sessions and numbers from which on something was asked for.
+        self.asked_from: set[tuple[bytes, int]] = set()
+        self._streams = {stream.session: stream for stream in streams}
+        self._dice, self._loss, self._name = random.Random(5), loss, name
+        self._over = Event()
+
+    def run(self) -> None:
+        while not self._over.is_set():
+            try:
+                datagram, asker = self.socket.recvfrom(2048)
+            except TimeoutError:
+                continue
+            session, sequence, count = struct.unpack_from(">10sQH", datagram)
+            self.asked += 1
+            self.asked_from.add((session, sequence))
+            if datagram[20:].decode() != self._name:
+                continue
+            for each in self._streams[session].answer(sequence, count):
+                if self._dice.random() >= self._loss:
+                    self.socket.sendto(each, asker)
+
+    def close(self) -> None:
+        self._over.set()
+        self.join()
+        self.socket.close()
+
+
+@contextmanager
+def serving(*arguments, **named) -> Iterator[Service]:
+    service = Service(*arguments, **named)
+    service.start()
+    try:
+        yield service
+    finally:
+        service.close()
+
+
+class Host:
+    """The command in a process of its own, which hears at a port of this machine."""
+
+    def __init__(self, folder: Path, *arguments: str, listen: bool = True) -> None:
+        self.port, self.summary_port = free_port(), free_port()
+        self.out = folder / "out"
+        self.errors = folder / "errors"
+        where = ["--listen", f"127.0.0.1:{self.port}"] if listen else ["--port", f"{self.port}"]
+        command = [*where, "--summary-port", str(self.summary_port), *arguments]
+        with self.out.open("wb") as out, self.errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "cli.main", "receive", *command],
+                cwd=Path(__file__).parents[2],
+                stdout=out,
+                stderr=errors,
+            )
+        self.await_(lambda: "listening" in self.errors.read_text(), "listens")
+
+    def await_(self, there: Callable[[], bool], what: str) -> None:
+        end = time.monotonic() + DEADLINE
+        while not there():
+            assert self.process.poll() is None, self.errors.read_text()
+            assert time.monotonic() < end, f"never {what}: {self.errors.read_text()}"
+            time.sleep(0.02)
+
+    def end(self, code: int = 0, number: int = signal.SIGTERM) -> list[str]:
+        """Lines that it wrote."""
+        self.process.send_signal(number)
+        assert self.process.wait(DEADLINE) == code, self.errors.read_text()
+        return self.out.read_text().splitlines()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def host(tmp_path) -> Iterator[Callable[..., Host]]:
+    with ExitStack() as stack:
+
+        def start(*arguments, listen: bool = True) -> Host:
+            it = Host(tmp_path, *(str(a) for a in arguments), listen=listen)
+            stack.callback(it.close)
+            return it
+
+        yield start
+
+
+@pytest.fixture
+def wire() -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as it:
+        it.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+        yield it
+
+
+def streams(batches: int, offsets: int = 40) -> list[Stream]:
+    """Two sessions, already sent in full; nothing of it has been heard by anybody yet."""
+    dice = random.Random(8)
+    found = [Stream(session) for session in SESSIONS]
+    for number in range(batches):
+        for stream in found:
+            begin = stream.ends[-1] >> 26
+            sent = {
+                (offset << 26) | (index << 13): dice.choice([1, 2, 5])
+                for offset in range(begin, begin + offsets)
+                for index in dice.sample(range(9), dice.choice([0, 1, 2]))
+            }
+            stream.append(sent, (begin + offsets) << 26)
+            # The ledger is behind what was sent, except at the end.
+            stream.ledger = stream.ends[-1 if number + 1 == batches else -2]
+    return found
+
+
+def send_all(wire: socket.socket, host: Host, sent: list[Stream], to: str = "127.0.0.1") -> None:
+    """Batch after batch: notifications shuffled and some of them twice, then the summary."""
+    dice = random.Random(4)
+    for number in range(len(sent[0].batches)):
+        for stream in sent:
+            *notifications, summary = stream.datagrams(number)
+            notifications += dice.sample(notifications, len(notifications) // 20)
+            dice.shuffle(notifications)
+            for datagram in notifications:
+                wire.sendto(datagram, (to, host.port))
+            wire.sendto(summary, (to, host.summary_port))
+        time.sleep(0.01)
+
+
+def expected(sent: list[Stream]) -> list[Receipt]:
+    return [
+        Receipt(*read_part(notification(stream.session, s, count)))
+        for stream in sent
+        for s, count in sorted(stream.sent.items())
+    ]
+
+
+def read_part(datagram: bytes) -> tuple[bytes, int, tuple[bytes, ...]]:
+    session, sequence, messages = read_packet(datagram)
+    return session, sequence, tuple(messages)
+
+
+def receipts_file(folder: Path) -> Path:
+    (folder / "receipts").mkdir()
+    return folder / "receipts" / "h1.mold"
+
+
+@pytest.mark.parametrize("order", ["arrival", "sequence"])
+def test_ten_percent_loss_in_both_directions_recovers_to_exactly_the_expected_set(
+    order, host, wire, tmp_path
+):
+    sent = streams(20)
+    file = receipts_file(tmp_path)
+    wanted = expected(sent)
+    size = sum(22 + sum(2 + len(m) for m in r.messages) for r in wanted)
+    with serving(sent, loss=0.1, name="h1") as service:
+        options = ["--rerequest", service.address, "--name", "h1", "--drop", 0.1, "--seed", 3]
+        options += ["--topic", TOPIC, "--partitions", 2, "--from-start", "--order", order]
+        it = host(*options, "--receipts", file, "--silence", 0.3, "--json")
+        send_all(wire, it, sent)
+        it.await_(lambda: file.stat().st_size >= size, "has them all")
+        # That nothing more belongs to it, it knows when the last answer has come.
+        ends = {(s.session, s.ends[-1]) for s in sent}
+        it.await_(lambda: ends <= service.asked_from, "asks behind the last of them")
+        last = it.end()[-1]
+    found = receipts(tmp_path)["h1"]
+    assert Counter(found) == Counter(wanted)
+    if order == "sequence":
+        assert [r for s in SESSIONS for r in found if r.session == s] == wanted
+    told = json.loads(last)
+    counts = told["statistics"]
+    assert counts["delivered"] == len(wanted)
+    assert counts["messages"] == sum(len(r.messages) for r in wanted)
+    assert counts["repaired"] > 0 and counts["duplicates"] + counts["late"] > 0
+    assert counts["losses"] == counts["malformed"] == counts["unexpected"] == 0
+    assert counts["requests"] > 0 and counts["thrown"] > 0
+    complete = {row["session"]: row["complete"] for row in told["sessions"]}
+    assert complete == {s.session.decode(): s.ends[-1] for s in sent}
+    assert "a trial that loses 10%" in it.errors.read_text()
+
+
+def test_who_never_heard_anything_gets_all_from_the_start(host, tmp_path):
+    sent = streams(5)
+    with serving(sent) as service:
+        it = host(
+            *["--rerequest", service.address, "--topic", TOPIC, "--partitions", 2],
+            *["--from-start", "--hex"],
+        )
+        wanted = expected(sent)
+        lines = sum(len(r.messages) for r in wanted)
+        it.await_(lambda: it.out.read_bytes().count(b"\n") >= lines, "has them all")
+        found = it.end(number=signal.SIGINT)
+    assert Counter(found) == Counter(
+        f"{r.session.decode()} {r.sequence + place} {message.hex()}"
+        for r in wanted
+        for place, message in enumerate(r.messages)
+    )
+
+
+def test_messages_are_printed_as_the_other_commands_print_them(host, wire):
+    messages = list(TradingSession(50, seed=2, symbols=5))
+    it = host("--seconds", 60)
+    wire.sendto(build_packet(SESSIONS[0], 7 << 26, messages[:20]), ("127.0.0.1", it.port))
+    wire.sendto(build_packet(SESSIONS[0], 8 << 26, [b"?"]), ("127.0.0.1", it.port))
+    it.await_(lambda: it.out.read_bytes().count(b"\n") == 21, "prints them")
+    *lines, unreadable = it.end()
+    assert lines[0] == f"{SESSIONS[0].decode()} {7 << 26}  03:00:00.000000000  S system_event  " + (
+        "event_code=O"
+    )
+    assert [line.split()[3] for line in lines] == [chr(m[0]) for m in messages[:20]]
+    assert [int(line.split()[1]) for line in lines] == [(7 << 26) + n for n in range(20)]
+    assert unreadable == f"{SESSIONS[0].decode()} {8 << 26}  3f"
+    assert "2 notifications (21 messages): 2 received" in it.errors.read_text()
+
+
+def test_json_has_a_line_for_each_message_and_one_for_the_statistics(host, wire):
+    messages = list(TradingSession(50, seed=2, symbols=5))[:3]
+    it = host("--json", "--seconds", 60)
+    for _ in range(2):
+        wire.sendto(build_packet(SESSIONS[0], 7 << 26, messages), ("127.0.0.1", it.port))
+    it.await_(lambda: it.out.read_bytes().count(b"\n") == 3, "prints them")
+    time.sleep(0.2)
+    *rows, last = [json.loads(line) for line in it.end()]
+    assert [(r["session"], r["sequence"], r["type"]) for r in rows] == [
+        (SESSIONS[0].decode(), (7 << 26) + n, chr(m[0])) for n, m in enumerate(messages)
+    ]
+    assert last["statistics"]["delivered"] == last["statistics"]["duplicates"] == 1
+    assert last["sessions"] == [
+        {"session": SESSIONS[0].decode(), "state": "unheard", "complete": 0, "announced": 0}
+    ]
+
+
+def test_what_is_forwarded_is_each_datagram_once_with_its_bytes(host, wire):
+    sent = streams(2)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.bind(("127.0.0.1", 0))
+        client.settimeout(DEADLINE)
+        it = host("--forward", f"127.0.0.1:{client.getsockname()[1]}")
+        send_all(wire, it, sent)
+        wanted = [notification(s.session, n, c) for s in sent for n, c in s.sent.items()]
+        found = [client.recv(65535) for _ in wanted]
+        client.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            client.recv(65535)
+        it.end()
+    assert sorted(found) == sorted(wanted)
+
+
+def test_without_a_service_a_loss_is_told_and_the_exit_code_is_1(host, wire):
+    it = host("--hex")
+    sent = {1 << 26: 1, 2 << 26: 1, 3 << 26: 1}
+    to = "127.0.0.1", it.port
+    wire.sendto(notification(SESSIONS[0], 2 << 26, 1), to)
+    wire.sendto(summary_bytes(SESSIONS[0], 0, 4 << 26, sent), ("127.0.0.1", it.summary_port))
+    it.await_(lambda: "lost" in it.errors.read_text(), "tells it")
+    assert len(it.end(code=1)) == 1
+    assert (
+        f"session {SESSIONS[0].decode()}: 2 notifications lost from 0 up to {4 << 26}: unanswered"
+        in it.errors.read_text()
+    )
+
+
+def test_a_group_is_joined_on_the_interface_that_is_named(host, wire):
+    sent = streams(2)
+    group = "239.254.12.9"
+    it = host("--group", group, "--interface", "127.0.0.1", "--hex", listen=False)
+    send_all(wire, it, sent, to=group)
+    lines = sum(len(r.messages) for r in expected(sent))
+    it.await_(lambda: it.out.read_bytes().count(b"\n") >= lines, "has them all")
+    assert len(it.end()) == lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--from-start"], "--rerequest"),
+        (["--group", "10.0.0.1"], "multicast"),
+        (["--interface", "nosuch0"], "no such interface"),
+        (["--forward", "127.0.0.1:9", "--receipts", "x"], "not both"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_what_cannot_be_is_refused_with_what_to_do(arguments, told):
+    result = CliRunner().invoke(app, ["receive", *arguments])
+    assert result.exit_code == 2
+    assert told in " ".join(result.output.replace("│", " ").split())

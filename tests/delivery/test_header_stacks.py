@@ -1,0 +1,154 @@
+"""The stacks of a receiver set, whatever is wrong with single receivers.
+
+Oracle: the forwarding model of the switches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import random
+
+import pytest
+from delivery_cases import HOSTS, NETWORK, TREES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from udfs.columns import STACKS, worked_out
+from udfs.errors import NetworkError, StackError
+from udfs.network.network import Network
+from udfs.stacks.forwarding import ForwardingModel, network_tables
+from udfs.trees import header_stacks
+from udfs.trees.encode import Encoder
+from udfs.trees.header_stacks import HeaderStacks, Stack, Stacks
+from udfs.trees.kernels.encode import encode
+
+pytestmark = pytest.mark.unit
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sets(st.sampled_from(range(len(NETWORK.links))), max_size=6),
+    st.lists(st.sampled_from(HOSTS), unique=True).map(sorted).map(tuple),
+    st.integers(1, 12),
+    st.booleans(),
+)
+def test_all_who_can_be_reached_get_it_once_and_the_others_are_named(
+    failed: set[int], receivers: tuple[str, ...], most: int, with_trees: bool
+):
+    links = [dataclasses.replace(e, up=n not in failed) for n, e in enumerate(NETWORK.links)]
+    network = Network.from_rows(NETWORK.switches.values(), NETWORK.hosts.values(), links)
+    trees = TREES if with_trees else []
+    made = HeaderStacks(network, "feed1", trees, most).of(receivers)
+    encoder = Encoder(network, "feed1", trees, most)
+    # All together may need fewer labels than one alone: what would be stopped is wanted.
+    together = _encoded(encoder, receivers)
+    cut_off = {host for host in receivers if together is None and not _encoded(encoder, (host,))}
+    assert {host for host, _ in made.cut_off} == cut_off
+    assert all(why for _, why in made.cut_off)
+    model = ForwardingModel(network, network_tables(network, trees))
+    reached = []
+    for part in made.parts:
+        assert len(part.labels) <= most
+        delivery = model.deliver("feed1", part.labels)
+        assert not delivery.loop and delivery.hosts == dict.fromkeys(part.receivers, 1)
+        reached += part.receivers
+    assert sorted(reached) == sorted(set(receivers) - cut_off)
+    if together is not None:
+        assert [part.labels for part in made.parts] == together
+
+
+def _encoded(encoder: Encoder, receivers: tuple[str, ...]) -> list[tuple[int, ...]] | None:
+    """Labels of the stacks; None if the set is refused."""
+    try:
+        return [encoding.labels for encoding in encoder.encode(frozenset(receivers))]
+    except NetworkError:
+        return None
+
+
+def test_a_set_that_cannot_be_encoded_as_a_whole_still_reaches_everyone(monkeypatch):
+    encode = Encoder.encode
+
+    def alone_only(self: Encoder, receivers: frozenset[str]):
+        if len(receivers) > 1:
+            raise NetworkError("NOT_DELIVERABLE", "not together")
+        return encode(self, receivers)
+
+    monkeypatch.setattr(Encoder, "encode", alone_only)
+    made = HeaderStacks(NETWORK, "feed1", TREES).of(("h1", "h2"))
+    assert [part.receivers for part in made.parts] == [("h1",), ("h2",)] and not made.cut_off
+
+
+def test_any_process_works_out_the_same_and_what_is_remembered_stays_behind():
+    ours = HeaderStacks(NETWORK, "feed1", TREES)
+    seed = random.Random(3)
+    drawn = (tuple(sorted(seed.sample(HOSTS, seed.randrange(1, 8)))) for _ in range(40))
+    sets = list(dict.fromkeys(drawn))
+    made = {receivers: ours.of(receivers) for receivers in sets}
+    theirs = pickle.loads(pickle.dumps(ours))
+    seed.shuffle(sets)
+    for receivers in sets:
+        assert theirs.known(receivers) is None
+        assert theirs.of(receivers) == made[receivers] == theirs.known(receivers)
+
+
+def test_what_another_process_worked_out_is_not_worked_out_again(monkeypatch):
+    stacks = HeaderStacks(NETWORK, "feed1", TREES)
+    pair = Stacks((Stack((0x4001,), ("h1", "h2")),))
+    stacks.learn({("h1", "h2"): pair})
+    monkeypatch.setattr(Encoder, "encode", None)
+    assert stacks.of(("h1", "h2")) is stacks.known(("h1", "h2")) is pair
+    assert stacks.known(("h1",)) is None and stacks.known(()) == Stacks(())
+
+
+def test_no_more_is_remembered_than_there_is_room_for_and_never_what_is_in_use_forgotten(
+    monkeypatch,
+):
+    monkeypatch.setattr(header_stacks, "_REMEMBERED", 4)
+    stacks = HeaderStacks(NETWORK, "feed1", TREES)
+    for host in HOSTS:
+        stacks.of((host,))
+        assert sum(stacks.known((each,)) is not None for each in HOSTS) <= 4
+    stacks.learn({(host,): Stacks(()) for host in HOSTS})
+    stacks.retain([(), *((host,) for host in HOSTS[:6])])
+    assert [each for each in HOSTS if stacks.known((each,))] == HOSTS[:6]
+
+
+def test_rows_of_spark_are_the_stacks_that_they_were_made_from():
+    made = Stacks(
+        (Stack((0x4001, 0x8002), ("h1",)), Stack((1 << 31 | 5,), ("h2", "h3"))), (("h4", "why"),)
+    )
+    row = {
+        "receivers": ["h1", "h2", "h3", "h4"],
+        "stacks": {
+            "parts": [
+                {"labels": [0x4001, 0x8002], "receivers": ["h1"]},
+                {"labels": [1 << 31 | 5], "receivers": ["h2", "h3"]},
+            ],
+            "cut_off": [{"host": "h4", "why": "why"}],
+            "seconds": 0.001,
+        },
+    }
+    assert worked_out([row]) == {("h1", "h2", "h3", "h4"): made}
+    assert set(row["stacks"]) == set(STACKS.names)
+
+
+def test_a_fault_of_the_encoder_is_told_with_the_receiver_set(monkeypatch):
+    def broken(self: Encoder, receivers: frozenset[str]):
+        raise ZeroDivisionError("a fault")
+
+    stacks = HeaderStacks(NETWORK, "feed1", TREES)
+    monkeypatch.setattr(Encoder, "encode", broken)
+    with pytest.raises(StackError, match=r"'feed1' to the receivers h1, h2 .*a fault") as caught:
+        stacks.of(("h1", "h2"))
+    assert caught.value.code == "STACK.NOT_ENCODED" and caught.value.receivers == ("h1", "h2")
+    with pytest.raises(StackError, match="and 2 more"):
+        stacks.of(tuple(f"h{n}" for n in range(12)))
+    assert stacks.known(("h1", "h2")) is None
+
+
+def test_warming_up_leaves_nothing_to_compile():
+    header_stacks.warm_up()
+    before = encode.signatures[:]
+    HeaderStacks(NETWORK, "feed1", TREES).of(tuple(HOSTS[:3]))
+    assert before and encode.signatures == before

@@ -1,0 +1,192 @@
+"""At the end of a task each host is told what it should have, in a datagram of its own.
+
+Oracles: the forwarding model says whom each frame reaches, the lab's network card reads datagrams,
+and the reference of the digest is in plain integers. None shares code with the path under test.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pytest
+from delivery_cases import (
+    ADDRESSING,
+    GOOGL,
+    HOSTS,
+    ITCH,
+    MODEL,
+    NETWORK,
+    TOPIC,
+    TREES,
+    VERSIONS,
+    ListSink,
+    Row,
+    batches_of,
+    complete,
+    handle,
+    scenes,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.fabric.hosts import udp_payload
+from udfs.columns import deliver
+from udfs.delivery.plan import Compilation, Planner
+from udfs.filters.subscriptions import Subscription
+from udfs.messages.readers import Packets
+from udfs.messages.reference import build_packet
+from udfs.messages.sequence import OFFSET_SHIFT, session_id
+from udfs.messages.summaries import Summary, unpack
+from udfs.network.network import Network
+from udfs.stacks.dissect import dissect
+
+pytestmark = pytest.mark.unit
+
+PORT = 26401
+LIMIT = 1 << 64
+
+
+def compilation_of(subscriptions: Sequence[Subscription], **changes: int) -> Compilation:
+    addressing = dataclasses.replace(ADDRESSING, summary_port=PORT, **changes)
+    return Planner(Packets(ITCH), addressing).plan(subscriptions, NETWORK, TREES, VERSIONS)
+
+
+def run(
+    compilation: Compilation,
+    rows: Sequence[Row],
+    cuts: Sequence[int] = (),
+    since: dict[int, int] | None = None,
+) -> tuple[list[bytes], dict[tuple[str, bytes], Summary]]:
+    """Frames of notifications, and the summaries by host and session."""
+    sink = ListSink()
+    task = deliver(
+        handle(compilation.plan),
+        handle(compilation.header_stacks),
+        TOPIC,
+        lambda: sink,
+        100,
+        since=since,
+    )
+    list(task(batches_of(rows, cuts, False)))
+    last = [port_of(frame) == PORT for frame in sink.frames]
+    assert last == sorted(last), "summaries leave after the notifications"
+    summaries = {}
+    for frame in (frame for frame in sink.frames if port_of(frame) == PORT):
+        summary = unpack(udp_payload(plain(frame)))
+        (host,) = MODEL.deliver("feed1", labels(frame)).hosts
+        assert (host, summary.session) not in summaries
+        summaries[host, summary.session] = summary
+    return [frame for frame in sink.frames if port_of(frame) != PORT], summaries
+
+
+def labels(frame: bytes) -> list[int]:
+    count = int.from_bytes(frame[14:16])
+    return [int.from_bytes(frame[16 + 2 * n : 18 + 2 * n]) for n in range(count)]
+
+
+def plain(frame: bytes) -> bytes:
+    """The frame as the last switch hands it to a host."""
+    return frame[:12] + b"\x08\x00" + frame[16 + 2 * int.from_bytes(frame[14:16]) :]
+
+
+def port_of(frame: bytes) -> int:
+    return int.from_bytes(plain(frame)[36:38])
+
+
+def splitmix64(z: int) -> int:
+    z = (z + 0x9E3779B97F4A7C15) % LIMIT
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) % LIMIT
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) % LIMIT
+    return z ^ (z >> 31)
+
+
+def owed(frames: Sequence[bytes]) -> dict[tuple[str, bytes], dict[int, int]]:
+    """By host and session: messages by sequence number."""
+    found: dict[tuple[str, bytes], dict[int, int]] = defaultdict(dict)
+    for parts in map(dissect, frames):
+        for host in MODEL.deliver("feed1", parts.labels).hosts:
+            found[host, parts.session][parts.sequence] = len(parts.messages)
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(scenes(), st.lists(st.integers(0, 25), max_size=3), st.booleans(), st.booleans())
+def test_every_host_is_told_how_many_notifications_it_should_have_and_which(
+    scene: tuple[list[Subscription], list[Row]], cuts: list[int], ahead: bool, short: bool
+):
+    subscriptions, rows = scene
+    # Short stacks: receiver sets are split, and a frame reaches a part of its set.
+    compilation = compilation_of(subscriptions, **({"max_labels": 4} if short else {}))
+    if ahead:
+        compilation = complete(compilation)
+    frames, summaries = run(compilation, rows, cuts)
+    found = owed(frames)
+    named = {host for receivers in compilation.receivers for host in receivers}
+    named = {host for host in named if compilation.header_stacks.of((host,)).parts}
+    sessions = {session_id(TOPIC, partition): partition for partition, _, _ in rows}
+    assert set(summaries) == {(host, session) for host in named for session in sessions}
+    for (host, session), summary in summaries.items():
+        mine = found.get((host, session), {})
+        offsets = [o for p, o, _ in rows if p == sessions[session]]
+        assert summary == Summary(
+            session,
+            from_=min(offsets) << OFFSET_SHIFT,
+            until=(max(offsets) + 1) << OFFSET_SHIFT,
+            notifications=len(mine),
+            last=max(mine, default=0),
+            digest=sum(splitmix64(s + count) for s, count in mine.items()) % LIMIT,
+        )
+        assert all(summary.from_ <= number < summary.until for number in mine)
+
+
+def test_ranges_follow_each_other_where_offsets_have_a_hole():
+    # As with transactions: their markers take offsets and are no records.
+    packet = build_packet(b"SOURCE    ", 1, [GOOGL])
+    compilation = compilation_of([Subscription("s", "h3", "stock == GOOGL")])
+    _, first = run(compilation, [(0, 5, packet), (0, 7, packet)])
+    _, second = run(compilation, [(0, 9, packet)], since={0: 8, 3: 100})
+    (one,), (other,) = first.values(), second.values()
+    assert one.until == 8 << OFFSET_SHIFT == other.from_
+    assert other.until == 10 << OFFSET_SHIFT
+
+
+def test_summaries_change_no_notification_and_leave_by_another_port():
+    packet = build_packet(b"SOURCE    ", 1, [GOOGL] * 3)
+    subscriptions = [Subscription(f"s{h}", h, "stock == GOOGL") for h in HOSTS[:4]]
+    with_them, summaries = run(compilation_of(subscriptions), [(0, 1, packet)])
+    without, none = run(
+        Planner(Packets(ITCH), ADDRESSING).plan(subscriptions, NETWORK, TREES, VERSIONS),
+        [(0, 1, packet)],
+    )
+    assert with_them == without
+    assert len(summaries) == 4
+    assert not none
+
+
+def test_a_host_that_nothing_leads_to_costs_the_others_no_summary():
+    links = [dataclasses.replace(link, up=link.neighbor != "h3") for link in NETWORK.links]
+    cut = Network(NETWORK.switches.values(), NETWORK.hosts.values(), links)
+    subscriptions = [Subscription(f"s{h}", h, "stock == GOOGL") for h in ("h3", "h4")]
+    addressing = dataclasses.replace(ADDRESSING, summary_port=PORT)
+    compilation = Planner(Packets(ITCH), addressing).plan(subscriptions, cut, TREES, VERSIONS)
+    packet = build_packet(b"SOURCE    ", 1, [GOOGL])
+    _, summaries = run(compilation, [(0, 1, packet)])
+    assert [host for host, _ in summaries] == ["h4"]
+
+
+def test_a_captured_summary_is_taken_apart_as_what_it_is():
+    packet = build_packet(b"SOURCE    ", 1, [GOOGL, GOOGL])
+    sink = ListSink()
+    plan = compilation_of([Subscription("s", "h3", "stock == GOOGL")])
+    task = deliver(handle(plan.plan), handle(plan.header_stacks), TOPIC, lambda: sink, 100)
+    list(task(batches_of([(0, 5, packet)], [], False)))
+    notification, told = map(dissect, sink.frames)
+    assert notification.summary is None
+    assert told.messages == ()
+    assert told.udp.destination_port == PORT
+    summary = told.summary
+    assert summary is not None
+    assert (summary.notifications, summary.last) == (1, notification.sequence)
+    assert told.sequence == summary.until == 6 << OFFSET_SHIFT

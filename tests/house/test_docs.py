@@ -1,0 +1,167 @@
+"""The documents say what the code does: settings, error codes, links, example files.
+
+python tests/house/test_docs.py        writes the table of settings into docs/operations.md
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings, describe
+from udfs import errors
+from udfs.messages.readers import REASONS
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+OPERATIONS = ROOT / "docs" / "operations.md"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+SOURCES = sorted(p for d in ("jobs", "udfs", "lab", "cli") for p in (ROOT / d).rglob("*.py"))
+
+BEGIN = "<!-- settings: python tests/house/test_docs.py writes this table -->\n"
+END = "<!-- /settings -->\n"
+
+CODE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
+AREAS = {
+    name: kind.area
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, errors.StackcastError)
+}
+#: Functions that are handed the second half of a code, in the modules that have them.
+MAKERS = {
+    ("udfs/messages/fields.py", "_refuse"): "SPECIFICATION.CONSTANT_",
+    ("udfs/messages/specification.py", "_error"): "SPECIFICATION.",
+    ("udfs/messages/specification.py", "specification_error"): "SPECIFICATION.",
+    ("udfs/messages/specification_errors.py", "specification_error"): "SPECIFICATION.",
+    ("udfs/filters/language/rule.py", "subscription_error"): "SUBSCRIPTION.",
+    ("udfs/filters/language/syntax_errors.py", "subscription_error"): "SUBSCRIPTION.",
+    ("udfs/filters/language/resolver.py", "_error"): "SUBSCRIPTION.",
+    ("udfs/filters/subscriptions.py", "subscription_error"): "SUBSCRIPTION.",
+    ("jobs/adapters/switches/p4runtime.py", "_failed"): "SWITCH.",
+}
+#: Modules where tuples begin with the second half of a code.
+TABLES = {
+    "jobs/adapters/wire/sendmmsg.py": "SINK.",
+    "udfs/filters/subscriptions.py": "SUBSCRIPTION.",
+}
+#: Modules that make errors of a code they are handed: by the two lists above, or another's.
+HANDED_ON = {
+    "jobs/adapters/switches/p4runtime.py",
+    "jobs/adapters/wire/af_packet.py",
+    "jobs/adapters/wire/sendmmsg.py",
+    "udfs/filters/language/rule.py",
+    "udfs/filters/language/resolver.py",
+    "udfs/filters/subscriptions.py",
+    "udfs/filters/language/syntax_errors.py",
+    "udfs/messages/fields.py",
+    "udfs/messages/specification.py",
+    "udfs/messages/specification_errors.py",
+    "udfs/stacks/dissect.py",
+}
+
+
+def settings_table() -> str:
+    """The table of all settings, as docs/operations.md has it."""
+    rows = [
+        f"| `{key}` | {f'`{default}`' if default else ''} | {meaning} |"
+        for key, default, meaning in describe()
+    ]
+    return "\n".join(["| key | default | meaning |", "|---|---|---|", *rows]) + "\n"
+
+
+def with_settings(text: str) -> str:
+    """The document with the table between its marks replaced by the current one."""
+    before, rest = text.split(BEGIN)
+    return before + BEGIN + settings_table() + END + rest.split(END)[1]
+
+
+def codes_in(path: Path) -> Iterator[str]:
+    """Error codes that a module can raise. Fails on an error whose code cannot be seen here."""
+    name = path.relative_to(ROOT).as_posix()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and node.args:
+            called = node.func
+            function = getattr(called, "id", None) or getattr(called, "attr", "")
+            area = f"{AREAS[function]}." if function in AREAS else MAKERS.get((name, function))
+            what = node.args[0]
+            if area is None:
+                continue
+            if isinstance(what, ast.Constant):
+                yield f"{area}{what.value}"
+            elif function in AREAS:
+                assert name in HANDED_ON, f"{name}:{node.lineno} hides its code from this test"
+        elif isinstance(node, ast.Tuple) and name in TABLES and node.elts:
+            what = node.elts[0]
+            text = what.value if isinstance(what, ast.Constant) else None
+            if isinstance(text, str) and CODE.fullmatch(text):
+                yield f"{TABLES[name]}{text}"
+
+
+def anchors(document: Path) -> set[str]:
+    """Anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+def properties(path: Path) -> list[tuple[str, str]]:
+    lines = [line.strip() for line in path.read_text().splitlines()]
+    pairs = [line.split(None, 1) for line in lines if line and not line.startswith("#")]
+    return [(key, value.strip()) for key, value in pairs]
+
+
+def test_the_table_of_settings_is_that_of_the_code():
+    text = OPERATIONS.read_text()
+    assert text == with_settings(text), "run: python tests/house/test_docs.py"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
+def test_every_link_leads_somewhere(document: Path):
+    for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (document.parent / path) if path else document
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), target
+
+
+def test_every_error_code_is_explained():
+    texts = OPERATIONS.read_text() + (ROOT / "docs" / "subscriptions.md").read_text()
+    areas = "|".join(AREAS.values())
+    explained = set(re.findall(rf"`((?:{areas})\.[A-Z0-9_]+)`", texts))
+    raised = {code for path in SOURCES for code in codes_in(path)}
+    assert len(raised) > 100
+    assert raised - explained == set()
+    assert explained - raised == set(), "explained, but nothing raises them"
+
+
+def test_every_reason_of_a_dead_letter_is_explained():
+    reasons = set(re.findall(r"^\| `([a-z_]+)` \|", OPERATIONS.read_text(), re.MULTILINE))
+    assert set(REASONS.values()) <= reasons
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
+def test_every_setting_that_a_document_names_is_one(document: Path):
+    known = {key for key, _, _ in describe()}
+    for key in re.findall(r"spark\.stackcast\.[A-Za-z0-9_.]*[A-Za-z0-9_]", document.read_text()):
+        groups = any(other.startswith(f"{key}.") for other in known)
+        assert key in known or groups or key.startswith(KAFKA_PREFIX), key
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "conf").glob("*-example.conf")), ids=str)
+def test_the_example_files_are_understood(path: Path):
+    pairs = properties(path)
+    settings = Settings.read(pairs)
+    assert not settings.embedded
+    assert len(dict(pairs)) == len(pairs)
+    assert all(key.startswith("spark.") for key, _ in pairs)
+    assert any(key.startswith(PREFIX) for key, _ in pairs)
+
+
+if __name__ == "__main__":
+    OPERATIONS.write_text(with_settings(OPERATIONS.read_text()))

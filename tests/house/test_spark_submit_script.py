@@ -1,0 +1,554 @@
+"""The first command of the README: what is missing is one clear line, what is there is not redone.
+
+Every run has a PATH, a HOME, a clone and a folder for the environment of its own. Python, pip and
+Ivy are fakes that note in ``events`` what they are asked and which steps are marked as done by
+then; a file ``hold-STEP`` keeps one in its step.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+TOOLS = (
+    "awk bash cat chmod cksum cp dirname env find flock grep head ls mkdir rm sed sleep sort tee "
+    "tr uname"
+)
+
+SHELL = shutil.which("sh")
+JAVA_17 = """echo 'openjdk version "17.0.9" 2023-10-17' >&2"""
+ROOMY = "echo 'Filesystem 1024-blocks Used Available'; echo 'disk 99999999 1 99999998 1% /'"
+
+
+#: Notes ``$event`` with the marks of the steps done so far, then waits as long as it is held.
+NOTE = """note() {
+  marks=
+  for mark in "$STACKCAST_VAR"/.done-*; do [ ! -f "$mark" ] || marks="$marks ${mark##*-}"; done
+  echo "$1 |$marks" >>"$HOME/events"
+  while [ -e "$HOME/hold-$1" ]; do sleep 0.05; done
+}"""
+
+#: An interpreter outside an environment: makes one of two folders and the interpreter in it.
+SYSTEM_PYTHON = f"""{NOTE}
+case "$1" in
+  --version) echo Python 3.12.1 ;;
+  -m) note venv; mkdir -p "$3/bin" "$3/pyspark" && cp "$HOME/env-python" "$3/bin/python" ;;
+esac"""
+
+#: The interpreter of an environment: pip brings a pyspark with one jar of its own, and Ivy.
+ENV_PYTHON = f"""{NOTE}
+spark=$STACKCAST_VAR/env/pyspark
+case "$1" in
+  -I) [ -d "$spark/jars" ] || {{ echo Traceback >&2; exit 1; }}; echo "$spark" ;;
+  -m) for last; do :; done
+    case "$2 $last" in
+      pytest*) echo "pytest in $PWD"; exit ;;
+      udfs*kernel_cache*) echo compiled >>"$HOME/kernels"; [ ! -e "$HOME/no-compiler" ]; exit ;;
+      *"[test]") note test; exit ;;
+      *"[bench]") note bench; exit ;;
+    esac
+    note runtime
+    [ ! -e "$HOME/no-network" ] || {{ echo "NewConnectionError: refused"; exit 1; }}
+    mkdir -p "$spark/jars" "$spark/bin" && echo own >"$spark/jars/own.jar"
+    cp "$HOME/ivy.jar" "$spark/jars/ivy-2.5.3.jar"
+    printf '#!{SHELL}\\necho "spark-submit $*"\\n' >"$spark/bin/spark-submit"
+    chmod +x "$spark/bin/spark-submit"
+    ;;
+esac"""
+
+#: Java as Ivy: what conf/ivy.xml of the test's clone names is "resolved", one jar before the wait.
+IVY = f"""{NOTE}
+[ "$1" = -jar ] || {{ {JAVA_17}; exit; }}
+jars=$STACKCAST_VAR/jars/spark
+mkdir -p "$jars"
+while read -r name; do echo jar >"$jars/$name"; note jars; done <"$4"
+"""
+
+
+class Machine:
+    """A machine with the tools every Unix has, and what a test puts in ``bin``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bin = folder / "bin"
+        self.var = folder / "var"
+        self.home = folder / "home"
+        self.clone = ROOT
+        self.bin.mkdir(parents=True)
+        self.home.mkdir()
+        for tool in TOOLS.split():
+            found = shutil.which(tool)
+            if found:
+                (self.bin / tool).symlink_to(found)
+
+    def program(self, name: str, script: str) -> Path:
+        """A fake program on the PATH."""
+        path = self.bin / name
+        path.unlink(missing_ok=True)
+        path.write_text(f"#!{SHELL}\n{script}\n")
+        path.chmod(0o755)
+        return path
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        # From scratch, so that nothing of this machine's set-up helps.
+        fresh = {"PATH": str(self.bin), "HOME": str(self.home), "STACKCAST_VAR": str(self.var)}
+        return subprocess.Popen(
+            [self.bin / "bash", self.clone / "spark-submit.sh", *arguments],
+            env=fresh | environment,
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        started = self.start(*arguments, **environment)
+        try:
+            out, err = started.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            os.killpg(started.pid, signal.SIGKILL)
+            raise
+        return subprocess.CompletedProcess(started.args, started.returncode, out, err)
+
+    def events(self) -> list[str]:
+        """What the fakes were asked since the last call: ``step | marks by then``."""
+        path = self.home / "events"
+        lines = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return lines
+
+    def marks(self) -> set[str]:
+        return {path.name.removeprefix(".done-") for path in self.var.glob(".done-*")}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A machine that has all it needs but a network and an environment."""
+    made = Machine(tmp_path)
+    made.program("java", JAVA_17)
+    made.program("df", ROOMY)
+    return made
+
+
+@pytest.fixture(scope="module")
+def nowhere() -> Iterator[str]:
+    """A port of this machine where nobody listens, nor can: it is held."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def last_line(done: subprocess.CompletedProcess[str], lines: int = 1) -> str:
+    """The line that says what is wrong; there is no more than that, after ``lines`` of progress."""
+    assert done.returncode != 0 and done.stdout == ""
+    said = done.stderr.splitlines()
+    assert len(said) == lines, done.stderr
+    assert all(line.startswith("stackcast: ") for line in said)
+    return said[-1]
+
+
+def test_no_java(machine: Machine):
+    (machine.bin / "java").unlink()
+    line = last_line(machine.run("jobs/itch_stream.py"))
+    assert "Java was not found" in line and "JAVA_HOME" in line
+    assert not machine.var.exists()
+
+
+@pytest.mark.parametrize(
+    ("says", "version"),
+    [
+        ("""echo 'openjdk version "11.0.2" 2019-01-15' >&2""", "version 11"),
+        ("""echo 'java version "1.8.0_392"' >&2""", "version 1"),
+        ("echo 'Error: could not load libjvm' >&2; exit 1", "version unknown"),
+    ],
+)
+def test_a_java_that_is_too_old_or_broken(machine: Machine, says: str, version: str):
+    java = machine.program("java", says)
+    line = last_line(machine.run("test"))
+    assert "Java 17 or newer is needed" in line and f"{java} is {version}" in line
+
+
+def test_java_home_without_a_java(machine: Machine):
+    line = last_line(machine.run("env", JAVA_HOME="/nowhere/jdk"))
+    assert "JAVA_HOME=/nowhere/jdk has no bin/java" in line
+
+
+def test_the_java_of_java_home_is_asked_first(machine: Machine, tmp_path: Path):
+    machine.program("java", "exit 1")
+    (tmp_path / "jdk" / "bin").mkdir(parents=True)
+    machine.program("java17", JAVA_17).rename(tmp_path / "jdk" / "bin" / "java")
+    line = last_line(machine.run("env", JAVA_HOME=str(tmp_path / "jdk"), PYTHON="/nowhere/python"))
+    assert "PYTHON=/nowhere/python" in line
+
+
+def test_no_python(machine: Machine):
+    machine.program("python3", "echo Python 3.9.2; exit 1")
+    line = last_line(machine.run("env"))
+    assert "Python 3.11, 3.12 or 3.13 was not found (python3: Python 3.9.2)" in line
+
+
+def test_a_python_that_does_not_suit(machine: Machine):
+    fake = machine.program("python-of-old", "exit 1")
+    assert f"PYTHON={fake} is not a Python 3.11" in last_line(machine.run("env", PYTHON=str(fake)))
+
+
+def test_a_python_without_its_venv_module(machine: Machine):
+    fake = machine.program(
+        "python3", '[ "$1" != -m ] || { echo no ensurepip; exit 1; }; echo Python 3.11.0'
+    )
+    line = last_line(machine.run("env", PYTHON=str(fake)), lines=2)
+    assert "cannot make a virtual environment" in line and "python3-venv" in line
+    assert (machine.var / "log" / "venv.log").read_text() == "no ensurepip\n"
+
+
+def test_a_folder_that_cannot_be_made(machine: Machine):
+    line = last_line(machine.run("env", STACKCAST_VAR="/proc/stackcast"))
+    assert "/proc/stackcast cannot be made" in line and "STACKCAST_VAR" in line
+
+
+def test_too_little_disk(machine: Machine):
+    machine.program("df", ROOMY.replace("99999998", "20480"))
+    line = last_line(machine.run("env"))
+    assert f"{machine.var} has 20 MB free" in line and "STACKCAST_VAR" in line
+
+
+@pytest.mark.parametrize("arguments", [[], ["bench"], ["bench", "nonsense"], ["bench", "../x"]])
+def test_nothing_to_run(machine: Machine, arguments: list[str]):
+    line = last_line(machine.run(*arguments))
+    assert ("jobs/itch_stream.py" in line) if not arguments else ("there is no benchmark" in line)
+    assert not machine.var.exists()
+
+
+def test_help_names_every_way_to_start(machine: Machine):
+    done = machine.run("--help")
+    assert done.returncode == 0 and done.stderr == ""
+    for word in ("jobs/itch_stream.py", "test", "bench NAME", "env", "STACKCAST_VAR"):
+        assert word in done.stdout
+
+
+def test_another_system_than_linux(machine: Machine):
+    machine.program("uname", "echo Darwin")
+    done = machine.run("jobs/itch_stream.py")
+    assert last_line(done) == "stackcast: Linux is needed, this is Darwin."
+    assert done.returncode == 1 and not machine.var.exists()
+
+
+@pytest.fixture
+def able(tmp_path: Path) -> Iterator[Machine]:
+    """A machine where set-up succeeds, all of it below a folder whose name has spaces."""
+    folder = tmp_path / "a b  c"
+    made = Machine(folder)
+    made.clone = folder / "my clone"
+    (made.clone / "conf").mkdir(parents=True)
+    (made.clone / "udfs" / "one").mkdir(parents=True)
+    (made.clone / "udfs" / "one" / "kernels.py").write_text("LAYOUT = 1\n")
+    (made.clone / "udfs" / "pool.py").write_text("LAYOUT = 1\n")
+    for name in ("spark-submit.sh", "constraints.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, made.clone)
+    (made.clone / "conf" / "ivy.xml").write_text("delta-1.jar\nkafka-1.jar\n")
+    (made.home / "ivy.jar").write_text("ivy")
+    made.program("df", ROOMY)
+    made.program("java", IVY)
+    made.program("python3", SYSTEM_PYTHON)
+    made.program("env-python", ENV_PYTHON).rename(made.home / "env-python")
+    yield made
+    # What a failed test still holds would wait for ever.
+    for hold in made.home.glob("hold-*"):
+        hold.unlink()
+
+
+#: A first start's steps; Ivy fetches two jars.
+FIRST = ["venv |", "runtime |", "jars | runtime", "jars | runtime"]
+
+
+@pytest.fixture
+def ready(able: Machine) -> Machine:
+    """The machine after a first start."""
+    assert able.run("jobs/x.py").returncode == 0
+    assert able.events() == FIRST
+    return able
+
+
+def jars(machine: Machine) -> set[str]:
+    return {path.name for path in (machine.var / "env" / "pyspark" / "jars").iterdir()}
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_first_start_makes_all_and_runs_the_job(able: Machine):
+    done = able.run("--properties-file", "my conf", "jobs/x.py", "a b")
+    assert done.returncode == 0
+    assert done.stdout == "spark-submit --properties-file my conf jobs/x.py a b\n"
+    said = [line.removeprefix("stackcast: ")[:5] for line in done.stderr.splitlines()]
+    assert said == ["[1/3]", "[2/3]", "[3/3]", "the e"]
+    assert able.events() == FIRST
+    assert able.marks() == {"runtime", "jars"}
+    assert jars(able) == {"own.jar", "ivy-2.5.3.jar", "delta-1.jar", "kafka-1.jar"}
+
+
+def test_a_second_start_does_nothing_again(ready: Machine):
+    before = {path: path.stat().st_mtime_ns for path in ready.var.rglob("*")}
+    # No room is needed, and no Python but the environment's.
+    ready.program("df", ROOMY.replace("99999998", "0"))
+    ready.program("python3", "exit 1")
+    done = ready.run("env")
+    assert done.returncode == 0 and done.stderr == "" and ready.events() == []
+    assert {path: path.stat().st_mtime_ns for path in ready.var.rglob("*")} == before
+    shell = (
+        f'{done.stdout}\nprintf \'%s\\n\' "$STACKCAST_HOME" "$PYSPARK_PYTHON" "$SPARK_HOME" "$PATH"'
+    )
+    told = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True)
+    env = ready.var / "env"
+    assert told.stdout.splitlines() == [
+        str(ready.clone),
+        f"{env}/bin/python",
+        f"{env}/pyspark",
+        f"{env}/bin:{ready.bin}",
+    ]
+
+
+def kernel_cache(machine: Machine, **environment: str) -> Path:
+    done = machine.run("env", **environment)
+    assert done.returncode == 0 and done.stderr == ""
+    shell = f"{done.stdout}\nprintf '%s' \"$NUMBA_CACHE_DIR\""
+    told = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True)
+    return Path(told.stdout)
+
+
+def test_kernels_of_other_sources_are_kept_apart_and_old_ones_removed(ready: Machine):
+    first = kernel_cache(ready)
+    assert first.parent == ready.var / "numba" and first.is_dir()
+    (first / "kernel.nbc").write_text("machine code")
+    assert kernel_cache(ready) == first
+    # What is no source changes nothing; the module that a kernel takes a constant of does.
+    (ready.clone / "udfs" / "__pycache__").mkdir()
+    (ready.clone / "udfs" / "__pycache__" / "pool.cpython-312.pyc").write_text("LAYOUT = 1")
+    assert kernel_cache(ready) == first
+    (ready.clone / "udfs" / "pool.py").write_text("LAYOUT = 2\n")
+    second = kernel_cache(ready)
+    assert second.parent == first.parent and second != first and second.is_dir()
+    # Jobs that still run may write to that of a moment ago.
+    assert (first / "kernel.nbc").exists()
+    days_ago = time.time() - 3 * 86_400
+    os.utime(first, (days_ago, days_ago))
+    (ready.clone / "udfs" / "pool.py").rename(ready.clone / "udfs" / "pools.py")
+    third = kernel_cache(ready)
+    assert {path.name for path in first.parent.iterdir()} == {second.name, third.name}
+    assert kernel_cache(ready, NUMBA_CACHE_DIR="/my/cache") == Path("/my/cache")
+
+
+def test_kernels_are_compiled_once_before_the_first_stream_or_the_tests(ready: Machine):
+    compiled = ready.home / "kernels"
+    for arguments in (["jobs/create_tables.py"], ["env"]):
+        assert ready.run(*arguments).returncode == 0
+    assert not compiled.exists(), "what runs no kernels does not wait for them"
+    first = ready.run("--conf", "spark.stackcast.topic=mine", "jobs/itch_stream.py")
+    assert "a minute" in first.stderr and "spark-submit" in first.stdout
+    for arguments in (["jobs/itch_stream.py"], ["jobs/attribute_stream.py", "x"], ["test"]):
+        again = ready.run(*arguments)
+        assert again.returncode == 0 and "a minute" not in again.stderr
+    assert compiled.read_text().split() == ["compiled"]
+
+
+def test_a_stream_starts_where_kernels_cannot_be_compiled_ahead(ready: Machine):
+    (ready.home / "no-compiler").touch()
+    done = ready.run("jobs/itch_stream.py")
+    assert done.returncode == 0 and "spark-submit" in done.stdout
+    assert "the log says why" in done.stderr
+
+
+def test_a_folder_may_be_given_relative_or_by_a_link(ready: Machine, tmp_path: Path):
+    (tmp_path / "link").symlink_to(ready.var)
+    (ready.home / "var").symlink_to(ready.var)
+    (tmp_path / "elsewhere" / "var").mkdir(parents=True)
+    for given in ("../var", "var", str(tmp_path / "link")):
+        done = ready.run("jobs/x.py", STACKCAST_VAR=given, CDPATH=str(tmp_path / "elsewhere"))
+        assert done.returncode == 0 and done.stderr == "" and ready.events() == []
+
+
+def test_the_tests_need_their_packages_only_beside_what_is_there(ready: Machine):
+    done = ready.run("test", "-x")
+    assert done.returncode == 0 and done.stdout == f"pytest in {ready.clone}\n"
+    assert ready.events() == ["test | jars runtime"]
+    assert "packages" not in ready.run("test").stderr and ready.events() == []
+
+
+def test_benchmarks_need_what_they_compare_with_beside_the_tests_packages(ready: Machine):
+    folder = ready.clone / "benchmarks"
+    folder.mkdir()
+    (folder / "speed.py").write_text("")
+    (folder / "__init__.py").write_text("")
+    for name, module in {"load": "__main__", "shared": "plot"}.items():
+        (folder / name).mkdir()
+        (folder / name / f"{module}.py").write_text("")
+    assert ready.run("bench", "speed", "--fast").returncode == 0
+    assert ready.events()[:2] == ["test | jars runtime", "bench | jars runtime test"]
+    done = ready.run("bench", "shared")
+    assert last_line(done) == "stackcast: there is no benchmark 'shared'; there are: speed load"
+    assert done.returncode == 1
+    assert "packages" not in ready.run("test").stderr and ready.events() == []
+
+
+def test_the_setting_of_a_tool_redoes_nothing(ready: Machine):
+    path = ready.clone / "pyproject.toml"
+    assert "line-length = 100" in path.read_text()
+    path.write_text(path.read_text().replace("line-length = 100", "line-length = 99"))
+    assert ready.run("jobs/x.py").stderr == "" and ready.events() == []
+
+
+def test_what_is_installed_stands_before_the_tools_in_pyproject():
+    before, _, _ = (ROOT / "pyproject.toml").read_text().partition("\n[tool.")
+    told, all_of_it = (tomllib.loads(x) for x in (before, (ROOT / "pyproject.toml").read_text()))
+    assert told["project"] == all_of_it["project"]
+    assert told["build-system"] == all_of_it["build-system"]
+
+
+@pytest.mark.parametrize("changed", ["constraints.txt", "pyproject.toml"])
+def test_other_dependencies_redo_all(ready: Machine, changed: str):
+    path = ready.clone / changed
+    path.write_text("# changed\n" + path.read_text())
+    assert ready.run("jobs/x.py").returncode == 0
+    assert ready.events() == FIRST
+
+
+def test_another_clone_does_not_run_this_ones_code(ready: Machine):
+    ready.clone = ready.clone.rename(ready.clone.with_name("moved"))
+    assert ready.run("jobs/x.py").returncode == 0
+    assert ready.events() == FIRST
+
+
+def test_a_moved_folder_is_made_anew(ready: Machine):
+    ready.var = ready.var.rename(ready.var.with_name("elsewhere"))
+    assert ready.run("jobs/x.py").returncode == 0
+    assert ready.events() == FIRST
+
+
+def test_an_environment_that_lost_its_packages_is_made_anew(ready: Machine):
+    shutil.rmtree(ready.var / "env" / "pyspark")
+    done = ready.run("jobs/x.py")
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert ready.events() == FIRST
+
+
+def test_other_jars_replace_those_of_before(ready: Machine):
+    (ready.clone / "conf" / "ivy.xml").write_text("delta-2.jar\n")
+    assert ready.run("jobs/x.py").returncode == 0
+    assert ready.events() == ["jars | runtime"]
+    assert jars(ready) == {"own.jar", "ivy-2.5.3.jar", "delta-2.jar"}
+
+
+def killed_in(machine: Machine, step: str, *arguments: str) -> None:
+    """A start whose processes all die while ``step`` is at work."""
+    hold = machine.home / f"hold-{step}"
+    hold.touch()
+    started = machine.start(*arguments)
+    events = machine.home / "events"
+    until(lambda: events.exists() and f"{step} |" in events.read_text())
+    os.killpg(started.pid, signal.SIGKILL)
+    started.communicate(timeout=30)
+    hold.unlink()
+    machine.events()
+
+
+@pytest.mark.parametrize(
+    ("step", "redone"),
+    [
+        ("venv", [*FIRST, "test | jars runtime"]),
+        ("runtime", [*FIRST, "test | jars runtime"]),
+        ("jars", [*FIRST[2:], "test | jars runtime"]),
+        ("test", ["test | jars runtime"]),
+    ],
+)
+def test_a_start_after_a_kill_redoes_the_step_it_fell_in(
+    able: Machine, step: str, redone: list[str]
+):
+    killed_in(able, step, "test")
+    assert step not in able.marks()
+    assert able.run("test").returncode == 0
+    assert able.events() == redone
+    assert jars(able) == {"own.jar", "ivy-2.5.3.jar", "delta-1.jar", "kafka-1.jar"}
+
+
+def test_a_change_of_jars_that_was_broken_off_and_taken_back_is_not_done(ready: Machine):
+    ivy = ready.clone / "conf" / "ivy.xml"
+    before = ivy.read_text()
+    ivy.write_text("delta-2.jar\n")
+    killed_in(ready, "jars", "jobs/x.py")
+    ivy.write_text(before)
+    assert ready.run("jobs/x.py").returncode == 0
+    assert ready.events() == FIRST[2:]
+    assert jars(ready) == {"own.jar", "ivy-2.5.3.jar", "delta-1.jar", "kafka-1.jar"}
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="needs flock")
+def test_two_starts_at_once_wait_for_each_other(able: Machine):
+    hold = able.home / "hold-runtime"
+    hold.touch()
+    first = able.start("jobs/first.py")
+    until(lambda: (able.home / "events").exists() and len(able.events()) > 0)
+    second = able.start("jobs/second.py")
+    assert second.stderr is not None
+    assert "another start is setting up" in second.stderr.readline()
+    hold.unlink()
+    for started, job in ((first, "first"), (second, "second")):
+        out, err = started.communicate(timeout=30)
+        assert started.returncode == 0 and out == f"spark-submit jobs/{job}.py\n", err
+    # None of them twice.
+    assert [event for event in able.events() if event.startswith("jars")] == FIRST[2:]
+
+
+def test_room_is_asked_for_by_step(ready: Machine):
+    ready.program("df", ROOMY.replace("99999998", str(600 * 1024)))
+    assert ready.run("test").returncode == 0
+    (ready.clone / "conf" / "ivy.xml").write_text("delta-2.jar\n")
+    ready.program("df", ROOMY.replace("99999998", str(400 * 1024)))
+    line = last_line(ready.run("jobs/x.py"))
+    assert "has 400 MB free, the jars need 500 MB" in line
+
+
+def test_no_network_for_the_packages(able: Machine):
+    (able.home / "no-network").touch()
+    line = last_line(able.run("env"), lines=3)
+    assert "Python packages could not be fetched" in line and "network" in line
+    assert str(able.var / "log" / "pip-runtime.log") in line
+    # What is half done does not pass for done.
+    assert able.marks() == set()
+    (able.home / "no-network").unlink()
+    assert able.run("env").returncode == 0
+
+
+def test_no_network_for_the_jars(able: Machine, nowhere: str):
+    """With the real Ivy and the real list of jars."""
+    java, pyspark = shutil.which("java"), importlib.util.find_spec("pyspark")
+    assert java and pyspark and pyspark.submodule_search_locations, (
+        "both are there in every test run"
+    )
+    [ivy] = Path(pyspark.submodule_search_locations[0]).glob("jars/ivy-*.jar")
+    shutil.copy(ivy, able.home / "ivy.jar")
+    shutil.copy(ROOT / "conf" / "ivy.xml", able.clone / "conf")
+    able.program("java", f'exec {java} "$@"')
+    host, port = nowhere.split(":")
+    proxy = f"-Dhttp.proxyHost={host} -Dhttp.proxyPort={port} "
+    proxy += proxy.replace("http", "https")
+    line = last_line(able.run("env", JDK_JAVA_OPTIONS=proxy), lines=4)
+    assert "jars could not be fetched" in line and str(able.var / "log" / "ivy.log") in line
+    assert able.marks() == {"runtime"}

@@ -1,0 +1,179 @@
+"""The embedded broker and what publishes to it, as a user of the lab sees them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Event
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+from lab.traffic.packets import packetize
+from lab.traffic.publisher import Published, ensure_topic, publish
+from lab.traffic.trading_session import TradingSession
+from lab.up.broker import Broker, default_class_path, free_ports
+from udfs.errors import KafkaError, LabError
+from udfs.messages.reference import read_packet
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+def records(broker: Broker, topic: str, partitions: int = 2) -> list[list[bytes]]:
+    """All record values of a topic, by partition."""
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers)
+    try:
+        parts = [TopicPartition(topic, number) for number in range(partitions)]
+        consumer.assign(parts)
+        consumer.seek_to_beginning()
+        ends = consumer.end_offsets(parts)
+        found: list[list[bytes]] = [[] for _ in parts]
+        while any(len(found[part.partition]) < ends[part] for part in parts):
+            for part, batch in consumer.poll(timeout_ms=5000).items():
+                found[part.partition] += [record.value for record in batch]
+        return found
+    finally:
+        consumer.close()
+
+
+def test_a_session_arrives_whole_and_in_order_in_each_partition(broker):
+    messages = list(TradingSession(messages=2000, seed=3, symbols=20))
+    seen: list[Published] = []
+    published = publish(broker.bootstrap_servers, "whole", messages, seed=3, progress=seen.append)
+    by_partition = records(broker, "whole")
+    assert published.messages == 2000
+    assert published.packets == sum(map(len, by_partition))
+    assert published.payload_bytes == sum(len(r) for part in by_partition for r in part)
+    assert seen[-1] == published
+    packets = [read_packet(record) for part in by_partition for record in part]
+    for part in by_partition:
+        numbers = [read_packet(record)[1] for record in part]
+        assert numbers == sorted(numbers)
+    packets.sort(key=lambda packet: packet[1])
+    assert [message for _, _, group in packets for message in group] == messages
+    assert {len(group) for _, _, group in packets} == set(range(1, 13))
+
+
+def test_the_same_session_makes_the_same_topic(broker):
+    for topic in ("once", "again"):
+        publish(broker.bootstrap_servers, topic, TradingSession(messages=500, symbols=20))
+    assert records(broker, "once") == records(broker, "again")
+
+
+def test_a_topic_has_the_partitions_asked_for(broker):
+    ensure_topic(broker.bootstrap_servers, "three", partitions=3)
+    ensure_topic(broker.bootstrap_servers, "three", partitions=3)  # twice is fine
+    publish(broker.bootstrap_servers, "three", TradingSession(messages=300, symbols=20))
+    assert all(records(broker, "three", partitions=3))
+
+
+def test_a_record_of_a_megabyte_of_noise_is_taken(broker):
+    from kafka import KafkaProducer  # noqa: PLC0415
+
+    ensure_topic(broker.bootstrap_servers, "noise", partitions=1)
+    noise = os.urandom(1 << 20)
+    with KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, max_request_size=1 << 22
+    ) as producer:
+        producer.send("noise", noise).get(30)
+    assert records(broker, "noise", partitions=1) == [[noise]]
+
+
+def test_publishing_keeps_to_a_rate_and_can_be_stopped(broker):
+    stop = Event()
+
+    def progress(published: Published) -> None:
+        if published.packets == 20:
+            stop.set()
+
+    published = publish(
+        broker.bootstrap_servers,
+        "slow",
+        TradingSession(messages=2000, symbols=20),
+        speed="100",
+        stop=stop,
+        progress=progress,
+    )
+    assert published.packets == 20
+    assert 0.15 <= published.seconds < 2
+
+
+def test_packets_are_published_as_they_are(broker):
+    packets = [*packetize(TradingSession(messages=300, symbols=20)), b"", b"damaged"]
+    done = publish(broker.bootstrap_servers, "as-they-are", packets, packets=True, partitions=1)
+    assert (done.packets, done.messages) == (len(packets), 300)
+    assert records(broker, "as-they-are", partitions=1) == [packets]
+
+
+def test_a_port_that_somebody_takes_first_is_not_the_end(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        calls = itertools.count()
+
+        def choose(count: int) -> list[int]:
+            # The second choice is made when it is asked for: by then, ports may be somebody else's.
+            if next(calls):
+                return free_ports(count)
+            return [taken.getsockname()[1], *free_ports(count - 1)]
+
+        monkeypatch.setattr("lab.up.broker.free_ports", choose)
+        with Broker(default_class_path(), tmp_path) as broker:
+            ensure_topic(broker.bootstrap_servers, "any")
+    assert next(calls) == 2
+
+
+def test_no_broker_is_one_clear_error():
+    with pytest.raises(KafkaError, match=r"127\.0\.0\.1:1\b.*check the address") as caught:
+        publish("127.0.0.1:1", "any", [])
+    assert caught.value.code == "KAFKA.BROKER_UNREACHABLE"
+
+
+def test_a_broker_that_cannot_start_shows_the_end_of_its_log(tmp_path):
+    with pytest.raises(LabError, match="ClassNotFoundException") as caught:
+        Broker([], tmp_path).start()
+    assert caught.value.code == "LAB.BROKER_FAILED"
+
+
+def test_without_java_the_error_says_so(tmp_path):
+    with pytest.raises(LabError, match="Java 17"):
+        Broker([], tmp_path, java="no-such-java").start()
+
+
+def test_the_broker_dies_with_its_parent(tmp_path):
+    """Even if the parent is killed and cannot clean up."""
+    code = (
+        "import sys, time\n"
+        "from lab.up.broker import Broker, default_class_path\n"
+        "broker = Broker(default_class_path(), sys.argv[1]).start()\n"
+        "print(broker.pid, flush=True)\n"
+        "time.sleep(100)\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    deadline = time.monotonic() + 15
+    while running(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not running(child)
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

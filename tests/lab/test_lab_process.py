@@ -1,0 +1,70 @@
+"""Child processes: ready lines, answers, and ends that nothing can refuse."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lab.up.process import Child
+from udfs.errors import LabError
+
+pytestmark = pytest.mark.unit
+
+
+def python(name: str, text: str, folder: Path) -> Child:
+    return Child(name, [sys.executable, "-u", "-S", "-c", text], folder / "child.log")
+
+
+def test_a_child_says_that_it_is_ready_then_answers_line_by_line(tmp_path: Path) -> None:
+    echo = "import sys\nprint('ready')\nfor line in sys.stdin: print(line.upper(), end='')"
+    with python("echo", echo, tmp_path) as child:
+        assert child.start(10) == "ready"
+        assert [child.ask(word, 10) for word in ("one", "two")] == ["ONE", "TWO"]
+        pid = child.pid
+        assert child.alive()
+    assert not child.alive() and pid is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_one_that_ends_instead_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
+    child = python("hothead", "raise SystemExit('no port is free')", tmp_path)
+    with pytest.raises(LabError, match="no port is free") as failure:
+        child.start(10)
+    assert failure.value.code == "LAB.CHILD_FAILED"
+    assert failure.value.status == 1
+
+
+def test_one_that_says_nothing_is_given_up_and_ended(tmp_path: Path) -> None:
+    child = python("mute", "import time; time.sleep(60)", tmp_path)
+    with pytest.raises(LabError, match="nothing within") as failure:
+        child.start(0.2)
+    assert failure.value.code == "LAB.CHILD_SILENT"
+    assert not child.alive()
+
+
+def test_one_that_ignores_every_request_to_end_is_killed(tmp_path: Path) -> None:
+    deaf = (
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('ready', flush=True)\ntime.sleep(60)"
+    )
+    child = python("deaf", deaf, tmp_path)
+    child.start(10)
+    began = time.monotonic()
+    child.stop(0.2)
+    assert time.monotonic() - began < 2
+    assert not child.alive()
+
+
+def test_ctrl_c_is_the_parents_to_handle(tmp_path: Path) -> None:
+    echo = "import sys\nprint('ready')\nfor line in sys.stdin: print(line, end='')"
+    with python("echo", echo, tmp_path) as child:
+        child.start(10)
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGINT)
+        assert child.ask("still here", 10) == "still here"

@@ -1,0 +1,192 @@
+"""What a run leaves behind: report.json, the table on the terminal, the page.
+
+The page must hold for any text that a subscriber may write, and need nothing but itself.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.report.page import ReportData, print_table, render_html, verdict, write_html, write_json
+
+pytestmark = pytest.mark.unit
+
+SUMMARY = {
+    "messages_in": 100_000,
+    "deliveries_expected": 12,
+    "deliveries_received": 12,
+    "missing": 0,
+    "extra": 0,
+    "duplicates": 0,
+    "link_bytes": 1_000,
+    "unicast_bytes": 1_500,
+    "broadcast_bytes": 9_000,
+    "seconds": 1.25,
+}
+HOSTS = [
+    {"host": "h1", "expected": 5, "received": 5, "missing": 0, "extra": 0, "duplicates": 0},
+    {"host": "h2", "expected": 7, "received": 7, "missing": 0, "extra": 0, "duplicates": 0},
+]
+NASTY = "</script><script>document.title='broken'</script><!--<script> & \u2028 '\"`${x}"
+
+
+def sample(filter_text: str = "price > 50.25") -> ReportData:
+    return ReportData(
+        summary=SUMMARY,
+        hosts=HOSTS,
+        batches=[{"batch_id": 0, "rows": 9, "seconds": 0.5, "versions": {"subscriptions": 1}}],
+        nodes=[
+            {"id": "feed1", "kind": "publisher", "layer": None},
+            {"id": "rack1", "kind": "switch", "layer": "rack"},
+            {"id": "h1", "kind": "host", "layer": None},
+            {"id": "h2", "kind": "host", "layer": None},
+        ],
+        links=[{"u": "rack1", "v": name} for name in ("feed1", "h1", "h2")],
+        subscriptions=[{"id": "s1", "host": "h2", "filter": filter_text}],
+        notifications=[
+            {
+                "id": 0,
+                "partition": 1,
+                "offset": 77,
+                "message": 2,
+                "event": {"add_order.stock": "GOOGL", "add_order.price": "50.5000"},
+                "subscriptions": ["s1"],
+                "receivers": ["h2"],
+                "labels": [{"text": "hop 3 (rack1:2)", "kind": "hop", "id": 3}],
+                "edges": [["feed1", "rack1"], ["rack1", "h2"]],
+            }
+        ],
+    )
+
+
+class Scripts(HTMLParser):
+    """The script elements of a page as a browser cuts them, and every attribute that loads."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.scripts: list[str] = []
+        self.loads: list[str] = []
+        self._inside = False
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loads += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag == "script":
+            self._inside = True
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = self._inside and tag != "script"
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.scripts[-1] += data
+
+
+def test_page_is_complete_in_itself() -> None:
+    page = render_html(sample())
+    parsed = Scripts(page)
+    assert parsed.loads == []
+    assert len(parsed.scripts) == 3
+    assert "Cytoscape Consortium" in parsed.scripts[1]
+    assert "default-src 'none'" in page
+    assert not re.search(r"/\*\{\w+\}\*/", page), "a mark of the template was left unfilled"
+
+
+def test_licence_of_the_vendored_library_lies_beside_it() -> None:
+    import lab.report  # noqa: PLC0415
+
+    folder = Path(lab.report.__file__).with_name("report")
+    assert "Permission is hereby granted" in (folder / "cytoscape.LICENSE").read_text()
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.text(max_size=40) | st.sampled_from([NASTY, "/*{script}*/", "/*{data}*/", "]]>", "\ud800"])
+)
+def test_no_text_of_a_user_breaks_out_of_the_data(text: str) -> None:
+    scripts = Scripts(render_html(sample(text))).scripts
+    assert len(scripts) == 3
+    assert json.loads(scripts[0])["subscriptions"][0]["filter"] == text
+    assert scripts[2].startswith('"use strict"')
+
+
+@pytest.mark.parametrize("fault", ["missing", "extra", "duplicates", "out_of_order"])
+def test_verdict_names_what_is_wrong(fault: str) -> None:
+    assert verdict(SUMMARY)[0]
+    exact, sentence = verdict(SUMMARY | {fault: 3})
+    assert not exact
+    assert sentence.startswith("Not delivered exactly: 3 ")
+
+
+def test_json_is_written_whole_into_a_new_folder(tmp_path: Path) -> None:
+    path = tmp_path / "var" / "lab" / "report.json"
+    write_json(path, SUMMARY)
+    write_json(path, SUMMARY)
+    assert json.loads(path.read_text()) == SUMMARY
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_table_is_plain_where_nobody_looks_at_a_terminal() -> None:
+    stream = io.StringIO()
+    print_table(SUMMARY, HOSTS, stream)
+    text = stream.getvalue()
+    assert "\x1b" not in text
+    assert re.search(r"^h2 +7 +7 +0 +0 +0$", text, re.M)
+    assert re.search(r"messages in +100,000$", text, re.M)
+    assert "9,000 (9.00 x)" in text
+    assert text.rstrip().endswith(
+        "Delivered exactly: all 12 deliveries, none missing, extra or doubled."
+    )
+
+
+def test_table_on_a_terminal_says_the_same() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    print_table(SUMMARY, [HOSTS[0] | {"host": "[red]h1"}], stream)
+    assert "[red]h1" in stream.getvalue(), "a host's name is a text, not markup"
+    assert "Delivered exactly" in stream.getvalue()
+
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs chromium")
+def test_an_address_with_a_choice_lights_it(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    write_html(path, sample(NASTY))
+    ran = subprocess.run(
+        [
+            str(BROWSER),
+            *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+            *("--virtual-time-budget=3000", f"--user-data-dir={tmp_path / 'profile'}"),
+            *("--dump-dom", f"{path.as_uri()}#notification=0"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    page = ran.stdout
+    assert 'data-ready="yes"' in page
+    assert "<title>Stackcast: report of a run</title>" in page
+    detail = page[page.index('id="detail"') :]
+    assert "GOOGL @ 50.5000" in detail
+    assert "0x8003" in detail
+    assert "&lt;/script&gt;&lt;script&gt;document.title" in detail
+    assert '<button class="choice" type="button" aria-pressed="true" data-id="0">' in page

@@ -1,0 +1,126 @@
+"""The width of labels, of a network and of what its switches run: they agree, or it is said."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from lab.fabric.network import read_description
+from lab.up import deployment
+from udfs.errors import LabError, NetworkError, StackError
+from udfs.network.labels import FORMATS, HOP, NARROW, STOP, TREE, WIDE, describe
+from udfs.network.network import Network
+from udfs.network.programs import FILTERING, STACKS, check_labels, stack_program
+from udfs.network.rows import network_from_rows, network_to_rows
+from udfs.network.topology import fabric
+from udfs.stacks.forwarding import bytes_on_links, deliver, network_tables
+from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.encode import encode
+
+pytestmark = pytest.mark.unit
+
+NETWORK = fabric(2, 2, 2, 2, 2)
+WIDE_NETWORK = Network.from_rows(
+    NETWORK.switches.values(),
+    NETWORK.hosts.values(),
+    [dataclasses.replace(link, id=link.id + (1 << 20)) for link in NETWORK.links],
+    WIDE,
+)
+EACH = pytest.mark.parametrize("network", [NETWORK, WIDE_NETWORK], ids=["16 bits", "32 bits"])
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=lambda form: f"{form.bits} bits")
+def test_type_and_id_fill_a_label(form):
+    for kind in (TREE, HOP, STOP):
+        for number in (1, 5, (1 << form.bits - 2) - 1):
+            value = form.label(kind, number)
+            assert value == kind * 2 ** (form.bits - 2) + number
+            assert form.split(value) == (kind, number)
+        for number in (0, -1, 1 << form.bits - 2):
+            with pytest.raises(StackError, match="BAD_LABEL"):
+                form.label(kind, number)
+    for value in (0, 5, 1 << form.bits - 2, 1 << form.bits, -1):
+        with pytest.raises(StackError, match="BAD_LABEL"):
+            form.split(value)
+
+
+def test_a_label_is_described_by_its_network():
+    link = WIDE_NETWORK.links[0]
+    value = WIDE.label(HOP, link.id)
+    assert describe(value, WIDE_NETWORK) == f"hop {link.id} ({link.switch}:{link.port})"
+    assert describe(value, labels=WIDE) == f"hop {link.id}"
+
+
+@EACH
+def test_rows_name_the_program_for_the_networks_labels(network):
+    rows = network_to_rows(network, dict.fromkeys(network.switches, ""))
+    assert {row["pipeline"] for row in rows["switches"]} == {stack_program(network.labels)}
+    assert network_from_rows(**rows, labels=network.labels) == network
+
+
+@EACH
+def test_switches_that_read_labels_of_another_width_are_refused(network):
+    rows = network_to_rows(network, dict.fromkeys(network.switches, ""))
+    other = WIDE if network.labels == NARROW else NARROW
+    words = rf"WRONG_PIPELINE.*{stack_program(network.labels)}.*label\.bits is {other.bits}"
+    with pytest.raises(NetworkError, match=words):
+        network_from_rows(**rows, labels=other)
+    rows["switches"][-1]["pipeline"] = stack_program(other)
+    with pytest.raises(NetworkError, match=rows["switches"][-1]["switch"]):
+        network_from_rows(**rows, labels=network.labels)
+
+
+def test_programs_that_read_no_stacks_or_are_not_ours_have_no_width():
+    for labels in (NARROW, WIDE):
+        check_labels({"a": FILTERING, "b": "of_ones_own", "c": stack_program(labels)}, labels)
+    assert [STACKS[stack_program(labels)] for labels in (NARROW, WIDE)] == [NARROW, WIDE]
+
+
+def test_a_link_id_of_over_14_bits_needs_wide_labels():
+    rows = network_to_rows(WIDE_NETWORK, dict.fromkeys(NETWORK.switches, ""), "virtual_trees")
+    with pytest.raises(NetworkError, match=r"TOO_MANY_LINKS.*32 bits"):
+        network_from_rows(**rows)
+
+
+@EACH
+def test_bytes_on_links_count_labels_by_their_size(network):
+    trees = broadcast_trees(network)
+    (encoding,) = encode(network, "feed1", frozenset(["h1", "h8"]), trees)
+    delivery = deliver(network, network_tables(network, trees), "feed1", encoding.labels)
+    assert sorted(delivery.hosts) == ["h1", "h8"]
+    found = bytes_on_links(network, delivery, 100)
+    for u, v, labels in delivery.links:
+        stack = 0 if v in network.hosts else 2 + network.labels.bits // 8 * labels
+        assert found[u, v] == 14 + stack + 100
+
+
+def test_a_switch_that_reads_other_labels_forwards_nothing():
+    trees = broadcast_trees(WIDE_NETWORK)
+    (encoding,) = encode(WIDE_NETWORK, "feed1", frozenset(["h1", "h8"]), trees)
+    tables = network_tables(WIDE_NETWORK, trees)
+    for held in tables.values():
+        held.labels = NARROW
+    assert not deliver(WIDE_NETWORK, tables, "feed1", encoding.labels).hosts
+
+
+@EACH
+def test_the_labs_description_says_the_width(network, tmp_path):
+    path = tmp_path / "network.json"
+    rows = network_to_rows(network, dict.fromkeys(network.switches, ""))
+    path.write_text(json.dumps({**rows, "label_bits": network.labels.bits}))
+    assert read_description(path) == network
+    path.write_text(json.dumps({**rows, "label_bits": 24}))
+    with pytest.raises(LabError, match=r"BAD_DESCRIPTION.*16 or 32"):
+        read_description(path)
+
+
+@EACH
+@pytest.mark.parametrize("match", ["spark", "network"])
+def test_a_deployment_of_the_lab_has_the_program_that_it_needs(network, match):
+    rows = deployment.rows(network, "127.0.0.1:1", 3, 1, match=match)
+    wanted = FILTERING if match == "network" else stack_program(network.labels)
+    assert {row["pipeline"] for row in rows["switches"]} == {wanted}
+    tables = {name: rows[name] for name in ("switches", "hosts", "links")}
+    assert network_from_rows(**tables, labels=network.labels) == network

@@ -1,0 +1,74 @@
+"""The figures of a network are those that networkx finds."""
+
+import dataclasses
+import random
+import time
+
+import networkx as nx
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from udfs.network import measures
+from udfs.network.labels import WIDE
+from udfs.network.measures import measure
+from udfs.network.network import Network
+from udfs.network.topology import fabric, from_graph, jellyfish
+
+pytestmark = pytest.mark.unit
+
+
+@settings(max_examples=40, deadline=None)
+@example(700, random.Random(1))
+@given(st.integers(1, 90), st.randoms(use_true_random=False))
+def test_degrees_and_diameter_are_those_of_the_graph(size, rng):
+    graph = nx.path_graph(size)
+    graph.add_edges_from(
+        (rng.randrange(size), rng.randrange(size)) for _ in range(rng.choice([0, 1, size // 4]))
+    )
+    graph.remove_edges_from(list(nx.selfloop_edges(graph)))
+    found = measure(from_graph(graph, hosts_per_switch=2, publishers=3))
+    degrees = [degree for _, degree in graph.degree]
+    assert (found.least_degree, found.largest_degree) == (min(degrees), max(degrees))
+    assert found.mean_degree == pytest.approx(sum(degrees) / size)
+    assert (found.diameter, found.exact) == (nx.diameter(graph), True)
+    assert (found.switches, found.hosts, found.publishers) == (size, 2 * size + 3, 3)
+    assert found.links == 2 * graph.number_of_edges() + 2 * size + 3
+
+
+def test_the_fabric_of_the_text():
+    found = measure(fabric(8, 4, 2, 2, 2))
+    assert (found.diameter, found.least_degree, found.largest_degree) == (4, 2, 8)
+    assert found.most_ports == 8
+    assert (found.lightest, found.heaviest, found.failed) == (1.0, 1.0, 0)
+
+
+def broken(network: Network, *ends: tuple[str, str]) -> Network:
+    links = [
+        dataclasses.replace(link, up=False) if (link.switch, link.neighbor) in ends else link
+        for link in network.links
+    ]
+    return Network.from_rows(network.switches.values(), network.hosts.values(), links)
+
+
+def test_a_diameter_goes_round_failed_links_and_is_none_where_they_part_the_network():
+    ring = from_graph(nx.cycle_graph(6))
+    once = measure(broken(ring, ("s0", "s1")))
+    # A cable that failed one way counts as failed.
+    assert (once.diameter, once.failed, once.least_degree) == (5, 2, 2)
+    twice = measure(broken(ring, ("s0", "s1"), ("s3", "s4")))
+    assert (twice.diameter, twice.failed) == (None, 4)
+
+
+def test_where_an_exact_diameter_would_take_long_it_is_said_to_be_a_bound(monkeypatch):
+    monkeypatch.setattr(measures, "_MOST_WORK", 1)
+    found = measure(from_graph(nx.path_graph(40)))
+    assert (found.diameter, found.exact) == (39, False)
+    assert measure(from_graph(nx.path_graph(1))).exact
+
+
+def test_ten_thousand_switches_take_seconds():
+    began = time.process_time()
+    found = measure(jellyfish(10_000, 16, hosts_per_switch=2, seed=1, labels=WIDE))
+    assert (found.diameter, found.exact, found.mean_degree) == (5, True, 16.0)
+    assert time.process_time() - began < 30

@@ -1,0 +1,161 @@
+"""Switches that match events of attributes follow attributes and rules: real Delta and hosts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+import pytest
+from polling import polled
+from pyspark.sql import SparkSession
+
+from jobs import refresh_switches
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.switches.refresh import Refresher
+from jobs.adapters.tables.network_versions import TABLE
+from jobs.adapters.tables.tables import Tables
+from jobs.adapters.wire import SinkOptions, open_sink
+from jobs.embedded import network
+from jobs.embedded.feed import Fed
+from jobs.embedded.kinds import Sensors
+from lab.traffic import sensors
+from lab.up import deployment
+from lab.up.lab import Lab
+from udfs.network.topology import line
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).resolve().parents[2]
+NETWORK = line(3, 2)
+WAIT_S = 240
+
+
+class Deployment:
+    def __init__(self, spark: SparkSession, tables: Tables, lab: Lab) -> None:
+        self.spark, self.tables, self.lab = spark, tables, lab
+        self.settings = Settings(
+            match="network",
+            format="attributes",
+            tables=tables.location,
+            wait_seconds=10,
+            p4_folder=str(ROOT / "p4"),
+        )
+        rows = deployment.rows(
+            NETWORK, lab.switch.p4runtime, 20, 4, match="network", message_format="attributes"
+        )
+        for name, content in rows.items():
+            tables.append(name, list(content))
+
+    def sql(self, text: str) -> None:
+        """``{}`` stands for the folder of the tables."""
+        self.spark.sql(text.format(self.tables.location))
+
+    def wait_until_ready(self) -> None:
+        """Until switches hold what rules and attributes now ask for."""
+        wanted = {name: self.tables.version(name) for name in ("subscriptions", "attributes")}
+        deadline = time.monotonic() + WAIT_S
+        while not any(
+            row["topic"] is None and wanted.items() <= dict(row["versions"]).items()
+            for row in polled(self.tables, TABLE)
+        ):
+            assert time.monotonic() < deadline, f"{wanted} are not on the switches"
+            time.sleep(0.2)
+
+    def entries(self) -> dict[tuple[str, str], dict]:
+        rows = self.tables.rows("switch_entries")
+        return {(row["switch"], row["entry_key"]): row for row in rows}
+
+    def outcome(self, fed: Fed) -> network.Outcome:
+        """What a run of the embedded default would say of what hosts have received."""
+        status = self.lab.settle()
+        return network.Outcome(
+            self.settings, Sensors(), self.tables, NETWORK, fed, self.lab.folder, status
+        )
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """The refresher's job runs, on a thread of its own."""
+        lifecycle = Lifecycle()
+        failures: list[BaseException] = []
+
+        def follow() -> None:
+            try:
+                with Refresher(self.tables, self.settings) as refresher:
+                    refresh_switches.follow(self.tables, refresher, lifecycle)
+            except BaseException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=follow)
+        thread.start()
+        try:
+            yield
+        finally:
+            lifecycle.stopping.set()
+            thread.join(60)
+        assert not failures and not thread.is_alive(), failures
+
+
+@pytest.fixture
+def deployed(spark: SparkSession, tables: Tables, tmp_path: Path) -> Iterator[Deployment]:
+    with Lab(tmp_path / "lab", NETWORK, broker=False) as lab:
+        lab.up()
+        yield Deployment(spark, tables, lab)
+
+
+def test_a_new_attribute_changes_no_entry_and_a_rule_on_it_adds_some(
+    deployed: Deployment, tmp_path: Path
+):
+    with deployed.following():
+        deployed.wait_until_ready()
+        before, version = deployed.entries(), deployed.tables.version("switch_entries")
+        statuses = len(deployed.tables.rows("switch_status"))
+        deployed.sql(
+            "INSERT INTO delta.`{}/attributes` (id, name, type, scale, offset) "
+            f"VALUES (31, '{sensors.LATE}', 'unsigned', 1, 0)"
+        )
+        deployed.wait_until_ready()
+        assert deployed.tables.version("switch_entries") == version
+        assert len(deployed.tables.rows("switch_status")) == statuses
+
+        deployed.sql(
+            "INSERT INTO delta.`{}/subscriptions` (id, subscriber, format, filter, enabled) "
+            f"VALUES ('late', 'h5', 'attributes', '{sensors.LATE} >= 1024', true)"
+        )
+        deployed.wait_until_ready()
+        after = deployed.entries()
+        assert len(after) > len(before)
+        # Whatever the old entries matched, they still do, and as before.
+        assert {key: after.get(key) for key in before} == before
+        assert not deployed.tables.rows("rejected_subscriptions")
+
+    source = tmp_path / "sensors.jsonl"
+    records = list(sensors.events(400, seed=4, late=True))
+    source.write_bytes(b"".join(record + b"\n" for record in records))
+    endpoint = deployed.lab.ingress["feed1"]
+    sink = open_sink(SinkOptions("udp", endpoint=endpoint, window=deployment.WINDOW))
+    fed = Sensors().feed(
+        deployed.settings, deployed.tables, NETWORK.host("feed1"), sink, source, Event()
+    )
+    sink.close()
+    outcome = deployed.outcome(fed)
+    assert outcome.exact
+    summary = outcome.write(0.0)
+    assert summary["messages_in"] == 400 and summary["deliveries_received"] > 50
+
+    # Exit code 1 comes of one receipt that is lost, and of one frame.
+    status = deployed.lab.settle()
+    late = deployed.lab.folder / "receipts" / "h5.mold"
+    content = late.read_bytes()
+    late.write_bytes(content[2 + int.from_bytes(content[:2], "big") :])
+    assert not deployed.outcome(fed).exact
+    late.write_bytes(content)
+    assert deployed.outcome(fed).exact
+    fewer = dict(status, frames_in=status["frames_in"] - 1)
+    assert not network.Outcome(
+        deployed.settings, Sensors(), deployed.tables, NETWORK, fed, deployed.lab.folder, fewer
+    ).exact

@@ -1,0 +1,153 @@
+"""Where switches match, each host gets what it subscribed to, once, over links that need it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import schemas
+from udfs.filters.compiler.compile import compile_rules
+from udfs.filters.meaning.evaluate import matches
+from udfs.filters.subscriptions import Subscription, check
+from udfs.messages.specification import parse_specification
+from udfs.network.network import Network
+from udfs.network.topology import fabric
+from udfs.network_match.routing import ports_towards, refused_in_network, rules_of_switch
+
+pytestmark = pytest.mark.unit
+
+ITCH = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
+STOCKS = ("AAPL", "GOOGL", "MSFT")
+
+
+def subscriptions(network: Network, seed: int, count: int) -> list[Subscription]:
+    rng = random.Random(seed)
+    hosts = network.subscribers()
+    made = []
+    for number in range(count):
+        text = f"stock == {rng.choice(STOCKS)} and price > {rng.randrange(0, 20)}"
+        if rng.random() < 0.3:
+            text += f": fwd({', '.join(rng.sample(hosts, rng.randint(1, min(3, len(hosts)))))})"
+        made.append(Subscription(f"s{number}", rng.choice(hosts), text))
+    return made
+
+
+def event(stock: str, dollars: int) -> dict[str, int]:
+    return {
+        "add_order.stock": int.from_bytes(stock.ljust(8).encode(), "big"),
+        "add_order.price": dollars * 10_000,
+        "add_order.message_type": ord("A"),
+    }
+
+
+def wants(rules, one: dict[str, int]) -> set[str]:
+    return {name for rule in rules if matches(rule.condition, one) for name in rule.receivers}
+
+
+def walk(network: Network, publisher: str, by_switch, one: dict[str, int]) -> tuple[list, list]:
+    """Hosts that got the event and links that it crossed, switch by switch."""
+    hosts, links = [], []
+    ends = {(link.switch, link.port): link.neighbor for link in network.links}
+    waiting = [network.hosts[publisher].switch]
+    while waiting:
+        switch = waiting.pop()
+        for port in wants(by_switch.get(switch, []), one):
+            neighbor = ends[switch, int(port)]
+            links.append((switch, neighbor))
+            (hosts if neighbor in network.hosts else waiting).append(neighbor)
+    return hosts, links
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.tuples(*(st.integers(1, 3) for _ in range(3)), st.integers(1, 2), st.integers(1, 2)),
+    st.integers(0, 1 << 30),
+    st.sampled_from([0, 1, 7, 40]),
+)
+def test_each_host_gets_what_it_subscribed_to_once_and_no_link_is_crossed_for_nothing(
+    sizes, seed, count
+):
+    network = fabric(*sizes)
+    rules, rejected = check(
+        subscriptions(network, seed, count), ITCH, set(network.subscribers()), "feed1"
+    )
+    assert not rejected
+    ports = ports_towards(network, "feed1")
+    by_switch = {name: rules_of_switch(rules, behind, ITCH) for name, behind in ports.items()}
+    for stock in STOCKS:
+        for dollars in (0, 7, 19, 25):
+            one = event(stock, dollars)
+            hosts, links = walk(network, "feed1", by_switch, one)
+            assert sorted(hosts) == sorted(wants(rules, one))
+            assert len(links) == len(set(links))
+
+
+def test_many_rules_that_are_read_as_columns_are_parted_in_the_same_way():
+    network = fabric(2, 2, 2, 1, 1)
+    rows = [
+        Subscription(f"s{n}", network.subscribers()[n % 8], f"stock == S{n} and price > {n % 50}")
+        for n in range(1500)
+    ]
+    rules, _ = check(rows, ITCH, set(network.subscribers()), "feed1")
+    ports = ports_towards(network, "feed1")
+    for behind in ports.values():
+        columns = rules_of_switch(rules, behind, ITCH)
+        objects = rules_of_switch(list(rules), behind, ITCH)
+        assert list(columns) == objects
+        both = (compile_rules(kind, ITCH) for kind in (columns, objects))
+        assert len({one.entries.tobytes() for one in both}) == 1
+
+
+def test_hosts_that_no_usable_link_leads_to_take_nothing_from_the_others():
+    whole = fabric(2, 2, 2, 1, 1)
+    host = whole.subscribers()[0]
+    rack = whole.hosts[whole.subscribers()[-1]].switch
+    down = {(whole.hosts[host].switch, host)} | {
+        (link.switch, link.neighbor) for link in whole.links if rack in (link.switch, link.neighbor)
+    }
+    network = Network.from_rows(
+        whole.switches.values(),
+        whole.hosts.values(),
+        [
+            type(link)(
+                link.id,
+                link.switch,
+                link.port,
+                link.neighbor,
+                link.neighbor_port,
+                link.weight,
+                (link.switch, link.neighbor) not in down,
+            )
+            for link in whole.links
+        ],
+    )
+    reached = {name for behind in ports_towards(network, "feed1").values() for name in behind}
+    cut = {host} | {name for name in network.subscribers() if network.hosts[name].switch == rack}
+    assert reached == set(network.subscribers()) - cut
+
+
+def test_a_rule_with_state_is_refused_beyond_the_switch_that_sees_every_event():
+    network = fabric(2, 2, 2, 1, 1)
+    near = {
+        name
+        for name in network.subscribers()
+        if network.hosts[name].switch == network.hosts["feed1"].switch
+    }
+    rows = [
+        Subscription(f"{name}-{kind}", name, text)
+        for name in network.subscribers()
+        for kind, text in (
+            ("plain", "price > 5"),
+            ("reads", "stock == AAPL and avg(price) > 5"),
+        )
+    ]
+    rules, rejected = check(rows, ITCH, set(network.subscribers()), "feed1")
+    assert not rejected
+    refused = refused_in_network(rules, near)
+    far = [name for name in network.subscribers() if name not in near]
+    assert {r.id for r in refused} == {f"{name}-reads" for name in far}
+    assert {r.code for r in refused} == {"SUBSCRIPTION.STATE_BEYOND_FIRST_SWITCH"}
+    assert all(r.id.removesuffix("-reads") in r.message for r in refused)

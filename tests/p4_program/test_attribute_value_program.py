@@ -1,0 +1,423 @@
+"""The attribute/value program: what p4c made of it, and events in it find their receivers."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from contextlib import contextmanager
+
+import attribute_value_cases as cases
+import numpy as np
+import p4_products
+import pytest
+from attribute_value_cases import ENCODINGS, REASONS, TABLE, Row, pairs_frame
+from google.protobuf import text_format
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from p4.config.v1 import p4info_pb2
+from p4_coverage import soil
+from real_switch import RealSwitch
+from scapy.layers.inet import IP
+from scapy.layers.l2 import Ether
+from virtual_trees_cases import datagram, plain_frame
+
+from lab.switch.bmv2.simple_switch import SimpleSwitch
+from udfs.messages.attributes.events import ATTRIBUTES, ETHERTYPE, FINE, code_of
+from udfs.messages.attributes.frames import BITMASK_GROUP, ID_PAIRS_GROUP, events_of_frames
+from udfs.switches.routes import DELIVER, ROUTE, SEND
+
+pytestmark = pytest.mark.unit
+
+RANDOM = st.randoms(use_true_random=False)
+SIZES = (p4_products.FOLDER / "attribute_value/sizes.p4").read_text()
+PORTS = 12
+GROUPS_OF_PORTS = {
+    1: (1,),
+    2: (2, 3),
+    3: (4, 5, 12),
+    4: tuple(range(1, PORTS + 1)),
+    0x7FFF: (6, 11),
+}
+DECODED = {
+    FINE: [],
+    code_of("truncated_event"): ["CUT_SHORT"],
+    code_of("empty_event"): ["EMPTY_EVENT"],
+    code_of("unknown_attribute"): ["UNKNOWN_ATTRIBUTE"],
+    code_of("ids_out_of_order"): ["IDS_OUT_OF_ORDER"],
+    code_of("id_twice"): ["ID_TWICE"],
+}
+SOME_IDS = (0, 1, 5, 30, 31)
+
+
+@pytest.fixture(scope="module")
+def info():
+    return text_format.Parse(cases.INFO.read_text(), p4info_pb2.P4Info())
+
+
+@pytest.fixture(scope="module")
+def bare():
+    """A switch with groups and routes, and no events; each test takes its own away again."""
+    return switch_with([], cached=False)
+
+
+@pytest.fixture(scope="module")
+def odd():
+    """A switch that sends whatever is an event to port 4."""
+    return switch_with(cases.ODD_ROWS, cases.ODD_GROUPS, cached=False)
+
+
+def switch_with(rows, groups=None, **options) -> SimpleSwitch:
+    switch = SimpleSwitch(**options)
+    switch.load(cases.PROGRAM.read_bytes())
+    entries = [*cases.group_entries(groups or GROUPS_OF_PORTS), *cases.route_entries()]
+    switch.apply({entry.key: entry for entry in entries})
+    switch.apply({entry.key: entry for entry in (row.entry() for row in rows)})
+    return switch
+
+
+@contextmanager
+def holding(switch, rows):
+    """The switch with these rows, and without them afterwards."""
+    entries = [row.entry() for row in rows]
+    assert len({entry.key for entry in entries}) == len(entries)
+    switch.apply({entry.key: entry for entry in entries})
+    try:
+        yield switch
+    finally:
+        switch.apply(dict.fromkeys(entry.key for entry in entries))
+
+
+def dropped(switch) -> list[int]:
+    return [switch.counter("ingress.dropped", index)[0] for index in range(len(REASONS))]
+
+
+def told(switch, port, frame):
+    """The copies, sorted, and the reasons that were counted."""
+    before = dropped(switch)
+    copies = sorted(switch.process(port, frame))
+    counts = zip(REASONS, before, dropped(switch), strict=True)
+    return copies, [name for name, old, new in counts for _ in range(new - old)]
+
+
+def wanted(group, port, frame):
+    """What `told` must say of an event for a group."""
+    if group is None:
+        return [], ["NO_RECEIVER"]
+    return [(out, frame) for out in sorted(GROUPS_OF_PORTS[group]) if out != port], []
+
+
+# -- what p4c made of it
+
+
+def constant(name: str) -> int:
+    """A number of sizes.p4."""
+    found = re.search(rf"\b{name} (?:= )?(0x[0-9a-f]+|\d+)\b", SIZES)
+    assert found is not None, name
+    return int(found[1], 0)
+
+
+def test_numbers_of_the_program_are_those_of_events():
+    assert constant("ATTRIBUTES") == ATTRIBUTES == cases.ATTRIBUTES
+    assert constant("EVENT") == ETHERTYPE
+    assert constant("BITMASKS") == BITMASK_GROUP == int.from_bytes(cases.BITMASK_GROUP)
+    assert int.from_bytes(cases.ID_PAIRS_GROUP) == ID_PAIRS_GROUP
+
+
+def test_one_table_takes_the_bitmask_and_every_value(info):
+    tables = {table.preamble.name: table for table in info.tables}
+    assert tables.keys() == {TABLE, ROUTE}
+    ternary = p4info_pb2.MatchField.TERNARY
+    assert [(f.id, f.name, f.bitwidth, f.match_type) for f in tables[TABLE].match_fields] == [
+        (1, "bitmask", ATTRIBUTES, ternary),
+        *((2 + number, f"value_{number}", 32, ternary) for number in range(ATTRIBUTES)),
+    ]
+    assert tables[TABLE].size == constant("EVENTS") == 16384
+    (route,) = tables[ROUTE].match_fields
+    assert (route.name, route.bitwidth, route.match_type) == ("dst", 32, p4info_pb2.MatchField.LPM)
+
+
+def test_entries_send_to_a_group_drop_or_route(info):
+    names = {action.preamble.id: action.preamble.name for action in info.actions}
+    free = {
+        table.preamble.name: {
+            names[ref.id] for ref in table.action_refs if ref.scope != ref.DEFAULT_ONLY
+        }
+        for table in info.tables
+    }
+    assert free == {TABLE: {cases.SEND_TO_GROUP, cases.DROP_EVENT}, ROUTE: {SEND, DELIVER}}
+    params = {p.name: p.bitwidth for action in info.actions for p in action.params}
+    assert params == {"group": 16, "port": 9, "mac": 48}
+    assert info.pkg_info.name == "attribute_value"
+
+
+def test_every_reason_to_drop_a_frame_is_counted_apart(info):
+    numbers = re.findall(r"^const reason_t \w+ = (\d+);", SIZES, re.MULTILINE)
+    assert [*map(int, numbers)] == list(range(constant("REASONS")))
+    sizes = {counter.preamble.name: counter.size for counter in info.counters}
+    assert sizes == {"ingress.dropped": len(REASONS), "egress.turned_back": 512}
+    text = "".join(path.read_text() for path in p4_products.sources("attribute_value"))
+    for name in REASONS[1:]:
+        assert f"reason = {name};" in text, name
+
+
+def test_the_products_say_nothing_of_the_place_where_they_were_made():
+    text = cases.PROGRAM.read_text()
+    assert json.loads(text)["program"] == "attribute_value.p4"
+    assert {x for x in re.findall(r'"filename":"([^"]*)"', text) if x} <= {
+        path.relative_to(p4_products.FOLDER).as_posix()
+        for path in p4_products.sources("attribute_value")
+    }
+
+
+@pytest.mark.p4c
+def test_p4c_finds_nothing_to_warn_of(pytestconfig):
+    p4c = str(pytestconfig.getoption("--p4c"))
+    p4_products.compile_program(p4c, p4_products.FOLDER / "attribute_value.p4", ["--Werror"])
+
+
+# -- events
+
+
+@settings(max_examples=60, deadline=None)
+@given(RANDOM, st.booleans(), st.sampled_from([SOME_IDS, tuple(range(32))]))
+def test_an_event_goes_where_a_look_at_every_row_says(bare, rng, by_size, ids):
+    rows = cases.random_rows(rng, rng.choice([1, 5, 40]), ids, [*GROUPS_OF_PORTS], by_size=by_size)
+    with holding(bare, rows):
+        for _ in range(10):
+            event = cases.random_event(rng, ids)
+            groups = cases.outcomes(rows, event)
+            payload = rng.randbytes(rng.choice([0, 1, 18, 300]))
+            port = rng.randint(1, PORTS)
+            found = []
+            for build in ENCODINGS.values():
+                frame = build(event, payload)
+                got = told(bare, port, frame)
+                assert got in [wanted(group, port, frame) for group in groups]
+                found.append(([out for out, _ in got[0]], got[1]))
+            # The same event has the same receivers, however it is encoded.
+            assert found[0] == found[1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(st.integers(0, 31), st.integers(0, 2**32 - 1), min_size=1), st.binary())
+def test_frames_that_scapy_builds_leave_bit_by_bit_as_they_came(bare, event, payload):
+    with holding(bare, [Row((0, 0), (), 4, 1)]):
+        frames = cases.scapy_frames(event, payload)
+        assert frames == [build(event, payload) for build in ENCODINGS.values()]
+        for frame in frames:
+            copies, reasons = told(bare, 7, frame)
+            assert copies == [(out, frame) for out in GROUPS_OF_PORTS[4] if out != 7]
+            assert not reasons
+
+
+def test_each_attribute_is_matched_at_its_own_place(bare):
+    every = {number: 1000 + number for number in range(ATTRIBUTES)}
+    for number, value in every.items():
+        mask = (1 << number, 1 << number)
+        row = Row(mask, ((number, value, 32),), 2, 34)
+        with holding(bare, [row]):
+            for build in ENCODINGS.values():
+                for event in ({number: value}, every):
+                    frame = build(event, b"rest")
+                    assert told(bare, 1, frame) == wanted(2, 1, frame)
+                for other in ({number: value + 1}, {(number + 1) % 32: value}):
+                    assert told(bare, 1, build(other)) == wanted(None, 1, b"")
+
+
+@settings(max_examples=40, deadline=None)
+@given(RANDOM)
+def test_an_attribute_that_no_entry_names_changes_nothing(bare, rng):
+    known, added = (0, 1, 5), (2, 17, 31)
+    rows = cases.random_rows(rng, 20, known, [*GROUPS_OF_PORTS], by_size=False)
+    with holding(bare, rows):
+        for _ in range(5):
+            event = cases.random_event(rng, known)
+            more = event | cases.random_event(rng, added)
+            for build in ENCODINGS.values():
+                old, new = ([p for p, _ in told(bare, 9, build(e))[0]] for e in (event, more))
+                assert old == new
+
+
+def test_an_absent_attribute_is_not_one_of_value_0(bare):
+    asks_for_0 = Row((1 << 5, 1 << 5), ((5, 0, 32),), 3, 34)
+    with holding(bare, [asks_for_0]):
+        for build in ENCODINGS.values():
+            for event, group in (({5: 0}, 3), ({6: 0}, None), ({5: 0, 6: 9}, 3)):
+                frame = build(event)
+                assert told(bare, 1, frame) == wanted(group, 1, frame)
+
+
+def test_a_hole_takes_events_from_a_larger_entry(bare):
+    is_there = (2, 2)
+    rows = [
+        Row(is_there, ((1, 16, 28),), 2, 30),
+        Row(is_there, ((1, 20, 32),), None, 34),
+    ]
+    with holding(bare, rows):
+        for value in range(10, 40):
+            group = 2 if 16 <= value <= 31 and value != 20 else None
+            for build in ENCODINGS.values():
+                frame = build({1: value})
+                assert told(bare, 1, frame) == wanted(group, 1, frame)
+
+
+def test_no_event_goes_back_to_where_it_came_from(bare):
+    with holding(bare, [Row((0, 0), (), 4, 1)]):
+        for port in (0, *GROUPS_OF_PORTS[4], 13, 511):
+            before = bare.counter("egress.turned_back", port)[0]
+            frame = pairs_frame({3: 4}, b"x")
+            assert told(bare, port, frame) == wanted(4, port, frame)
+            turned = bare.counter("egress.turned_back", port)[0] - before
+            assert turned == (port in GROUPS_OF_PORTS[4])
+    with holding(bare, [Row((0, 0), (), 1, 1)]):
+        assert told(bare, 1, pairs_frame({3: 4})) == ([], [])
+
+
+def test_an_entry_for_group_0_sends_to_nobody(bare):
+    with holding(bare, [Row((0, 0), (), 0, 1)]):
+        for build in ENCODINGS.values():
+            assert told(bare, 1, build({3: 4})) == ([], ["NO_RECEIVER"])
+
+
+def test_a_switch_that_remembers_frames_answers_the_same():
+    rng = random.Random(8)
+    rows = cases.random_rows(rng, 40, SOME_IDS, [*GROUPS_OF_PORTS], by_size=False)
+    fresh, remembering = (switch_with(rows, cached=cached) for cached in (False, True))
+    events = [cases.random_event(rng, SOME_IDS) for _ in range(40)]
+    for _ in range(400):
+        build = rng.choice([*ENCODINGS.values()])
+        frame, port = build(rng.choice(events), rng.randbytes(4)), rng.randint(1, PORTS)
+        assert sorted(remembering.process(port, frame)) == sorted(fresh.process(port, frame))
+    assert remembering.counters() == fresh.counters()
+    assert remembering.cache.hits > 50
+
+
+def test_metadata_need_not_be_zeros_at_first(monkeypatch):
+    rng = random.Random(6)
+    rows = cases.random_rows(rng, 40, SOME_IDS, [*GROUPS_OF_PORTS], by_size=False)
+    switch = switch_with(rows, cached=False)
+    soil(monkeypatch, switch, cases.PROGRAM.read_bytes())
+    for _ in range(200):
+        event, port = cases.random_event(rng, SOME_IDS), rng.randint(1, PORTS)
+        (group,) = cases.outcomes(rows, event)
+        for build in ENCODINGS.values():
+            frame = build(event)
+            assert told(switch, port, frame) == wanted(group, port, frame)
+    for _, frame, reason in cases.odd_frames():
+        if reason is not None:
+            assert told(switch, 1, frame) == ([], [reason])
+
+
+# -- what is no event
+
+
+@pytest.mark.parametrize("name", [name for name, _, _ in cases.odd_frames()])
+def test_what_cannot_be_forwarded_is_dropped_and_counted_once(odd, name):
+    ((frame, reason),) = [case for what, *case in cases.odd_frames() if what == name]
+    copies, reasons = told(odd, 1, frame)
+    assert reasons == ([reason] if reason else [])
+    assert bool(copies) == (reason is None)
+    if frame[12:14] == cases.EVENT:
+        assert copies in ([], [(4, frame)])
+
+
+@settings(max_examples=100, deadline=None)
+@given(RANDOM)
+def test_any_bytes_are_forwarded_as_they_are_or_counted_as_the_decoder_does(odd, rng):
+    for _ in range(10):
+        event = cases.random_event(rng, range(32))
+        build = rng.choice([*ENCODINGS.values()])
+        frame = bytearray(build(event, rng.randbytes(rng.choice([0, 20]))))
+        for _ in range(rng.randint(0, 3)):
+            frame[rng.randrange(14, len(frame))] = rng.choice([0, 1, 31, 32, rng.getrandbits(8)])
+        if rng.random() < 0.4:
+            del frame[rng.randint(0, len(frame)) :]
+        copies, reasons = told(odd, 1, bytes(frame))
+        assert (copies, len(reasons)) in (([(4, bytes(frame))], 0), ([], 1))
+        if len(frame) > 14:
+            data = np.frombuffer(bytes(frame), np.uint8)
+            _, event = events_of_frames(np.array([0, len(data)]), data, 0xFFFFFFFF, 1 << 20)
+            assert reasons == DECODED[int(event.reason[0])]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2**32 - 1)), min_size=1, max_size=6))
+def test_a_chain_is_an_event_only_if_its_ids_ascend(odd, chain):
+    frame = cases.ID_PAIRS_GROUP + cases.SOURCE + cases.EVENT + cases.id_pairs(chain, b"\xff" * 9)
+    ids = [number for number, _ in chain]
+    # Behind a pair, id 0 is the end: what follows is payload.
+    read = ids[: ids.index(0, 1)] if 0 in ids[1:] else ids
+    wrong = None
+    for place, number in enumerate(read):
+        if number in read[:place]:
+            wrong = "ID_TWICE"
+        elif place and number < read[place - 1]:
+            wrong = "IDS_OUT_OF_ORDER"
+        elif number >= ATTRIBUTES:
+            wrong = "UNKNOWN_ATTRIBUTE"
+        if wrong is not None:
+            break
+    assert told(odd, 1, frame) == (([(4, frame)], []) if wrong is None else ([], [wrong]))
+
+
+def test_other_traffic_is_routed_by_its_address(odd):
+    for address, target, port in (("10.1.2.3", cases.HOST_MAC, 2), ("10.1.7.7", None, 3)):
+        frame = plain_frame(datagram(dst=address, ttl=9, tos=3))
+        ((out, copy),), reasons = told(odd, 1, frame)
+        assert (out, reasons) == (port, [])
+        assert Ether(copy).dst == Ether(plain_frame(b"", target=target)).dst
+        assert bytes(Ether(copy)[IP]) == datagram(dst=address, ttl=8, tos=3)
+
+
+def test_every_statement_of_the_program_is_reached():
+    switch = switch_with(
+        [Row((0, 0), (), 1, 1), Row((1, 1), (), None, 2), Row((2, 2), (), 0, 3)],
+        cases.ODD_GROUPS,
+        cached=False,
+        coverage=True,
+    )
+    for _, frame, _ in cases.odd_frames():
+        for port in (1, 4):
+            switch.process(port, frame)
+    for number in range(ATTRIBUTES):
+        for build in ENCODINGS.values():
+            switch.process(1, build({number: 1}))
+    missed = {
+        what
+        for number, what in switch.program.coverage_points.items()
+        if number not in switch.program.covered
+    }
+    assert not missed
+
+
+@pytest.mark.bmv2
+def test_bmv2_gives_events_to_the_same_receivers(pytestconfig, tmp_path):
+    rng = random.Random(5)
+    real = RealSwitch(str(pytestconfig.getoption("--bmv2")), tmp_path, PORTS)
+    try:
+        real.load(cases.INFO.read_text(), cases.PROGRAM.read_bytes())
+        real.insert([*cases.group_entries(GROUPS_OF_PORTS), *cases.route_entries()])
+        rows = cases.random_rows(rng, 60, SOME_IDS, [*GROUPS_OF_PORTS], by_size=False)
+        real.insert([row.entry() for row in rows])
+        for _ in range(200):
+            event = cases.random_event(rng, SOME_IDS)
+            (group,) = cases.outcomes(rows, event)
+            port = rng.randint(1, PORTS)
+            for build in ENCODINGS.values():
+                frame = build(event, rng.randbytes(rng.choice([0, 18, 60])))
+                copies, _ = wanted(group, port, frame)
+                assert sorted(real.process(port, frame, len(copies))) == copies
+        real.delete([row.entry() for row in rows])
+        everything = Row((0, 0), (), 3, 1)
+        real.insert([everything.entry()])
+        ours = switch_with([everything])
+        begin = [packets for packets, _ in real.counter("ingress.dropped")]
+        # An interface takes no frame without a whole Ethernet header.
+        for _, frame, _ in (case for case in cases.odd_frames() if len(case[1]) >= 14):
+            copies = sorted(ours.process(1, frame))
+            assert sorted(real.process(1, frame, len(copies))) == copies
+        counted = [packets for packets, _ in real.counter("ingress.dropped")]
+        assert [b - a for a, b in zip(begin, counted, strict=True)] == dropped(ours)
+    finally:
+        real.close()

@@ -1,0 +1,163 @@
+"""The software switch against BMv2 itself: the same programs, tables and frames."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import virtual_trees_cases
+from feature_cases import FEATURES, PORTS, receivable
+from packet_cases import (
+    ALERT,
+    LENGTHS,
+    PLAIN,
+    ROUTES,
+    STATE,
+    order,
+    other,
+    routed,
+    rows,
+)
+from pruning_model import datagram
+from real_switch import RealSwitch
+
+from lab.switch.bmv2.simple_switch import SimpleSwitch
+from udfs.switches.entry import SwitchEntry
+from udfs.switches.ports import port_groups
+
+pytestmark = [pytest.mark.integration, pytest.mark.bmv2]
+
+FRAMES = 400
+P4 = Path(__file__).parents[2] / "p4"
+
+
+@pytest.fixture(scope="module")
+def real(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealSwitch]:
+    binary = str(pytestconfig.getoption("--bmv2"))
+    switch = RealSwitch(binary, tmp_path_factory.mktemp("bmv2"), PORTS)
+    yield switch
+    switch.close()
+
+
+def compare(
+    switch: SimpleSwitch,
+    real: RealSwitch,
+    frames: Iterable[tuple[int, bytes]],
+    seed: int,
+    quiet: float = 0.01,
+) -> int:
+    """Let each frame pass both; how many copies there were. ``quiet``: seconds between frames."""
+    total = 0
+    for port, frame in frames:
+        expected = receivable(switch.process(port, frame))
+        answer = sorted(real.process(port, frame, len(expected), quiet))
+        assert answer == expected, (seed, port, frame.hex())
+        total += len(answer)
+    return total
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_a_feature_program_does_what_it_does_in_bmv2(name: str, real: RealSwitch) -> None:
+    feature = FEATURES[name]
+    real.load(feature.info(), feature.json())
+    real.insert(feature.entries)
+    switch = feature.switch()
+    seed = random.randrange(1 << 32)
+    frames = islice(feature.frames(random.Random(seed)), FRAMES)
+    assert compare(switch, real, frames, seed) > FRAMES / 4
+    if name == "feature_state":
+        for counter in ("ingress.frames", "ingress.frames_alone", "egress.sent"):
+            ours = [switch.counter(counter, at) for at in range(switch.counter_size(counter))]
+            assert ours == real.counter(counter)
+
+
+def running(real: RealSwitch, program: str, entries: list[SwitchEntry]) -> SimpleSwitch:
+    """The software switch with a program of ``p4/`` and entries that the real one has too."""
+    config = (P4 / f"{program}.json").read_bytes()
+    real.load((P4 / f"{program}.p4info.txtpb").read_text(), config)
+    real.insert(entries)
+    switch = SimpleSwitch()
+    switch.load(config)
+    switch.apply({entry.key: entry for entry in entries})
+    return switch
+
+
+def same_drops(switch: SimpleSwitch, real: RealSwitch) -> None:
+    name = "ingress.dropped"
+    ours = [switch.counter(name, at)[0] for at in range(switch.counter_size(name))]
+    assert ours == [packets for packets, _ in real.counter(name)]
+
+
+def test_virtual_trees_are_forwarded_as_in_bmv2(real: RealSwitch) -> None:
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    tables = virtual_trees_cases.random_tables(rng, PORTS)
+    entries = virtual_trees_cases.entries_of(tables, PORTS)
+    switch = running(real, "virtual_trees", entries)
+
+    def frames() -> Iterator[tuple[int, bytes]]:
+        for _ in range(FRAMES):
+            labels = virtual_trees_cases.random_stack(rng)
+            behind = virtual_trees_cases.datagram(rng.randbytes(rng.randrange(60)))
+            frame = virtual_trees_cases.stack_frame(labels, behind)
+            yield (
+                rng.randint(1, PORTS),
+                frame[: rng.choice([*[len(frame)] * 5, rng.randrange(14, 60)])],
+            )
+        for address in ("10.1.2.3", "10.2.9.9", "10.3.1.1", "10.9.9.9"):
+            behind = virtual_trees_cases.datagram(dst=address)
+            yield 1, virtual_trees_cases.plain_frame(behind)
+        for _, frame, _ in virtual_trees_cases.odd_frames():
+            if len(frame) >= 14:
+                yield 1, frame
+
+    assert compare(switch, real, frames(), seed) > FRAMES
+    same_drops(switch, real)
+
+
+@pytest.mark.parametrize("rules", [PLAIN, STATE], ids=["plain", "state"])
+def test_subscriptions_are_served_as_in_bmv2(rules: tuple[str, ...], real: RealSwitch) -> None:
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    ports = range(1, 17)
+    entries = [*port_groups("s", [*ports, 20, 33, 44, 52, 64]), *rows(list(rules))]
+    entries += [routed(route) for route in ROUTES]
+    switch = running(real, "packet_subscriptions", entries)
+
+    def message() -> bytes:
+        if rng.random() < 0.2:
+            kind = rng.choice(sorted(LENGTHS))
+            return bytes([kind]) + rng.randbytes(LENGTHS[kind] - 1)
+        return order(
+            rng.choice(["GOOGL", "MSFT", "IBM", "AAPL", "NFLX", "X"]),
+            rng.choice([0, 199_999, 200_000, 500_001, 990_001]),
+            rng.choice([0, 99, 100, 1 << 31]),
+            rng.choice("BS"),
+            rng.choice([0, 1, 10**9, 5 * 10**9]),
+        )
+
+    def frames() -> Iterator[tuple[int, bytes]]:
+        for _ in range(FRAMES // 2):
+            several = [message() for _ in range(rng.choice([1, 1, 1, 2, 3, 5, 12]))]
+            frame = bytearray(datagram(several, udp_sum=rng.random() < 0.7))
+            if rng.random() < 0.15:
+                frame[rng.randrange(14, len(frame))] ^= 1 << rng.randrange(8)
+            if rng.random() < 0.05:
+                del frame[rng.randrange(14, len(frame)) :]
+            yield rng.randint(1, PORTS), bytes(frame)
+        for words in range(11):
+            frame = bytearray(other("10.1.2.3", options=ALERT * words))
+            yield 1, bytes(frame)
+            yield 1, bytes(frame[:-1])
+            frame[14 + rng.randrange(20 + 4 * words)] ^= 1 << rng.randrange(8)
+            yield 1, bytes(frame)
+
+    # State goes by the order of messages: a frame must be through all its passes before the next.
+    quiet = 0.05 if rules is STATE else 0.01
+    assert compare(switch, real, frames(), seed, quiet) > FRAMES / 4
+    same_drops(switch, real)

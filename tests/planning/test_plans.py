@@ -1,0 +1,111 @@
+"""What did not change from plan to plan is not read, compiled or made again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.planning.plans import Plans
+from jobs.adapters.planning.versions import LINK_STATES
+from udfs.network.rows import network_to_rows, tree_to_row
+from udfs.network.topology import fabric
+from udfs.trees.broadcast import broadcast_trees
+
+pytestmark = pytest.mark.unit
+
+NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
+
+
+class Versions:
+    """Tables with a list of rows a version, which count how often each is read."""
+
+    def __init__(self) -> None:
+        addresses = dict.fromkeys(NETWORK.switches, "127.0.0.1:9")
+        first = {name: list(rows) for name, rows in network_to_rows(NETWORK, addresses).items()}
+        first["virtual_trees"] = [tree_to_row(tree) for tree in broadcast_trees(NETWORK)]
+        first["subscriptions"] = [
+            {
+                "id": f"s{number}",
+                "subscriber": f"h{1 + number % 3}",
+                "format": "itch",
+                "filter": f'stock == "S{number % 7}" and price > {number}',
+                "enabled": True,
+            }
+            for number in range(50)
+        ]
+        first["advertisements"] = []
+        self.held: dict[str, list[list[dict[str, Any]]]] = {
+            name: [rows] for name, rows in first.items()
+        }
+        self.reads: Counter[str] = Counter()
+
+    def rows(self, name: str, version: int) -> list[dict[str, Any]]:
+        self.reads[name] += 1
+        return self.held[name][version]
+
+    @property
+    def newest(self) -> dict[str, int]:
+        found = {name: len(rows) - 1 for name, rows in self.held.items()}
+        return found | {LINK_STATES: found["links"]}
+
+    def edit(self, name: str, change: dict[str, Any]) -> None:
+        first, *others = self.held[name][-1]
+        self.held[name].append([first | change, *others])
+
+
+@pytest.fixture
+def tables() -> Versions:
+    return Versions()
+
+
+@pytest.fixture
+def plans(tables: Versions) -> Plans:
+    made = Plans(Settings(publisher="feed1"), tables)
+    made.at(tables.newest)
+    tables.reads.clear()
+    return made
+
+
+EDITS = {
+    "subscriptions": {"filter": "price > 1"},
+    "links": {"weight": 2.5},
+    "virtual_trees": {"strategy": "other"},
+    "hosts": {"mac": 0x020000009999},
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_only_what_changed_is_read_again(tables: Versions, plans: Plans, name: str) -> None:
+    tables.edit(name, EDITS[name])
+    plans.at(tables.newest)
+    network = {"switches", "hosts", "links"}
+    assert set(tables.reads) == (network if name in network else {name})
+    assert set(tables.reads.values()) == {1}
+    tables.reads.clear()
+    plans.at(tables.newest)
+    assert not tables.reads
+
+
+def test_an_edit_of_a_link_compiles_no_filter_and_gives_the_plan_of_scratch(
+    tables: Versions, plans: Plans
+) -> None:
+    before = plans.at(tables.newest)
+    tables.edit("links", {"up": False})
+    after = plans.at(tables.newest)
+    assert after.subscriptions is before.subscriptions
+    assert after.compilation.compiled is before.compilation.compiled
+    assert list(after.compilation.rules) == list(before.compilation.rules)
+    fresh = Plans(Settings(publisher="feed1"), tables).at(tables.newest)
+    assert fresh.compilation.receiver_sets == after.compilation.receiver_sets
+    assert fresh.network == after.network != before.network
+
+
+def test_an_older_plan_is_what_it_was(tables: Versions, plans: Plans) -> None:
+    first = tables.newest
+    rules = list(plans.at(first).compilation.rules)
+    tables.edit("subscriptions", {"enabled": False})
+    assert len(plans.at(tables.newest).compilation.rules) == len(rules) - 1
+    assert list(plans.at(first).compilation.rules) == rules

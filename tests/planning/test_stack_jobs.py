@@ -1,0 +1,161 @@
+"""Stacks worked out beside the stream: in small jobs, for the newest plan, each set once."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from delivery_cases import ADDRESSING, HOSTS, ITCH, NETWORK, TREES, VERSIONS
+
+from jobs.adapters.planning import header_stacks
+from jobs.adapters.planning.header_stacks import StackJobs
+from udfs.delivery.plan import Compilation, Planner
+from udfs.filters.subscriptions import Subscription
+from udfs.messages.readers import Packets
+from udfs.trees.header_stacks import Stack, Stacks
+
+pytestmark = pytest.mark.unit
+
+
+class Jobs(StackJobs):
+    """Without Spark: a job is a list of receiver sets, and may be held up."""
+
+    def __init__(self, slots: int = 3) -> None:
+        self.jobs: list[tuple[list[tuple[str, ...]], int]] = []
+        self.written: list[list[dict[str, Any]]] = []
+        self.sent: list[object] = []
+        self.go, self.began = threading.Semaphore(1_000), threading.Event()
+        self.broken = False
+        #: What a set takes of a core.
+        self.seconds = 0.0
+        context = SimpleNamespace(defaultParallelism=slots + 1, broadcast=self.broadcast)
+        tables = SimpleNamespace(overwrite=lambda _, rows: self.written.append(rows))
+        super().__init__(SimpleNamespace(sparkContext=context), tables, "feed1")
+
+    def broadcast(self, value: object) -> SimpleNamespace:
+        self.sent.append(value)
+        return SimpleNamespace(value=value, unpersist=lambda: None)
+
+    def _run(self, receiver_sets: Any, tasks: int, handle: Any) -> Any:
+        self.began.set()
+        self.go.acquire()
+        if self.broken:
+            raise ValueError("an executor is gone")
+        self.jobs.append((receiver_sets, tasks))
+        made = {}
+        for receivers in receiver_sets:
+            left = tuple(host for host in receivers if host != "h1")
+            made[receivers] = Stacks(
+                (Stack((0x4001,), left),) if left else (),
+                (("h1", "unplugged"),) if "h1" in receivers else (),
+            )
+        return made, self.seconds * len(made)
+
+
+def plans(*prices: int, trees: Any = TREES, planner: Planner | None = None) -> list[Compilation]:
+    """Plans of one planner; in each, ``price`` different receiver sets of a few hosts."""
+    planner = planner or Planner(Packets(ITCH), ADDRESSING)
+    return [
+        planner.plan(
+            [
+                Subscription(
+                    f"s{n}",
+                    "h1",
+                    f"shares == {n} : "
+                    f"fwd({', '.join(h for bit, h in enumerate(HOSTS) if n + 1 >> bit & 1)})",
+                )
+                for n in range(number)
+            ],
+            NETWORK,
+            trees,
+            VERSIONS | {"subscriptions": version},
+        )
+        for version, number in enumerate(prices)
+    ]
+
+
+def test_all_sets_are_worked_out_once_in_jobs_that_leave_a_slot_to_the_stream(caplog):
+    jobs = Jobs(slots=3)
+    (plan,) = plans(200)
+    waiting = plan.unknown()
+    with caplog.at_level(logging.ERROR):
+        jobs.submit(plan).result()
+    assert [r for some, _ in jobs.jobs for r in some] == waiting and not plan.unknown()
+    assert len(jobs.jobs) > 1 and {tasks for _, tasks in jobs.jobs} == {3}
+    assert len(jobs.written) == 1 and len(jobs.written[0]) == 199  # no row of h1 alone
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told == "host h1 is left out: unplugged; subscriptions@0, hosts@1"
+    # An edit that brings no set costs no job, and writes nothing.
+    jobs.jobs.clear()
+    jobs.submit(plan).result()
+    assert not jobs.jobs and len(jobs.written) == 1 and len(jobs.sent) == 1
+    jobs.close()
+
+
+@pytest.mark.parametrize(("seconds", "sizes"), [(0.0, [64, 191]), (0.01, [64, 100, 91])])
+def test_jobs_grow_to_half_a_second_of_work_however_long_they_wait(seconds, sizes):
+    jobs = Jobs(slots=2)
+    jobs.seconds = seconds
+    (plan,) = plans(255)
+    jobs.submit(plan).result()
+    assert [len(some) for some, _ in jobs.jobs] == sizes
+    assert not plan.unknown()
+    jobs.close()
+
+
+def test_an_edit_costs_its_own_sets_and_a_change_of_trees_all():
+    jobs, planner = Jobs(), Planner(Packets(ITCH), ADDRESSING)
+    before, after = plans(20, 20, planner=planner)
+    jobs.submit(before).result()
+    assert not after.unknown() and after.header_stacks is before.header_stacks
+    (more,) = plans(22, planner=planner)
+    jobs.jobs.clear()
+    jobs.submit(more).result()
+    assert sum(len(some) for some, _ in jobs.jobs) == 2 and len(jobs.sent) == 1
+    (other,) = plans(22, trees=[], planner=planner)
+    assert len(other.unknown()) == 22
+    jobs.submit(other).result()
+    assert not other.unknown() and len(jobs.sent) == 2
+    jobs.close()
+
+
+def test_a_newer_plan_has_its_turn_after_the_job_that_runs():
+    jobs = Jobs(slots=1)
+    jobs.go = threading.Semaphore(0)
+    old, new = plans(150, 3, planner=Planner(Packets(ITCH), ADDRESSING))
+    first = jobs.submit(old)
+    assert jobs.began.wait(60)
+    second = jobs.submit(new)
+    jobs.go.release(100)
+    first.result()
+    second.result()
+    assert old.unknown() and not new.unknown(), "what is left of the old one is nobody's any more"
+    assert [len(rows) for rows in jobs.written] == [len(new.stack_rows("feed1"))]
+    jobs.close()
+
+
+def test_a_job_that_fails_costs_no_batch_and_the_next_plan_tries_again(caplog):
+    jobs = Jobs()
+    jobs.broken = True
+    (plan,) = plans(5)
+    jobs.submit(plan).result()
+    assert "could not be worked out" in caplog.text and len(plan.unknown()) == 5
+    jobs.broken = False
+    jobs.submit(plan).result()
+    assert not plan.unknown() and jobs.written
+    jobs.close()
+
+
+def test_the_end_of_a_stream_does_not_wait_for_ever(monkeypatch):
+    monkeypatch.setattr(header_stacks, "_LAST_SECONDS", 0)
+    jobs = Jobs(slots=1)
+    jobs.go = threading.Semaphore(0)
+    (plan,) = plans(150)
+    jobs.submit(plan)
+    assert jobs.began.wait(60)
+    threading.Timer(0.2, jobs.go.release).start()
+    jobs.close()
+    assert len(jobs.jobs) == 1 and plan.unknown() and not jobs.written

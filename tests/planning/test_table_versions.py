@@ -1,0 +1,204 @@
+"""Tables of earlier versions are brought up to date, and versions are told as streams need them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.error_texts import SQL_ERRORS
+from jobs.adapters.planning.versions import LINK_STATES, BatchVersions
+from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
+from jobs.adapters.tables.tables import Tables
+from udfs.switches import rollout
+
+pytestmark = pytest.mark.integration
+
+NAMES = (*SOURCES, "subscriptions", "network_versions", "egress_ledger")
+
+
+@pytest.fixture(scope="module")
+def held(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    made = Tables(spark, str(tmp_path_factory.mktemp("versions")))
+    made.create(*NAMES)
+    return made
+
+
+def tree(number: int, state: str) -> dict[str, object]:
+    return {"tree_id": number, "edges": [], "strategy": "x", "state": state}
+
+
+def batch(tables: Tables, topic: str, number: int, versions: dict[str, int]) -> None:
+    row = dict.fromkeys(tables.read("egress_ledger").columns, 0)
+    started = dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=number)
+    row |= {
+        "topic": topic,
+        "partitions": [],
+        "versions": versions,
+        "started_at": started,
+        "settings": None,
+    }
+    tables.append("egress_ledger", [row | {"seconds": 0.0}])
+
+
+def test_tables_of_an_earlier_version_get_what_they_lack_and_keep_their_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = Tables(spark, str(tmp_path))
+    place = f"delta.`{tmp_path}/virtual_trees`"
+    spark.sql(
+        f"CREATE TABLE {place} (tree_id INT NOT NULL, edges ARRAY<STRUCT<u: STRING, v: STRING>> "
+        "NOT NULL, strategy STRING NOT NULL, state STRING NOT NULL, ours STRING) USING delta "
+        "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true', 'delta.constraints.state_known' = "
+        "'state IN (\\'installing\\', \\'active\\', \\'retiring\\')', "
+        "'delta.constraints.theirs' = 'tree_id < 100')"
+    )
+    tables.append("virtual_trees", [tree(1, "active") | {"ours": "kept"}])
+    tables.create("virtual_trees", "network_versions")
+    assert tables.version("network_versions") == 0
+    assert tables.rows("virtual_trees") == [tree(1, "active") | {"ours": "kept"}]
+    tables.append("virtual_trees", [tree(2, "retired") | {"ours": None}])
+    for refused in (tree(3, "gone"), tree(100, "active")):
+        with pytest.raises(SQL_ERRORS):
+            tables.append("virtual_trees", [refused | {"ours": None}])
+    # Once is enough.
+    version = tables.version("virtual_trees")
+    tables.create("virtual_trees")
+    assert tables.version("virtual_trees") == version
+
+
+def test_tables_of_narrow_labels_get_room_for_wide_ones(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = Tables(spark, str(tmp_path))
+    for table, column in (("links", "link"), ("virtual_trees", "tree")):
+        spark.sql(
+            f"CREATE TABLE delta.`{tmp_path}/{table}` ({column}_id INT NOT NULL) USING delta "
+            f"TBLPROPERTIES ('delta.constraints.{column}_id_14_bits' = "
+            f"'{column}_id BETWEEN 1 AND 16383')"
+        )
+    spark.sql(
+        f"CREATE TABLE delta.`{tmp_path}/header_stacks` (publisher STRING NOT NULL, labels "
+        "ARRAY<INT> NOT NULL COMMENT 'labels', ours STRING) USING delta"
+    )
+    tables.append("links", [{"link_id": 16383}])
+    kept = {"publisher": "p", "labels": [0x4001], "ours": "kept"}
+    tables.append("header_stacks", [kept])
+    tables.create("links", "virtual_trees", "header_stacks")
+    for table, column in (("links", "link_id"), ("virtual_trees", "tree_id")):
+        tables.append(table, [{column: (1 << 30) - 1}])
+        with pytest.raises(SQL_ERRORS, match=f"{column}_fits_label"):
+            tables.append(table, [{column: 1 << 30}])
+    wide = {"publisher": "p", "labels": [0xFFFFFFFF], "ours": None}
+    tables.append("header_stacks", [wide])
+    assert sorted(tables.rows("header_stacks"), key=lambda row: row["labels"]) == [kept, wide]
+    assert tables.read("header_stacks").schema["labels"].metadata["comment"] == "labels"
+    # Once is enough.
+    versions = [tables.version(name) for name in ("links", "virtual_trees", "header_stacks")]
+    tables.create("links", "virtual_trees", "header_stacks")
+    assert versions == [
+        tables.version(name) for name in ("links", "virtual_trees", "header_stacks")
+    ]
+
+
+def test_a_constraint_that_somebody_changed_stays(spark: SparkSession, tmp_path: Path) -> None:
+    tables = Tables(spark, str(tmp_path))
+    spark.sql(
+        f"CREATE TABLE delta.`{tmp_path}/virtual_trees` (state STRING) USING delta "
+        "TBLPROPERTIES ('delta.constraints.state_known' = 'state <> \\'x\\'')"
+    )
+    tables.create("virtual_trees")
+    assert tables.version("virtual_trees") == 0
+
+
+def test_only_rows_that_are_as_told_move_on(held: Tables) -> None:
+    trees = [tree(1, "installing"), tree(2, "retiring"), tree(3, "active"), tree(4, "installing")]
+    held.overwrite("virtual_trees", trees)
+    before = held.version("virtual_trees")
+    moves = {
+        1: ("installing", "active"),
+        2: ("retiring", "retired"),
+        3: ("retiring", "retired"),
+        9: ("installing", "active"),
+    }
+    held.move("virtual_trees", "tree_id", "state", moves)
+    states = {row["tree_id"]: row["state"] for row in held.rows("virtual_trees")}
+    assert states == {1: "active", 2: "retired", 3: "active", 4: "installing"}
+    held.move("virtual_trees", "tree_id", "state", {})
+    assert held.version("virtual_trees") == before + 1
+
+
+def test_the_time_of_a_commit_is_deltas_own(spark: SparkSession, held: Tables) -> None:
+    version = held.version("virtual_trees")
+    (told,) = DeltaTable.forPath(spark, f"{held.location}/virtual_trees").history(1).collect()
+    elsewhere = Tables(spark, f"file://{held.location}")
+    far = Tables(spark, held.location)
+    far._local = False
+    for tables in (held, elsewhere, far):
+        at = tables.committed_at("virtual_trees", version)
+        assert abs((at - told["timestamp"].astimezone(dt.UTC)).total_seconds()) < 1
+    assert held.committed_at("virtual_trees", version + 1) is None
+
+
+def test_the_last_batch_of_each_stream_is_found_whatever_was_seen_before(held: Tables) -> None:
+    versions = NetworkVersions(held)
+    assert versions.used() == []
+    batch(held, "a", 1, {"hosts": 1})
+    batch(held, "b", 5, {"hosts": 5})
+    assert sorted(v["hosts"] for v in versions.used()) == [1, 5]
+    # Written later, started earlier than the other's last.
+    batch(held, "a", 3, {"hosts": 3})
+    assert sorted(v["hosts"] for v in versions.used()) == [3, 5]
+    batch(held, "b", 4, {"hosts": 4})
+    assert sorted(v["hosts"] for v in NetworkVersions(held).used()) == [3, 5]
+    held.overwrite("egress_ledger", [])
+
+
+def test_a_stream_goes_by_what_is_ready_but_sees_links_fail_at_once(
+    held: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = BatchVersions(held, "t")
+    now = {name: held.version(name) for name in ("subscriptions", *SOURCES)}
+    assert stream.current() == now | {LINK_STATES: now["links"]}
+    assert "has not said yet" in caplog.text
+    stream.announce(stream.current())
+    versions = NetworkVersions(held)
+    network = {name: now[name] for name in SOURCES}
+    assert versions.used() == [network]
+    when = dt.datetime.now(dt.UTC)
+    versions.publish(network, 3, when, when + dt.timedelta(seconds=2))
+    for name in ("links", "virtual_trees", "subscriptions"):
+        held.overwrite(name, [])
+    later = {name: held.version(name) for name in ("subscriptions", "links")}
+    expected = now | {"subscriptions": later["subscriptions"], LINK_STATES: later["links"]}
+    assert stream.current() == BatchVersions(held, "t").current() == expected
+    newest = {name: held.version(name) for name in SOURCES}
+    versions.publish(newest, 4, None, when)
+    assert stream.current() == newest | expected | {
+        name: newest[name] for name in ("links", "virtual_trees")
+    }
+    (row,) = [r for r in held.rows("network_versions") if r["entries_version"] == 3]
+    assert row["seconds"] == 2.0 and row["topic"] is None and row["versions"] == network
+
+
+def test_who_has_been_succeeded_publishes_no_more(held: Tables) -> None:
+    first, second = NetworkVersions(held), NetworkVersions(held)
+    when = dt.datetime.now(dt.UTC)
+    host = {"host": "h", "switch": "s", "port": 1, "mac": 1, "ipv4": "10.0.0.1"}
+    for role in ("publisher", "subscriber"):
+        held.overwrite("hosts", [host | {"role": role}])
+    after = {name: held.version(name) for name in SOURCES}
+    newest = after | {"hosts": after["hosts"] - 1}
+    first.begin_term()
+    assert not first.superseded()
+    second.begin_term()
+    assert first.superseded() and not second.superseded()
+    first.publish(newest, 1, None, when)
+    assert newest not in NetworkVersions(held).ready()
+    second.publish(newest, 1, None, when)
+    second.publish(after, 1, None, when)
+    ready = [v for v in NetworkVersions(held).ready() if v["hosts"] >= newest["hosts"]]
+    assert sorted(ready, key=rollout.age) == [newest, after]

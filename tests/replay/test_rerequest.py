@@ -1,0 +1,699 @@
+"""Hosts ask again for what they lost, and are told why they got what: real Kafka, Spark, Delta."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import signal
+import socket
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from crash_world import ROOT, Program
+from kafka import KafkaProducer
+from kafka.admin import KafkaAdminClient
+from kafka.structs import TopicPartition
+from lossy_network import splitmix64
+from pcap_deployment import MODEL, PUBLISHER, Deployment, fill, golden, records
+from pcap_deployment import unpack as unpack_golden
+from pyspark.sql import SparkSession
+
+from cli.explain import text_of
+from jobs.adapters.planning import formats
+from jobs.adapters.replay.explanation import SentExplanation
+from jobs.adapters.replay.metrics import RerequestMetrics
+from jobs.adapters.replay.service import Rerequests
+from jobs.adapters.tables.tables import Tables
+from jobs.adapters.wire.pcap import read_pcap
+from lab.up.broker import Broker, default_class_path
+from udfs.errors import ReplayError
+from udfs.filters.meaning.evaluate import matches
+from udfs.filters.subscriptions import Subscription
+from udfs.filters.subscriptions import check as check_rules
+from udfs.messages.recovery.receiver import Options, Receiver
+from udfs.messages.reference import read_message, read_packet
+from udfs.messages.sequence import session_id, split_sequence
+from udfs.messages.summaries import GONE, Summary, is_summary, request, unpack
+from udfs.stacks.dissect import Dissection, dissect
+
+pytestmark = pytest.mark.integration
+
+HOSTS = ("h1", "h2", "h3", "h4")
+PATIENCE = 300.0
+
+Key = tuple[str, bytes]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def stream(
+    spark: SparkSession,
+    broker: Broker,
+    empty_tables: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Deployment:
+    """A stream that ran twice, with edits of rules and of the network while it ran."""
+    folder = tmp_path_factory.mktemp("stream")
+    shutil.copytree(empty_tables, folder / "tables")
+    fill(Tables(spark, str(folder / "tables")))
+    made = Deployment(
+        spark,
+        broker.bootstrap_servers,
+        folder,
+        max_offsets_per_trigger=30,
+        rerequest_identify="name",
+    )
+    packets = records()
+    quarter = len(packets) // 4
+
+    def edit_rules() -> None:
+        made.sql("UPDATE {} SET filter = 'price > 20' WHERE id = 'high'", "subscriptions")
+        made.publish(packets[quarter : 2 * quarter])
+
+    def edit_network() -> None:
+        made.sql("UPDATE {} SET state = 'retiring'", "virtual_trees")
+        made.sql("UPDATE {} SET up = false WHERE neighbor = 'h4'", "links")
+        made.publish(packets[2 * quarter : 3 * quarter])
+
+    made.publish(packets[:quarter])
+    made.run(edit_rules, edit_network)
+    made.sql("UPDATE {} SET up = true WHERE neighbor = 'h4'", "links")
+    # From here on rules keep state. What was sent before has the bytes of the settings of then.
+    (rule, *_) = made.tables.rows("subscriptions")
+    counting = {"id": "many", "subscriber": "h4", "filter": "count(60000000000) > 9 and price > 0"}
+    made.tables.append("subscriptions", [rule | counting])
+    made.set(mtu=600)
+    made.publish(packets[3 * quarter :])
+    made.run()
+    return made
+
+
+def frames(stream: Deployment) -> list[bytes]:
+    files = sorted(Path(stream.settings.pcap_path).glob("*.pcap"), key=lambda p: p.stat().st_mtime)
+    return [r.frame for path in files for r in read_pcap(path.open("rb"))]
+
+
+def brought(frames_: Iterable[bytes]) -> dict[str, list[bytes]]:
+    """By host, the datagrams that the network brings it, summaries included, in their order."""
+    found: dict[str, list[bytes]] = {host: [] for host in HOSTS}
+    for frame in frames_:
+        parts = dissect(frame)
+        assert parts.padding == 0
+        for host, copies in MODEL.deliver(PUBLISHER, parts.labels).hosts.items():
+            found[host] += [frame[len(frame) - parts.udp.length + 8 :]] * copies
+    return found
+
+
+def received(stream: Deployment) -> dict[str, list[bytes]]:
+    return brought(frames(stream))
+
+
+def sent(stream: Deployment) -> dict[Key, list[bytes]]:
+    """By host and session, the notifications that the stream sent, by their numbers."""
+    return by_session(received(stream))
+
+
+def by_session(brought_: dict[str, list[bytes]]) -> dict[Key, list[bytes]]:
+    found: dict[Key, list[bytes]] = defaultdict(list)
+    for host, datagrams in brought_.items():
+        for datagram in datagrams:
+            if not is_summary(datagram):
+                found[host, datagram[:10]].append(datagram)
+    return {key: sorted(each, key=sequence_of) for key, each in found.items()}
+
+
+def sequence_of(datagram: bytes) -> int:
+    return int.from_bytes(datagram[10:18])
+
+
+def count_of(datagram: bytes) -> int:
+    return int.from_bytes(datagram[18:20])
+
+
+class Client:
+    """A host's socket."""
+
+    def __init__(self, service: Rerequests, address: str = "127.0.0.1") -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+        self.socket.bind((address, 0))
+        self.socket.settimeout(PATIENCE)
+        self.service = service.address
+
+    def send(self, datagram: bytes) -> None:
+        self.socket.sendto(datagram, self.service)
+
+    def answer(self) -> tuple[list[bytes], Summary]:
+        datagrams = []
+        while not is_summary(found := self.socket.recv(65536)):
+            datagrams.append(found)
+        return datagrams, unpack(found)
+
+    def ask(
+        self, host: str, session: bytes, sequence: int, count: int = 65535
+    ) -> tuple[list[bytes], Summary]:
+        self.send(request(session, sequence, count, host))
+        return self.answer()
+
+    def all(self, host: str, session: bytes, count: int = 65535) -> list[bytes]:
+        """Everything from the first event on; each answer is held to its summary."""
+        datagrams, at = [], 0
+        while True:
+            found, summary = self.ask(host, session, at, count)
+            assert summary.session == session and summary.from_ == at
+            check(found, summary)
+            if summary.until == at:
+                return datagrams
+            datagrams += found
+            at = summary.until
+
+
+def check(datagrams: list[bytes], summary: Summary) -> None:
+    """A summary says what came before it."""
+    keys = [(sequence_of(d), count_of(d)) for d in datagrams]
+    assert keys == sorted(keys)
+    assert all(summary.from_ <= sequence < summary.until for sequence, _ in keys)
+    digest = sum(splitmix64((sequence + count) % 2**64) for sequence, count in keys) % 2**64
+    last = max((sequence for sequence, _ in keys), default=0)
+    assert (summary.notifications, summary.last, summary.digest) == (len(keys), last, digest)
+
+
+def free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Service:
+    def __init__(self, stream: Deployment, **settings: object) -> None:
+        self.metrics = RerequestMetrics()
+        self.rerequests = Rerequests(
+            stream.spark,
+            dataclasses.replace(
+                stream.settings, rerequest_listen=f"127.0.0.1:{free_port()}", **settings
+            ),
+            stream.tables,
+            self.metrics,
+        )
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(
+            target=self.rerequests.serve, args=(self.stopping,), daemon=True
+        )
+        self.thread.start()
+
+    def ended(self, outcome: str) -> int:
+        value = self.metrics.registry.get_sample_value(
+            "stackcast_rerequests_total", {"outcome": outcome}
+        )
+        return int(value or 0)
+
+    def counts(self, outcome: str, number: int) -> bool:
+        """Whether so many requests end in that way, some time after their answers."""
+        deadline = time.monotonic() + PATIENCE
+        while self.ended(outcome) < number and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return self.ended(outcome) == number
+
+    def close(self) -> None:
+        self.stopping.set()
+        self.thread.join()
+
+
+@pytest.fixture
+def service(stream: Deployment) -> Iterator[Service]:
+    made = Service(stream)
+    yield made
+    made.close()
+
+
+def sessions(stream: Deployment) -> list[bytes]:
+    return [session_id(stream.settings.topic, partition) for partition in range(2)]
+
+
+def test_answers_are_byte_for_byte_what_the_stream_sent_to_that_host(stream, service):
+    expected = sent(stream)
+    assert len({tuple(sorted(row["versions"].items())) for row in stream.ledger}) >= 4
+    assert {row["settings"]["mtu"] for row in stream.ledger} == {"1500", "600"}
+    client = Client(service.rerequests)
+    for host in HOSTS:
+        for session in sessions(stream):
+            assert client.all(host, session) == expected.get((host, session), [])
+    # Nobody subscribed for one of them: it is told so, and gets nothing of the others.
+    assert not any(host == "h3" for host, _ in expected)
+    assert all(len(expected[h, s]) > 10 for h in ("h1", "h2", "h4") for s in sessions(stream))
+
+
+def test_an_answer_holds_as_many_messages_as_were_asked_for_and_one_notification_at_least(
+    stream, service
+):
+    session = sessions(stream)[0]
+    mine = sent(stream)["h1", session]
+    client = Client(service.rerequests)
+    for count in (0, 1, 5, 40):
+        for first in range(0, len(mine) - 1, 7):
+            found, summary = client.ask("h1", session, sequence_of(mine[first]), count)
+            check(found, summary)
+            assert found == mine[first : first + len(found)]
+            held = sum(map(count_of, found))
+            following = mine[first + len(found) : first + len(found) + 1]
+            assert len(found) == 1 or held <= count
+            if following:
+                assert summary.until == sequence_of(following[0])
+                assert held + count_of(following[0]) > count
+    assert client.all("h1", session, 3) == mine
+
+
+def test_what_the_ledger_has_not_yet_is_answered_with_an_empty_range(stream, service):
+    session = sessions(stream)[1]
+    end = max(p["until_offset"] for r in stream.ledger for p in r["partitions"][1:]) << 26
+    for sequence in (end, end + 12345, 2**64 - 1):
+        found, summary = Client(service.rerequests).ask("h1", session, sequence)
+        assert not found and summary == Summary(session, sequence, sequence, 0, 0, 0)
+    assert service.counts("ahead", 3)
+
+
+def test_strangers_and_nonsense_are_counted_and_get_no_answer(stream, service):
+    client = Client(service.rerequests)
+    session = sessions(stream)[0]
+    client.send(request(session, 0, 1, "stranger"))
+    client.send(request(session, 0, 1))
+    client.send(request(b"NOSESSION1", 0, 1, "h1"))
+    for nonsense in (b"", b"x" * 19, b"x" * 276, session + bytes(10) + b"\xff\xfe"):
+        client.send(nonsense)
+    # Whoever asks behind them is answered, and is the only one.
+    found, _ = client.ask("h1", session, 0, 1)
+    assert found == sent(stream)["h1", session][:1]
+    client.socket.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        client.socket.recv(65536)
+    assert service.ended("unknown_host") == 2
+    assert service.ended("unknown_session") == 1
+    assert service.ended("malformed") == 4
+
+
+def test_a_host_is_known_by_its_address_whatever_name_it_gives(stream):
+    for number, host in enumerate(HOSTS[:2], 2):
+        stream.sql(f"UPDATE {{}} SET ipv4 = '127.0.0.{number}' WHERE host = '{host}'", "hosts")
+    service = Service(stream, rerequest_identify="address")
+    session = sessions(stream)[0]
+    try:
+        for number, host in enumerate(HOSTS[:2], 2):
+            client = Client(service.rerequests, f"127.0.0.{number}")
+            assert client.all("h4", session) == sent(stream)[host, session]
+        Client(service.rerequests, "127.0.0.9").send(request(session, 0, 1, "h1"))
+        assert service.counts("unknown_host", 1)
+    finally:
+        service.close()
+
+
+def test_ten_thousand_hosts_that_ask_at_once_cost_one_pass_or_two(stream, service):
+    session = sessions(stream)[0]
+    names = [f"guest{number}" for number in range(10_000)]
+    row = stream.tables.rows("hosts")[0]
+    stream.tables.append(
+        "hosts",
+        [
+            row | {"host": name, "ipv4": f"10.9.{number >> 8}.{number & 255}", "mac": number}
+            for number, name in enumerate(names)
+        ],
+    )
+    client = Client(service.rerequests)
+    rows = len(stream.ledger)
+    answers = 0
+    for begin in range(0, len(names), 500):
+        for name in names[begin : begin + 500]:
+            client.send(request(session, 0, 65535, name))
+        for _ in range(500):
+            found, summary = client.answer()
+            check(found, summary)
+            assert not found and summary.until > 0
+            answers += 1
+    assert answers == len(names)
+    assert service.rerequests.computed <= 2 * rows
+
+
+def test_a_receiver_that_loses_a_tenth_ends_with_exactly_its_own(stream, service):
+    lost = SimpleNamespace(number=0)
+    for host in ("h1", "h4"):
+        client = Client(service.rerequests)
+        client.socket.settimeout(0.05)
+        datagrams = received(stream)[host]
+        kept = [d for number, d in enumerate(datagrams) if (number * 7919 + 13) % 10]
+        lost.number += len(datagrams) - len(kept)
+        receiver = Receiver(Options(from_start=True), 0.0, sessions(stream), seed=1)
+        delivered: list[bytes] = []
+        ends = {
+            s: max(unpack(d).until for d in datagrams if is_summary(d) and d[:10] == s)
+            for s in sessions(stream)
+        }
+        now, deadline = 0.0, time.monotonic() + PATIENCE
+
+        def take(out, client=client, delivered=delivered, host=host) -> None:
+            delivered += [each.datagram for each in out.deliveries]
+            assert not out.losses
+            for asked in out.requests:
+                client.send(request(asked.session, asked.sequence, asked.count, host))
+
+        take(receiver.receive(kept, now))
+        while time.monotonic() < deadline:
+            if all(receiver.sessions()[s][1] >= end for s, end in ends.items()):
+                break
+            now += 0.05
+            answers = []
+            try:
+                while True:
+                    answers.append(client.socket.recv(65536))
+            except TimeoutError:
+                pass
+            take(receiver.receive(answers, now, answer=True))
+            take(receiver.time(now))
+        mine = [d for (h, _), each in sent(stream).items() if h == host for d in each]
+        assert sorted(delivered) == sorted(mine)
+    assert lost.number > 20
+
+
+def conf(values: dict[str, object]) -> str:
+    """Settings as ``PYSPARK_SUBMIT_ARGS`` takes them."""
+    own = {f"spark.stackcast.{key}": value for key, value in values.items()}
+    # The tests' sessions have the other cores, and their own warehouses.
+    own |= {"spark.master": "local[1]", "spark.driver.memory": "1g"}
+    return " ".join(f"--conf {key}={value}" for key, value in own.items()) + " pyspark-shell"
+
+
+def test_service_and_receiver_as_programs_bring_back_what_was_lost(stream, tmp_path):
+    """The job and the command, each in a process of its own, until SIGTERM ends them."""
+    settings = stream.settings
+    port = free_port()
+    service = Program(
+        tmp_path,
+        str(ROOT / "jobs" / "rerequest.py"),
+        PYSPARK_SUBMIT_ARGS=conf(
+            {
+                "kafka.bootstrap.servers": stream.servers,
+                "topic": settings.topic,
+                "tables": settings.tables,
+                "checkpoint": settings.checkpoint,
+                "publisher": settings.publisher,
+                "mtu": settings.mtu,
+                "rerequest.listen": f"127.0.0.1:{port}",
+                "rerequest.identify": "name",
+                "metrics.port": 0,
+            }
+        ),
+    )
+    hosts = {}
+    for host in ("h1", "h3", "h4"):
+        at = free_port()
+        (tmp_path / host / "receipts").mkdir(parents=True)
+        written = tmp_path / host / "receipts" / f"{host}.mold"
+        options = f"--listen 127.0.0.1:{at} --summary-port 0 --rerequest 127.0.0.1:{port}"
+        options += f" --name {host} --order sequence --drop 0.1 --receipts {written} --json"
+        trial = Program(
+            tmp_path,
+            "-m",
+            *("cli.main", "receive", *options.split()),
+            *("--topic", settings.topic, "--partitions", "2", "--from-start"),
+        )
+        trial.until("listening")
+        hosts[host] = trial, at, written
+    try:
+        service.until("re-requests are taken at")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wire:
+            for host, (_, at, _) in hosts.items():
+                for number, datagram in enumerate(received(stream)[host]):
+                    wire.sendto(datagram, ("127.0.0.1", at))
+                    if number % 50 == 49:
+                        time.sleep(0.01)
+        for host, (trial, _, written) in hosts.items():
+            mine = [d for (h, _), each in sent(stream).items() if h == host for d in each]
+            deadline = time.monotonic() + PATIENCE
+            while time.monotonic() < deadline and len(whole(written)) < len(mine):
+                time.sleep(0.1)
+            assert sorted(whole(written)) == sorted(mine), trial.output
+            trial.process.send_signal(signal.SIGTERM)
+            assert trial.end() == 0
+            counts = json.loads(trial.output.splitlines()[-1])["statistics"]
+            assert counts["delivered"] == len(mine) and counts["losses"] == 0
+            if mine:
+                assert counts["repaired"] > 0
+        service.process.send_signal(signal.SIGTERM)
+        assert service.end() == 0, service.output[-4000:]
+    finally:
+        for each in (service, *(trial for trial, _, _ in hosts.values())):
+            each.kill()
+
+
+def whole(file: Path) -> list[bytes]:
+    """The datagrams of a file that is being written."""
+    content, at, found = file.read_bytes() if file.exists() else b"", 0, []
+    while at + 2 <= len(content):
+        end = at + 2 + int.from_bytes(content[at : at + 2])
+        if end > len(content):
+            break
+        found.append(content[at + 2 : end])
+        at = end
+    return found
+
+
+def test_events_of_attributes_are_answered_for_and_explained(spark, broker, empty_tables, tmp_path):
+    """Names get their ids while the stream runs; what was sent is computed with the ids of then."""
+    shutil.copytree(empty_tables, tmp_path / "tables")
+    tables = Tables(spark, str(tmp_path / "tables"))
+    rules = {"warm": ("h1", "temp > 20"), "damp": ("h2", "hum > 15 and temp < 25")}
+    fill(tables, rules, "attributes")
+    made = Deployment(
+        spark,
+        broker.bootstrap_servers,
+        tmp_path,
+        format="attributes",
+        attributes_unknown="register",
+        rerequest_identify="name",
+        given=frozenset({"topic", "deadLetter.topic", "checkpoint"}),
+    )
+    made.settings = formats.of_settings(made.settings, "attributes")
+    events = [json.dumps({"temp": n % 40, "hum": n % 30}).encode() for n in range(120)]
+
+    def later() -> None:
+        made.sql("UPDATE {} SET filter = 'wind > 3' WHERE id = 'damp'", "subscriptions")
+        made.publish([json.dumps({"temp": 1, "wind": n}).encode() for n in range(60)])
+
+    made.publish([*events, b'{"temp": '])
+    made.run(later)
+    expected = sent(made)
+    assert {host for host, _ in expected} == {"h1", "h2"}
+    service = Service(made)
+    try:
+        client = Client(service.rerequests)
+        for host in HOSTS:
+            for session in sessions(made):
+                assert client.all(host, session) == expected.get((host, session), [])
+    finally:
+        service.close()
+    frame = next(f for f in reversed(frames(made)) if dissect(f).summary is None)
+    told = explained(made, frame)
+    (rule,) = told["rules"]
+    assert (rule["id"], rule["filter"]) == ("damp", "wind > 3")
+    assert [event["wind"] for event in told["events"]]
+
+
+@pytest.fixture(scope="module")
+def earlier(
+    spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> Deployment:
+    """What an earlier release left behind: two batches, and a rule that counts over both."""
+    folder = tmp_path_factory.mktemp("earlier")
+    unpack_golden(folder, "stopped")
+    made = Deployment(
+        spark,
+        broker.bootstrap_servers,
+        folder,
+        topic=golden()["topic"],
+        rerequest_identify="name",
+    )
+    producer = KafkaProducer(bootstrap_servers=made.servers, acks="all")
+    for partition, part in enumerate(golden()["records"]):
+        for record in part:
+            producer.send(made.settings.topic, bytes.fromhex(record), partition=partition)
+    producer.flush()
+    producer.close()
+    return made
+
+
+def earlier_frames() -> list[bytes]:
+    return [bytes.fromhex(frame) for frame in golden()["frames"]["stopped"]]
+
+
+def test_an_earlier_release_is_answered_for_too_and_rules_with_state(earlier):
+    assert all(row.get("settings") is None for row in earlier.ledger)
+    expected = by_session(brought(earlier_frames()))
+    service = Service(earlier)
+    try:
+        client = Client(service.rerequests)
+        for host in HOSTS:
+            for session in sessions(earlier):
+                assert client.all(host, session, 9) == expected.get((host, session), [])
+    finally:
+        service.close()
+    assert len(expected) == 6
+
+
+def test_without_its_state_a_batch_with_rules_that_keep_some_is_gone(earlier):
+    state = Path(earlier.settings.checkpoint) / "stackcast-state" / "0.bin"
+    hidden = state.rename(state.with_suffix(".hidden"))
+    session = sessions(earlier)[0]
+    border = next(p["from_offset"] for p in earlier.ledger[1]["partitions"] if not p["partition"])
+    service = Service(earlier)
+    try:
+        client = Client(service.rerequests)
+        found, summary = client.ask("h1", session, border << 26)
+        assert not found and summary.gone and summary.until > border << 26
+        # The batch before it began with none, and goes on into it.
+        found, summary = client.ask("h1", session, 0)
+        check(found, summary)
+        assert found == by_session(brought(earlier_frames()))["h1", session]
+    finally:
+        service.close()
+        hidden.rename(state)
+
+
+def explained(stream: Deployment, frame: bytes, host: str = "") -> dict:
+    parts = dissect(frame)
+    explanation = SentExplanation(stream.spark, stream.settings, stream.tables)
+    return explanation.explain(parts.session.decode(), parts.sequence, host)
+
+
+def test_a_notification_is_explained_by_its_rule_its_versions_and_its_way(stream, itch):
+    by_batch = {}
+    ledger = stream.ledger
+    for frame in frames(stream):
+        parts = dissect(frame)
+        if parts.summary is None:
+            offset = parts.sequence >> 26
+            partition = sessions(stream).index(parts.session)
+            row = next(
+                r
+                for r in ledger
+                for p in r["partitions"]
+                if p["partition"] == partition and p["from_offset"] <= offset < p["until_offset"]
+            )
+            by_batch[row["batch_id"]] = row, frame
+    # Those before rules kept state, whose matches a plain reading can tell.
+    plain = [n for n, (row, _) in by_batch.items() if row["settings"]["mtu"] == "1500"]
+    first, last = by_batch[min(plain)], by_batch[max(plain)]
+    assert first[0]["versions"] != last[0]["versions"]
+    for row, frame in (first, last):
+        parts = dissect(frame)
+        told = explained(stream, frame)
+        assert told["batch"] == row["batch_id"]
+        assert told["versions"] == row["versions"]
+        assert (told["offset"], told["session"]) == (
+            parts.sequence >> 26,
+            parts.session.decode(),
+        )
+        delivered = MODEL.deliver(PUBLISHER, parts.labels)
+        mine = next(each for each in told["frames"] if each["hex"] == frame.hex())
+        assert set(mine["receivers"]) == set(delivered.hosts)
+        hops = {(u, v) for u, v, _ in delivered.links}
+        for host, path in mine["paths"].items():
+            assert (path[0], path[-1]) == (PUBLISHER, host)
+            assert set(pairwise(path)) <= hops
+        # The rules of that version that a plain reading says match, and no others.
+        rows = stream.tables.rows("subscriptions", row["versions"]["subscriptions"])
+        subscriptions = [Subscription(r["id"], r["subscriber"], r["filter"]) for r in rows]
+        rules, _ = check_rules(subscriptions, itch, set(HOSTS), PUBLISHER)
+        events = [read_message(itch, message) for message in parts.messages]
+        assert {rule["id"] for rule in told["rules"]} == {
+            rule.id for rule in rules for event in events if matches(rule.condition, event)
+        }
+        filters = {r["id"]: r["filter"] for r in rows}
+        assert all(filters[rule["id"]] == rule["filter"] for rule in told["rules"])
+        assert [e["add_order.price"] for e in told["events"] if "add_order.price" in e] == [
+            itch.field("add_order.price").render(e["add_order.price"])
+            for e in events
+            if "add_order.price" in e
+        ]
+        text = text_of(told)
+        assert f"batch         {row['batch_id']}," in text
+        assert all(rule["filter"] in text for rule in told["rules"])
+
+
+def test_what_was_not_sent_is_explained_too(stream):
+    explanation = SentExplanation(stream.spark, stream.settings, stream.tables)
+    session = sessions(stream)[0].decode()
+    told = {s >> 13 for d in frames(stream) for s in places(dissect(d), stream)}
+    offset, index = next(
+        (offset, index)
+        for offset in range(40)
+        for index, message in enumerate(read_packet(records()[2 * offset])[2])
+        if message and (offset << 13 | index) not in told
+    )
+    with pytest.raises(ReplayError, match="NOBODY"):
+        explanation.explain(session, offset << 26 | index << 13)
+    with pytest.raises(ReplayError, match="NOT_SENT"):
+        explanation.explain(session, offset << 26 | 8000 << 13)
+    with pytest.raises(ReplayError, match="NOT_ON_RECORD"):
+        explanation.explain(session, 1_000_000 << 26)
+    with pytest.raises(ReplayError, match="NO_SESSION"):
+        explanation.explain("NOSESSION1", 0)
+
+
+def places(parts: Dissection, stream: Deployment) -> list[int]:
+    """The number of a frame, where it is of the first session."""
+    mine = parts.summary is None and parts.session == sessions(stream)[0]
+    return [parts.sequence] if mine else []
+
+
+def test_the_host_that_got_nothing_learns_which_predicate_failed(stream):
+    frame = next(f for f in frames(stream) if dissect(f).summary is None)
+    receivers = explained(stream, frame)["receivers"]
+    other = next(host for host in ("h1", "h2") if host not in receivers)
+    told = explained(stream, frame, other)
+    assert told["received"] is False
+    failed = [r for r in told["rules"] if other in r["receivers"]]
+    assert failed and not any(rule["matches"] for rule in failed)
+    assert all(
+        any(p["truth"] != "true" for p in v["predicates"]) for r in failed for v in r["verdicts"]
+    )
+
+
+def test_what_the_topic_lost_is_gone_and_the_rest_is_there(stream):
+    """The last of the file: what the topic loses does not come back."""
+    session = sessions(stream)[0]
+    expected = sent(stream)["h1", session]
+    # Some of what the host was sent goes, and some stays.
+    first = split_sequence(sequence_of(expected[3]))[0] + 1
+    admin = KafkaAdminClient(bootstrap_servers=stream.servers)
+    admin.delete_records({TopicPartition(stream.settings.topic, 0): first})
+    admin.close()
+    service = Service(stream)
+    try:
+        client = Client(service.rerequests)
+        found, summary = client.ask("h1", session, 0)
+        assert not found
+        assert summary == Summary(session, 0, first << 26, GONE, 0, 0)
+        assert service.counts("gone", 1)
+        left, at = [], summary.until
+        while True:
+            found, summary = client.ask("h1", session, at)
+            check(found, summary)
+            if summary.until == at:
+                break
+            left += found
+            at = summary.until
+        assert left == [d for d in expected if sequence_of(d) >= first << 26]
+        assert 0 < len(left) < len(expected)
+    finally:
+        service.close()

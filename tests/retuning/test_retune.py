@@ -1,0 +1,283 @@
+"""Trees are chosen by what the tables have on record, and change on real switches step by step."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs import refresh_switches, retune_trees
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.retune import trials
+from jobs.adapters.retune.record import read_record
+from jobs.adapters.retune.retune import Options, Retuner
+from jobs.adapters.switches.refresh import Refresher
+from jobs.adapters.tables.tables import Tables
+from lab.up.process import Child
+from udfs.errors import SettingsError
+from udfs.network.rows import network_to_rows, tree_to_row
+from udfs.network.topology import fabric
+from udfs.network.virtual_tree import VirtualTree
+from udfs.retuning.comparison import Record
+from udfs.retuning.steps import rules
+from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.publications import Clients, Publication, Statistics
+from udfs.trees.steiner import steiner_tree
+from udfs.trees.strategies.strategy import Situation, uniform
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).resolve().parents[2]
+NETWORK = fabric(pods=2, racks=2, hosts=2, planes=1, spines=1)
+(FEED,) = NETWORK.publishers()
+HOSTS = sorted(NETWORK.subscribers())
+NEAR, FAR = HOSTS[:4], HOSTS[4:]
+NOON = dt.datetime(2026, 1, 2, 12, tzinfo=dt.UTC)
+#: Few, as each is a task of its own.
+FEW = ["--strategies", "hops,relation"]
+
+
+class Deployment:
+    def __init__(self, spark: SparkSession, tables: Tables, folder: Path, p4runtime: str) -> None:
+        self.spark, self.tables, self.folder = spark, tables, folder
+        self.settings = Settings(tables=tables.location, wait_seconds=5, p4_folder=str(ROOT / "p4"))
+        for name, rows in network_to_rows(
+            NETWORK, dict.fromkeys(NETWORK.switches, p4runtime)
+        ).items():
+            tables.append(name, rows)
+
+    def publish(
+        self, batch: int, receivers: Sequence[str], number: int, exact: bool = True
+    ) -> None:
+        when = NOON + dt.timedelta(hours=batch)
+        of_batch = {"batch_id": batch, "publisher": FEED, "recorded_at": when, "messages": number}
+        counts = {"notifications": number, "bytes": 100 * number}
+        self.tables.append(
+            "delivery_statistics",
+            [of_batch | counts | {"subscriber": name} for name in receivers],
+        )
+        if exact:
+            row = {"receivers": sorted(receivers), "notifications": number}
+            row |= {"datagram_bytes": 80 * number}
+            self.tables.append("publication_statistics", [of_batch | row])
+
+    def run(self, *arguments: str) -> int:
+        report = ["--report", str(self.folder / "report")]
+        asked = retune_trees.parser().parse_args([*FEW, *report, *arguments])
+        return retune_trees.work(asked, self.settings, Lifecycle())
+
+    def report(self) -> dict[str, Any]:
+        return json.loads((self.folder / "report" / "retune.json").read_text())
+
+    def trees(self) -> dict[int, tuple[frozenset, str]]:
+        return {
+            row["tree_id"]: (frozenset((e["u"], e["v"]) for e in row["edges"]), row["state"])
+            for row in self.tables.rows("virtual_trees")
+        }
+
+    def states(self) -> Counter[str]:
+        return Counter(state for _, state in self.trees().values())
+
+    def load(self) -> int:
+        """Trees of the fullest switch."""
+        return max(
+            Counter(
+                name
+                for edges, state in self.trees().values()
+                if state != "retired"
+                for name in {end for pair in edges for end in pair} & NETWORK.switches.keys()
+            ).values(),
+            default=0,
+        )
+
+    @contextmanager
+    def refreshed(self) -> Iterator[None]:
+        """A refresher keeps the switches in step meanwhile."""
+        lifecycle = Lifecycle()
+        with Refresher(self.tables, self.settings) as refresher:
+            thread = threading.Thread(
+                target=refresh_switches.follow, args=(self.tables, refresher, lifecycle)
+            )
+            thread.start()
+            try:
+                yield
+            finally:
+                lifecycle.stopping.set()
+                thread.join(60)
+
+
+@pytest.fixture(scope="module")
+def p4runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("switches")
+    rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, ""))
+    (folder / "network.json").write_text(json.dumps(rows))
+    line = [sys.executable, "-m", "lab.fabric.network", "--description", folder / "network.json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with Child("network", [*line, "--out", folder], folder / "log", environment) as child:
+        yield json.loads(child.start(60))["p4runtime"]
+
+
+@pytest.fixture
+def deployment(spark: SparkSession, tables: Tables, tmp_path: Path, p4runtime: str) -> Deployment:
+    return Deployment(spark, tables, tmp_path, p4runtime)
+
+
+def test_a_tree_that_lost_a_link_goes_although_nothing_is_on_record(
+    deployment: Deployment,
+) -> None:
+    lost = {"tree_id": 9, "edges": [{"u": "pod1-rack1", "v": "pod2-rack1"}]}
+    deployment.tables.append("virtual_trees", [lost | {"strategy": "old", "state": "active"}])
+    assert deployment.run("--dry-run") == retune_trees.WOULD_CHANGE
+    assert deployment.run() == retune_trees.NO_RECORD
+    assert deployment.states() == {"retired": 1}
+    assert deployment.run() == retune_trees.NO_RECORD
+
+
+def test_trees_follow_what_is_published_and_nothing_changes_where_nothing_is_to_be_saved(
+    deployment: Deployment,
+) -> None:
+    assert deployment.run() == retune_trees.NO_RECORD
+    deployment.publish(1, NEAR, 500)
+    before = deployment.tables.version("virtual_trees")
+    assert deployment.run("--dry-run") == retune_trees.WOULD_CHANGE
+    assert deployment.tables.version("virtual_trees") == before
+    with deployment.refreshed():
+        assert deployment.run("--rules", "1", "--wait", "60") == retune_trees.DONE
+        assert deployment.load() == 1
+        first = deployment.trees()
+        assert not {"retiring"} & set(deployment.states())
+        assert deployment.run("--rules", "1", "--wait", "60") == retune_trees.DONE
+        assert {n: edges for n, (edges, _) in deployment.trees().items()} == {
+            n: edges for n, (edges, _) in first.items()
+        }
+        assert deployment.report()["change"]["rules"] == 0
+        # Others are published to by now: no switch has room for two trees, so the old goes first.
+        deployment.publish(30, FAR, 50_000)
+        late = ["--window", "1h", "--rules", "1"]
+        assert deployment.run(*late, "--wait", "60") == retune_trees.DONE
+    trees = deployment.trees()
+    assert deployment.load() == 1
+    assert all(trees[number][0] == edges for number, (edges, _) in first.items())
+    assert "retired" in deployment.states()
+    (chosen,) = [edges for edges, state in trees.values() if state in ("active", "installing")]
+    assert set(FAR) <= {name for pair in chosen for name in pair}
+    assert max(trees) == max(first) + 1
+    page = (deployment.folder / "report" / "retune.html").read_text()
+    assert "/*{data}*/" not in page and FEED in page
+
+
+def test_a_run_that_does_not_wait_is_gone_on_with_by_the_next(deployment: Deployment) -> None:
+    old = broadcast_trees(NETWORK)
+    deployment.tables.append("virtual_trees", [tree_to_row(tree) for tree in old])
+    deployment.publish(1, NEAR, 500)
+    assert deployment.run("--rules", "1", "--min-saving", "0") == retune_trees.MORE
+    assert deployment.states() == {"retiring": 1}
+    assert deployment.run("--rules", "1", "--min-saving", "0") == retune_trees.MORE
+    assert deployment.states() == {"retiring": 1}
+    deployment.tables.move("virtual_trees", "tree_id", "state", {1: ("retiring", "retired")})
+    assert deployment.run("--rules", "1", "--min-saving", "0") == retune_trees.DONE
+    assert deployment.states() == {"retired": 1, "installing": 1}
+
+
+def test_the_cap_on_rules_holds_and_lost_links_retire_their_trees(deployment: Deployment) -> None:
+    deployment.publish(1, NEAR, 500)
+    assert deployment.run("--max-changed-rules", "0") == retune_trees.DONE
+    assert not deployment.trees()
+    gone = steiner_tree(NETWORK, HOSTS) - {("h1", NETWORK.hosts["h1"].switch)}
+    lost = VirtualTree(7, frozenset({("h1", "nowhere"), ("h1", NETWORK.hosts["h1"].switch)}), "x")
+    deployment.tables.append(
+        "virtual_trees", [tree_to_row(lost), tree_to_row(VirtualTree(8, gone, "x"))]
+    )
+    assert deployment.run("--max-changed-rules", "0") == retune_trees.DONE
+    assert {n: state for n, (_, state) in deployment.trees().items()} == {7: "retired", 8: "active"}
+
+
+def test_what_an_earlier_run_has_under_way_counts_against_the_cap(deployment: Deployment) -> None:
+    other = VirtualTree(1, steiner_tree(NETWORK, FAR), "x", "installing")
+    deployment.tables.append("virtual_trees", [tree_to_row(other)])
+    deployment.publish(1, NEAR, 500)
+    wanted = steiner_tree(NETWORK, NEAR)
+    both = rules(NETWORK, other.edges) + rules(NETWORK, wanted)
+    late = ["--dry-run", "--max-changed-rules"]
+    assert deployment.run(*late, str(rules(NETWORK, wanted))) == retune_trees.DONE
+    assert deployment.run(*late, str(both)) == retune_trees.WOULD_CHANGE
+
+
+def test_a_strategy_that_takes_too_long_is_left_out(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A class of this function is sent along to the workers, which cannot import this module.
+    class Slow:
+        name = "slow"
+
+        def candidates(self, situation: Situation, budget: dict[str, int]) -> Iterator[Any]:
+            import time  # noqa: PLC0415
+
+            time.sleep(300)
+            yield from ()
+
+    monkeypatch.setattr(trials, "STRATEGIES", {"slow": Slow()})
+    record = Record(NETWORK, [Publication(FEED, frozenset(NEAR), 1, 100)])
+    situation = Situation(NETWORK, Clients({}), Statistics(record.publications))
+    began = time.monotonic()
+    budget = uniform(NETWORK, 1)
+    (outcome,) = trials.compare(spark, ["slow"], situation, budget, record, 1)
+    assert "longer than 1 s" in outcome.error
+    assert time.monotonic() - began < 60
+
+
+def test_the_record_is_what_was_asked_for(deployment: Deployment) -> None:
+    deployment.publish(1, NEAR, 10)
+    version = deployment.tables.version("delivery_statistics")
+    deployment.publish(2, FAR, 1_000)
+    deployment.publish(3, [*NEAR[:2], *FAR], 40, exact=False)
+    tables = deployment.tables
+    every = read_record(tables, 100)
+    assert every.batches == 3 and 0 < every.drawn < 0.1 and every.covered == 1
+    exact = {(p.receivers, p.notifications, p.datagram_bytes) for p in every.publications[:2]}
+    assert exact == {(frozenset(NEAR), 10, 800), (frozenset(FAR), 1_000, 80_000)}
+    assert read_record(tables, 100) == every
+    (only,) = read_record(tables, 100, as_of=version).publications
+    assert only.receivers == frozenset(NEAR)
+    assert read_record(tables, 100, dt.timedelta(minutes=90)).batches == 2
+    assert 0.9 < read_record(tables, 1).covered < 1
+
+
+def test_two_runs_at_once_take_different_ids(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = {steiner_tree(NETWORK, NEAR): "relation"}
+    other = VirtualTree(1, steiner_tree(NETWORK, FAR), "other", "installing")
+    retuner = Retuner(deployment.spark, deployment.tables, deployment.settings, Options())
+    write = deployment.tables.move_and_add
+
+    def late(*arguments: Any) -> None:
+        monkeypatch.undo()
+        deployment.tables.append("virtual_trees", [tree_to_row(other)])
+        write(*arguments)
+
+    monkeypatch.setattr(deployment.tables, "move_and_add", late)
+    step = retuner.step(wanted)
+    assert [tree.id for tree in step.installed] == [2]
+    trees = deployment.trees()
+    assert trees[1][0] == other.edges and trees[2][0] == step.installed[0].edges
+
+
+def test_what_cannot_be_asked_is_told() -> None:
+    with pytest.raises(SettingsError, match="there are hops"):
+        Options(strategies=("best",)).names()
+    for arguments in (["--rules", "-1"], ["--min-saving", "1"], ["--publications", "0"]):
+        with pytest.raises(SystemExit):
+            retune_trees.parser().parse_args(arguments)

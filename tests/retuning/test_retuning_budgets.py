@@ -1,0 +1,74 @@
+"""Budgets are what programs have room for; publications are drawn as subscribers' counts say."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from udfs.network.topology import fabric
+from udfs.network.virtual_tree import VirtualTree
+from udfs.retuning.budgets import Program, budgets
+from udfs.retuning.marginals import Marginal, sample
+from udfs.switches.entry import GROUPS
+from udfs.switches.ordering import check_limits
+from udfs.switches.stack_entries import switch_entries
+from udfs.trees.broadcast import broadcast_trees
+
+pytestmark = pytest.mark.unit
+
+NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
+SIZES = {f"ingress.label_{n}.look_up": 1024 for n in (1, 2)}
+SPINE = next(s.name for s in NETWORK.switches.values() if s.layer == "spine")
+
+
+def test_a_switch_gets_as_many_trees_as_its_limits_let_it_hold():
+    (tree,) = broadcast_trees(NETWORK)
+    for max_rules in range(10, 60):
+        programs = dict.fromkeys(NETWORK.switches, Program(SIZES, max_rules))
+        found = budgets(NETWORK, programs, 40)
+        for number, fits in ((found[SPINE], True), (found[SPINE] + 1, False)):
+            trees = [VirtualTree(n, tree.edges, "test") for n in range(1, number + 1)]
+            own = [e for e in switch_entries(NETWORK, trees, 2) if e.switch == SPINE]
+            if fits and number == 0:
+                continue  # it may have no room for anything
+            assert (not check_limits(SPINE, own, SIZES, max_rules)) == fits
+
+
+def test_tables_have_limits_too_and_other_programs_hold_no_trees():
+    used = Counter(e.table for e in switch_entries(NETWORK, (), 2) if e.switch == SPINE)
+    assert GROUPS in used
+    labels = used["ingress.label_1.look_up"]
+    programs = {SPINE: Program(dict.fromkeys(SIZES, labels + 7)), "other": Program(SIZES)}
+    found = budgets(NETWORK, programs, 40)
+    assert found[SPINE] == 7
+    assert sum(found.values()) == 7
+    assert budgets(NETWORK, {SPINE: Program({"ingress.subscriptions.start": 9})}, 40)[SPINE] == 0
+    assert budgets(NETWORK, {SPINE: Program(SIZES)}, 40)[SPINE] == 40
+
+
+def test_draws_keep_the_counts_by_subscriber():
+    marginals = [
+        Marginal("p", "always", 10_000, 1_000_000),
+        Marginal("p", "half", 5_000, 500_000),
+        Marginal("p", "never", 0, 0),
+        Marginal("q", "always", 3, 600),
+    ]
+    found = sample(marginals, {"p": 10_000}, seed=7)
+    assert found == sample(marginals[::-1], {"p": 10_000}, seed=7)
+    sent = Counter()
+    for each in found:
+        for name in each.receivers:
+            sent[each.publisher, name] += each.notifications
+    assert sent["p", "always"] == 10_000
+    assert 4_500 < sent["p", "half"] < 5_500
+    assert sent["p", "never"] == 0
+    assert sent["q", "always"] == 3
+    assert {each.datagram_bytes // each.notifications for each in found} == {100, 200}
+
+
+def test_no_more_was_sent_than_was_received_nor_less_than_to_the_busiest():
+    rows = [Marginal("p", "a", 4, 400), Marginal("p", "b", 4, 400)]
+    assert sum(each.notifications for each in sample(rows, {"p": 1})) == 4
+    assert sum(each.notifications for each in sample(rows, {"p": 1_000_000})) <= 8
+    assert sample([], {}) == []

@@ -1,0 +1,279 @@
+"""Reading frames back: dissect, and the command that shows frames to people."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+from typer.testing import CliRunner
+
+from cli import frames as command
+from jobs.adapters.wire import SinkOptions, open_sink
+from udfs.errors import SinkError, StackError
+from udfs.messages.reference import build_packet
+from udfs.messages.sequence import sequence_number
+from udfs.network.labels import HOP, NARROW, STOP, TREE, WIDE, label
+from udfs.stacks.dissect import dissect
+from udfs.stacks.frame import FrameTemplates, build_frames, header_template
+
+pytestmark = pytest.mark.unit
+
+MAC, ADDRESS, GROUP, PORT = 0x020000000001, 0x0A000001, 0xEF9F0203, 26400
+STACK = (label(TREE, 7), label(HOP, 17), label(STOP, 3))
+
+# Add Order, ITCH 5.0: buy 300 GOOGL at 50.2500.
+ADD_ORDER = (
+    b"A"
+    + struct.pack(">HH", 11, 0)
+    + (34_200_000_000_001).to_bytes(6)
+    + struct.pack(">Qc I8sI", 42, b"B", 300, b"GOOGL   ", 502_500)
+)
+
+
+class Positions:
+    """Positions of the messages of one packet that holds nothing else."""
+
+    def __init__(self, messages: list[bytes]) -> None:
+        lengths = np.array([len(message) for message in messages], np.int32)
+        self.packet = np.zeros(len(messages), np.int32)
+        self.index = np.arange(len(messages), dtype=np.int32)
+        self.start = (np.cumsum(lengths) - lengths).astype(np.int64)
+        self.length = lengths
+
+
+def frame_of(messages: list[bytes], labels=STACK, offset: int = 5, form=NARROW) -> bytes:
+    template = header_template(labels, MAC, ADDRESS, GROUP, PORT, label_format=form)
+    frames = build_frames(
+        FrameTemplates.build([[], [template]]),
+        np.ones(len(messages), np.int32),
+        Positions(messages),
+        np.frombuffer(b"".join(messages), np.uint8),
+        np.array([offset], np.int64),
+        np.frombuffer(b"SESSION001", np.uint8).reshape(1, 10),
+        9_000,
+    )
+    return frames.data.tobytes()
+
+
+def host_frame(payload: bytes) -> bytes:
+    return bytes(
+        Ether(src="02:00:00:00:00:01", dst="01:00:5e:1f:02:03")
+        / IP(src="10.0.0.1", dst="239.159.2.3", flags="DF")
+        / UDP(sport=PORT, dport=PORT)
+        / Raw(payload)
+    )
+
+
+FRAME = frame_of([ADD_ORDER, ADD_ORDER])
+WIDE_STACK = (label(TREE, 1 << 29, WIDE), label(HOP, 17, WIDE))
+WIDE_FRAME = frame_of([ADD_ORDER], WIDE_STACK, form=WIDE)
+IPV4_AT = 16 + 2 * len(STACK)
+UDP_AT = IPV4_AT + 20
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=20),
+    st.lists(st.integers(1, 0x3FFF), min_size=1, max_size=64),
+    st.sampled_from([(NARROW, 0x9999, 0x4000), (WIDE, 0x999A, 0xFFFF_0000)]),
+    st.integers(0, 2**38 - 1),
+)
+def test_a_frame_comes_apart_into_what_it_was_made_of(messages, numbers, width, offset):
+    form, ethertype, high = width
+    labels = tuple(high | number for number in numbers)
+    frame = frame_of(messages, labels, offset, form)
+    parts = dissect(frame)
+    assert parts.ethertype == ethertype and parts.labels == labels
+    assert parts.label_format == form
+    assert (parts.source_mac, parts.destination_mac) == (MAC, 0x01005E1F0203)
+    assert (parts.ipv4.source, parts.ipv4.destination) == (ADDRESS, GROUP)
+    assert (parts.udp.source_port, parts.udp.destination_port) == (PORT, PORT)
+    assert parts.session == b"SESSION001" and parts.count == len(messages)
+    assert parts.sequence == sequence_number(offset, 0)
+    assert list(parts.messages) == messages and parts.padding == 0
+    for position, message in zip(parts.positions, messages, strict=True):
+        assert frame[position : position + len(message)] == message
+
+
+def test_what_a_host_receives_has_no_stack_and_may_be_padded():
+    parts = dissect(host_frame(build_packet(b"SESSION001", 9, [b"S"])) + b"\0\0\0")
+    assert parts.ethertype == 0x0800 and parts.labels == ()
+    assert parts.messages == (b"S",) and parts.sequence == 9 and parts.padding == 3
+
+
+@pytest.mark.parametrize("count", [0, 0xFFFF])
+def test_heartbeat_and_end_of_session_are_frames_without_messages(count):
+    parts = dissect(host_frame(b"SESSION001" + struct.pack(">QH", 1, count)))
+    assert parts.count == count and parts.messages == ()
+
+
+def changed(at: int, content: bytes) -> bytes:
+    return FRAME[:at] + content + FRAME[at + len(content) :]
+
+
+@pytest.mark.parametrize(
+    ("frame", "code", "offset"),
+    [
+        (b"", "TRUNCATED_FRAME", 0),
+        (FRAME[:13], "TRUNCATED_FRAME", 13),
+        (FRAME[:15], "TRUNCATED_FRAME", 15),
+        (FRAME[:20], "TRUNCATED_FRAME", 20),
+        (FRAME[:30], "TRUNCATED_FRAME", 30),
+        (FRAME[:-1], "TRUNCATED_FRAME", len(FRAME) - 1),
+        (changed(12, b"\x86\xdd"), "UNKNOWN_ETHERTYPE", 12),
+        (changed(14, b"\0\0"), "EMPTY_STACK", 14),
+        (changed(14, b"\0\x41"), "TOO_MANY_LABELS", 14),
+        (changed(18, b"\0\x11"), "BAD_LABEL", 18),
+        (WIDE_FRAME[:20], "TRUNCATED_FRAME", 20),
+        (WIDE_FRAME[:20] + b"\0" + WIDE_FRAME[21:], "BAD_LABEL", 20),
+        (changed(IPV4_AT, b"\x65"), "BAD_IPV4", IPV4_AT),
+        (changed(IPV4_AT + 2, b"\0\x10"), "BAD_IPV4", IPV4_AT + 2),
+        (changed(IPV4_AT + 8, b"\x01"), "IPV4_CHECKSUM", IPV4_AT + 10),
+        (changed(UDP_AT + 4, b"\0\x07"), "BAD_UDP", UDP_AT + 4),
+        (changed(UDP_AT + 4, b"\xff\xff"), "BAD_UDP", UDP_AT + 4),
+        (changed(UDP_AT + 40, b"\xff"), "UDP_CHECKSUM", UDP_AT + 6),
+    ],
+)
+def test_a_malformed_frame_is_told_with_code_and_byte(frame, code, offset):
+    with pytest.raises(StackError) as error:
+        dissect(frame)
+    assert (error.value.code, error.value.offset) == (f"STACK.{code}", offset)
+
+
+def test_datagrams_that_are_no_notification_are_told():
+    ethernet = Ether(src="02:00:00:00:00:01", dst="01:00:5e:1f:02:03")
+    for packet, code in (
+        (IP(proto=6) / Raw(b"x" * 20), "NOT_UDP"),
+        (IP(frag=3) / Raw(b"x" * 20), "FRAGMENT"),
+        (IP(proto=17) / Raw(b"x" * 7), "BAD_UDP"),
+    ):
+        with pytest.raises(StackError) as error:
+            dissect(bytes(ethernet / packet))
+        assert error.value.code == f"STACK.{code}"
+
+
+def test_a_damaged_payload_is_told_where_it_begins():
+    with pytest.raises(StackError) as error:
+        dissect(host_frame(build_packet(b"SESSION001", 1, [b"S"])[:-1]))
+    assert error.value.code == "STACK.TRUNCATED_MESSAGE"
+    assert error.value.offset == 14 + 20 + 8
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_bytes_give_parts_or_an_error_with_an_offset(data):
+    frame = bytearray(FRAME)
+    for _ in range(data.draw(st.integers(1, 4))):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    frame = bytes(frame[: data.draw(st.integers(0, len(frame)))])
+    for candidate in (frame, data.draw(st.binary(max_size=80))):
+        try:
+            dissect(candidate)
+        except StackError as error:
+            assert 0 <= error.offset <= len(candidate)
+
+
+def shown(*arguments: str, given: bytes | None = None) -> tuple[int, str]:
+    result = CliRunner().invoke(command.app, ["dissect", *arguments], input=given)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result.exit_code, result.output
+
+
+def test_wide_labels_are_shown_by_their_ids():
+    code, text = shown(WIDE_FRAME.hex())
+    assert code == 0
+    assert f"tree {1 << 29}, hop 17\n" in text and "0x999a" in text
+
+
+def test_the_command_shows_a_frame_readably():
+    code, text = shown(FRAME.hex())
+    assert code == 0
+    for part in (
+        "frame 1: ",
+        "tree 7, hop 17, stop 3",
+        "10.0.0.1:26400 > 239.159.2.3:26400",
+        "02:00:00:00:00:01 > 01:00:5e:1f:02:03",
+        "SESSION001",
+        "offset 5, message 0",
+        "2 messages",
+        "A add_order",
+        "stock=GOOGL",
+        "price=50.2500",
+        "shares=300",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize("written", [FRAME.hex(" "), FRAME.hex(":"), "0x" + FRAME.hex().upper()])
+def test_hex_is_read_as_people_write_it(written):
+    assert shown(written)[0] == 0
+    assert shown(given=f"{written}\n\n{written}\n".encode())[1].count("stack ") == 2
+
+
+def test_a_pcap_of_ours_is_shown_from_a_file_and_from_standard_input(tmp_path):
+    path = tmp_path / "out.pcap"
+    sink = open_sink(SinkOptions("pcap", path=str(path)))
+    sink.send(np.frombuffer(FRAME * 3, np.uint8), np.arange(4, dtype=np.int64) * len(FRAME))
+    sink.close()
+    code, text = shown("--json", str(path))
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert code == 0 and [row["frame"] for row in rows] == [1, 2, 3]
+    assert rows[0]["labels"] == ["tree 7", "hop 17", "stop 3"]
+    assert rows[0]["kafka_offset"] == 5 and rows[0]["errors"] == []
+    assert rows[0]["messages"][1]["stock"] == "GOOGL"
+    assert shown("--json", given=path.read_bytes()) == (code, text)
+
+
+def test_errors_are_told_by_frame_and_the_others_are_still_shown():
+    lines = [FRAME.hex(), FRAME[:30].hex(), "not hex", FRAME.hex()]
+    code, text = shown("--json", given="\n".join(lines).encode())
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert code == 1
+    assert [[error["code"] for error in row["errors"]] for row in rows] == [
+        [],
+        ["STACK.TRUNCATED_FRAME"],
+        ["STACK.NOT_HEX"],
+        [],
+    ]
+    assert rows[1]["errors"][0]["offset"] == 30
+    code, text = shown(FRAME[:30].hex())
+    assert code == 1 and "error STACK.TRUNCATED_FRAME at byte 30" in text
+
+
+def test_a_message_that_cannot_be_read_harms_none_beside_it():
+    code, text = shown("--json", frame_of([b"?what", ADD_ORDER]).hex())
+    (row,) = map(json.loads, text.splitlines())
+    assert code == 1 and len(row["errors"]) == 1
+    assert row["errors"][0]["offset"] == UDP_AT + 8 + 22
+    assert row["messages"][0] == {"type": "?", "hex": b"?what".hex()}
+    assert row["messages"][1]["name"] == "add_order"
+
+
+def test_a_capture_that_ends_early_shows_what_it_holds(tmp_path):
+    path = tmp_path / "cut.pcap"
+    sink = open_sink(SinkOptions("pcap", path=str(path)))
+    sink.send(np.frombuffer(FRAME * 2, np.uint8), np.arange(3, dtype=np.int64) * len(FRAME))
+    sink.close()
+    path.write_bytes(path.read_bytes()[:-5])
+    code, text = shown(str(path))
+    assert code == 1 and "add_order" in text and "STACK.TRUNCATED_CAPTURE" in text
+
+
+def test_an_error_of_ours_is_one_line_and_exit_code_2(monkeypatch, capsys):
+    from cli import main  # noqa: PLC0415
+
+    def fail() -> None:
+        raise SinkError("PERMISSION", "first line\n  second line")
+
+    monkeypatch.setattr(main, "app", fail)
+    with pytest.raises(SystemExit) as stopped:
+        main.main()
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == "SINK.PERMISSION: first line second line\n"

@@ -1,0 +1,575 @@
+"""Attribute/value events through the stream: real broker, Spark, Delta, switches and hosts."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import itertools
+import json
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+from polling import drain, polled
+from pyspark.errors import PySparkException
+from pyspark.sql import Row, SparkSession
+
+from jobs import run_sql
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.planning import formats
+from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.switches.refresh import Refresher
+from jobs.adapters.tables.tables import Tables
+from jobs.embedded import stream
+from jobs.embedded.kinds import Sensors
+from lab.proof import verification
+from lab.proof.attribute_reader import event_reader
+from lab.proof.receipts import Receipt, receipt_bytes, receipts
+from lab.traffic.publisher import Published
+from lab.up.lab import Lab
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.subscriptions import check, select
+from udfs.messages.attributes.reference import write_event
+from udfs.messages.attributes.registry import Registry, attribute
+from udfs.messages.sequence import session_id, split_sequence
+from udfs.network.rows import network_to_rows, tree_to_row
+from udfs.network.topology import line
+from udfs.trees.broadcast import broadcast_trees
+
+pytestmark = pytest.mark.integration
+
+NETWORK = line(3, 2)
+PUBLISHER = "feed1"
+WAIT_S = 60
+TEN_MB = 10_000_000
+REGISTRY = Registry(
+    (
+        attribute(0, "ts", "timestamp"),
+        attribute(1, "temp", "decimal"),
+        attribute(2, "hum", "unsigned"),
+        attribute(31, "last", "signed"),
+    )
+)
+RULES = {
+    "both": ("h1", "attributes", "temp < 30 and hum > 15"),
+    "hot": ("h2", "attributes", "not temp < 30 and hum >= 0"),
+    "early": ("h3", "attributes", "ts < '2026-01-01T00:02:00Z' or last == -1"),
+    "windy": ("h4", "attributes", "wind > 3.5"),
+    "other": ("h5", "itch", "price > 3"),
+    "any": ("h6", "attributes", "temp < 100000"),
+}
+#: Records of JSON that are no events, and why.
+BAD_JSON: list[tuple[bytes | None, str]] = [
+    (b'{"temp": NaN, "hum": 3}', "not_a_number"),
+    (b'{"hum": 3, "of": {"temp": 25.5}}', "nested_json"),
+    (b'{"hum": 4294967296}', "value_out_of_range"),
+    (b'{"temp": -21474836.49}', "value_out_of_range"),
+    (b'{"temp": 1, "temp": 1}', "id_twice"),
+    (b'{"temp": 1, "unheard": 1}', "unknown_attribute"),
+    (b'{"temp": 1', "malformed_json"),
+    (b'{"temp": ' + b"1" * (TEN_MB - 10) + b"}", "event_too_large"),
+    (b"{}", "empty_event"),
+    (b"", "malformed_json"),
+    (None, "malformed_json"),
+]
+#: The same of each binary encoding.
+BAD_BINARY: dict[str, list[tuple[bytes | None, str]]] = {
+    "id_pairs": [
+        (bytes.fromhex("02 00000001 01 00000001 00"), "ids_out_of_order"),
+        (bytes.fromhex("01 00000001 01 00000001 00"), "id_twice"),
+        (bytes.fromhex("01 00000001 02 0000"), "truncated_event"),
+        (bytes.fromhex("01 00000001 02 00000001"), "truncated_event"),
+        (bytes.fromhex("09 00000001 00"), "unknown_attribute"),
+        (bytes.fromhex("ff 00000001 00"), "unknown_attribute"),
+        (bytes.fromhex("01 00000001 00") + bytes(TEN_MB - 6), "event_too_large"),
+        (b"", "empty_event"),
+        (None, "empty_event"),
+    ],
+    "bitmask": [
+        (bytes.fromhex("00000006 00000001"), "truncated_event"),
+        (bytes.fromhex("80000000"), "truncated_event"),
+        (bytes.fromhex("0000"), "truncated_event"),
+        (bytes.fromhex("00000000 00000001"), "empty_event"),
+        (bytes.fromhex("00000202 00000001 00000001"), "unknown_attribute"),
+        (bytes.fromhex("00000002 00000001") + bytes(TEN_MB - 8), "event_too_large"),
+        (b"", "empty_event"),
+        (None, "empty_event"),
+    ],
+}
+
+
+def json_events(seed: int, count: int, **more: Callable[[random.Random], str]) -> list[bytes]:
+    """Sound records; ``more``: the text of further attributes."""
+    draw = random.Random(seed)
+    texts: dict[str, Callable[[random.Random], str]] = {
+        "ts": lambda draw: draw.choice(
+            ['"2026-01-01T00:01:00Z"', "1767225600", '"2026-01-01T00:03:00+00:00"', "null"]
+        ),
+        "temp": lambda draw: f"{draw.randint(2000, 4000) / 100}",
+        "hum": lambda draw: str(draw.randint(0, 40)),
+        "last": lambda draw: str(draw.randint(-2, 2)),
+        **more,
+    }
+    made = []
+    for _ in range(count):
+        names = draw.sample(sorted(texts), draw.randint(1, len(texts)))
+        # What may be null does not stand alone.
+        names = names if names != ["ts"] else ["ts", "hum"]
+        made.append(("{" + ", ".join(f'"{n}": {texts[n](draw)}' for n in names) + "}").encode())
+    return made
+
+
+def binary_events(seed: int, count: int, encoding: str) -> list[bytes]:
+    draw = random.Random(seed)
+    low = 2_147_483_648 + 2_000  # 20.00
+    values: Mapping[int, Callable[[], int]] = {
+        0: lambda: draw.randint(1_767_225_600, 1_767_225_900),
+        1: lambda: low + draw.randint(0, 2_000),
+        2: lambda: draw.randint(0, 40),
+        31: lambda: (1 << 31) + draw.randint(-2, 2),
+    }
+    return [
+        write_event(
+            {i: values[i]() for i in draw.sample(sorted(values), draw.randint(1, 4))},
+            encoding,
+            draw.randbytes(draw.choice([0, 0, 1, 40, 700])),
+        )
+        for _ in range(count)
+    ]
+
+
+def among(
+    good: Sequence[bytes], bad: Sequence[tuple[bytes | None, str]], every: int = 13
+) -> list[bytes | None]:
+    """Good records with a bad one after each few."""
+    records: list[bytes | None] = list(good)
+    for number, (record, _) in enumerate(bad):
+        records.insert((number + 1) * every, record)
+    return records
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with Lab(tmp_path_factory.mktemp("lab"), NETWORK) as started:
+        started.up()
+        yield started
+
+
+def settings_of(lab: Lab, tables: str, **own: object) -> Settings:
+    names = {"topic": "topic", "dead_letter_topic": "deadLetter.topic", "checkpoint": "checkpoint"}
+    made = Settings(
+        tables=tables,
+        publisher=PUBLISHER,
+        udp_endpoint=lab.fabric.ingress[PUBLISHER],
+        udp_window=64,
+        wait_seconds=10,
+        kafka={"bootstrap.servers": lab.bootstrap_servers},
+        given=frozenset(names[name] for name in own if name in names),
+        **own,
+    )
+    return formats.of_settings(made, "attributes")
+
+
+@pytest.fixture(scope="module")
+def filled(
+    spark: SparkSession, empty_tables: Path, lab: Lab, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Tables of the network, its switches in step, with REGISTRY and RULES."""
+    folder = tmp_path_factory.mktemp("filled") / "tables"
+    shutil.copytree(empty_tables, folder)
+    tables = Tables(spark, str(folder))
+    now = dt.datetime.now(dt.UTC)
+    who = {"updated_by": "test", "updated_at": now}
+    contents = {
+        **network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, lab.switch.p4runtime)),
+        "virtual_trees": [tree_to_row(tree) for tree in broadcast_trees(NETWORK)],
+        "attributes": [
+            dataclasses.asdict(one) | {"registered_by": "test", "registered_at": now}
+            for one in REGISTRY.attributes
+        ],
+        "subscriptions": [
+            {"id": name, "subscriber": host, "format": form, "filter": text, "enabled": True, **who}
+            for name, (host, form, text) in RULES.items()
+        ],
+    }
+    for name, rows in contents.items():
+        tables.append(name, list(rows))
+    with Refresher(tables, settings_of(lab, tables.location)) as refresher:
+        assert all(s["in_step"] for s in refresher.refresh(refresher.derive()))
+    return folder
+
+
+class Deployment:
+    """Tables, topics and stream of one story, on the lab that all share."""
+
+    numbers = itertools.count()
+
+    def __init__(
+        self, spark: SparkSession, lab: Lab, filled: Path, folder: Path, **how: str
+    ) -> None:
+        number = next(self.numbers)
+        shutil.copytree(filled, folder / "tables")
+        self.spark, self.lab = spark, lab
+        self.tables = Tables(spark, str(folder / "tables"))
+        self.settings = settings_of(
+            lab,
+            self.tables.location,
+            topic=f"attributes.test{number}",
+            dead_letter_topic=f"attributes.dead{number}",
+            checkpoint=str(folder / "checkpoint"),
+            **{f"attributes_{name}": value for name, value in how.items()},
+        )
+        admin = KafkaAdminClient(bootstrap_servers=lab.bootstrap_servers)
+        large = {"max.message.bytes": str(2 * TEN_MB)}
+        topic = {"num_partitions": 2, "replication_factor": 1, "configs": large}
+        admin.create_topics(
+            {
+                self.settings.topic: topic,
+                self.settings.dead_letter_topic: {"num_partitions": 1, "replication_factor": 1},
+            },
+            wait_for_metadata=True,
+        )
+        admin.close()
+
+    def sql(self, text: str) -> list[Row]:
+        """Run SQL; ``{subscriptions}`` stands for that table."""
+        self.tables.attach()
+        names = ("attributes", "subscriptions", "advertisements")
+        return self.spark.sql(
+            text.format_map({name: self.tables.sql_name(name) for name in names})
+        ).collect()
+
+    def publish(self, records: Sequence[bytes | None]) -> None:
+        producer = KafkaProducer(
+            bootstrap_servers=self.lab.bootstrap_servers, acks="all", max_request_size=2 * TEN_MB
+        )
+        for number, record in enumerate(records):
+            producer.send(self.settings.topic, record, key=b"any", partition=number % 2)
+        producer.flush()
+        producer.close()
+
+    def run(self, *steps: Callable[[], None]) -> None:
+        """Run the stream: drain, then each step and drain again, then stop."""
+        drain(self.spark, self.settings, *steps)
+
+    @property
+    def ledger(self) -> list[dict]:
+        return sorted(self.tables.rows("egress_ledger"), key=lambda row: row["batch_id"])
+
+    def rejected(self) -> dict[str, str]:
+        rows = polled(self.tables, "rejected_subscriptions")
+        return {row["id"]: row["code"] for row in rows}
+
+    def letters(self) -> list[dict]:
+        """Dead letters, as the topic has them."""
+        rows = (
+            self.spark.read.format("kafka")
+            .option("kafka.bootstrap.servers", self.lab.bootstrap_servers)
+            .option("subscribe", self.settings.dead_letter_topic)
+            .load()
+            .collect()
+        )
+        return [json.loads(row.value) for row in rows]
+
+    def receipts(self) -> dict[str, list[Receipt]]:
+        """The notifications that the hosts received of this topic; summaries have no messages."""
+        self.lab.settle()
+        mine = {session_id(self.settings.topic, p) for p in range(2)}
+        return {
+            host: [r for r in received if r.session in mine and r.messages]
+            for host, received in receipts(self.lab.folder).items()
+        }
+
+    def expected(self) -> verification.Expectation:
+        """By brute force over rules, attributes and advertisements as each batch had them."""
+        batches, readers = [], {}
+        specification = REGISTRY.specification()
+        for row in self.ledger:
+            versions = dict(row["versions"])
+            registry = formats.registry_of(self.tables, versions["attributes"])
+            specification = registry.specification()
+            rows, _ = select(
+                self.tables.rows("subscriptions", versions["subscriptions"]),
+                "attributes",
+                ["attributes", "itch"],
+            )
+            rules, _ = check(rows, specification, set(NETWORK.subscribers()), PUBLISHER)
+            offsets = {
+                p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]
+            }
+            announced = self.tables.rows("advertisements", versions["advertisements"])
+            assert len(announced) < 2
+            nodes = [parse_rule(each["filter"], specification).condition for each in announced]
+            readers[row["batch_id"]] = event_reader(
+                self.settings.attributes_input,
+                self.settings.attributes_encoding,
+                formats.longest_event(self.settings),
+                nodes[0] if nodes else None,
+            )
+            batches.append(verification.Batch(row["batch_id"], offsets, rules, registry))
+        found = verification.expected(
+            Topics(self.spark, self.settings).read_all(),
+            batches,
+            specification,
+            self.settings.topic,
+            read=lambda record, batch: readers[batch.batch_id](record, batch),
+        )
+        assert found.unprocessed == 0
+        return found
+
+    def outcome(self) -> verification.Outcome:
+        """What hosts have against what they should have; the ledger's counts are held, too."""
+        expected, ledger = self.expected(), self.ledger
+        dead = sum(row["dead_letters"] for row in ledger)
+        assert sum(row["matched"] for row in ledger) == expected.messages_matched
+        assert dead == expected.dead_letters.total()
+        return verification.compare(expected, self.receipts())
+
+
+def buried(records: Sequence[tuple[bytes | None, str]]) -> list[tuple[str, int, str]]:
+    """Reason, length and sample of what is no event, as letters have them."""
+    return sorted((why, len(r or b""), (r or b"")[:256].hex()) for r, why in records)
+
+
+def read(letters: Sequence[dict]) -> list[tuple[str, int, str]]:
+    return sorted((x["reason"], x["length"], x["sample"]) for x in letters)
+
+
+# One run of JSON, in three parts: damage; a new attribute and an edited rule; an advertisement.
+
+FIRST = json_events(1, 300)
+WINDY = json_events(2, 200, wind=lambda draw: str(draw.randint(0, 8)))
+LAST = json_events(3, 200)
+
+
+@dataclass
+class Story:
+    deployment: Deployment
+    rejected: list[dict[str, str]] = field(default_factory=list)
+    letters: list[list[dict]] = field(default_factory=list)
+
+    @cached_property
+    def outcome(self) -> verification.Outcome:
+        return self.deployment.outcome()
+
+
+@pytest.fixture(scope="module")
+def story(
+    spark: SparkSession, lab: Lab, filled: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Story:
+    one = Deployment(spark, lab, filled, tmp_path_factory.mktemp("json"), encoding="bitmask")
+    told = Story(one)
+
+    def register() -> None:
+        deadline = time.monotonic() + WAIT_S
+        # It is written beside the stream.
+        while not one.rejected() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        told.rejected.append(one.rejected())
+        told.letters.append(one.letters())
+        one.sql("UPDATE {subscriptions} SET filter = 'hum >= 38' WHERE id = 'hot'")
+        one.sql(
+            "INSERT INTO {attributes} (id, name, type, scale, offset) "
+            "VALUES (7, 'wind', 'decimal', 0.1, 0)"
+        )
+        one.publish(WINDY)
+
+    def advertise() -> None:
+        one.sql("UPDATE {subscriptions} SET filter = 'not temp < 35' WHERE id = 'hot'")
+        one.sql(
+            "INSERT INTO {advertisements} (id, publisher, format, filter, enabled) "
+            "VALUES ('a', 'feed1', 'attributes', 'temp < 35 and hum >= 0', true)"
+        )
+        one.publish(LAST)
+
+    one.publish(among(FIRST, BAD_JSON))
+    one.run(register, advertise)
+    told.rejected.append(one.rejected())
+    told.letters.append(one.letters())
+    return told
+
+
+def test_every_kind_of_bad_json_has_its_reason_and_sample_and_its_neighbours_arrive(story: Story):
+    first = story.deployment.ledger[0]
+    assert first["packets"] == len(FIRST) + len(BAD_JSON)
+    assert first["messages"] == len(FIRST)
+    assert first["dead_letters"] == len(BAD_JSON)
+    letters = story.letters[0]
+    assert read(letters) == buried(BAD_JSON)
+    records = among(FIRST, BAD_JSON)
+    for letter in letters:
+        record = records[2 * letter["offset"] + letter["partition"]]
+        assert letter["sample"] == (record or b"")[:256].hex()
+    assert story.outcome.exact
+
+
+def test_all_events_of_all_batches_reach_exactly_those_who_want_them(story: Story):
+    outcome = story.outcome
+    assert outcome.exact
+    assert {host: tally.received > 20 for host, tally in outcome.hosts.items()} == {
+        host: host != "h5" for host in NETWORK.subscribers()
+    }
+
+
+def test_an_edited_rule_is_live_in_the_next_batch(story: Story):
+    versions = [dict(row["versions"])["subscriptions"] for row in story.deployment.ledger]
+    assert versions == sorted(versions) and len(set(versions)) == 3
+
+
+def test_a_rule_on_an_attribute_that_is_not_there_yet_is_live_once_it_is_registered(story: Story):
+    assert story.rejected == [{"windy": "SUBSCRIPTION.UNKNOWN_FIELD"}, {}]
+    one = story.deployment
+    assert [dict(row["versions"])["attributes"] for row in one.ledger][:2] == [1, 2]
+    windy = [r for r in one.receipts()["h4"]]
+    wanted = [event for event in map(json.loads, WINDY) if event.get("wind", 0) > 3]
+    assert sum(len(r.messages) for r in windy) == len(
+        [event for event in wanted if event["wind"] > 3.5]
+    )
+    # Attribute 7 of the bitmask, tenths.
+    assert {m[3] & 0x80 for r in windy for m in r.messages} == {0x80}
+
+
+def test_events_outside_what_a_publisher_advertises_are_dead_letters(story: Story):
+    outside = [
+        event
+        for event in map(json.loads, LAST)
+        if not (event.get("temp", 99) < 35 and "hum" in event)
+    ]
+    assert 20 < len(outside) < len(LAST) - 20
+    reasons = Counter(letter["reason"] for letter in story.letters[1])
+    reasons.subtract(letter["reason"] for letter in story.letters[0])
+    assert +reasons == {"outside_advertisement": len(outside)}
+    assert sum(row["dead_letters"] for row in story.deployment.ledger[2:]) == len(outside)
+
+
+def test_matches_says_who_gets_all_some_or_none_of_what_is_advertised(story: Story):
+    rows = story.deployment.tables.rows("matches")
+    assert {row["subscriber"]: row["match"] for row in rows} == {
+        "h1": "potential",
+        "h2": "none",
+        "h3": "potential",
+        "h4": "potential",
+        "h6": "permanent",
+    }
+    assert {row["publisher"] for row in rows} == {PUBLISHER}
+
+
+def test_sql_says_who_gets_an_event_and_lets_nobody_change_an_attribute(story: Story, capsys):
+    one = story.deployment
+    asked = ["SELECT receivers FROM who_gets(temp => '25', hum => '30', wind => '3.6')"]
+    run_sql.show(asked, one.settings, Lifecycle())
+    assert "|[h1, h4, h6]|" in capsys.readouterr().out
+    before = one.tables.version("attributes")
+    for statement in (
+        "DELETE FROM {attributes} WHERE name = 'wind'",
+        "UPDATE {attributes} SET id = 8 WHERE name = 'wind'",
+    ):
+        with pytest.raises(PySparkException, match="DELTA_CANNOT_MODIFY_APPEND_ONLY"):
+            one.sql(statement)
+    assert one.tables.version("attributes") == before
+
+
+# Unknown attributes, and a crash.
+
+
+def test_new_attributes_get_ids_and_a_batch_that_runs_again_uses_those_of_its_first_try(
+    spark: SparkSession, lab: Lab, filled: Path, tmp_path: Path
+):
+    one = Deployment(spark, lab, filled, tmp_path, unknown="register")
+    bad = [(b'{"two words": 1}', "unknown_attribute"), (b'{"rain": "wet"}', "unknown_attribute")]
+    new = {
+        "wind": lambda draw: str(draw.randint(0, 8) + 0.25),
+        "seen": lambda draw: f'"2026-01-01T00:{draw.randint(10, 59)}:00Z"',
+    }
+    one.publish(among(json_events(4, 200, **new), bad))
+    one.run()
+    assert {row["name"]: (row["id"], row["type"]) for row in one.tables.rows("attributes")} == {
+        **{each.name: (each.id, each.type) for each in REGISTRY.attributes},
+        "seen": (3, "timestamp"),
+        "wind": (4, "decimal"),
+    }
+    assert read(one.letters()) == buried(bad)
+    before = one.receipts()
+    assert one.outcome().exact
+    assert sum(len(r.messages) for r in before["h4"]) > 30
+    (first,) = one.ledger
+    # As after a crash before the commit, with edits since, and records with a further attribute.
+    commits = Path(one.settings.checkpoint) / "commits"
+    for path in (commits / "0", commits / ".0.crc"):
+        path.unlink(missing_ok=True)
+    one.sql("UPDATE {subscriptions} SET filter = 'snow > 4 or wind > 7' WHERE id = 'windy'")
+    one.publish(json_events(5, 200, snow=lambda draw: str(draw.randint(0, 8))))
+    one.run()
+    again, *rest = one.ledger
+    assert again["versions"] == first["versions"]
+    assert {dict(row["versions"])["attributes"] for row in rest} == {
+        dict(first["versions"])["attributes"] + 1
+    }
+    assert next(r["id"] for r in one.tables.rows("attributes") if r["name"] == "snow") == 5
+    until = {p["partition"]: p["until_offset"] for p in first["partitions"]}
+    ends = {session_id(one.settings.topic, p): end for p, end in until.items()}
+    after = one.receipts()
+    for host, received in after.items():
+        old = [r for r in received if split_sequence(r.sequence)[0] < ends[r.session]]
+        assert sorted(old) == sorted(2 * before[host])
+    outcome = one.outcome()
+    assert (outcome.missing, outcome.extra, outcome.misnumbered) == (0, 0, 0)
+    assert outcome.duplicates == sum(len(r.messages) for h in before.values() for r in h)
+    assert outcome.hosts["h4"].received > 2 * outcome.hosts["h4"].duplicates
+
+
+# Binary input.
+
+
+@pytest.mark.parametrize(("source", "encoding"), [("id_pairs", "bitmask"), ("bitmask", "id_pairs")])
+def test_binary_events_arrive_with_their_payload_and_damage_harms_nothing_else(
+    spark: SparkSession,
+    lab: Lab,
+    filled: Path,
+    tmp_path: Path,
+    capsys,
+    source: str,
+    encoding: str,
+):
+    one = Deployment(spark, lab, filled, tmp_path, input=source, encoding=encoding)
+    good, bad = binary_events(6, 300, source), BAD_BINARY[source]
+    one.publish(among(good, bad))
+    one.run()
+    assert one.outcome().exact
+    assert read(one.letters()) == buried(bad)
+    (row,) = one.ledger
+    assert (row["packets"], row["messages"]) == (len(good) + len(bad), len(good))
+    received = one.receipts()
+    assert all(len(received[host]) > 20 for host in ("h1", "h2", "h3", "h6"))
+    assert max(len(m) for r in received["h6"] for m in r.messages) > 700
+    assert not received["h4"] and not received["h5"]
+
+    # What a run of the embedded default would say of it, and of the loss of one receipt.
+    folder = tmp_path / "run"
+    (folder / "receipts").mkdir(parents=True)
+    for lost in (0, 1):
+        for host, all_of_it in received.items():
+            kept = all_of_it[lost if host == "h6" else 0 :]
+            content = b"".join(map(receipt_bytes, kept))
+            (folder / "receipts" / f"{host}.mold").write_bytes(content)
+        run = stream.Outcome(
+            spark,
+            one.settings,
+            Sensors(),
+            one.tables,
+            NETWORK,
+            Published(len(good), len(good), 0, 0.0),
+            folder,
+            lab.status(),
+        )
+        summary = run.write(0.0)
+        assert run.exact(summary) is (not lost)
+        assert (summary["missing"], summary["dead_letters"]) == (lost, len(bad))

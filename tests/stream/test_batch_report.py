@@ -1,0 +1,77 @@
+"""What a batch writes about itself, from the rows that its tasks reported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.adapters.stream.report import BatchReport
+
+pytestmark = pytest.mark.unit
+
+#: By delivery the receivers of each stack: nobody; a pair; a set too large for one stack; the pair
+#: once more, of a receiver set whose third host cannot be reached.
+STACKS = [[], [("h1", "h2")], [("h3", "h4"), ("h1",)], [("h1", "h2")]]
+#: What of it the driver knew when it made the plan.
+SHIPPED = [STACKS[0], STACKS[1], None, None]
+
+
+def sent(
+    delivery: int, part: int, frames: int, messages: int, datagram_bytes: int
+) -> dict[str, Any]:
+    return {
+        "kind": "template",
+        "delivery": delivery,
+        "part": part,
+        "receivers": STACKS[delivery][part] if SHIPPED[delivery] is None else None,
+        "frames": frames,
+        "messages": messages,
+        "bytes": datagram_bytes + frames * (16 + 2 * part),
+        "datagram_bytes": datagram_bytes,
+    }
+
+
+def test_a_notification_in_several_frames_is_one_publication_to_all_their_receivers():
+    rows = [sent(2, 0, 3, 7, 900), sent(2, 1, 3, 7, 900)]
+    assert BatchReport(rows, SHIPPED).publications() == [
+        {
+            "receivers": ["h1", "h3", "h4"],
+            "notifications": 3,
+            "messages": 7,
+            "datagram_bytes": 900,
+        }
+    ]
+
+
+def test_tasks_and_deliveries_of_equal_receivers_are_one_row():
+    rows = [sent(1, 0, 2, 5, 400), sent(3, 0, 1, 1, 100), sent(1, 0, 4, 4, 500)]
+    (row,) = BatchReport(rows, SHIPPED).publications()
+    assert row == {
+        "receivers": ["h1", "h2"],
+        "notifications": 7,
+        "messages": 10,
+        "datagram_bytes": 1000,
+    }
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), *[st.integers(1, 99)] * 3), max_size=12),
+)
+def test_publications_agree_with_the_counts_of_subscribers(work: list[tuple[int, int, int, int]]):
+    rows = [
+        sent(delivery, part, frames, frames * messages, size * frames)
+        for delivery, frames, messages, size in work
+        for part in range(len(STACKS[delivery]))
+    ]
+    report = BatchReport(rows, SHIPPED)
+    publications, subscribers = report.publications(), report.by_subscriber()
+    sets = [tuple(row["receivers"]) for row in publications]
+    assert sets == sorted(set(sets))
+    for host in ("h1", "h2", "h3", "h4"):
+        mine = [row for row in publications if host in row["receivers"]]
+        counts = subscribers.get(host, {"notifications": 0, "messages": 0})
+        for column in ("notifications", "messages"):
+            assert sum(row[column] for row in mine) == counts[column]

@@ -1,0 +1,488 @@
+"""The main job's stream on real parts: broker, Spark, Delta, switches, sockets of hosts."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import itertools
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from itchcpp.parser import MessageParser
+from kafka import KafkaProducer
+from polling import drain
+from pyspark.sql import Row, SparkSession
+from scapy.utils import rdpcap
+
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.stream.delivery import Delivery
+from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.stream.micro_batches import start
+from jobs.adapters.switches.refresh import Refresher
+from jobs.adapters.tables.tables import Tables
+from lab.proof import verification
+from lab.traffic.packets import groups
+from lab.traffic.publisher import ensure_topic
+from lab.traffic.trading_session import TradingSession
+from lab.up.lab import Lab
+from udfs.errors import KafkaError, TableError
+from udfs.filters.subscriptions import Subscription, check
+from udfs.messages.reference import build_packet, read_message
+from udfs.messages.sequence import session_id, split_sequence
+from udfs.network.rows import network_to_rows, tree_to_row
+from udfs.network.topology import fabric
+from udfs.stacks.dissect import dissect
+from udfs.trees.broadcast import broadcast_trees
+
+pytestmark = pytest.mark.integration
+
+NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
+PUBLISHER = "feed1"
+MESSAGES = list(TradingSession(messages=6_000, seed=3, symbols=20))
+PACKETS = [build_packet(b"SOURCE0001", 1, g) for g in groups(MESSAGES, seed=3)]
+RULES = {
+    "high": ("h1", "price > 200"),
+    "side": ("h2", 'buy_sell == "B" and shares >= 300'),
+    "none": ("h3", "shares > 4000000000"),
+    "both": ("h1", "trade.price > 20 : fwd(h1, h4)"),
+}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with Lab(tmp_path_factory.mktemp("lab"), NETWORK) as started:
+        started.up()
+        yield started
+
+
+def settings_of(lab: Lab, location: str, **others: object) -> Settings:
+    return Settings(
+        tables=location,
+        publisher=PUBLISHER,
+        udp_endpoint=lab.fabric.ingress[PUBLISHER],
+        udp_window=64,
+        wait_seconds=10,
+        kafka={"bootstrap.servers": lab.bootstrap_servers},
+        **others,
+    )
+
+
+def subscribe(tables: Tables, rules: dict[str, tuple[str, str]]) -> None:
+    now = dt.datetime.now(dt.UTC)
+    tables.append(
+        "subscriptions",
+        [
+            {
+                "id": name,
+                "subscriber": host,
+                "format": "itch",
+                "filter": text,
+                "enabled": True,
+                "updated_by": "test",
+                "updated_at": now,
+            }
+            for name, (host, text) in rules.items()
+        ],
+    )
+
+
+@pytest.fixture(scope="module")
+def filled_tables(
+    spark: SparkSession, empty_tables: Path, lab: Lab, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Tables of the lab's network, its switches in step, with RULES as subscriptions."""
+    folder = tmp_path_factory.mktemp("filled") / "tables"
+    shutil.copytree(empty_tables, folder)
+    tables = Tables(spark, str(folder))
+    addresses = dict.fromkeys(NETWORK.switches, lab.switch.p4runtime)
+    for name, rows in network_to_rows(NETWORK, addresses).items():
+        tables.append(name, rows)
+    tables.append("virtual_trees", [tree_to_row(t) for t in broadcast_trees(NETWORK)])
+    subscribe(tables, RULES)
+    with Refresher(tables, settings_of(lab, tables.location)) as refresher:
+        assert all(s["in_step"] for s in refresher.refresh(refresher.derive()))
+    return folder
+
+
+class Deployment:
+    """Tables, topic and stream of one test, on the lab that all tests share."""
+
+    numbers = itertools.count()
+
+    def __init__(self, spark: SparkSession, lab: Lab, filled: Path, folder: Path) -> None:
+        number = next(self.numbers)
+        shutil.copytree(filled, folder / "tables")
+        self.spark, self.lab = spark, lab
+        self.tables = Tables(spark, str(folder / "tables"))
+        self.settings = settings_of(
+            lab,
+            self.tables.location,
+            topic=f"itch.test{number}",
+            dead_letter_topic=f"itch.dead{number}",
+            checkpoint=str(folder / "checkpoint"),
+        )
+        ensure_topic(lab.bootstrap_servers, self.settings.topic, 2)
+        ensure_topic(lab.bootstrap_servers, self.settings.dead_letter_topic, 1)
+
+    def sql(self, text: str, table: str) -> list[Row]:
+        """Run SQL; ``{}`` stands for the table."""
+        self.tables.attach()
+        return self.spark.sql(text.format(self.tables.sql_name(table))).collect()
+
+    def publish(self, packets: Sequence[bytes | None]) -> None:
+        producer = KafkaProducer(bootstrap_servers=self.lab.bootstrap_servers, acks="all")
+        for number, packet in enumerate(packets):
+            producer.send(self.settings.topic, packet, key=b"any", partition=number % 2)
+        producer.flush()
+        producer.close()
+
+    def run(self, *steps: Callable[[], None]) -> Delivery:
+        """Run the stream: drain, then each step and drain again, then stop."""
+        return drain(self.spark, self.settings, *steps)
+
+    @property
+    def ledger(self) -> list[dict]:
+        return sorted(self.tables.rows("egress_ledger"), key=lambda row: row["batch_id"])
+
+    def receipts(self) -> dict[str, list[verification.Receipt]]:
+        """The notifications that the hosts received of this topic."""
+        return {host: [r for r in received if r.messages] for host, received in self.all_receipts()}
+
+    def all_receipts(self) -> list[tuple[str, list[verification.Receipt]]]:
+        """The same with summaries, which have no messages."""
+        self.lab.settle()
+        mine = {session_id(self.settings.topic, p) for p in range(2)}
+        return [
+            (host, [r for r in received if r.session in mine])
+            for host, received in verification.receipts(self.lab.folder).items()
+        ]
+
+    def outcome(self, specification) -> verification.Outcome:
+        """Receipts against a brute force over the rules that each batch says it used."""
+        batches = []
+        for row in self.ledger:
+            version = dict(row["versions"])["subscriptions"]
+            rows = [
+                Subscription(r["id"], r["subscriber"], r["filter"])
+                for r in self.tables.rows("subscriptions", version)
+                if r["enabled"]
+            ]
+            rules, _ = check(rows, specification, set(NETWORK.subscribers()), PUBLISHER)
+            offsets = {
+                p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]
+            }
+            batches.append(verification.Batch(row["batch_id"], offsets, rules))
+        records = Topics(self.spark, self.settings).read_all()
+        expected = verification.expected(records, batches, specification, self.settings.topic)
+        assert expected.unprocessed == 0
+        return verification.compare(expected, self.receipts())
+
+
+@pytest.fixture
+def deployment(spark: SparkSession, lab: Lab, filled_tables: Path, tmp_path: Path) -> Deployment:
+    return Deployment(spark, lab, filled_tables, tmp_path)
+
+
+def test_every_host_receives_exactly_what_it_subscribed_to(deployment, itch):
+    deployment.publish(PACKETS)
+    deployment.run()
+    outcome = deployment.outcome(itch)
+    assert outcome.exact
+    assert outcome.received > 500
+    assert outcome.hosts["h3"].received == 0
+    received = deployment.receipts()
+    messages = [m for host in ("h1", "h2", "h4") for r in received[host] for m in r.messages]
+    # A decoder that knows nothing of ours reads what came out of the hosts' sockets.
+    stream = b"".join(len(m).to_bytes(2) + m for m in messages)
+    decoded = list(MessageParser().parse_stream(stream))
+    assert len(decoded) == len(messages)
+
+
+def test_an_edit_by_sql_is_live_in_the_next_batch(deployment, itch):
+    half = len(PACKETS) // 2
+    deployment.publish(PACKETS[:half])
+
+    def edit() -> None:
+        deployment.sql("UPDATE {} SET filter = 'shares > 0' WHERE id = 'none'", "subscriptions")
+        deployment.publish(PACKETS[half:])
+
+    deployment.run(edit)
+    versions = [dict(row["versions"])["subscriptions"] for row in deployment.ledger]
+    assert len(set(versions)) == 2
+    assert versions == sorted(versions)
+    outcome = deployment.outcome(itch)
+    assert outcome.exact
+    assert outcome.hosts["h3"].received > 500
+
+
+def test_damage_is_counted_by_reason_and_harms_nothing_else(deployment, itch):
+    noise = random.Random(1)
+    good = PACKETS[:200]
+    message = MESSAGES[0]
+    unknown = build_packet(b"SOURCE0001", 1, [message, b"?" + message[1:], message])
+    short = build_packet(b"SOURCE0001", 1, [message[:-1]])
+    damaged: list[bytes | None] = [
+        good[0][:-3],
+        good[1][:7],
+        good[2] + b"xx",
+        good[3][:18] + b"\x00\x0d" + good[3][20:],
+        b"",
+        None,
+        noise.randbytes(1_000_000),
+        unknown,
+        short,
+        build_packet(b"SOURCE0001", 1, []),
+        build_packet(b"SOURCE0001", 1, [])[:18] + b"\xff\xff",
+    ]
+    packets: list[bytes | None] = list(good)
+    for number, packet in enumerate(damaged):
+        packets.insert(number * 17, packet)
+    deployment.publish(packets)
+    deployment.run()
+    assert deployment.outcome(itch).exact
+    (row,) = deployment.ledger
+    letters = [
+        json.loads(r.value)
+        for r in deployment.spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", deployment.lab.bootstrap_servers)
+        .option("subscribe", deployment.settings.dead_letter_topic)
+        .load()
+        .collect()
+    ]
+    assert row["dead_letters"] == len(letters) == 9
+    reasons = sorted(letter["reason"] for letter in letters)
+    assert reasons == sorted(
+        ["truncated_message", "truncated_header", "trailing_bytes", "truncated_message"]
+        + ["empty_record"] * 2
+        + ["record_too_large", "unknown_message_type", "wrong_message_length"]
+    )
+    (typed,) = (x for x in letters if x["reason"] == "unknown_message_type")
+    place = next(i for i, p in enumerate(packets) if p is unknown)
+    assert (typed["topic"], typed["partition"], typed["offset"], typed["index"]) == (
+        deployment.settings.topic,
+        place % 2,
+        place // 2,
+        1,
+    )
+    assert bytes.fromhex(typed["sample"]) == b"?" + message[1:]
+
+
+def test_a_rule_that_does_not_compile_is_rejected_and_all_others_live(deployment, itch):
+    subscribe(
+        deployment.tables,
+        {
+            "typo": ("h1", "prise > 3"),
+            "open": ("h1", "price > 3 and\n (shares < 2"),
+            "lost": ("h77", "price > 3"),
+            "code": ("h1", "__import__('os').system('true')"),
+        },
+    )
+    deployment.publish(PACKETS)
+    deployment.run()
+    rejected = {row["id"]: row for row in deployment.tables.rows("rejected_subscriptions")}
+    assert {name: row["code"] for name, row in rejected.items()} == {
+        "typo": "SUBSCRIPTION.UNKNOWN_FIELD",
+        "open": "SUBSCRIPTION.SYNTAX",
+        "lost": "SUBSCRIPTION.UNKNOWN_HOST",
+        "code": "SUBSCRIPTION.SYNTAX",
+    }
+    assert (rejected["typo"]["line"], rejected["typo"]["column"]) == (1, 1)
+    assert "price" in rejected["typo"]["message"]
+    assert rejected["open"]["line"] == 2
+    assert deployment.outcome(itch).exact
+
+
+def test_a_batch_that_runs_again_sends_the_same_bytes_and_counts_once(deployment, itch):
+    deployment.publish(PACKETS)
+    deployment.run()
+    before = deployment.receipts()
+    assert deployment.outcome(itch).exact
+    # As after a crash between the last frame and the commit of the offsets; and somebody has
+    # edited the subscriptions in between.
+    commits = Path(deployment.settings.checkpoint) / "commits"
+    for path in (commits / "0", commits / ".0.crc"):
+        path.unlink(missing_ok=True)
+    deployment.sql("UPDATE {} SET filter = 'price > 1' WHERE id = 'high'", "subscriptions")
+    deployment.run()
+    after = deployment.receipts()
+    for host, receipts in before.items():
+        assert sorted(after[host]) == sorted(receipts * 2)
+    assert [row["batch_id"] for row in deployment.ledger] == [0]
+    statistics = deployment.tables.rows("delivery_statistics")
+    assert sum(r["notifications"] for r in statistics) == sum(map(len, before.values()))
+
+
+def test_state_goes_on_through_batches_edits_and_a_crash(deployment, itch):
+    events = [read_message(itch, message) for message in MESSAGES]
+    orders = [event for event in events if "add_order.stock" in event]
+    symbol = Counter(event["add_order.stock"] for event in orders).most_common(1)[0][0]
+    prices = [event["add_order.price"] for event in orders if event["add_order.stock"] == symbol]
+    stock = f"stock == {itch.field('stock').render(symbol)}"
+    price = itch.field("price").render(sum(prices) // len(prices))
+    subscribe(
+        deployment.tables,
+        {
+            "average": ("h3", f"{stock} and avg(price, 60000000) > {price}"),
+            "many": ("h2", "count(600000000) > 400 and price > 0"),
+            "update": ("h3", f"{stock} and shares > 500 : recent <- count()"),
+            "read": ("h4", "not recent < 1 and add_order_mpid.shares > 0"),
+        },
+    )
+    half = len(PACKETS) // 2
+    deployment.settings = dataclasses.replace(
+        deployment.settings, max_offsets_per_trigger=half // 2 + 10
+    )
+    deployment.publish(PACKETS[:half])
+
+    def edit() -> None:
+        deployment.sql("UPDATE {} SET filter = 'price > 250' WHERE id = 'high'", "subscriptions")
+        deployment.publish(PACKETS[half:])
+
+    deployment.run(edit)
+    assert deployment.outcome(itch).exact
+    before = deployment.receipts()
+    assert 0 < sum(len(r.messages) for r in before["h3"]) < len(prices)
+    *_, last = deployment.ledger
+    assert last["batch_id"] >= 3
+    # As after a crash before the state of the last batch was written: it begins where it began.
+    for folder, name in (("commits", "{}"), ("stackcast-state", "{}.bin")):
+        path = Path(deployment.settings.checkpoint, folder, name.format(last["batch_id"]))
+        path.unlink()
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    # What comes then meets the cells that it leaves.
+    deployment.publish(PACKETS[:200])
+    deployment.run()
+    offsets = {
+        (session_id(deployment.settings.topic, p["partition"]), offset)
+        for p in last["partitions"]
+        for offset in range(p["from_offset"], p["until_offset"])
+    }
+    repeated = sum(
+        len(receipt.messages)
+        for receipts in before.values()
+        for receipt in receipts
+        if (receipt.session, split_sequence(receipt.sequence)[0]) in offsets
+    )
+    outcome = deployment.outcome(itch)
+    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, repeated)
+    assert repeated and outcome.expected > sum(
+        len(r.messages) for receipts in before.values() for r in receipts
+    )
+
+
+def test_tables_that_cannot_be_used_leave_the_last_good_ones_live(deployment, itch):
+    half = len(PACKETS) // 2
+    deployment.publish(PACKETS[:half])
+
+    def break_network() -> None:
+        deployment.sql("UPDATE {} SET switch = 'nowhere' WHERE host = 'h1'", "hosts")
+        deployment.publish(PACKETS[half:])
+
+    deployment.run(break_network)
+    assert {dict(row["versions"])["hosts"] for row in deployment.ledger} == {1}
+    assert deployment.outcome(itch).exact
+
+
+def test_a_stop_ends_after_the_batch_in_progress_and_repeats_nothing(deployment, itch):
+    deployment.settings = dataclasses.replace(deployment.settings, max_offsets_per_trigger=200)
+    deployment.publish(PACKETS)
+    lifecycle = Lifecycle()
+    query, delivery = start(deployment.spark, deployment.settings, lifecycle)
+
+    def first_batch_began() -> bool:
+        return query.status["isTriggerActive"] and bool(query.lastProgress or delivery.processed)
+
+    lifecycle.run(query, first_batch_began)
+    delivery.close()
+    done = len(deployment.ledger)
+    assert 0 < done < len(PACKETS) // 200
+    deployment.run()
+    assert len(deployment.ledger) > done
+    assert deployment.outcome(itch).exact
+
+
+def test_statistics_and_ledger_say_what_went_out(deployment):
+    deployment.publish(PACKETS)
+    deployment.run()
+    received = deployment.receipts()
+    statistics = {r["subscriber"]: r for r in deployment.tables.rows("delivery_statistics")}
+    assert {h: s["notifications"] for h, s in statistics.items()} == {
+        host: len(r) for host, r in received.items() if r
+    }
+    assert {h: s["messages"] for h, s in statistics.items()} == {
+        host: sum(len(x.messages) for x in r) for host, r in received.items() if r
+    }
+    publications = deployment.tables.rows("publication_statistics")
+    for column in ("notifications", "messages"):
+        counted: Counter[str] = Counter()
+        for r in publications:
+            counted.update(dict.fromkeys(r["receivers"], r[column]))
+        assert counted == {host: s[column] for host, s in statistics.items()}
+    assert {r["publisher"] for r in publications} == {PUBLISHER}
+    (row,) = deployment.ledger
+    sequences = [(r.session, r.sequence) for host in received.values() for r in host]
+    for p in row["partitions"]:
+        mine = [
+            r.sequence
+            for host in received.values()
+            for r in host
+            if r.session == session_id(deployment.settings.topic, p["partition"])
+        ]
+        assert (p["first_sequence"], p["last_sequence"]) == (min(mine), max(mine))
+    assert row["packets"] == len(PACKETS)
+    assert row["messages"] == len(MESSAGES)
+    assert len(set(sequences)) == row["frames"]
+
+
+def test_the_tables_explain_the_plan(deployment, itch):
+    deployment.publish(PACKETS[:50])
+    deployment.run()
+    leaves = {tuple(r["receivers"]) for r in deployment.tables.rows("filter_leaves")}
+    stacks = {tuple(r["receivers"]) for r in deployment.tables.rows("header_stacks")}
+    hosts = {host for receivers in leaves for host in receivers}
+    # Summaries go to each host alone.
+    assert stacks == (leaves - {()}) | {(host,) for host in hosts}
+    price = itch.field("price")
+    raw = price.encode("250").to_bytes(4).hex()
+    condition = f"field = 'add_order.price' AND low <= X'{raw}' AND X'{raw}' <= high"
+    assert deployment.sql("SELECT * FROM {} WHERE " + condition, "filter_entries")
+
+
+def test_the_pcap_sink_holds_the_same_frames(deployment, tmp_path):
+    deployment.publish(PACKETS)
+    deployment.run()
+    received = deployment.receipts()
+    folder = tmp_path / "frames"
+    deployment.settings = dataclasses.replace(
+        deployment.settings,
+        sink="pcap",
+        pcap_path=str(folder),
+        checkpoint=str(tmp_path / "second"),
+    )
+    deployment.run()
+    frames = [bytes(p) for path in sorted(folder.glob("*.pcap")) for p in rdpcap(str(path))]
+    dissected = [d for d in map(dissect, frames) if d.summary is None]
+    framed = {(d.session, d.sequence, d.messages) for d in dissected}
+    assert framed == {tuple(r) for receipts in received.values() for r in receipts}
+    assert len(dissected) == len(framed)
+
+
+def test_a_missing_table_and_a_missing_broker_are_one_clear_error(spark, lab, tmp_path):
+    settings = dataclasses.replace(
+        settings_of(lab, str(tmp_path / "nothing"), topic="itch.test.none"), wait_seconds=0
+    )
+    with pytest.raises(KafkaError, match="NO_TOPIC"):
+        start(spark, settings, Lifecycle())
+    ensure_topic(lab.bootstrap_servers, settings.topic, 1)
+    with pytest.raises(TableError, match=r"MISSING.*create_tables"):
+        start(spark, settings, Lifecycle())
+    away = dataclasses.replace(settings, kafka={"bootstrap.servers": "127.0.0.1:9"})
+    with pytest.raises(KafkaError, match=r"BROKER_UNREACHABLE.*127\.0\.0\.1:9"):
+        start(spark, away, Lifecycle())
+    assert not (tmp_path / "nothing").exists()

@@ -1,0 +1,187 @@
+"""kill -9 of anything at any moment costs no notification.
+
+Real streams in processes of their own, a real broker, hosts that keep receipts; meanwhile the topic
+is being filled and a table edited. `jobs/check_delivery.py` proves what came of it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from crash_world import ROOT, Program, World
+from pyspark.sql import SparkSession
+
+from jobs.adapters.tables.tables import Tables
+from jobs.check_delivery import Evidence
+from lab.proof.receipts import Receipt, receipt_bytes, receipts
+from lab.up.broker import Broker, default_class_path
+from udfs.errors import LabError
+
+pytestmark = pytest.mark.integration
+
+SECONDS = 45
+DRAWN = 3
+
+#: Between any two of these a batch writes something, or sends. Each costs a start of the stream, a
+#: quarter of a minute and more: a run draws some of them, one with --kills takes all.
+MOMENTS = (
+    ("before pin", 3),
+    ("after pin", 2),
+    ("first frame", 2),
+    ("last frame", 3),
+    ("after state", 2),
+    ("after dead letters", 2),
+    ("after report", 2),
+    ("after statistics", 1),
+    ("after ledger", 1),
+    ("after commits", 2),
+)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")) as started:
+        yield started
+
+
+@pytest.fixture
+def world(spark: SparkSession, broker: Broker, tables: Tables, tmp_path: Path) -> Iterator[World]:
+    made = World(spark, broker, tables, tmp_path)
+    yield made
+    made.close()
+
+
+def test_the_driver_dies_at_every_step_of_a_batch(
+    world: World, request: pytest.FixtureRequest
+) -> None:
+    moments = MOMENTS
+    if not request.config.getoption("--kills"):
+        # After the last frame a batch has to run again.
+        again = ("last frame", 3)
+        others = seeded(request).sample([m for m in MOMENTS if m != again], DRAWN - 1)
+        moments = tuple(m for m in MOMENTS if m == again or m in others)
+    print(f"at {moments}")
+    world.fill_and_edit(100)
+    for crash, passing in moments:
+        stream = world.start(crash, passing)
+        assert stream.end() == -signal.SIGKILL, (crash, stream.output[-4000:])
+    world.quiet()
+    world.drain()
+    evidence = world.evidence()
+    received = receipts(world.folder)
+    verdict = evidence.verdict(received)
+    assert verdict.proved, list(verdict.lines())
+    assert verdict.waiting == 0
+    assert verdict.repeats > 10
+    assert verdict.batches > len(moments)
+    assert len({v["subscriptions"] for v in verdict.versions.values()}) > len(moments) // 2
+    damage(world, evidence, received)
+
+
+def damage(world: World, evidence: Evidence, received: dict[str, list[Receipt]]) -> None:
+    """The same proof fails when one of these receipts is removed, added or changed."""
+    draw = random.Random(3)
+
+    def refused(host: str, rows: list[Receipt], *kinds: str) -> None:
+        found = evidence.verdict(received | {host: rows})
+        assert {kind for kind, faults in found.faults.items() if faults} >= set(kinds)
+        assert not found.proved
+
+    for _ in range(8):
+        host = draw.choice(["h1", "h2", "h3", "h4"])
+        rows = [row for row in received[host] if row.messages]
+        single = [row for row, count in Counter(rows).items() if count == 1]
+        gone = draw.choice(single)
+        refused(host, [row for row in rows if row != gone], "missing")
+        place = draw.randrange(len(rows) // 2)
+        refused(host, [*rows, rows[place]], "order")
+        own = set(rows)
+        others = [r for each in received.values() for r in each if r.messages and r not in own]
+        refused(host, [*rows, draw.choice(others)], "foreign")
+        content = bytearray(b"".join(map(receipt_bytes, rows)))
+        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        changed = world.folder / "changed"
+        (changed / "receipts").mkdir(parents=True, exist_ok=True)
+        (changed / "receipts" / f"{host}.mold").write_bytes(content)
+        try:
+            refused(host, receipts(changed)[host])
+        except LabError as error:
+            assert error.what == "TRUNCATED_RECEIPTS"
+
+
+def test_a_worker_that_dies_while_it_sends_costs_one_more_try(world: World) -> None:
+    world.fill_and_edit(100)
+    stream = world.start("worker", 2, master=master())
+    stream.until("the stream runs")
+    killed = world.folder / "worker-killed"
+    while not killed.exists():
+        assert stream.process.poll() is None, stream.output[-4000:]
+        time.sleep(0.05)
+    world.quiet()
+    # The same stream goes on.
+    assert stream.end() == 0, stream.output[-4000:]
+    verdict = world.prove()
+    assert verdict.proved, list(verdict.lines())
+    assert verdict.waiting == 0 and verdict.repeats > 0
+
+
+def seeded(request: pytest.FixtureRequest) -> random.Random:
+    """By the seed that is asked for, or by one that it prints."""
+    seed = request.config.getoption("--kills-seed") or int.from_bytes(os.urandom(3))
+    print(f"--kills-seed {seed}")
+    return random.Random(seed)
+
+
+def master() -> str:
+    """As the shipped properties have it."""
+    lines = (ROOT / "conf" / "spark-defaults.conf").read_text().splitlines()
+    (found,) = [line.split()[1] for line in lines if line.startswith("spark.master")]
+    return found
+
+
+@pytest.mark.slow
+def test_anything_dies_at_any_moment(world: World, request: pytest.FixtureRequest) -> None:
+    """For a minute or so; with --kills as often as that says."""
+    wanted = request.config.getoption("--kills")
+    draw = seeded(request)
+    world.fill_and_edit(100)
+    end = time.monotonic() + SECONDS
+    stream: Program | None = None
+    killed: Counter[str] = Counter()
+    while killed.total() < wanted if wanted else time.monotonic() < end or not killed:
+        if stream is None or stream.process.poll() is not None:
+            stream = world.start(master=master())
+            # Most kills are of a stream that runs, some of one that starts.
+            if draw.random() < 0.8:
+                stream.until_or_end("the stream runs")
+        time.sleep(draw.uniform(0, 5))
+        victim = draw.choice(["driver", "jvm", "worker", "broker"])
+        if victim == "driver":
+            stream.kill()
+        elif victim == "jvm":
+            stream.signal(stream.jvm())
+        elif victim == "worker":
+            workers = stream.workers()
+            if not workers:
+                continue
+            stream.signal(draw.choice(workers))
+        else:
+            world.broker.kill()
+            time.sleep(draw.uniform(0, 3))
+            world.broker.revive()
+        killed[victim] += 1
+    print(f"killed: {dict(killed)}")
+    world.quiet()
+    if stream is not None and stream.process.poll() is None:
+        stream.end()
+    world.drain(master=master())
+    verdict = world.prove()
+    assert verdict.proved, list(verdict.lines())
+    assert verdict.waiting == 0 and verdict.owed > 100

@@ -1,0 +1,240 @@
+"""What a stream and a refresher tell Prometheus is true, bounded, and parsed by its own parser."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from jobs.adapters.replay.metrics import OUTCOMES, RerequestMetrics
+from jobs.adapters.stream.metrics import StreamMetrics, in_unicast
+from jobs.adapters.stream.report import BatchReport
+from jobs.adapters.switches.metrics import SwitchMetrics
+from jobs.adapters.switches.outcome import Outcome
+from udfs.errors import NetworkError, SinkError, SwitchError
+from udfs.messages.readers import REASONS
+
+pytestmark = pytest.mark.unit
+
+ETHERNET = 14
+
+
+def read(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
+    """What Prometheus reads: by name of the sample and values of its labels."""
+    text = generate_latest(registry).decode()
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_the_counters_are_the_sums_of_what_tasks_reported():
+    counts = {"packets": 10, "messages": 70, "matched": 7, "frames": 5, "bytes": 900}
+    offsets = {"from_offset": 0, "until_offset": 10, "first_sequence": 1, "last_sequence": 2}
+    rows = [
+        {"kind": "partition", "partition": 0, **offsets, **counts},
+        {"kind": "partition", "partition": 1, **offsets, **counts},
+        {"kind": "reason", "reason": "empty_record", "count": 3},
+        {"kind": "reason", "reason": "empty_record", "count": 1},
+        {
+            "kind": "template",
+            "delivery": 0,
+            "part": 0,
+            "frames": 10,
+            "messages": 14,
+            "bytes": 1800,
+            "datagram_bytes": 1500,
+        },
+    ]
+    metrics = StreamMetrics()
+    report = BatchReport(rows, [[["h1", "h2", "h3"]]])
+    metrics.delivered(report, {"subscriptions": 4})
+    metrics.delivered(report, {"subscriptions": 5})
+    seen = read(metrics.registry)
+    assert seen["stackcast_packets_total",] == 40
+    assert seen["stackcast_messages_total",] == 280
+    assert seen["stackcast_matched_messages_total",] == 28
+    assert seen["stackcast_frames_total",] == 20
+    assert seen["stackcast_frame_bytes_total",] == 3600
+    # Three hosts, twice, each with ten datagrams of 150 bytes and an Ethernet header.
+    assert seen["stackcast_unicast_bytes_total",] == 2 * 3 * 10 * (150 + ETHERNET)
+    assert seen["stackcast_dead_letters_total", "empty_record"] == 8
+    assert seen["stackcast_dead_letters_total", "trailing_bytes"] == 0
+    assert {k[1] for k in seen if k[0] == "stackcast_dead_letters_total"} == set(REASONS.values())
+    assert seen["stackcast_table_version", "subscriptions"] == 5
+
+
+SETS = st.sets(st.sampled_from("abcdef"), min_size=1)
+
+
+@given(st.lists(st.tuples(SETS, st.lists(st.integers(28, 1500), min_size=1)), max_size=5))
+def test_unicast_is_a_frame_for_each_host_and_datagram(sent):
+    publications = [
+        {"receivers": sorted(hosts), "notifications": len(sizes), "datagram_bytes": sum(sizes)}
+        for hosts, sizes in sent
+    ]
+    frames = [size + ETHERNET for hosts, sizes in sent for _ in hosts for size in sizes]
+    assert in_unicast(publications) == sum(frames)
+
+
+class Plan:
+    """A plan in use, with rules that were rejected for these codes."""
+
+    def __init__(self, versions: dict[str, int], rules: int, *codes: str) -> None:
+        self.versions = versions
+        self.rules = range(rules)
+        self.rejections = [type("Rejection", (), {"code": code}) for code in codes]
+
+
+def test_rejected_rules_and_versions_are_those_of_the_plan_in_use():
+    metrics = StreamMetrics()
+    metrics.planned(Plan({"links": 1}, 5, "SUBSCRIPTION.SYNTAX", "SUBSCRIPTION.SYNTAX"), 0.2)
+    metrics.planned(Plan({"links": 2}, 7, "SUBSCRIPTION.UNKNOWN_FIELD"), 0.3)
+    seen = read(metrics.registry)
+    rejected = {k[1]: v for k, v in seen.items() if k[0] == "stackcast_rejected_rules"}
+    assert rejected == {"SUBSCRIPTION.UNKNOWN_FIELD": 1}
+    assert seen["stackcast_rules",] == 7
+    assert seen["stackcast_table_version", "links"] == 2
+    assert seen["stackcast_plan_seconds_count",] == 2
+    assert seen["stackcast_plan_seconds_sum",] == pytest.approx(0.5)
+
+
+def test_refused_tables_are_told_until_a_plan_of_newer_ones_is_in_use():
+    metrics = StreamMetrics()
+    metrics.refused({"links": 3})
+    assert read(metrics.registry)["stackcast_versions_refused",] == 1
+    metrics.planned(Plan({"links": 4}, 1), 0.1)
+    assert read(metrics.registry)["stackcast_versions_refused",] == 0
+
+
+def test_a_batch_that_fails_is_counted_by_its_code_and_is_no_batch_delivered():
+    metrics = StreamMetrics()
+    with metrics.batch(0):
+        assert metrics.running is not None and metrics.running[0] == 0
+    with pytest.raises(SinkError), metrics.batch(1):
+        raise SinkError("NO_INTERFACE", "there is no veth9")
+    # As Spark hands on what a worker raised: text, with the code somewhere in it.
+    with pytest.raises(RuntimeError), metrics.batch(1):
+        raise RuntimeError("PythonException:\n udfs.errors.SinkError: SINK.SEND_FAILED: down\n at")
+    with pytest.raises(ValueError, match="odd"), metrics.batch(1):
+        raise ValueError("odd")
+    seen = read(metrics.registry)
+    failures = {k[1]: v for k, v in seen.items() if k[0] == "stackcast_batch_failures_total"}
+    assert failures == {"SINK.NO_INTERFACE": 1, "SINK.SEND_FAILED": 1, "UNKNOWN": 1}
+    assert seen["stackcast_batches_total",] == seen["stackcast_batch_seconds_count",] == 1
+    assert seen["stackcast_last_batch_id",] == 0
+    assert metrics.running is None and metrics.failure == "UNKNOWN"
+    with metrics.batch(1):
+        pass
+    assert metrics.failure == ""
+
+
+def test_lag_is_what_the_topic_has_beyond_what_was_sent():
+    metrics = StreamMetrics()
+    metrics.processed({0: 70, 1: 40})
+    metrics.spans({0: (10, 100), 1: (50, 60), 2: (5, 25)}, {2: 5})
+    seen = read(metrics.registry)
+    assert [seen["stackcast_lag_records", p] for p in "012"] == [30, 20, 20]
+    # Partition 1 has lost ten records that were never read.
+    assert [seen["stackcast_retention_margin_records", p] for p in "012"] == [60, -10, 0]
+
+
+def test_no_number_of_rules_hosts_or_batches_makes_more_series():
+    metrics = StreamMetrics()
+
+    def batch(number: int) -> None:
+        with metrics.batch(number), metrics.stage("deliver"):
+            rows = [
+                {"kind": "template", "delivery": 0, "part": 0, "frames": 1}
+                | {"messages": 1, "bytes": 1, "datagram_bytes": 1}
+            ]
+            hosts = [f"h{number}-{n}" for n in range(100)]
+            metrics.delivered(BatchReport(rows, [[hosts]]), {"subscriptions": number})
+        metrics.planned(Plan({"subscriptions": number}, number, "SUBSCRIPTION.SYNTAX"), 0.1)
+
+    batch(0)
+    series = set(read(metrics.registry))
+    for number in range(1, 20):
+        batch(number)
+    assert set(read(metrics.registry)) == series
+
+
+def test_switches_have_their_refreshes_and_go_with_their_row():
+    metrics = SwitchMetrics()
+    metrics.looked(True)
+    metrics.refreshed(
+        {
+            "s1": Outcome(8, True, [], 0.3, written=8),
+            "s2": Outcome(None, False, ["no answer"], 2.0),
+            "s3": Outcome(4, True, [], 0.1),
+        },
+        no_room=["s3"],
+    )
+    metrics.behind({"s2", "s3"}, {"s1", "s2", "s3"})
+    seen = read(metrics.registry)
+    assert [seen["stackcast_switch_in_step", s] for s in ("s1", "s2", "s3")] == [1, 0, 0]
+    failures = [seen["stackcast_switch_refresh_failures_total", s] for s in ("s1", "s2", "s3")]
+    assert failures == [0, 1, 1]
+    assert seen["stackcast_switch_entries_written_total", "s1"] == 8
+    assert seen["stackcast_switch_entries", "s1"] == 8
+    assert ("stackcast_switch_entries", "s2") not in seen
+    assert seen["stackcast_switch_refresh_seconds_sum", "s2"] == 2.0
+    assert metrics.out_of_step == {"s2": "no answer", "s3": "it has no room"}
+    verdict = metrics.judge()
+    assert (verdict.status, verdict.problems) == ("degraded", ())
+    assert verdict.facts["not_in_step"]["s2"] == "no answer"
+    metrics.behind(set(), {"s1"})
+    seen = read(metrics.registry)
+    of_switches = [key for key in seen if key[0].startswith("stackcast_switch_")]
+    assert of_switches and all("s1" in key for key in of_switches)
+    assert metrics.judge().status == "ok"
+
+
+def test_tables_that_cannot_be_used_are_told_and_a_lost_lead_is_not_such_a_thing():
+    metrics = SwitchMetrics()
+    metrics.looked(True)
+    with pytest.raises(SwitchError), metrics.deriving():
+        raise SwitchError("NOT_PRIMARY", "another leads")
+    assert metrics.judge().status == "ok"
+    with pytest.raises(NetworkError), metrics.deriving():
+        raise NetworkError("ONE_WAY_LINK", "s1 to s2")
+    assert metrics.judge().status == "degraded"
+    seen = read(metrics.registry)
+    assert seen["stackcast_versions_refused",] == 1
+    assert seen["stackcast_derive_failures_total",] == 2
+    with metrics.deriving():
+        metrics.derived(7, ["active", "active", "retiring"])
+    seen = read(metrics.registry)
+    assert metrics.judge().status == "ok" and seen["stackcast_versions_refused",] == 0
+    trees = {k[1]: v for k, v in seen.items() if k[0] == "stackcast_virtual_trees"}
+    assert trees == {"installing": 0, "active": 2, "retiring": 1}
+
+
+def test_a_refresher_that_does_not_look_around_is_not_healthy(monkeypatch: pytest.MonkeyPatch):
+    metrics = SwitchMetrics()
+    assert metrics.judge().status == "unhealthy"
+    metrics.looked(False)  # one that waits for another to end is well
+    assert metrics.judge().status == "ok"
+    assert read(metrics.registry)["stackcast_refresher_leads",] == 0
+    monkeypatch.setattr("jobs.adapters.switches.metrics.SILENT_SECONDS", -1.0)
+    assert metrics.judge().status == "unhealthy"
+    assert read(metrics.registry)["stackcast_healthy",] == 0
+
+
+def test_requests_are_counted_by_how_they_ended():
+    metrics = RerequestMetrics()
+    for outcome in (*OUTCOMES, "answered"):
+        metrics.answered(outcome, datagrams=2, octets=300, seconds=0.01)
+    metrics.waiting(3)
+    seen = read(metrics.registry)
+    ended = {k[1]: v for k, v in seen.items() if k[0] == "stackcast_rerequests_total"}
+    assert ended == Counter(OUTCOMES) + Counter(["answered"])
+    assert seen["stackcast_rerequest_notifications_total",] == 2 * (len(OUTCOMES) + 1)
+    assert seen["stackcast_rerequest_bytes_total",] == 300 * (len(OUTCOMES) + 1)
+    assert seen["stackcast_rerequest_seconds_count",] == len(OUTCOMES) + 1
+    assert seen["stackcast_rerequests_waiting",] == 3

@@ -1,0 +1,133 @@
+"""What a start says of a topic that lacks records, of another deployment, and of full disks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.checkpoint.identity import Identity, specification_digest
+from jobs.adapters.stream import disk_space
+from jobs.adapters.stream.checks import check_records, no_room
+from udfs.errors import StreamError
+
+pytestmark = pytest.mark.unit
+
+HELD = Identity(
+    topic="itch.raw",
+    cluster="C1",
+    topic_id="T1",
+    format="itch",
+    specification="abc",
+    publisher="feed1",
+    tables={"links": "L1", "hosts": "H1"},
+)
+ONWARD = "set spark.stackcast.checkpoint to a new folder"
+
+offsets = st.integers(0, 50)
+spans = st.dictionaries(st.integers(0, 3), st.tuples(offsets, offsets).map(sorted).map(tuple))
+
+
+@given(st.dictionaries(st.integers(0, 3), offsets), spans)
+def test_nothing_is_skipped_and_what_is_told_can_be_done(wanted, spans):
+    """Either each next record is there, or the error says what to set so that it is."""
+    there = all(
+        p in spans and first <= o <= spans[p][1]
+        for p, o in wanted.items()
+        for first, _ in [spans.get(p, (0, 0))]
+    )
+    there &= all(first == 0 for p, (first, _) in spans.items() if p not in wanted)
+    if there:
+        check_records("t", wanted, spans, new=False)
+        return
+    with pytest.raises(StreamError) as refused:
+        check_records("t", wanted, spans, new=False)
+    shorter = any(p not in spans or spans[p][1] < o for p, o in wanted.items())
+    assert refused.value.what == ("TOPIC_SHORTER" if shorter else "RECORDS_GONE")
+    if not shorter:
+        (text,) = re.findall(r"startingOffsets to (\{.*\}\})", str(refused.value))
+        told = {int(p): o for p, o in json.loads(text)["t"].items()}
+        assert told.keys() == spans.keys()
+        check_records("t", told, spans, new=True)
+        lost = sum(max(0, first - wanted.get(p, 0)) for p, (first, _) in spans.items())
+        assert f"has {lost} records no more" in str(refused.value)
+        assert all(told[p] == max(spans[p][0], wanted.get(p, 0)) for p in spans)
+
+
+def test_a_new_checkpoint_may_begin_at_start_or_end_but_not_at_what_is_gone():
+    check_records("t", {}, {0: (40, 50)}, new=True)
+    check_records("t", {0: -2, 1: -1}, {0: (40, 50), 1: (3, 9)}, new=True)
+    with pytest.raises(StreamError, match=r"RECORDS_GONE.* 5 .*set spark.stackcast.startingOff"):
+        check_records("t", {0: 35, 1: -1}, {0: (40, 50), 1: (3, 9)}, new=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"topic": "other"}, "OTHER_TOPIC"),
+        ({"cluster": "C2"}, "OTHER_CLUSTER"),
+        ({"topic_id": "T2"}, "TOPIC_RECREATED"),
+        ({"format": "attributes"}, "OTHER_FORMAT"),
+        ({"specification": "abd"}, "OTHER_SPECIFICATION"),
+        ({"publisher": "h1"}, "OTHER_PUBLISHER"),
+        ({"tables": {"links": "L2", "hosts": "H1"}}, "OTHER_TABLES"),
+    ],
+)
+def test_each_difference_has_a_code_and_says_what_to_set(change, code):
+    now = dataclasses.replace(HELD, **change)
+    with pytest.raises(StreamError, match=rf"^STREAM\.{code}: .*spark\.stackcast\.") as refused:
+        HELD.check(now, ONWARD)
+    assert "\n" not in str(refused.value)
+    # What is on record decides, so the same differs the other way round, too.
+    with pytest.raises(StreamError, match=code):
+        now.check(HELD, ONWARD)
+
+
+def test_what_a_broker_or_an_earlier_version_does_not_tell_is_no_difference():
+    silent = dataclasses.replace(HELD, cluster="", topic_id="")
+    silent.check(HELD, ONWARD)
+    HELD.check(silent, ONWARD)
+    HELD.check(dataclasses.replace(HELD, tables=HELD.tables | {"new": "N1"}), ONWARD)
+
+
+@given(st.builds(Identity, *[st.text()] * 6, tables=st.dictionaries(st.text(), st.text())))
+def test_an_identity_is_read_as_it_was_written(identity):
+    assert Identity.unpacked(identity.packed(), "f") == identity
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"layout": 1}', b"\xff"])
+def test_a_damaged_identity_names_its_file(content):
+    with pytest.raises(StreamError, match="CHECKPOINT_UNREADABLE: the file"):
+        Identity.unpacked(content, "the file")
+
+
+def test_the_specification_of_attributes_is_their_table():
+    assert specification_digest(Settings(format="attributes")) == ""
+    assert len(specification_digest(Settings())) == 64
+
+
+def test_a_full_disk_is_named_with_what_it_is_for(tmp_path, monkeypatch):
+    left = {str(tmp_path / "c"): 0, str(tmp_path): 5 << 30}
+
+    def usage(path: Path) -> SimpleNamespace:
+        return SimpleNamespace(free=left[str(path)])
+
+    monkeypatch.setattr(disk_space.shutil, "disk_usage", usage)
+    (tmp_path / "c").mkdir()
+    settings = Settings(checkpoint=str(tmp_path / "c" / "x"), tables=f"file:{tmp_path}/t")
+    told = str(no_room(settings, "No space left on device", str(tmp_path)))
+    assert told.startswith(
+        f"STREAM.NO_ROOM: no room is left on the disk of the checkpoint ({tmp_path}/c/x"
+    )
+    assert "tables" not in told
+    # Elsewhere nobody can look: then the words of who failed are told.
+    away = Settings(checkpoint="s3a://b/c", tables="catalog.schema")
+    assert "quota of b" in str(no_room(away, "quota of b", str(tmp_path)))
+    assert not Path("s3a:").exists()

@@ -1,0 +1,238 @@
+"""Metrics and health of a real stream: its numbers are the ledger's, its health is the truth."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+from prometheus_client.parser import text_string_to_metric_families
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.stream import watch
+from jobs.adapters.stream.micro_batches import start
+from jobs.adapters.tables.tables import Tables
+from lab.traffic.packets import groups
+from lab.traffic.publisher import ensure_topic
+from lab.traffic.trading_session import TradingSession
+from lab.up.broker import Broker, default_class_path, free_ports
+from lab.up.process import child_options, stop_process
+from udfs.errors import SettingsError
+from udfs.messages.reference import build_packet
+from udfs.network.rows import network_to_rows
+from udfs.network.topology import fabric
+
+pytestmark = pytest.mark.integration
+
+NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
+MESSAGES = list(TradingSession(messages=3_000, seed=3, symbols=20))
+PACKETS = [build_packet(b"SOURCE0001", 1, g) for g in groups(MESSAGES, seed=3)]
+DAMAGED = [b"", PACKETS[0][:-3], PACKETS[1][:7], PACKETS[2] + b"xx", b""]
+REASONS = {
+    "empty_record": 2,
+    "truncated_message": 1,
+    "truncated_header": 1,
+    "trailing_bytes": 1,
+}
+RULES = {
+    "high": ("h1", "price > 200"),
+    "both": ("h1", "trade.price > 20 : fwd(h1, h4)"),
+    "side": ("h2", 'buy_sell == "B" and shares >= 300'),
+    "typo": ("h1", "prise > 3"),
+    "open": ("h1", "price > 3 and (shares < 2"),
+}
+COUNTED = ("packets", "messages", "frames")
+#: A busy machine takes its time.
+PATIENCE = 300
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")) as started:
+        yield started
+
+
+@pytest.fixture
+def settings(tables: Tables, broker: Broker, tmp_path: Path) -> Settings:
+    for name, rows in network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, "none:1")).items():
+        tables.append(name, rows)
+    now = dt.datetime.now(dt.UTC)
+    rows = [
+        {"id": name, "subscriber": host, "format": "itch", "filter": text, "enabled": True}
+        | {"updated_by": "test", "updated_at": now}
+        for name, (host, text) in RULES.items()
+    ]
+    tables.append("subscriptions", rows)
+    (port,) = free_ports(1)
+    made = Settings(
+        tables=tables.location,
+        checkpoint=str(tmp_path / "checkpoint"),
+        topic="itch.metrics",
+        dead_letter_topic="itch.metrics.dead",
+        sink="pcap",
+        pcap_path=str(tmp_path / "frames"),
+        wait_seconds=120,
+        metrics_port=port,
+        metrics_host="127.0.0.1",
+        kafka={"bootstrap.servers": broker.bootstrap_servers},
+    )
+    ensure_topic(broker.bootstrap_servers, made.topic, 2)
+    ensure_topic(broker.bootstrap_servers, made.dead_letter_topic, 1)
+    return made
+
+
+def publish(settings: Settings, packets: list[bytes]) -> None:
+    with KafkaProducer(
+        bootstrap_servers=settings.kafka["bootstrap.servers"], acks="all"
+    ) as producer:
+        for number, packet in enumerate(packets):
+            producer.send(settings.topic, packet, partition=number % 2)
+
+
+def scrape(settings: Settings) -> dict[tuple[str, ...], float]:
+    """What Prometheus reads: by name of the sample and values of its labels."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{settings.metrics_port}/metrics") as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def health(settings: Settings) -> tuple[int, dict]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{settings.metrics_port}/health") as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def until(settings: Settings, what: Callable[[int, dict], bool]) -> dict:
+    """Wait for an answer of /health; returns it."""
+    answers: list[tuple[int, dict]] = []
+    wait_for(lambda: what(*(answers.append(health(settings)) or answers[-1])))
+    return answers[-1][1]
+
+
+def test_the_numbers_are_the_ledgers_and_health_follows_the_broker(
+    spark: SparkSession,
+    tables: Tables,
+    broker: Broker,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    # Looks more often than a deployment does; what is looked at, and how, is the same.
+    monkeypatch.setattr(watch, "POLL_SECONDS", 0.5)
+    monkeypatch.setattr(watch, "BROKER_SECONDS", 10.0)
+    publish(settings, [*PACKETS, *DAMAGED])
+    lifecycle = Lifecycle()
+    query, delivery = start(spark, settings, lifecycle)
+    restarted: subprocess.Popen[bytes] | None = None
+    try:
+        everything = len(PACKETS) + len(DAMAGED)
+        wait_for(lambda: scrape(settings)["stackcast_packets_total",] == everything)
+        told = until(settings, lambda code, told: code == 200 and told["lag"] == 0)
+        first = scrape(settings)
+        assert told["status"] in ("ok", "degraded") and not told["problems"]
+        assert told["broker_reachable"] and told["sink_ok"]
+        assert told["refused_versions"] is None
+        assert told["last_batch"] == first["stackcast_last_batch_id",] >= 0
+        assert told["lag_by_partition"] == {"0": 0, "1": 0}
+
+        # A job that is given the same port is told so, and this one goes on.
+        with pytest.raises(SettingsError) as taken:
+            start(spark, settings, Lifecycle())
+        assert taken.value.code == "SETTINGS.PORT_TAKEN"
+
+        # Killed as hard as can be, and started again with the same files, on the same port.
+        command = Path(f"/proc/{broker.pid}/cmdline").read_bytes().split(b"\0")[:-1]
+        os.kill(broker.pid, signal.SIGKILL)
+        told = until(settings, lambda code, _: code == 503)
+        assert told["status"] == "unhealthy" and not told["broker_reachable"]
+        assert any("broker" in problem for problem in told["problems"])
+        gone = scrape(settings)
+        assert gone["stackcast_healthy",] == 0 == gone["stackcast_broker_reachable",]
+        log = broker.folder / "log" / "again.log"
+        with log.open("wb") as console:
+            restarted = subprocess.Popen(
+                command, stdout=console, stderr=subprocess.STDOUT, **child_options()
+            )
+        until(settings, lambda code, _: code == 200)
+        publish(settings, PACKETS)
+        everything += len(PACKETS)
+        wait_for(lambda: scrape(settings)["stackcast_packets_total",] == everything)
+        until(
+            settings,
+            lambda code, told: (code, told["lag"], told["running_batch"]) == (200, 0, None),
+        )
+        last = scrape(settings)
+    finally:
+        lifecycle.stopping.set()
+        lifecycle.run(query, finished=lambda: True)
+        delivery.close()
+        if restarted is not None:
+            stop_process(restarted, 15)
+
+    # The server has ended with the job.
+    with pytest.raises(OSError):
+        scrape(settings)
+
+    ledger = sorted(tables.rows("egress_ledger"), key=lambda row: row["batch_id"])
+    for name in COUNTED:
+        assert last[f"stackcast_{name}_total",] == sum(row[name] for row in ledger) > 0
+    assert last["stackcast_matched_messages_total",] == sum(row["matched"] for row in ledger) > 0
+    assert last["stackcast_frame_bytes_total",] == sum(row["bytes"] for row in ledger)
+    assert last["stackcast_batches_total",] == len(ledger)
+    assert last["stackcast_last_batch_id",] == ledger[-1]["batch_id"]
+    assert last["stackcast_batch_seconds_count",] == len(ledger)
+    assert last["stackcast_batch_stage_seconds_count", "deliver"] == len(ledger)
+
+    by_reason = {
+        key[1]: value for key, value in last.items() if key[0] == "stackcast_dead_letters_total"
+    }
+    assert {reason: count for reason, count in by_reason.items() if count} == REASONS
+    assert sum(by_reason.values()) == sum(row["dead_letters"] for row in ledger)
+
+    rejected = Counter(row["code"] for row in tables.rows("rejected_subscriptions"))
+    assert sum(rejected.values()) == 2
+    assert {
+        key[1]: value for key, value in last.items() if key[0] == "stackcast_rejected_rules"
+    } == rejected
+    assert last["stackcast_rules",] == len(RULES) - 2
+
+    versions = dict(ledger[-1]["versions"])
+    assert {
+        key[1]: value for key, value in last.items() if key[0] == "stackcast_table_version"
+    } == versions
+
+    # A host that gets a notification of its own needs the datagram and an Ethernet header.
+    unicast = sum(
+        len(row["receivers"]) * (row["datagram_bytes"] + 14 * row["notifications"])
+        for row in tables.rows("publication_statistics")
+    )
+    assert last["stackcast_unicast_bytes_total",] == unicast > 0
+    assert last["stackcast_lag_records", "0"] == last["stackcast_lag_records", "1"] == 0
+    ends = {p["partition"]: p["until_offset"] for row in ledger for p in row["partitions"]}
+    for partition, end in ends.items():
+        # Nothing is removed from the topic: all that was read is still there.
+        assert last["stackcast_retention_margin_records", str(partition)] == end

@@ -1,0 +1,171 @@
+"""The tables of the generated P4 program, run from their entries as P4 says: for tests.
+
+Knows the program's structure (stages, kinds of tables, registers) and the entries' bytes, and
+nothing of how they were made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from udfs.network_match.pipeline import FUNCTIONS, PREFIX, Pipeline, Stage
+from udfs.network_match.values import ProgramEntries, TableEntry
+from udfs.switches.match import Match
+
+
+class Switch:
+    """One switch with its entries and registers."""
+
+    def __init__(self, program: Pipeline, held: ProgramEntries) -> None:
+        self.program = program
+        self.rows: dict[tuple[str, int], list[TableEntry]] = {}
+        for entry in held.entries:
+            first = entry.match[0]
+            number = _number(first.value) if first.name == "state" else -1
+            self.rows.setdefault((entry.table, number), []).append(entry)
+        self.registers = {
+            (block.number, slot): (0, 0, 0)
+            for block in program.blocks
+            for slot in range(block.slots)
+        }
+        keys = [entry.key for entry in held.entries]
+        assert len(keys) == len(set(keys))
+
+    def event(self, fields: Mapping[str, int], message_type: int = 0, time: int = 0):
+        """Ports and calls of one event; ``fields`` by ``Stage.field``, those absent left out."""
+        (start,) = self.rows[f"{PREFIX}.start", -1]
+        state = _params(start)["next"]
+        for stage in self.program.stages:
+            value = message_type if not stage.header else fields.get(stage.field)
+            state = self._stage(stage, state, value)
+        if self.program.blocks:
+            state = self._read(state, time)
+            self._update(state, fields, time)
+        ports: tuple[int, ...] = ()
+        leaf = self._hit(f"{PREFIX}.delivery.leaf", state)
+        if leaf is not None:
+            mask = _params(leaf).get("ports", 0)
+            ports = tuple(port for port in range(1, 65) if mask >> (port - 1) & 1)
+        calls = set()
+        for place in range(1, self.program.options.calls + 1):
+            row = self._hit(f"{PREFIX}.call.call_{place}", state)
+            if row is not None:
+                calls.add((row.action.split(".")[-1], *_params(row).values()))
+        return ports, calls
+
+    def _stage(self, stage: Stage, state: int, value: int | None) -> int:
+        if value is not None:
+            assert not value >> stage.bits
+            if stage.code_bits:
+                row = self._hit(stage.table("map"), -1, value=value)
+                value = 0 if row is None else _params(row)["next"]
+            for kind in stage.kinds:
+                row = self._hit(stage.table(kind), state, bits=stage.key_bits, value=value)
+                if row is not None:
+                    return _params(row)["next"]
+        more = {"present": int(value is not None)} if stage.optional else {}
+        row = self._hit(stage.table("otherwise"), state, **more)
+        return state if row is None else _params(row)["next"]
+
+    def _read(self, state: int, time: int) -> int:
+        cells = f"{PREFIX}.cells"
+        for place in range(1, self.program.options.variables + 1):
+            load = self._hit(f"{cells}.load_{place}", state)
+            if load is None:
+                continue
+            where = _params(load)
+            start, count, value = self.registers[where["block"], where["slot"]]
+            if self._over(where["block"], start, time):
+                count = 0
+            function, known = FUNCTIONS[where["function"]], 1
+            if not count:
+                value, known = 0, int(function in ("count", "sum"))
+            elif function == "count":
+                value = count
+            elif function == "avg":
+                value = divide(value, count)
+            row = None
+            if known:
+                for kind in ("exact", "range"):
+                    row = row or self._hit(f"{cells}.{kind}_{place}", state, value=value)
+            row = row or self._hit(f"{cells}.otherwise_{place}", state, known=known)
+            state = state if row is None else _params(row)["next"]
+        return state
+
+    def _update(self, state: int, fields: Mapping[str, int], time: int) -> None:
+        operands = {operand.action: operand.field for operand in self.program.operands}
+        for place in range(1, self.program.options.updates + 1):
+            row = self._hit(f"{PREFIX}.cells.update_{place}", state)
+            if row is None:
+                continue
+            where, action = _params(row), row.action.split(".")[-1]
+            operand = 0 if action == "update" else fields.get(operands[action])
+            if operand is None:
+                continue
+            key = where["block"], where["slot"]
+            start, count, value = self.registers[key]
+            function = FUNCTIONS[where["function"]]
+            if not count or self._over(where["block"], start, time):
+                start, count, value = time, 1, operand
+            else:
+                count = min(count + 1, (1 << 32) - 1)
+                if function in ("sum", "avg"):
+                    value = min(value + operand, (1 << 64) - 1)
+                elif function == "min":
+                    value = min(value, operand)
+                elif function == "max":
+                    value = max(value, operand)
+            assert not start >> self.program.start_bits
+            self.registers[key] = start, count, value
+
+    def _over(self, block: int, start: int, time: int) -> bool:
+        """Whether the time is a window or more away, around the clock either way."""
+        mask = (1 << self.program.start_bits) - 1
+        return (
+            min((time - start) & mask, (start - time) & mask) >= self.program.blocks[block].window
+        )
+
+    def _hit(self, table: str, state: int, bits: int = 64, **keys: int) -> TableEntry | None:
+        """The entry that a table finds: by longest prefix, or largest priority."""
+        found = []
+        for entry in self.rows.get((table, state), ()):
+            matches = [m for m in entry.match if m.name != "state"]
+            assert {m.name for m in matches} == set(keys)
+            if all(_holds(m, keys[m.name], bits) for m in matches):
+                rank = entry.priority, max([m.prefix_length for m in matches], default=0)
+                found.append((rank, entry))
+            needs = any(m.kind in ("range", "ternary") for m in matches)
+            assert (entry.priority > 0) == needs
+        found.sort(key=lambda pair: pair[0])
+        assert len({rank for rank, _ in found}) == len(found), "a target may choose either"
+        return found[-1][1] if found else None
+
+
+def divide(value: int, count: int) -> int:
+    """Restoring division, step by step as the program has it."""
+    divisor, work, mask = count << 64, value, (1 << 128) - 1
+    for _ in range(64):
+        work = work << 1 & mask
+        if work >= divisor:
+            work = work - (divisor - 1)
+    return work & ((1 << 64) - 1)
+
+
+def _holds(match: Match, value: int, bits: int) -> bool:
+    own = _number(match.value)
+    if match.kind == "exact":
+        return own == value
+    if match.kind == "range":
+        return own <= value <= _number(match.other)
+    assert match.kind == "lpm" and 0 < match.prefix_length <= bits
+    shift = bits - match.prefix_length
+    assert own >> shift << shift == own
+    return own >> shift == value >> shift
+
+
+def _params(entry: TableEntry) -> dict[str, int]:
+    return {name: _number(value) for name, value in entry.params}
+
+
+def _number(value: bytes) -> int:
+    return int.from_bytes(value, "big")

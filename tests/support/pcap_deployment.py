@@ -1,0 +1,222 @@
+"""A stream into pcap files, whose frames the forwarding model takes to their hosts: no lab."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import json
+import shutil
+import tarfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaProducer
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.stream.checks import after_failure
+from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.stream.micro_batches import start
+from jobs.adapters.tables.tables import Tables
+from jobs.adapters.wire.pcap import read_pcap
+from lab.proof import verification
+from lab.traffic.publisher import ensure_topic
+from udfs.errors import StreamError
+from udfs.filters.subscriptions import Subscription, check
+from udfs.messages.specification import Specification
+from udfs.network.rows import network_to_rows, tree_to_row
+from udfs.network.topology import fabric
+from udfs.stacks.dissect import dissect
+from udfs.stacks.forwarding import ForwardingModel, network_tables
+from udfs.trees.broadcast import broadcast_trees
+
+#: As in tests/golden/make_stream.py.
+NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
+TREES = broadcast_trees(NETWORK)
+MODEL = ForwardingModel(NETWORK, network_tables(NETWORK, TREES))
+PUBLISHER = "feed1"
+PARTITIONS = 2
+#: The release before checkpoints said what they are for: its commit 48f4d0f wrote this.
+GOLDEN = Path(__file__).parents[1] / "golden" / "stream-48f4d0f.tar.xz"
+RULES = {
+    "high": ("h1", "price > 200"),
+    "side": ("h2", 'buy_sell == "B" and shares >= 300'),
+    "both": ("h1", "trade.price > 20 : fwd(h1, h4)"),
+}
+
+
+@cache
+def golden() -> dict[str, Any]:
+    """``records`` by partition and ``frames`` by run, hexadecimal, and the ``topic``."""
+    with tarfile.open(GOLDEN) as archive:
+        found: dict[str, Any] = json.load(archive.extractfile("stream.json"))
+        return found
+
+
+def records() -> list[bytes]:
+    """Some two hundred packets, for partitions 0 and 1 in turn."""
+    first, second = ([bytes.fromhex(r) for r in part] for part in golden()["records"])
+    turns = [record for pair in zip(first, second, strict=False) for record in pair]
+    return turns + first[len(second) :]
+
+
+def fill(
+    tables: Tables, rules: Mapping[str, tuple[str, str]] = RULES, message_format: str = "itch"
+) -> None:
+    """The network, its tree and rules into empty tables."""
+    for name, rows in network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, "s:1")).items():
+        tables.append(name, rows)
+    tables.append("virtual_trees", [tree_to_row(tree) for tree in TREES])
+    now = dt.datetime.now(dt.UTC)
+    common = {"format": message_format, "enabled": True, "updated_by": "test", "updated_at": now}
+    rows = [
+        common | {"id": name, "subscriber": host, "filter": text}
+        for name, (host, text) in rules.items()
+    ]
+    tables.append("subscriptions", rows)
+
+
+class Deployment:
+    """Tables, topic, checkpoint and frames below one folder."""
+
+    def __init__(self, spark: SparkSession, servers: str, folder: Path, **others: Any) -> None:
+        self.spark, self.servers, self.folder = spark, servers, folder
+        values = {
+            "topic": f"itch.{folder.name}",
+            "dead_letter_topic": f"dead.{folder.name}",
+            "tables": str(folder / "tables"),
+            "checkpoint": str(folder / "checkpoint"),
+            "publisher": PUBLISHER,
+            "sink": "pcap",
+            "pcap_path": str(folder / "frames"),
+            "kafka": {"bootstrap.servers": servers},
+        }
+        self.settings = Settings(**(values | others))
+        self.tables = Tables(spark, self.settings.tables)
+        ensure_topic(servers, self.settings.topic, PARTITIONS)
+        ensure_topic(servers, self.settings.dead_letter_topic, 1)
+
+    @property
+    def topics(self) -> Topics:
+        return Topics(self.spark, self.settings)
+
+    def set(self, **values: Any) -> None:
+        """Other settings from here on."""
+        self.settings = dataclasses.replace(self.settings, **values)
+
+    def committed(self) -> int:
+        """The last batch that Spark has committed, -1 before the first."""
+        commits = Path(self.settings.checkpoint, "commits")
+        names = [path.name for path in commits.glob("[0-9]*")]
+        begun = [p.name for p in Path(self.settings.checkpoint, "offsets").glob("[0-9]*")]
+        last = max(map(int, names), default=-1)
+        return last if last == max(map(int, begun), default=-1) else -1
+
+    def offsets(self, batch: int) -> dict[int, int]:
+        """Where a batch ended, by partition."""
+        path = Path(self.settings.checkpoint, "offsets", str(batch))
+        if not path.exists():
+            return {}
+        partitions = json.loads(path.read_text().splitlines()[-1])[self.settings.topic]
+        return {int(p): int(offset) for p, offset in partitions.items()}
+
+    def sql(self, text: str, table: str) -> list[Any]:
+        """Run SQL; ``{}`` stands for the table."""
+        place = f"delta.`{self.tables.location}/{table}`"
+        return self.spark.sql(text.format(place)).collect()
+
+    def publish(self, packets: Sequence[bytes], partitions: int = PARTITIONS) -> None:
+        producer = KafkaProducer(bootstrap_servers=self.servers, acks="all")
+        for number, packet in enumerate(packets):
+            producer.send(self.settings.topic, packet, partition=number % partitions)
+        producer.flush()
+        producer.close()
+
+    def run(self, *steps: Callable[[], None]) -> None:
+        """Run the stream: drain, then each step and drain again, then stop.
+
+        Raises what the job says where the stream ends by itself.
+        """
+        lifecycle = Lifecycle()
+        query, delivery = start(self.spark, self.settings, lifecycle)
+        left = list(steps)
+
+        looked = -1
+
+        def drained() -> bool:
+            nonlocal looked
+            done = self.committed()
+            if done == looked:
+                return False
+            # Asking Kafka takes longer than listing a folder.
+            looked = done
+            if self.offsets(done) != self.topics.end_offsets():
+                return False
+            if not left:
+                return True
+            left.pop(0)()
+            looked = -1
+            return False
+
+        try:
+            lifecycle.run(query, drained)
+        except StreamError as error:
+            raise after_failure(self.spark, self.settings, error) from error
+        finally:
+            delivery.close()
+
+    @property
+    def ledger(self) -> list[dict[str, Any]]:
+        return sorted(self.tables.rows("egress_ledger"), key=lambda row: row["started_at"])
+
+    def frames(self) -> list[bytes]:
+        """Frames with messages, in the order in which their files were begun."""
+        files = sorted(
+            Path(self.settings.pcap_path).glob("*.pcap"), key=lambda p: p.stat().st_mtime
+        )
+        found = [r.frame for path in files for r in read_pcap(path.open("rb"))]
+        return [frame for frame in found if dissect(frame).messages]
+
+    def outcome(
+        self, specification: Specification, frames: Sequence[bytes] | None = None
+    ) -> verification.Outcome:
+        """What hosts get of the frames, against a brute force over the ledger's batches."""
+        batches = []
+        for row in self.ledger:
+            version = dict(row["versions"])["subscriptions"]
+            rows = [
+                Subscription(r["id"], r["subscriber"], r["filter"])
+                for r in self.tables.rows("subscriptions", version)
+                if r["enabled"]
+            ]
+            rules, _ = check(rows, specification, set(NETWORK.subscribers()), PUBLISHER)
+            spans = {
+                p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]
+            }
+            batches.append(verification.Batch(row["batch_id"], spans, rules))
+        expected = verification.expected(
+            self.topics.read_all(), batches, specification, self.settings.topic
+        )
+        assert expected.unprocessed == 0
+        return verification.compare(expected, receipts(self.frames() if frames is None else frames))
+
+
+def receipts(frames: Sequence[bytes]) -> dict[str, list[verification.Receipt]]:
+    """What each host gets, by the forwarding model."""
+    hosts: dict[str, list[verification.Receipt]] = {h: [] for h in NETWORK.subscribers()}
+    for frame in frames:
+        found = dissect(frame)
+        receipt = verification.Receipt(found.session, found.sequence, found.messages)
+        for host, copies in MODEL.deliver(PUBLISHER, found.labels).hosts.items():
+            hosts[host] += [receipt] * copies
+    return hosts
+
+
+def unpack(folder: Path, checkpoint: str) -> None:
+    """The golden tables, and one of the golden checkpoints, into a folder."""
+    with tarfile.open(GOLDEN) as archive:
+        archive.extractall(folder, filter="data")
+    shutil.move(folder / checkpoint, folder / "checkpoint")

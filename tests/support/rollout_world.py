@@ -1,0 +1,292 @@
+"""A small world in which the real refresher meets streams, people and switches, step by step.
+
+Tables, switches and time are small models; what runs between two of the refresher's steps is drawn
+at random. So what a test finds to hold, holds however these programs interleave.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import datetime as dt
+import itertools
+from collections import defaultdict
+
+import pytest
+
+from jobs import refresh_switches
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.planning.versions import BatchVersions, network_part
+from jobs.adapters.switches import refresh
+from jobs.adapters.switches import sessions as switch_sessions
+from jobs.adapters.switches.session import Outcome
+from jobs.adapters.switches.sessions import SwitchSessions
+from jobs.adapters.tables import network_tables
+from jobs.adapters.tables.network_tables import NetworkTables
+from jobs.adapters.tables.tables import NAMES
+from udfs.switches.entry import GROUPS, difference, replicas
+from udfs.switches.ordering import steps
+from udfs.switches.routes import ROUTE
+from udfs.switches.stack_entries import switch_entries
+
+#: Positions of labels: they are alike, and one is enough here.
+POSITIONS = 1
+
+
+class Killed(BaseException):
+    """The program ends here, as by SIGKILL: nothing that catches errors catches this."""
+
+
+class Clock:
+    """Time in which every pause is over at the next look."""
+
+    def __init__(self):
+        self._ticks = itertools.count(0, 1000)
+
+    def monotonic(self):
+        return float(next(self._ticks))
+
+
+@contextlib.contextmanager
+def hasty():
+    """No pause lasts, and things come one after the other, so that a seed tells the whole story."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(refresh_switches, "time", Clock())
+        patch.setattr(refresh, "time", Clock())
+        for module in (network_tables, switch_sessions):
+            patch.setattr(
+                module, "side_by_side", lambda work, items: [work(item) for item in items]
+            )
+        yield
+
+
+class FakeTables:
+    """Tables in memory, all versions kept; ``between`` is called before every step."""
+
+    local = True
+
+    def __init__(self, between=lambda: None, contents=None):
+        self._contents = {name: [[]] for name in NAMES} if contents is None else contents
+        self._between = between
+        self.transactions = {}
+        self._ids = {name: name for name in NAMES}
+
+    def through(self, between):
+        """The same tables for another program."""
+        other = FakeTables(between, self._contents)
+        other.transactions = self.transactions
+        other._ids = self._ids
+        return other
+
+    def recreate(self, name, *versions):
+        """Delete the table and make it anew, with these rows as versions 1, 2, ..."""
+        self._contents[name] = [[], *copy.deepcopy(list(versions))]
+        self._ids[name] += " anew"
+        for key in [key for key in self.transactions if key[0] == name]:
+            del self.transactions[key]
+
+    def head(self, name):
+        return self._ids[name], self.version(name)
+
+    def only_added(self, name, before, version):
+        self._between()
+        held = self._contents[name][before : version + 1]
+        return before <= version and all(
+            all(row in after for row in earlier) for earlier, after in itertools.pairwise(held)
+        )
+
+    def version(self, name):
+        self._between()
+        return len(self._contents[name]) - 1
+
+    def rows(self, name, version=None, since=None):
+        self._between()
+        rows = self._contents[name][-1 if version is None else version]
+        return copy.deepcopy(
+            [row for row in rows if all(row[c] >= value for c, value in (since or {}).items())]
+        )
+
+    def last_of_each(self, name, key, order, column, since):
+        last = {}
+        for row in self.rows(name):
+            if row[order] >= since.get(row[key], row[order]):
+                last[row[key]] = max(last.get(row[key], row), row, key=lambda r: r[order])
+        return [{c: row[c] for c in (key, order, column)} for row in last.values()]
+
+    def committed_at(self, _name, version):
+        return dt.datetime.fromtimestamp(version, dt.UTC)
+
+    def append(self, name, rows, transaction=None):
+        self._between()
+        if transaction is not None:
+            writer, number = transaction
+            if self.transactions.get((name, writer), -1) >= number:
+                return
+            self.transactions[name, writer] = number
+        if rows:
+            self._contents[name].append(self._contents[name][-1] + copy.deepcopy(rows))
+
+    def overwrite(self, name, rows):
+        self._between()
+        self._contents[name].append(copy.deepcopy(rows))
+
+    def replace_changed(self, name, rows, _keys, _held=None):
+        self._between()
+        if sorted(map(str, self._contents[name][-1])) != sorted(map(str, rows)):
+            self._contents[name].append(copy.deepcopy(rows))
+
+    def move(self, name, key, column, moves):
+        self._between()
+        rows = copy.deepcopy(self._contents[name][-1])
+        for row in rows:
+            before, after = moves.get(row[key], (None, None))
+            if row[column] == before:
+                row[column] = after
+        self._contents[name].append(rows)
+
+
+class World:
+    """Switches that hold entries, tables, and which refresher the switches obey.
+
+    held: by switch, entries by key. leader: the refresher that is primary everywhere, in its
+    ``term``. disturbed: pairs of refresher and switch.
+    """
+
+    def __init__(self):
+        self.tables = FakeTables()
+        self.held = defaultdict(dict)
+        self.leader = "a"
+        self.term = 0
+        self.disturbed = set()
+        self._named = {}
+
+    def named(self, versions):
+        """What stacks of these versions may name, and more: entries without routes."""
+        key = tuple(sorted(versions.items()))
+        if key not in self._named:
+            source = NetworkTables(self.tables).source(versions)
+            entries = switch_entries(source.network, source.named, POSITIONS)
+            self._named[key] = [entry for entry in entries if entry.table != ROUTE]
+        return self._named[key]
+
+
+class FakeSession:
+    """A session that writes the world's switch update by update, in the real order of steps."""
+
+    rival = ""
+
+    def __init__(self, world, owner, target, between):
+        self._world, self._owner, self._name, self._between = world, owner, target.name, between
+        self._read_in_term = None
+
+    def leads(self, connect=True):
+        self._between()
+        return self._world.leader == self._owner
+
+    def disturbed(self):
+        if (self._owner, self._name) in self._world.disturbed:
+            return True
+        return self._world.leader == self._owner and self._read_in_term != self._world.term
+
+    def refresh(self, desired, _pipeline, _patience=0.0):
+        held = self._world.held[self._name]
+        self._read_in_term = None
+        for step in steps(difference(desired, list(held.values()))):
+            for entry in step.entries:
+                self._between()
+                if self._world.leader != self._owner:
+                    return Outcome(None, False, ["not primary"], primary=False)
+                if step.kind == "delete":
+                    del held[entry.key]
+                else:
+                    held[entry.key] = entry
+        self._between()
+        if self._world.leader != self._owner:
+            return Outcome(None, False, ["not primary"], primary=False)
+        self._read_in_term = self._world.term
+        self._world.disturbed.discard((self._owner, self._name))
+        in_step = set(held.values()) == set(desired)
+        return Outcome(len(held), in_step)
+
+    def compare(self, desired, _pipeline):
+        return difference(desired, list(self._world.held[self._name].values()))
+
+    def close(self):
+        pass
+
+
+class OneProgram(SwitchSessions):
+    """Sessions whose program is not read from a file."""
+
+    def pipeline(self, _name):
+        return None
+
+    def tables_of(self, _pipeline):
+        return ["ingress.label_1.look_up"]
+
+
+def refresher(world, owner, between, made):
+    """The real refresher ``made`` (its class) in a world, under the name of ``owner``."""
+    made = made(
+        world.tables.through(between),
+        Settings(),
+        open_session=lambda target: FakeSession(world, owner, target, between),
+    )
+    sessions = made._sessions
+    sessions.__class__ = OneProgram
+    return made
+
+
+class Stream:
+    """A stream of one topic, as a generator of steps; what it sends is held against the switches.
+
+    pinned: versions of the batch in progress, by number. wrong: what a frame needed, and found
+    otherwise.
+    """
+
+    def __init__(self, world, topic):
+        self._world, self._topic = world, topic
+        self._clock = itertools.count(1)
+        self.pinned = {}
+        self.done = 0
+        self.wrong = []
+
+    def run(self):
+        tables = self._world.tables
+        versions = BatchVersions(tables, self._topic)
+        if not self.pinned:
+            begun = versions.current()
+            yield
+            versions.announce(begun)
+            yield
+        while True:
+            number = self.done + 1
+            if number not in self.pinned:
+                current = versions.current()
+                yield
+                self.pinned[number] = current
+            pinned = network_part(self.pinned[number])
+            for _ in range(3):
+                self._send(pinned)
+                yield
+            now = dt.datetime.fromtimestamp(1000 * next(self._clock), dt.UTC)
+            row = {"topic": self._topic, "versions": self.pinned[number], "started_at": now}
+            tables.append("egress_ledger", [row])
+            yield
+            self.done = number
+
+    def _send(self, versions):
+        """Whatever stacks of these versions may name must be on the switches, as it was meant."""
+        for entry in self._world.named(versions):
+            found = self._world.held[entry.switch].get(entry.key)
+            if found is not None and entry.table == GROUPS:
+                right = _instances(entry) <= _instances(found)
+            else:
+                right = found == entry
+            if not right:
+                self.wrong.append((dict(versions), entry, found))
+
+
+def _instances(group):
+    """Replicas, those with an instance by it alone: any port of theirs does."""
+    return {instance or (port,) for port, instance in replicas(group)}

@@ -1,0 +1,413 @@
+"""Switches follow the tables: real Delta, real P4Runtime, the lab's network as its own process."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from polling import polled
+from pyspark.sql import SparkSession
+
+from jobs import refresh_switches
+from jobs.adapters.app import application
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.switches.p4runtime import SwitchConnection
+from jobs.adapters.switches.refresh import Refresher
+from jobs.adapters.tables.network_versions import SOURCES, TABLE, NetworkVersions
+from jobs.adapters.tables.tables import Tables
+from lab.up.process import Child
+from udfs.errors import NetworkError
+from udfs.network.rows import network_to_rows, tree_to_row
+from udfs.network.topology import fabric
+from udfs.network.virtual_tree import VirtualTree
+from udfs.switches.entry import Difference, SwitchEntry, entry_to_row
+from udfs.switches.stack_entries import switch_entries
+from udfs.trees.broadcast import broadcast_trees
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).resolve().parents[2]
+NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
+(BROADCAST,) = broadcast_trees(NETWORK)
+#: A tree inside the first rack: it concerns that switch and no other.
+RACK = NETWORK.hosts["h1"].switch
+SMALL = VirtualTree(900, frozenset({("h1", RACK)}), "test", "active")
+TABLES = (*SOURCES, "switch_entries", "switch_status", TABLE, "egress_ledger")
+#: Above that of the settings, below that of --reconcile.
+RIVAL = 7
+
+
+class Deployment:
+    def __init__(self, spark: SparkSession, folder: Path, p4runtime: str) -> None:
+        self._ready: tuple[dict[str, int], dict[str, int] | None] | None = None
+        self.spark, self.p4runtime = spark, p4runtime
+        self.tables = Tables(spark, str(folder / "tables"))
+        self.tables.create(*TABLES)
+        self.settings = Settings(
+            tables=self.tables.location, wait_seconds=1, p4_folder=str(ROOT / "p4")
+        )
+        self.reset()
+
+    def reset(self) -> None:
+        self.place({})
+        self.trees(BROADCAST)
+
+    def place(self, elsewhere: dict[str, str]) -> None:
+        """Write the network; all switches are where they are but those that are elsewhere."""
+        addresses = dict.fromkeys(NETWORK.switches, self.p4runtime) | elsewhere
+        rows = network_to_rows(NETWORK, addresses)
+        # Versions that are in use by now say the same of hosts and links.
+        for name in rows if not self.tables.rows("hosts") else ["switches"]:
+            self.tables.overwrite(name, rows[name])
+
+    def trees(self, *trees: VirtualTree) -> None:
+        self.tables.overwrite("virtual_trees", [tree_to_row(tree) for tree in trees])
+
+    def refresher(self, election_id: int = 1) -> Refresher:
+        return Refresher(self.tables, self.settings, election_id=election_id)
+
+    def states(self) -> dict[int, str]:
+        return {row["tree_id"]: row["state"] for row in polled(self.tables, "virtual_trees")}
+
+    def batch(self, versions: dict[str, int]) -> None:
+        """A stream's batch of these versions is on record."""
+        row = dict.fromkeys(self.tables.read("egress_ledger").columns, 0)
+        now = dt.datetime.now(dt.UTC)
+        row |= {
+            "topic": "t",
+            "partitions": [],
+            "versions": versions,
+            "started_at": now,
+            "settings": None,
+        }
+        self.tables.append("egress_ledger", [row | {"seconds": 0.0}])
+
+    def ready(self) -> dict[str, int] | None:
+        current = {name: self.tables.version(name) for name in (*SOURCES, TABLE)}
+        # A look at the table takes half a second.
+        if self._ready is None or self._ready[0] != current:
+            newest = NetworkVersions(self.tables).newest({name: current[name] for name in SOURCES})
+            self._ready = current, None if newest is None else dict(newest)
+        return self._ready[1]
+
+    def held(self, switch: str) -> set[SwitchEntry]:
+        """What a client of its own reads from the switch."""
+        device = NETWORK.switches[switch].device_id
+        with SwitchConnection.connect(self.p4runtime, device, 0) as connection:
+            return connection.read_entries(switch)
+
+    def in_step(self, *trees: VirtualTree) -> bool:
+        wanted = switch_entries(NETWORK, trees)
+        return all(
+            self.held(name) == {entry for entry in wanted if entry.switch == name}
+            for name in NETWORK.switches
+        )
+
+    def rob(self, switch: str) -> None:
+        """Somebody else takes the lead of a switch, removes half of what it holds, and leaves."""
+        device = NETWORK.switches[switch].device_id
+        with SwitchConnection.connect(self.p4runtime, device, 1 << 62) as connection:
+            highest, _ = connection.rivals
+            assert connection.ask_again(highest + 1)
+            entries = sorted(connection.read_entries(switch), key=lambda entry: entry.key)
+            labels = tuple(entry for entry in entries if "label" in entry.table)
+            assert connection.write(Difference((), (), labels[::2])) == []
+
+    def status(self, since: int) -> list[dict]:
+        """Rows of switch_status that came after a version of it."""
+        old = len(self.tables.rows("switch_status", since))
+        rows = self.tables.rows("switch_status")
+        return sorted(rows, key=lambda row: row["checked_at"])[old:]
+
+    @contextmanager
+    def following(self, refresher: Refresher) -> Iterator[list[BaseException]]:
+        """The job follows, on a thread of its own; what it fails with is in the list."""
+        lifecycle = Lifecycle()
+        failures: list[BaseException] = []
+
+        def follow() -> None:
+            try:
+                refresh_switches.follow(self.tables, refresher, lifecycle)
+            except BaseException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=follow)
+        thread.start()
+        try:
+            yield failures
+        finally:
+            lifecycle.stopping.set()
+            thread.join(60)
+            if failures:
+                raise failures[0]
+        assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def deployment(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployment]:
+    folder = tmp_path_factory.mktemp("refresh")
+    rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, ""))
+    (folder / "network.json").write_text(json.dumps(rows))
+    line = [sys.executable, "-m", "lab.fabric.network", "--description", folder / "network.json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with Child("network", [*line, "--out", folder], folder / "log", environment) as child:
+        where = json.loads(child.start(60))
+        yield Deployment(spark, folder, where["p4runtime"])
+
+
+def until(holds: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
+
+
+def test_a_refresh_brings_every_switch_in_step_and_says_so(deployment: Deployment) -> None:
+    before = deployment.tables.version("switch_status")
+    with deployment.refresher() as refresher:
+        version = refresher.derive()
+        assert not any(s["in_step"] for s in deployment.status(before))
+        statuses = refresher.refresh(version)
+    assert deployment.in_step(BROADCAST)
+    assert {s["switch"] for s in statuses} == set(NETWORK.switches)
+    rows = deployment.status(before)
+    assert {row["switch"] for row in rows} == set(NETWORK.switches)
+    for row in rows:
+        assert row["in_step"] and row["errors"] == [] and row["entries_version"] == version
+        assert row["held"] == row["desired"] == len(deployment.held(row["switch"]))
+        assert 0 < row["seconds"] < 60
+    # The versions are ready, and it is on record how long that took.
+    current = {name: deployment.tables.version(name) for name in SOURCES}
+    assert deployment.ready() == current
+    (ready,) = [r for r in deployment.tables.rows("network_versions") if r["versions"] == current]
+    assert ready["entries_version"] == version and ready["topic"] is None
+    assert ready["seconds"] == (ready["ready_at"] - ready["committed_at"]).total_seconds()
+    assert 0 < ready["seconds"] < 600
+
+
+def test_a_switch_that_forgot_entries_is_repaired(deployment: Deployment) -> None:
+    with deployment.refresher() as refresher:
+        version = refresher.derive()
+        refresher.refresh(version)
+        assert refresher.disturbed() == set()
+        deployment.rob(RACK)
+        assert not deployment.in_step(BROADCAST)
+        assert all(s["in_step"] for s in refresher.refresh(version))
+    assert deployment.in_step(BROADCAST)
+
+
+def test_a_switch_that_is_away_is_told_and_the_others_are_in_step(
+    deployment: Deployment,
+) -> None:
+    deployment.place({RACK: "127.0.0.1:1"})
+    try:
+        before = deployment.tables.version("switch_status")
+        with deployment.refresher() as refresher:
+            refresher.refresh(refresher.derive())
+            assert refresher.behind() == {RACK}
+        rows = {row["switch"]: row for row in deployment.status(before)}
+        away = rows.pop(RACK)
+        assert not away["in_step"] and away["held"] is None
+        (error,) = away["errors"]
+        assert "SWITCH.UNREACHABLE" in error and "127.0.0.1:1" in error
+        assert rows.keys() == NETWORK.switches.keys() - {RACK}
+        assert all(row["in_step"] for row in rows.values())
+        # Nothing is ready that one of them may lack.
+        assert deployment.ready()["switches"] < deployment.tables.version("switches")
+    finally:
+        deployment.reset()
+
+
+def test_odd_values_of_one_switch_cost_no_other_its_status(deployment: Deployment) -> None:
+    refresher = deployment.refresher()
+    version = refresher.derive()
+    before = deployment.tables.version("switch_status")
+    other = NETWORK.hosts["h3"].switch
+    row = entry_to_row(next(e for e in switch_entries(NETWORK, []) if e.switch == RACK))
+    odd = {**row, "entry_key": "odd", "match": [{"field": "port", "kind": "exact", "value": None}]}
+    deployment.tables.append("switch_entries", [odd])
+    deployment.spark.sql(
+        f"UPDATE delta.`{deployment.tables.location}/switches` SET pipeline = 'unheard' "
+        f"WHERE switch = '{other}'"
+    )
+    try:
+        refresher.refresh(version + 1)
+        rows = {row["switch"]: row for row in deployment.status(before)}
+        assert rows.keys() == NETWORK.switches.keys()
+        assert {name for name, row in rows.items() if not row["in_step"]} == {RACK, other}
+        assert "TypeError" in rows[RACK]["errors"][0]
+        assert "SWITCH.NO_P4INFO" in rows[other]["errors"][0]
+    finally:
+        deployment.reset()
+    # What somebody wrote by hand is taken back.
+    assert all(s["in_step"] for s in refresher.refresh(refresher.derive()))
+    assert "odd" not in {row["entry_key"] for row in deployment.tables.rows("switch_entries")}
+    refresher.close()
+
+
+def test_deriving_again_what_is_there_makes_no_version(deployment: Deployment) -> None:
+    with deployment.refresher() as one, deployment.refresher() as other:
+        assert other.derive() == one.derive()
+
+
+def test_sources_that_do_not_fit_leave_the_derived_entries_as_they_are(
+    deployment: Deployment,
+) -> None:
+    with deployment.refresher() as refresher:
+        version = refresher.derive()
+        refresher.refresh(version)
+        broken = VirtualTree(901, frozenset({("h1", "h2")}), "test", "active")
+        deployment.trees(BROADCAST, broken)
+        try:
+            assert refresher.stale()
+            with pytest.raises(NetworkError):
+                refresher.derive()
+            # It is not tried again until somebody edits the tables.
+            assert not refresher.stale()
+            assert deployment.tables.version("switch_entries") == version
+        finally:
+            deployment.reset()
+
+
+def test_edits_arrive_on_exactly_the_switches_they_concern_while_it_follows(
+    deployment: Deployment,
+) -> None:
+    tables = deployment.tables
+    refresher = deployment.refresher()
+    refresher.refresh(refresher.derive())
+    begun = tables.version("switch_status")
+    # An edit between a refresh and the start must not be lost.
+    deployment.trees(BROADCAST, SMALL)
+    with deployment.following(refresher) as failures:
+        until(lambda: bool(failures) or deployment.in_step(BROADCAST, SMALL))
+        until(lambda: bool(failures) or deployment.ready() == dict(refresher.derived_from))
+        added = tables.version("switch_status")
+        assert added > begun
+        # A tree that makes no sense harms nobody; one that is removed disappears.
+        deployment.trees(BROADCAST, VirtualTree(901, frozenset({("h1", "h2")}), "x", "active"))
+        time.sleep(3)
+        assert deployment.in_step(BROADCAST, SMALL)
+        deployment.trees(BROADCAST)
+        until(lambda: bool(failures) or deployment.in_step(BROADCAST))
+        assert {row["switch"] for row in deployment.status(added)} == {RACK}
+        # Somebody writes the table by hand: that is taken back, and no switch ever sees it.
+        seen = tables.version("switch_status")
+        entries = tables.version("switch_entries")
+        tables.overwrite("switch_entries", [])
+        until(lambda: bool(failures) or tables.version("switch_entries") > entries + 1)
+        assert deployment.in_step(BROADCAST) and tables.version("switch_status") == seen
+        # One that somebody robbed is mended within seconds.
+        deployment.rob(RACK)
+        assert not deployment.in_step(BROADCAST)
+        until(lambda: bool(failures) or deployment.in_step(BROADCAST), 10)
+    refresher.close()
+
+
+def test_trees_are_exchanged_without_a_moment_in_which_a_stack_names_what_is_not_there(
+    deployment: Deployment,
+) -> None:
+    """New ones become active when all switches hold them, old ones go when streams went on."""
+    old, new = SMALL, VirtualTree(902, frozenset({("h2", NETWORK.hosts["h2"].switch)}), "t")
+    deployment.trees(BROADCAST, old)
+    refresher = deployment.refresher()
+    with deployment.following(refresher) as failures:
+        until(lambda: bool(failures) or deployment.ready() == dict(refresher.derived_from))
+        until(lambda: deployment.in_step(BROADCAST, old))
+        used = deployment.ready() | {"subscriptions": 3}
+        deployment.batch(used)
+        rows = [tree_to_row(tree) for tree in (BROADCAST, old, new)]
+        rows[1]["state"], rows[2]["state"] = "retiring", "installing"
+        deployment.tables.overwrite("virtual_trees", rows)
+        until(lambda: bool(failures) or deployment.states().get(new.id) == "active")
+        until(lambda: deployment.ready()["virtual_trees"] > used["virtual_trees"] + 1)
+        # The stream has not taken them up yet: the old tree stays.
+        time.sleep(3)
+        assert deployment.states()[old.id] == "retiring"
+        assert deployment.in_step(BROADCAST, old, new)
+        deployment.batch(deployment.ready() | {"subscriptions": 3})
+        until(lambda: bool(failures) or deployment.states()[old.id] == "retired")
+        until(lambda: bool(failures) or deployment.in_step(BROADCAST, new))
+        # Its id is taken for ever: no other tree gets it.
+        held = deployment.tables.version("switch_entries")
+        rows[1] |= {"state": "installing", "edges": rows[2]["edges"]}
+        rows[2]["state"] = "active"
+        deployment.tables.overwrite("virtual_trees", rows)
+        edited = deployment.tables.version("virtual_trees")
+        until(lambda: bool(failures) or refresher.derived_from.get("virtual_trees") == edited)
+        assert deployment.states()[old.id] == "installing"
+        assert deployment.tables.version("switch_entries") == held
+        assert deployment.in_step(BROADCAST, new)
+    refresher.close()
+    deployment.tables.overwrite("egress_ledger", [])
+    deployment.reset()
+
+
+def test_a_refresher_that_does_not_lead_waits_writes_nothing_and_takes_over(
+    deployment: Deployment,
+) -> None:
+    tables = deployment.tables
+    leader, waiting = deployment.refresher(RIVAL), deployment.refresher()
+    assert refresh_switches.once(leader)
+    with closing(leader), closing(waiting), deployment.following(waiting) as failures:
+        time.sleep(2)
+        assert not waiting.leads(connect=False)
+        written = {name: tables.version(name) for name in TABLES}
+        deployment.trees(BROADCAST, SMALL)
+        time.sleep(4)
+        assert not failures
+        now = {name: tables.version(name) for name in TABLES}
+        assert now == written | {"virtual_trees": written["virtual_trees"] + 1}
+        assert deployment.in_step(BROADCAST)
+        leader.close()
+        until(lambda: bool(failures) or deployment.in_step(BROADCAST, SMALL))
+        until(lambda: bool(failures) or deployment.ready() == dict(waiting.derived_from))
+    deployment.reset()
+
+
+def test_a_job_tells_by_its_exit_code_whether_all_are_in_step(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The session of the tests stands in for one of the job's own, which would take seconds.
+    monkeypatch.setattr(refresh_switches.session, "start", lambda _: deployment.spark)
+    monkeypatch.setattr(Lifecycle, "hold_jvm", lambda *_: None)
+    monkeypatch.setattr(Settings, "read", lambda _: deployment.settings)
+    monkeypatch.setattr(application, "set_up", lambda: None)
+    job = refresh_switches.main
+    assert job(["--once"]) == 0
+    assert deployment.ready()["virtual_trees"] == deployment.tables.version("virtual_trees")
+    assert job(["--dry-run"]) == 0
+    capsys.readouterr()
+    # A dry run says what an edit would change, and changes nothing.
+    deployment.trees(BROADCAST, SMALL)
+    versions = {name: deployment.tables.version(name) for name in TABLES}
+    assert job(["--dry-run"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines and all(line.startswith(f"+ {RACK} ingress.label_") for line in lines)
+    assert "|label=4384 -> ingress.label_1.tree(ports=" in lines[0]
+    assert versions == {name: deployment.tables.version(name) for name in TABLES}
+    assert deployment.in_step(BROADCAST)
+    # While another leads, a first pass has to wait; what mends takes over.
+    with deployment.refresher(RIVAL) as leader:
+        assert leader.leads()
+        assert job(["--once"]) == 2
+        assert deployment.in_step(BROADCAST)
+        assert job(["--reconcile"]) == 0
+        assert deployment.in_step(BROADCAST, SMALL)
+    deployment.place({RACK: "127.0.0.1:1"})
+    try:
+        assert job(["--once"]) == 1
+        assert job(["--dry-run"]) == 2
+    finally:
+        deployment.reset()
+    assert job(["--twice"]) == job(["--once", "--dry-run"]) == 2

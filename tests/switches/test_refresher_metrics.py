@@ -1,0 +1,153 @@
+"""What a refresher that follows its tables tells Prometheus, and says of its health."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from rollout_world import FakeSession, OneProgram, World
+
+from jobs import refresh_switches
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.switches import sessions
+from jobs.adapters.switches.refresh import Refresher
+from jobs.adapters.tables import network_tables
+from jobs.refresh_switches import Following
+from udfs.network.rows import network_to_rows, tree_to_row
+from udfs.network.topology import fabric
+from udfs.network.virtual_tree import VirtualTree
+
+pytestmark = pytest.mark.unit
+
+NETWORK = fabric(pods=1, racks=2, hosts=1, planes=1, spines=1)
+RACK = NETWORK.hosts["h1"].switch
+
+
+class Session(FakeSession):
+    """Whether this refresher leads is what the test says."""
+
+    others: set[str]
+
+    @property
+    def rival(self) -> str:
+        return "another"
+
+    def leads(self, connect: bool = True) -> bool:
+        return not self.others and super().leads(connect)
+
+
+class Site:
+    """Tables and switches of a network, and a job that follows them."""
+
+    def __init__(self) -> None:
+        world = World()
+        self.tables = world.tables
+        self.others: set[str] = set()
+        self.network()
+        self.trees("active")
+
+        def opened(target):
+            session = Session(world, "a", target, lambda: None)
+            session.others = self.others
+            return session
+
+        self.refresher = Refresher(
+            self.tables.through(lambda: None), Settings(), open_session=opened
+        )
+        self.refresher._sessions.__class__ = OneProgram
+        self._job = Following(self.refresher)
+
+    def network(self) -> None:
+        rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, ""))
+        for name in ("switches", "hosts", "links"):
+            self.tables.overwrite(name, rows[name])
+
+    def trees(self, *states: str) -> None:
+        rows = [
+            tree_to_row(VirtualTree(number, frozenset([("h1", RACK)]), "test", state))
+            for number, state in enumerate(states, 5)
+        ]
+        self.tables.overwrite("virtual_trees", rows)
+
+    def look(self) -> None:
+        for _ in range(4):
+            self._job.wake.set()
+            self._job.look()
+
+    def read(self) -> dict[tuple[str, ...], float]:
+        self.refresher.metrics.judge()
+        text = generate_latest(self.refresher.metrics.registry).decode()
+        return {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Site:
+    for module in (network_tables, sessions):
+        monkeypatch.setattr(
+            module, "side_by_side", lambda work, items: [work(item) for item in items]
+        )
+    # A switch that could not be written is due again at once.
+    monkeypatch.setattr(refresh_switches, "RETRY_SECONDS", 0.0)
+    return Site()
+
+
+def test_all_switches_in_step_are_told_with_the_trees_and_who_leads(site: Site):
+    assert site.refresher.metrics.judge().status == "unhealthy"
+    site.look()
+    seen = site.read()
+    in_step = {k[1]: v for k, v in seen.items() if k[0] == "stackcast_switch_in_step"}
+    assert in_step == dict.fromkeys(NETWORK.switches, 1)
+    assert all(seen["stackcast_switch_entries", name] > 0 for name in NETWORK.switches)
+    assert seen["stackcast_refresher_leads",] == seen["stackcast_healthy",] == 1
+    assert seen["stackcast_virtual_trees", "active"] == 1
+    verdict = site.refresher.metrics.judge()
+    assert verdict.status == "ok"
+    assert verdict.facts["switch_entries"] == site.tables.version("switch_entries")
+    assert verdict.facts["switches"] == len(NETWORK.switches)
+    # An edit is derived and all hold it.
+    ready = seen["stackcast_ready_seconds_count",]
+    site.trees("active", "installing")
+    site.look()
+    again = site.read()
+    assert again["stackcast_derive_seconds_count",] > seen["stackcast_derive_seconds_count",]
+    assert again["stackcast_ready_seconds_count",] > ready
+    assert again["stackcast_virtual_trees", "active"] == 2
+    assert (
+        again["stackcast_switch_refresh_seconds_count", RACK]
+        > (seen["stackcast_switch_refresh_seconds_count", RACK])
+    )
+
+
+def test_tables_that_cannot_be_used_are_a_remark_until_they_can(site: Site, caplog):
+    site.look()
+    before = site.read()["stackcast_derive_failures_total",]
+    links = site.tables.rows("links")
+    site.tables.overwrite("links", links[1:])
+    site.look()
+    verdict = site.refresher.metrics.judge()
+    seen = site.read()
+    assert verdict.status == "degraded" and "NETWORK." in verdict.remarks[0]
+    assert seen["stackcast_versions_refused",] == 1
+    assert seen["stackcast_derive_failures_total",] == before + 1
+    # The log says which versions: of all sources, as they are now.
+    (line,) = [r.getMessage() for r in caplog.records if "cannot be used" in r.getMessage()]
+    assert f"links@{site.tables.version('links')}" in line
+    site.tables.overwrite("links", links)
+    site.look()
+    assert site.read()["stackcast_versions_refused",] == 0
+    assert site.refresher.metrics.judge().status == "ok"
+
+
+def test_one_that_waits_for_another_is_well_and_calls_no_switch_wrong(site: Site):
+    site.others.add("another refresher")
+    site.look()
+    seen = site.read()
+    assert seen["stackcast_refresher_leads",] == 0 and seen["stackcast_healthy",] == 1
+    assert site.refresher.metrics.judge().status == "ok"
+    assert not any(
+        value == 0 for key, value in seen.items() if key[0] == "stackcast_switch_in_step"
+    )

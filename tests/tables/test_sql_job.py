@@ -1,0 +1,183 @@
+"""Tables from a shell: made, filled, edited and asked by people who have nothing but the door."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs import create_tables
+from jobs.adapters.tables.tables import Tables
+from lab.traffic.subscriptions import subscriptions
+from udfs.errors import TableError
+from udfs.network.rows import network_to_rows, tree_to_row
+from udfs.network.topology import fabric
+from udfs.trees.broadcast import broadcast_trees
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).resolve().parents[2]
+DOOR = str(ROOT / "spark-submit.sh")
+NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
+
+
+def deployment() -> dict[str, list[dict[str, Any]]]:
+    """Rows of a network and its first subscriptions, as ``stackcast lab up`` writes them."""
+    who = {"format": "itch", "enabled": True, "updated_by": "lab", "updated_at": None}
+    return {
+        **network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, "127.0.0.1:9559")),
+        "virtual_trees": [tree_to_row(tree) for tree in broadcast_trees(NETWORK)],
+        "subscriptions": [{**row, **who} for row in subscriptions(NETWORK.subscribers(), 20)],
+    }
+
+
+def write(folder: Path, rows: dict[str, list[dict[str, Any]]]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for table, content in rows.items():
+        (folder / f"{table}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in content))
+    return folder
+
+
+def run(*arguments: str | Path, cwd: Path, program: str = DOOR) -> subprocess.CompletedProcess[str]:
+    # Not the conf folder of the process that runs the tests.
+    environment = {k: v for k, v in os.environ.items() if k not in ("SPARK_CONF_DIR", "SPARK_HOME")}
+    return subprocess.run(
+        [program, *map(str, arguments)],
+        cwd=cwd,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,  # spark-submit sends both of a job's streams to its own output
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def our_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if re.search(r" stackcast[.:]", line)]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables made through the door, with a self-contained properties file, from elsewhere."""
+    folder = tmp_path_factory.mktemp("deployment")
+    rows = write(folder / "rows", deployment())
+    settings = folder / "our.conf"
+    settings.write_text(
+        "spark.master local[1]\nspark.ui.enabled false\nspark.driver.host 127.0.0.1\n"
+        # Without these, Delta looks at each small table with 50 tasks, and sorts with 200.
+        "spark.databricks.delta.snapshotPartitions 1\nspark.sql.shuffle.partitions 2\n"
+        f"spark.stackcast.tables {folder}/tables\n"
+    )
+    job = ROOT / "jobs" / "create_tables.py"
+    ended = run("--properties-file", settings, job, rows, cwd=folder)
+    assert ended.returncode == 0, ended.stdout
+    for table, content in deployment().items():
+        assert f"{table}: {len(content)} rows from" in ended.stdout
+    return folder
+
+
+def sql(folder: Path, *statements: str) -> subprocess.CompletedProcess[str]:
+    where = f"spark.stackcast.tables={folder}/tables"
+    return run("--conf", where, ROOT / "jobs" / "run_sql.py", *statements, cwd=folder)
+
+
+def test_an_update_by_sql_is_in_the_table(filled: Path) -> None:
+    ended = sql(
+        filled,
+        "UPDATE subscriptions SET enabled = false WHERE id = 's0001'",
+        "SELECT id, enabled FROM subscriptions WHERE id IN ('s0001', 's0002') ORDER BY id",
+    )
+    assert ended.returncode == 0, ended.stdout
+    assert "|s0001|false  |" in ended.stdout
+    assert "|s0002|true   |" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("UPDATE subscriptions SET enabeld = false", "enabeld"),
+        ("INSERT INTO hosts VALUES ('x', 's', 1, 1, '10.0.0.1', 'listener')", "role_known"),
+    ],
+)
+def test_bad_sql_is_one_clear_line(filled: Path, statement: str, words: str) -> None:
+    ended = sql(filled, statement)
+    assert ended.returncode == 2
+    (line,) = our_lines(ended.stdout)
+    assert "ERROR" in line and words in line
+    for noise in ("Traceback", "\tat ", "py4j.protocol"):
+        assert noise not in ended.stdout
+
+
+def test_a_missing_table_is_one_clear_line(tmp_path: Path) -> None:
+    ended = sql(tmp_path, "SELECT 1")
+    assert ended.returncode == 2
+    (line,) = our_lines(ended.stdout)
+    assert "TABLE.MISSING" in line and "create_tables" in line and str(tmp_path) in line
+    assert "Traceback" not in ended.stdout
+
+
+def test_plain_spark_submit_works_elsewhere_after_the_environment_is_taken(filled: Path) -> None:
+    where = f"--conf spark.stackcast.tables={filled}/tables"
+    line = (
+        f'eval "$({DOOR} env)" && '
+        f"spark-submit {where} {ROOT}/jobs/run_sql.py 'SELECT count(*) AS switches FROM switches'"
+    )
+    ended = run("-c", line, cwd=filled, program="bash")
+    assert ended.returncode == 0, ended.stdout
+    assert f"|{len(NETWORK.switches)}" in ended.stdout
+
+
+def test_only_empty_tables_are_filled(spark: SparkSession, tmp_path: Path) -> None:
+    tables = Tables(spark, str(tmp_path / "tables"))
+    tables.create("hosts", "links")
+    rows = deployment()
+    tables.append("hosts", rows["hosts"][:1])
+    folder = write(tmp_path / "rows", {name: rows[name] for name in ("hosts", "links")})
+    create_tables.fill(tables, folder)
+    assert tables.rows("hosts") == rows["hosts"][:1]
+    assert len(tables.rows("links")) == len(rows["links"])
+
+
+def test_rows_may_leave_out_nulls_and_say_times_as_text(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = Tables(spark, str(tmp_path / "tables"))
+    tables.create("subscriptions")
+    row = {"id": "a", "subscriber": "h1", "format": "itch", "filter": "price > 1", "enabled": True}
+    later = {**row, "id": "b", "updated_at": "2026-01-02T03:04:05Z"}
+    create_tables.fill(tables, write(tmp_path / "rows", {"subscriptions": [row, later]}))
+    found = {r["id"]: r["updated_at"] for r in tables.rows("subscriptions")}
+    assert found == {"a": None, "b": dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)}
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "words"),
+    [
+        (None, "TABLE.NO_ROWS", ["hosts.jsonl"]),
+        ("{}\n", "TABLE.BAD_ROW", ["line 1", "'host'", "missing"]),
+        ('{"host": "h1"', "TABLE.BAD_ROW", ["line 1", "JSON"]),
+        ("[1]", "TABLE.BAD_ROW", ["line 1", "object"]),
+        ('{"hots": "h1"}', "TABLE.BAD_ROW", ["line 1", "'hots'", "host"]),
+    ],
+)
+def test_bad_rows_are_named_by_file_and_line(
+    spark: SparkSession, tmp_path: Path, content: str | None, code: str, words: list[str]
+) -> None:
+    tables = Tables(spark, str(tmp_path / "tables"))
+    tables.create("hosts")
+    folder = write(tmp_path / "rows", {})
+    if content is not None:
+        (folder / "hosts.jsonl").write_text(content)
+    with pytest.raises(TableError) as failure:
+        create_tables.fill(tables, folder)
+    assert failure.value.code == code
+    for word in words:
+        assert word in failure.value.message

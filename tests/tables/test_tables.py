@@ -1,0 +1,396 @@
+"""The tables are real Delta tables that keep what the design promises of them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+
+import schemas
+from jobs import load_topology
+from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.checkpoint.files import KEPT
+from jobs.adapters.checkpoint.pins import Pins
+from jobs.adapters.checkpoint.state import CarriedState
+from jobs.adapters.tables.tables import NAMES, Tables
+from udfs.errors import StreamError, TableError
+from udfs.filters.matching.carried import pack, unpack
+from udfs.filters.matching.cells import CELL, Carried
+from udfs.network.network import Network, Switch
+from udfs.network.rows import network_from_rows, switch_to_row, tree_to_row
+from udfs.network.topology import fabric, jellyfish
+from udfs.trees.broadcast import broadcast_trees
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def held(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """One deployment for all tests here: making 13 tables takes seconds. Its path is awkward."""
+    made = Tables(spark, str(tmp_path_factory.mktemp("of") / "somebody's tables"))
+    made.create()
+    return made
+
+
+def host(name: str, role: str = "subscriber", port: int = 1, mac: int = 1) -> dict[str, object]:
+    row = {"host": name, "switch": "s", "port": port, "mac": mac, "ipv4": "10.0.0.1", "role": role}
+    return dict(row)
+
+
+def link(number: int, weight: float = 1.0) -> dict[str, object]:
+    return {
+        "link_id": number,
+        "switch": "s",
+        "port": 1,
+        "neighbor": "t",
+        "neighbor_port": None,
+        "weight": weight,
+        "up": True,
+    }
+
+
+def entry(key: str, action: str = "a", value: bytes = b"\x01") -> dict[str, object]:
+    return {
+        "switch": "s",
+        "entry_key": key,
+        "table_name": "t",
+        "match": [{"field": "label", "kind": "exact", "value": b"\x40"}],
+        "action": action,
+        "params": [{"name": "port", "value": value}],
+        "priority": 0,
+    }
+
+
+def delta_version(spark: SparkSession, tables: Tables, name: str) -> int:
+    history = DeltaTable.forPath(spark, f"{tables.location}/{name}").history(1)
+    return int(history.collect()[0]["version"])
+
+
+def test_there_is_one_form_for_every_table_and_one_table_for_every_form() -> None:
+    folder = Path(schemas.__file__).parent / "tables"
+    assert sorted(NAMES) == sorted(path.stem for path in folder.glob("*.sql"))
+
+
+def test_creating_again_changes_nothing(spark: SparkSession, held: Tables) -> None:
+    held.overwrite("hosts", [host("h1")])
+    before = {name: held.version(name) for name in NAMES}
+    held.create()
+    assert {name: held.version(name) for name in NAMES} == before
+    assert [row["host"] for row in held.rows("hosts")] == ["h1"]
+
+
+def test_every_table_and_every_column_says_what_it_is(held: Tables) -> None:
+    for name in NAMES:
+        for column in held.read(name).schema.fields:
+            assert column.metadata.get("comment"), f"{name}.{column.name} has no comment"
+    held.attach()
+    for name in NAMES:
+        described = held._spark.sql(f"DESCRIBE TABLE EXTENDED {held.sql_name(name)}").collect()
+        assert any(row["col_name"] == "Comment" and row["data_type"] for row in described), name
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "words"),
+    [
+        ("links", link(0), "link_id_fits_label"),
+        ("links", link(1 << 30), "link_id_fits_label"),
+        ("links", link(1, weight=0.0), "weight_positive"),
+        ("links", link(1, weight=1e305), "weight_positive"),
+        ("links", link(1, weight=float("nan")), "weight_positive"),
+        ("hosts", host("h1", mac=-1), "mac_48_bits"),
+        ("hosts", host("h1", mac=1 << 48), "mac_48_bits"),
+        ("switches", switch_to_row(Switch("s", -1), "127.0.0.1:1"), "device_id_not_negative"),
+        ("hosts", host("h1", role="listener"), "role_known"),
+        (
+            "virtual_trees",
+            {"tree_id": 1, "edges": [], "strategy": "x", "state": "gone"},
+            "state_known",
+        ),
+        (
+            "virtual_trees",
+            {"tree_id": 0, "edges": [], "strategy": "x", "state": "active"},
+            "tree_id_fits_label",
+        ),
+    ],
+)
+def test_a_row_that_cannot_be_is_refused_and_leaves_no_trace(
+    held: Tables, table: str, row: dict[str, object], words: str
+) -> None:
+    before = held.version(table)
+    with pytest.raises(SQL_ERRORS) as refused:
+        held.append(table, [row])
+    assert words in one_line(refused.value)
+    assert "\n" not in one_line(refused.value)
+    assert held.version(table) == before
+
+
+def test_a_version_is_deltas_own_and_can_be_read_for_ever(
+    spark: SparkSession, held: Tables
+) -> None:
+    held.overwrite("hosts", [])
+    empty = held.version("hosts")
+    held.append("hosts", [host("h1"), host("h2", port=2)])
+    filled = held.version("hosts")
+    held.overwrite("hosts", [host("h3")])
+    assert filled == empty + 1
+    assert held.version("hosts") == delta_version(spark, held, "hosts") == filled + 1
+    assert held.rows("hosts", empty) == []
+    assert sorted(row["host"] for row in held.rows("hosts", filled)) == ["h1", "h2"]
+    assert held.rows("hosts") == [host("h3")]
+
+
+def test_a_path_with_a_scheme_has_the_same_versions(spark: SparkSession, held: Tables) -> None:
+    same = Tables(spark, f"file://{held.location}")
+    assert same.version("hosts") == held.version("hosts")
+
+
+def test_a_transaction_counts_once_whoever_repeats_it(held: Tables) -> None:
+    for row, number in ((host("h1"), 1), (host("h1"), 1), (host("h2"), 2), (host("h1"), 1)):
+        held.append("hosts", [row], ("once-stream", number))
+    held.append("hosts", [host("h4")], ("another-stream", 1))
+    names = [row["host"] for row in held.rows("hosts")]
+    assert (names.count("h1"), names.count("h2"), names.count("h4")) == (1, 1, 1)
+
+
+def test_appending_nothing_makes_no_version(held: Tables) -> None:
+    before = held.version("links")
+    held.append("links", [])
+    assert held.version("links") == before
+
+
+def test_only_rows_that_differ_are_in_the_change_feed(spark: SparkSession, held: Tables) -> None:
+    keys = ("switch", "entry_key")
+    held.replace_changed("switch_entries", [entry("same"), entry("other"), entry("gone")], keys)
+    before = held.version("switch_entries")
+    wanted = [entry("same"), entry("other", value=b"\x02"), entry("new")]
+    held.replace_changed("switch_entries", wanted, keys)
+
+    def feed(first: int) -> list[tuple[str, str]]:
+        changes = (
+            spark.read.format("delta")
+            .option("readChangeFeed", "true")
+            .option("startingVersion", first)
+            .load(f"{held.location}/switch_entries")
+        )
+        return sorted((row["entry_key"], row["_change_type"]) for row in changes.collect())
+
+    assert feed(before + 1) == [
+        ("gone", "delete"),
+        ("new", "insert"),
+        ("other", "update_postimage"),
+        ("other", "update_preimage"),
+    ]
+    found = {row["entry_key"]: row for row in held.rows("switch_entries")}
+    assert found == {row["entry_key"]: row for row in wanted}
+    after = held.version("switch_entries")
+    held.replace_changed("switch_entries", wanted, keys)
+    assert held.version("switch_entries") == after
+
+
+def test_sql_names_follow_the_deployment_that_was_attached(
+    spark: SparkSession, held: Tables, tmp_path: Path
+) -> None:
+    held.overwrite("links", [link(7)])
+    held.attach()
+    spark.sql(f"UPDATE {held.sql_name('links')} SET weight = 2.5 WHERE link_id = 7")
+    assert [row["weight"] for row in held.rows("links")] == [2.5]
+    # Another deployment in the same session: the names are its own now, no row is lost.
+    other = Tables(spark, str(tmp_path / "other"))
+    other.create("links")
+    assert other.rows("links") == []
+    with pytest.raises(TableError) as failure:
+        other.attach()
+    assert failure.value.code == "TABLE.MISSING"
+    assert "subscriptions" in failure.value.message
+    spark.sql("DROP SCHEMA stackcast CASCADE")
+    assert [row["link_id"] for row in held.rows("links")] == [7]
+    held.attach()
+    assert spark.sql(f"SELECT link_id FROM {held.sql_name('links')}").collect() == [(7,)]
+
+
+def test_a_table_of_somebody_elses_is_never_dropped_for_its_name(
+    spark: SparkSession, held: Tables, tmp_path: Path
+) -> None:
+    held.attach()
+    # A folder that is gone does not keep its name.
+    spark.sql(f"DROP TABLE {held.sql_name('hosts')}")
+    gone = tmp_path / "gone"
+    spark.sql(f"CREATE TABLE {held.sql_name('hosts')} (a INT) USING delta LOCATION '{gone}'")
+    shutil.rmtree(gone)
+    held.attach()
+    spark.sql(f"DROP TABLE {held.sql_name('links')}")
+    spark.sql(f"CREATE TABLE {held.sql_name('links')} USING delta AS SELECT 42 AS theirs")
+    try:
+        with pytest.raises(TableError, match=r"NAME_TAKEN: stackcast\.links .* MANAGED"):
+            held.attach()
+        assert spark.sql(f"SELECT theirs FROM {held.sql_name('links')}").collect() == [(42,)]
+    finally:
+        spark.sql(f"DROP TABLE {held.sql_name('links')}")
+    held.attach()
+
+
+@pytest.mark.parametrize("where", ["{0}", "file://{0}", "no_such_schema"])
+def test_a_missing_table_names_itself_and_what_to_do(
+    spark: SparkSession, tmp_path: Path, where: str
+) -> None:
+    nothing = Tables(spark, where.format(tmp_path / "nothing"))
+    for ask in (lambda: nothing.version("hosts"), nothing.attach):
+        with pytest.raises(TableError) as failure:
+            ask()
+        assert failure.value.code == "TABLE.MISSING"
+        assert failure.value.table in ("hosts", "subscriptions")
+        assert failure.value.table in failure.value.message
+        assert "create_tables" in failure.value.message
+
+
+def test_tables_can_live_in_a_schema_of_the_catalog(spark: SparkSession, tmp_path: Path) -> None:
+    spark.sql(f"CREATE SCHEMA lake LOCATION '{tmp_path}/lake'")
+    try:
+        named = Tables(spark, "lake")
+        named.create("links")
+        named.create("links")
+        assert named.version("links") == 0
+        named.append("links", [link(3)], ("writer", 1))
+        named.append("links", [link(3)], ("writer", 1))
+        assert named.version("links") == 1
+        assert named.rows("links", 0) == []
+        assert named.rows("links") == [link(3)]
+        assert named.sql_name("links") == "lake.links"
+    finally:
+        spark.sql("DROP SCHEMA lake CASCADE")
+
+
+def test_pins_survive_and_the_old_ones_vanish(spark: SparkSession, tmp_path: Path) -> None:
+    checkpoint = str(tmp_path / "checkpoint")
+    pins = Pins(spark, checkpoint)
+    assert pins.get(0) is None
+    for batch in range(KEPT + 3):
+        pins.put(batch, {"subscriptions": batch, "hosts": 2})
+    again = Pins(spark, checkpoint)
+    assert again.get(KEPT + 2) == {"subscriptions": KEPT + 2, "hosts": 2}
+    assert again.get(3) == {"subscriptions": 3, "hosts": 2}
+    assert [again.get(batch) for batch in range(3)] == [None] * 3
+    # The first try may have sent frames: its versions stand.
+    with pytest.raises(TableError, match="PIN_NOT_WRITTEN"):
+        again.put(KEPT + 2, {"subscriptions": 99, "hosts": 2})
+    assert pins.newest() == pins.get(KEPT + 2) == {"subscriptions": KEPT + 2, "hosts": 2}
+    files = [path.name for path in Path(checkpoint, "stackcast-pins").iterdir()]
+    assert not [name for name in files if "draft" in name]
+
+
+def row(partition: int, **cells: int) -> dict:
+    """What a task reports of a partition: cells by name, as many updates as given."""
+    held = np.array([(0, count, 0) for count in cells.values()], CELL)
+    return {"partition": partition, "cells": pack(Carried(tuple(cells), held))}
+
+
+def counts(state: Mapping[int, bytes]) -> dict[int, dict[str, int]]:
+    cells = {partition: unpack(packed) for partition, packed in state.items()}
+    return {p: dict(zip(c.names, c.cells["count"].tolist(), strict=True)) for p, c in cells.items()}
+
+
+def test_state_goes_from_batch_to_batch_and_from_run_to_run(spark: SparkSession, tmp_path: Path):
+    checkpoint = str(tmp_path / "checkpoint")
+    state = CarriedState(spark, checkpoint)
+    assert state.before(0) == {}
+    state.after(0, {}, [row(0, a=1, b=2), row(1, a=3)], {"a", "b"})
+    # Partition 1 has no records in batch 1 and keeps what it has, but for cells of no rule.
+    state.after(1, state.before(1), [row(0, b=9)], {"b", "c"})
+    assert counts(state.before(2)) == {0: {"b": 9}, 1: {}}
+    # A batch that runs again, here in another run, begins where it began.
+    again = CarriedState(spark, checkpoint)
+    assert counts(again.before(1)) == {0: {"a": 1, "b": 2}, 1: {"a": 3}}
+    again.after(1, again.before(1), [row(0, b=9)], {"b", "c"})
+    assert counts(CarriedState(spark, checkpoint).before(2)) == {0: {"b": 9}, 1: {}}
+    # Batch 2 had rules without state, so batch 3 begins empty.
+    assert again.before(3) == {}
+    for batch in range(3, KEPT + 6):
+        again.after(batch, again.before(batch), [], {"b"})
+    files = {path.name for path in Path(checkpoint, "stackcast-state").glob("[0-9]*.bin")}
+    assert files == {f"{batch}.bin" for batch in range(6, KEPT + 6)}
+
+
+def test_a_partition_of_several_tasks_and_damaged_state_are_errors(
+    spark: SparkSession, tmp_path: Path
+):
+    state = CarriedState(spark, str(tmp_path))
+    with pytest.raises(StreamError, match=r"PARTITION_SPLIT: partition 4 .*minPartitions"):
+        state.after(0, {}, [row(4, a=1), row(3), row(4, a=2)], {"a"})
+    assert state.before(1) == {}
+    (tmp_path / "stackcast-state").mkdir(exist_ok=True)
+    (tmp_path / "stackcast-state" / "6.bin").write_bytes(b"noise")
+    with pytest.raises(StreamError, match="STATE_UNREADABLE"):
+        state.before(7)
+
+
+def loaded(tables: Tables, *arguments: str) -> int:
+    """What jobs/load_topology.py does with the tables of this session."""
+    options = load_topology.parser().parse_args(list(arguments))
+    return load_topology.work(options, Settings(tables=tables.location), Lifecycle())
+
+
+def held_network(tables: Tables) -> Network:
+    return network_from_rows(*(tables.rows(name) for name in ("switches", "hosts", "links")))
+
+
+def test_a_network_is_loaded_once_and_replaced_only_by_those_who_say_so(
+    tables: Tables, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("switches", "hosts", "links", "virtual_trees")
+
+    def versions() -> list[int]:
+        return [tables.version(name) for name in names]
+
+    ring = ("--jellyfish", "switches=6,degree=2,seed=1", "--address-pattern", "h:{port}")
+    before = versions()
+    assert loaded(tables, *ring, "--dry-run") == 0
+    assert versions() == before
+    assert "switches 6 new, 0 gone" in capsys.readouterr().out
+    assert loaded(tables, *ring) == 0
+    network = held_network(tables)
+    assert network == jellyfish(6, 2, seed=1)
+    assert {row["address"] for row in tables.rows("switches")} == {
+        f"h:{9559 + place}" for place in range(6)
+    }
+    # The same again writes nothing, and forgets neither a failed link nor what somebody wrote.
+    failed = next(link for link in network.links if link.neighbor in network.switches)
+    row = next(r for r in tables.rows("links") if r["link_id"] == failed.id)
+    others = [r for r in tables.rows("links") if r["link_id"] != failed.id]
+    tables.overwrite("links", [*others, row | {"up": False}])
+    tables.append("virtual_trees", [tree_to_row(broadcast_trees(network)[0])])
+    now = versions()
+    assert loaded(tables, *ring) == 0
+    assert versions() == now
+    assert "as they should be" in capsys.readouterr().out
+    # Another network goes in its place only if that is said.
+    other = ("--fabric", "pods=2,racks=1,hosts=2,planes=1,spines=1")
+    assert loaded(tables, *other, "--dry-run") == load_topology.WOULD_REPLACE
+    with pytest.raises(TableError, match=r"NETWORK_IN_USE.*--replace"):
+        loaded(tables, *other)
+    assert versions() == now
+    assert loaded(tables, *other, "--replace") == 0
+    assert "1 lose links" in capsys.readouterr().out
+    replaced = held_network(tables)
+    assert list(replaced.switches) == list(fabric(2, 1, 2, 1, 1).switches)
+    # No id of the network before means another link now, and its tree is out of use.
+    assert not {link.id for link in network.links} & {link.id for link in replaced.links}
+    assert [tree["state"] for tree in tables.rows("virtual_trees")] == ["retired"]
+    # Between its first write and its last, no version of the hosts makes a network of the rest.
+    assert tables.rows("hosts", tables.version("hosts") - 1) == []
+    again = versions()
+    assert loaded(tables, *other) == 0
+    assert versions() == again
+
+
+def test_a_network_needs_its_tables(spark: SparkSession, tmp_path: Path) -> None:
+    nothing = Tables(spark, str(tmp_path / "nothing"))
+    assert loaded(nothing, "--topohub", "sndlib/polska", "--dry-run") == 0
+    with pytest.raises(TableError, match=r"MISSING.*create_tables"):
+        loaded(nothing, "--topohub", "sndlib/polska")

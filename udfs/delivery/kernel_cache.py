@@ -1,0 +1,106 @@
+"""Compiles the kernels of the streams into numba's cache, before jobs and tests need them.
+
+    python -m udfs.delivery.kernel_cache
+
+Where nobody has done so, each process compiles what it first calls, several of them the same at
+once. The kernels are called by the code that uses them, on a handful of events, so that they are
+compiled for the types that they are called with.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+
+import schemas
+from udfs.delivery.plan import Addressing, Planner
+from udfs.delivery.task import Task
+from udfs.filters.advertisements import Advertisement
+from udfs.filters.subscriptions import Subscription
+from udfs.messages.attributes.encodings import ENCODINGS
+from udfs.messages.attributes.reference import write_event
+from udfs.messages.attributes.registry import Registry, attribute
+from udfs.messages.readers import AttributeEvents, Encoding, Format, Packets
+from udfs.messages.reference import build_packet
+from udfs.messages.specification import parse_specification
+from udfs.network.topology import fabric
+from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.header_stacks import warm_up
+
+_RULES = (
+    "stock == GOOGL and price > 50",
+    "price < 10 or shares >= 300",
+    "not (buy_sell == B) : fwd(h1, h2)",
+)
+_STATEFUL = ("stock == GOOGL and avg(price) > 50",)
+
+
+def main() -> None:
+    """Compile, on two processes that share no kernels until one of them is done."""
+    with ProcessPoolExecutor(2) as pool:
+        for part in [pool.submit(each) for each in (_packets, _trees_and_encodings)]:
+            part.result()
+    _attributes()
+
+
+def _packets() -> None:
+    itch = Packets(parse_specification(schemas.read_text("messages/itch.spec"), "itch"))
+    order = itch.specification.header_of_type(ord("A"))
+    assert order is not None
+    packet = build_packet(b"SOURCE    ", 1, [b"A".ljust(order.length, b"\0")] * 2)
+    for rules in (_RULES, _RULES + _STATEFUL):
+        _deliver(itch, rules, [packet, b"no packet"])
+
+
+def _trees_and_encodings() -> None:
+    warm_up()
+    none = np.zeros(1, np.int32), np.zeros(0, np.uint8)
+    for encoding in ENCODINGS.values():
+        encoding.encode(encoding.decode(*none, known=1, longest=1000), none[1])
+
+
+def _attributes() -> None:
+    registry = Registry(tuple(attribute(n, f"a{n}", "unsigned") for n in range(3)))
+    encodings: tuple[Encoding, ...] = ("id_pairs", "bitmask")
+    for source in encodings:
+        events = [write_event({0: 1, 2: 7}, source), b""]
+        for encoding in encodings:
+            form = AttributeEvents(registry, source, encoding, 1000)
+            _deliver(form, ("a0 < 30 and a2 > 15", "a1 == 5"), events, "a0 >= 0")
+
+
+def _deliver(
+    form: Format, rules: tuple[str, ...], records: list[bytes], announced: str | None = None
+) -> None:
+    network = fabric(pods=2, racks=2, hosts=2, planes=1, spines=1)
+    (publisher,) = network.publishers()
+    addressing = Addressing(publisher, 0xE9360C01, 26400, 1500, 64, 26401)
+    compilation = Planner(form, addressing).plan(
+        [Subscription(f"s{n}", f"h{n + 1}", text) for n, text in enumerate(rules)],
+        network,
+        broadcast_trees(network),
+        {"subscriptions": 1},
+        advertisements=[Advertisement(publisher, announced)] if announced else [],
+    )
+    assert not compilation.rejections
+    task = Task(compilation.plan, SimpleNamespace(value=compilation.header_stacks), "topic", 1, {})
+    count = len(records)
+    for partitions in ([0] * count, list(range(count))):
+        task.add(
+            pa.record_batch(
+                {
+                    "partition": pa.array(partitions, pa.int32()),
+                    "offset": pa.array(range(count), pa.int64()),
+                    "value": pa.array(records, pa.binary()),
+                }
+            )
+        )
+    task.summaries()
+    task.rows()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,361 @@
+"""The delivery plan: all that a worker needs to turn packets into frames, for one set of versions.
+
+Work per receiver set, not per event: delivery tree, header stack and frame header are worked out
+once for each set of receivers that the compiled filter knows (a *delivery*), and used by reference
+for every event. The planner waits for none of them: it ships those that are known already, and a
+worker works out what its batch uses of the others (`udfs.delivery.frame_headers`). Leaves that
+differ only in what they do to state share a delivery: rules that send nothing must not change the
+frames of those that do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udfs.delivery.frame_headers import FrameHeaders
+from udfs.delivery.receiver_summaries import SummaryHosts
+from udfs.delivery.sources import clocks
+from udfs.filters.advertisements import (
+    Advertisement,
+    check_advertisements,
+    compile_advertisements,
+)
+from udfs.filters.compiler.compile import CompiledFilter, Order
+from udfs.filters.live_rules import LiveRules
+from udfs.filters.matching.cells import StatefulMatcher
+from udfs.filters.matching.matcher import Matcher
+from udfs.filters.meaning.state import clock_of
+from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription
+from udfs.messages.moldudp64 import Messages
+from udfs.messages.readers import Format, Reader
+from udfs.messages.specification import Field, Specification
+from udfs.network.network import Host, Network
+from udfs.network.virtual_tree import VirtualTree, check_ids
+from udfs.stacks.frame import header_template, labels_within
+from udfs.trees.header_stacks import HeaderStacks, Receivers, Stacks
+
+
+@dataclass(frozen=True)
+class Addressing:
+    """What every frame of a deployment has in common.
+
+    publisher: host of the network that the frames leave from. group (IPv4 as an integer), port: the
+    multicast address that hosts see. mtu: most bytes after the Ethernet header. max_labels: the
+    switches' limit. summary_port: of the summaries for hosts; 0: there are none.
+    """
+
+    publisher: str
+    group: int
+    port: int
+    mtu: int
+    max_labels: int
+    summary_port: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The part that ships to the workers: mostly arrays, a few hundred kilobytes.
+
+    reader: its columns are those that ``matcher`` takes, then what else ``advertised`` takes, then
+    the clock. headers: by delivery; 0 is nobody's.
+    delivery: int32, by leaf number, the leaf's delivery; None where both have the same number,
+    as in every filter without state. state: of a filter that keeps some, else None.
+    advertised: whose leaf 0 is for what the publisher does not announce, with the columns that it
+    takes; None where it may publish everything. summaries: whom they go to, or None.
+    """
+
+    specification: Specification
+    reader: Reader
+    matcher: Matcher
+    headers: FrameHeaders
+    mtu: int
+    state: StatefulMatcher | None = None
+    delivery: NDArray[np.int32] | None = None
+    advertised: tuple[Matcher, tuple[int, ...]] | None = None
+    summaries: SummaryHosts | None = None
+
+    def outside(self, messages: Messages) -> NDArray[np.bool_] | None:
+        """Which messages the publisher does not announce, bool[m]; None if it may send all."""
+        if self.advertised is None:
+            return None
+        matcher, columns = self.advertised
+        present = None if messages.present is None else messages.present[list(columns)]
+        leaf = matcher.match(messages.message_type, messages.values[list(columns)], present)
+        return np.equal(leaf, 0)
+
+    def deliveries(self, leaf: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Delivery of each event, int32[m], by its leaf."""
+        return leaf if self.delivery is None else self.delivery[leaf]
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """A plan with all that the driver records about it.
+
+    header_stacks: of the network and its trees; what it remembers grows while the plan is in use.
+    receiver_sets: by delivery, all different; the first is nobody, and behind those of leaves stand
+    the hosts alone that summaries go to. stacks: by delivery, those that the plan was made with;
+    None where they were not known. announced: the publisher's
+    advertisements that are live.
+    """
+
+    plan: Plan
+    versions: Mapping[str, int]
+    rules: Sequence[CheckedRule]
+    rejections: Sequence[Rejection]
+    compiled: CompiledFilter
+    header_stacks: HeaderStacks = field(repr=False)
+    receiver_sets: Sequence[Receivers] = field(repr=False)
+    stacks: Sequence[Stacks | None] = field(repr=False)
+    announced: Sequence[Advertisement] = ()
+
+    @property
+    def receivers(self) -> Sequence[Receivers]:
+        """Receivers of each leaf, by leaf number."""
+        return self.plan.matcher.receivers
+
+    @cached_property
+    def reached(self) -> Sequence[Sequence[Receivers] | None]:
+        """By delivery, the receivers that each stack reaches; None if the plan came without."""
+        return [
+            None if stacks is None else [part.receivers for part in stacks.parts]
+            for stacks in self.stacks
+        ]
+
+    @property
+    def cut_off(self) -> dict[str, str]:
+        """Subscribers that no stack can lead to, as far as is known, and why; they get nothing."""
+        known = (self.header_stacks.known(receivers) for receivers in self.receiver_sets)
+        return dict(sorted(cut for stacks in known if stacks for cut in stacks.cut_off))
+
+    @cached_property
+    def shipped(self) -> int:
+        """How many receiver sets the plan came with stacks for."""
+        return sum(stacks is not None for stacks in self.stacks)
+
+    def unknown(self) -> list[Receivers]:
+        """Receiver sets whose stacks are still not known, in the order of deliveries."""
+        return [r for r in self.receiver_sets if self.header_stacks.known(r) is None]
+
+    def with_known(self) -> Compilation:
+        """The same with all stacks that are known by now: its frames have the same bytes."""
+        stacks = [self.header_stacks.known(receivers) for receivers in self.receiver_sets]
+        plan = replace(self.plan, headers=self.plan.headers.with_stacks(stacks))
+        return replace(self, plan=plan, stacks=stacks)
+
+    def filter_rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Rows of `filter_entries` and `filter_leaves`."""
+        version = {"subscriptions_version": self.versions["subscriptions"]}
+        leaf_of = {state: leaf for leaf, state in enumerate(self.plan.matcher.states.tolist())}
+        entries = [row | version for row in self.compiled.entry_rows()]
+        leaves = [
+            row | version | {"leaf": leaf_of[row["state"]]} for row in self.compiled.leaf_rows()
+        ]
+        return entries, leaves
+
+    def rejection_rows(self) -> list[dict[str, Any]]:
+        """Rows of `rejected_subscriptions`."""
+        return [
+            {
+                "id": r.id,
+                "code": r.code,
+                "line": r.line,
+                "column": r.column,
+                "message": r.message,
+                "subscriptions_version": self.versions["subscriptions"],
+            }
+            for r in self.rejections
+        ]
+
+    def stack_rows(self, publisher: str) -> list[dict[str, Any]]:
+        """Rows of `header_stacks`: one for each receiver set that is known, and part.
+
+        Their versions are those that stacks are made from: rules make none.
+        """
+        versions = {name: v for name, v in self.versions.items() if name != "subscriptions"}
+        return [
+            {
+                "publisher": publisher,
+                "receivers": list(receivers),
+                "part": number,
+                "part_receivers": list(part.receivers),
+                "labels": list(part.labels),
+                "versions": versions,
+            }
+            for receivers in self.receiver_sets
+            if (stacks := self.header_stacks.known(receivers)) is not None
+            for number, part in enumerate(stacks.parts)
+        ]
+
+
+class _Matching(NamedTuple):
+    """The parts of a plan that its filter makes; ``receiver_sets`` by delivery."""
+
+    matcher: Matcher
+    state: StatefulMatcher | None
+    receiver_sets: Sequence[Receivers]
+    delivery: NDArray[np.int32] | None
+    summaries: SummaryHosts | None
+
+
+class Planner:
+    """Makes plans of one format; keeps what did not change from one to the next.
+
+    Rules are checked and compiled where their subscription has changed, and stacks are kept by
+    their receivers while network and trees are what they were, so an edit of a few subscriptions
+    costs no more than that and a few new stacks. States of the filter stay from plan to plan.
+    ``order``: of the fields' tables, as of ``IncrementalCompiler``.
+    """
+
+    def __init__(
+        self, form: Format, addressing: Addressing, order: Order = "specification"
+    ) -> None:
+        self._addressing = addressing
+        self._order = order
+        self._made_for: tuple[Network, tuple[VirtualTree, ...], int, HeaderStacks] | None = None
+        self._form = form
+        self._rules = LiveRules(form.specification, addressing.publisher, order)
+        self._matching: tuple[CompiledFilter, _Matching] | None = None
+
+    def use(self, form: Format) -> None:
+        """Make the next plans for another format, or other fields; keeps stacks."""
+        if form != self._form:
+            self._form = form
+            self._rules = LiveRules(form.specification, self._addressing.publisher, self._order)
+
+    def plan(
+        self,
+        subscriptions: Sequence[Subscription],
+        network: Network,
+        trees: Sequence[VirtualTree],
+        versions: Mapping[str, int],
+        rejected: Sequence[Rejection] = (),
+        advertisements: Sequence[Advertisement] = (),
+    ) -> Compilation:
+        """Compile one set of versions; ``rejected`` are rows that were refused before.
+
+        ``advertisements``: of all publishers; those that do not compile are among the rejections.
+        Where one is the publisher's own, it may publish everything: a slip may not cost events.
+
+        Subscriptions that do not compile are in the result's ``rejections``; the others are live.
+        Raises FilterError where the whole set does not fit the limits, NetworkError where the
+        network is broken or lacks the publisher, or its labels cannot name a tree.
+        """
+        address = self._addressing
+        publisher = network.host(address.publisher)
+        check_ids(trees, network.labels)
+        receivers = set(network.subscribers())
+        rules, rejections, compiled = self._rules.update(subscriptions, receivers)
+        specification = self._form.specification
+        matcher, state, sets, delivery, summaries = self._matching_of(compiled)
+        own = [row for row in advertisements if row.publisher == address.publisher]
+        others = [row for row in advertisements if row.publisher != address.publisher]
+        announced, refused = check_advertisements(own, specification, network.hosts)
+        advertised = None
+        fields = _fields(matcher, specification)
+        if refused:
+            announced = []
+        refused += check_advertisements(others, specification, network.hosts)[1]
+        if announced:
+            gate = Matcher(compile_advertisements(announced, specification))
+            asked = _fields(gate, specification)
+            fields += tuple(field for field in asked if field not in fields)
+            advertised = gate, tuple(fields.index(field) for field in asked)
+        header_stacks = self._header_stacks_for(network, tuple(trees))
+        header_stacks.retain(sets)
+        stacks = [header_stacks.known(each) for each in sets]
+        plan = Plan(
+            specification=specification,
+            reader=self._form.reader(fields, clocks(specification) if state else ()),
+            matcher=matcher,
+            headers=FrameHeaders(sets, stacks, self._template(publisher, network)),
+            mtu=address.mtu,
+            state=state,
+            delivery=delivery,
+            advertised=advertised,
+            summaries=summaries,
+        )
+        return Compilation(
+            plan,
+            dict(versions),
+            rules,
+            [*rejected, *refused, *rejections],
+            compiled,
+            header_stacks,
+            sets,
+            stacks,
+            announced,
+        )
+
+    def _matching_of(self, compiled: CompiledFilter) -> _Matching:
+        """What follows from the filter alone; most edits of the network leave it as it is."""
+        if self._matching is None or self._matching[0] is not compiled:
+            state = None
+            if compiled.cells:
+                state = StatefulMatcher(compiled, clock_of(self._form.specification).units)
+            matcher = Matcher(compiled) if state is None else state.matcher
+            sets, delivery = _receiver_sets(matcher.receivers)
+            summaries = None
+            if self._addressing.summary_port:
+                sets = _with_each_alone(sets)
+                summaries = SummaryHosts(sets, self._addressing.summary_port)
+            self._matching = compiled, _Matching(matcher, state, sets, delivery, summaries)
+        return self._matching[1]
+
+    def _template(self, publisher: Host, network: Network) -> Callable[[Sequence[int]], bytes]:
+        address = self._addressing
+        return partial(
+            header_template,
+            source_mac=publisher.mac,
+            source_ipv4=publisher.ipv4,
+            group_ipv4=address.group,
+            port=address.port,
+            label_format=network.labels,
+        )
+
+    def _header_stacks_for(self, network: Network, trees: tuple[VirtualTree, ...]) -> HeaderStacks:
+        # By content: other versions of the tables may hold the same network.
+        longest = self._form.longest
+        if self._made_for is None or self._made_for[:3] != (network, trees, longest):
+            address = self._addressing
+            # A stack that leaves no room for a message in a frame is split.
+            most = labels_within(address.mtu, longest, network.labels)
+            made = HeaderStacks(
+                network, address.publisher, trees, max(1, min(address.max_labels, most))
+            )
+            self._made_for = (network, trees, longest, made)
+        return self._made_for[3]
+
+
+def _receiver_sets(
+    leaves: Sequence[tuple[str, ...]],
+) -> tuple[list[tuple[str, ...]], NDArray[np.int32] | None]:
+    """The different ones, by delivery in order of their first leaves; and each leaf's delivery.
+
+    ``leaves``: sorted receivers by leaf number, the first nobody. The second result is int32 by
+    leaf number, or None where deliveries are numbered as leaves.
+    """
+    number: dict[tuple[str, ...], int] = {}
+    delivery = [number.setdefault(receivers, len(number)) for receivers in leaves]
+    same = len(number) == len(delivery)
+    return list(number), None if same else np.array(delivery, np.int32)
+
+
+def _with_each_alone(sets: Sequence[Receivers]) -> list[Receivers]:
+    """These, and behind them each of their hosts alone where that is not among them."""
+    there = set(sets)
+    hosts = sorted({host for receivers in sets for host in receivers})
+    return [*sets, *((host,) for host in hosts if (host,) not in there)]
+
+
+def _fields(matcher: Matcher, specification: Specification) -> tuple[Field, ...]:
+    """The fields that tables read, then those that only updates of state read."""
+    read = matcher.definitions
+    updated = matcher.fields[len(read) :]
+    return (*read, *(specification.fields[name] for name in updated))

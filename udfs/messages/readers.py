@@ -1,0 +1,161 @@
+"""From Kafka's records to messages: a format knows its fields, and makes the readers of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from udfs.messages import moldudp64
+from udfs.messages.attributes import events
+from udfs.messages.attributes.encodings import ENCODINGS
+from udfs.messages.attributes.events import Events, code_of
+from udfs.messages.attributes.pairs import read_pairs
+from udfs.messages.attributes.registry import Registry
+from udfs.messages.buffers import binary_buffers
+from udfs.messages.moldudp64 import Messages
+from udfs.messages.specification import Field, Specification
+
+__all__ = ["OUTSIDE", "REASONS", "AttributeEvents", "Format", "Packets", "Read", "Reader"]
+
+Input = Literal["json", "id_pairs", "bitmask"]
+Encoding = Literal["id_pairs", "bitmask"]
+
+#: Why a record or message is a dead letter, by code, in any format.
+REASONS = moldudp64.REASONS | events.REASONS
+
+#: The code of messages that the publisher does not advertise.
+OUTSIDE = code_of("outside_advertisement")
+
+
+class Read(NamedTuple):
+    """A batch as read: its messages, and the bytes that their ``start`` counts in.
+
+    offsets, data: the records as they came, Arrow's n + 1 offsets and bytes.
+    """
+
+    messages: Messages
+    content: NDArray[np.uint8]
+    offsets: NDArray[Any]
+    data: NDArray[np.uint8]
+
+
+class Reader(Protocol):
+    """Reads batches with a column ``value`` (binary), and what else its format needs."""
+
+    def read(self, batch: pa.RecordBatch) -> Read: ...
+
+
+class Format(Protocol):
+    """A message format as a stream uses it. longest: bytes of its longest message."""
+
+    @property
+    def specification(self) -> Specification: ...
+    @property
+    def longest(self) -> int: ...
+    def reader(self, fields: Sequence[Field], clocks: Sequence[Field]) -> Reader: ...
+
+
+@dataclass(frozen=True)
+class Packets:
+    """MoldUDP64 packets of typed messages, as a specification says."""
+
+    specification: Specification
+
+    @property
+    def longest(self) -> int:
+        return max(header.length for header in self.specification.headers)
+
+    def reader(self, fields: Sequence[Field], clocks: Sequence[Field]) -> Reader:
+        """Columns are the fields, then one that all ``clocks`` share, if there are any."""
+        return _PacketReader(self.specification, tuple(fields), tuple(clocks))
+
+
+@dataclass(frozen=True)
+class _PacketReader:
+    specification: Specification
+    fields: tuple[Field, ...]
+    clocks: tuple[Field, ...]
+
+    @cached_property
+    def _layout(self) -> moldudp64.Layout:
+        # Once a reader: in real-time mode a batch is one record.
+        return moldudp64.layout_of(self.specification, self.fields, self.clocks)
+
+    def read(self, batch: pa.RecordBatch) -> Read:
+        offsets, data = binary_buffers(batch.column("value"))
+        messages = moldudp64.decode_by(self._layout, offsets, data)
+        return Read(messages, data, offsets, data)
+
+
+@dataclass(frozen=True)
+class AttributeEvents:
+    """Records of one attribute/value event each (KUNDEL III-B).
+
+    source: how records are written; JSON comes parsed by Spark, in a column ``pairs``
+    (map<string, string>). encoding: of the messages that go out. longest: bytes of the longest, and
+    of a binary record; of JSON it is `events.LONGEST_JSON`.
+    """
+
+    registry: Registry
+    source: Input
+    encoding: Encoding
+    longest: int
+
+    @cached_property
+    def specification(self) -> Specification:
+        return self.registry.specification()
+
+    def reader(self, fields: Sequence[Field], clocks: Sequence[Field]) -> Reader:
+        """Columns are the fields; attributes are no clocks."""
+        ids = tuple(self.registry.ids_of(fields))
+        return _EventReader(self.registry, self.source, self.encoding, self.longest, ids)
+
+
+@dataclass(frozen=True)
+class _EventReader:
+    registry: Registry
+    source: Input
+    encoding: Encoding
+    longest: int
+    ids: tuple[int, ...]
+
+    def read(self, batch: pa.RecordBatch) -> Read:
+        value = batch.column("value")
+        offsets, data = binary_buffers(value)
+        found = self._events(batch, value, offsets, data)
+        reason = found.reason
+        written, content = ENCODINGS[self.encoding].encode(found, data)
+        length = np.diff(written)
+        # The other encoding may be longer than what came.
+        reason = np.where(length > self.longest, np.uint8(code_of("event_too_large")), reason)
+        sound = np.flatnonzero(reason == 0)
+        ids = list(self.ids)
+        mask = found.mask[sound]
+        count = len(sound)
+        messages = Messages(
+            packet=sound.astype(np.int32),
+            index=np.zeros(count, np.int32),
+            start=written[sound].astype(np.int64),
+            length=length[sound].astype(np.int32),
+            message_type=np.zeros(count, np.uint8),
+            values=found.values[ids][:, sound].astype(np.uint64),
+            message_reason=np.zeros(count, np.uint8),
+            packet_reason=reason.astype(np.uint8),
+            present=(mask >> np.array(ids, np.uint32).reshape(-1, 1) & np.uint32(1)).astype(
+                np.bool_
+            ),
+        )
+        return Read(messages, content, offsets, data)
+
+    def _events(
+        self, batch: pa.RecordBatch, value: pa.Array, offsets: NDArray[Any], data: NDArray[np.uint8]
+    ) -> Events:
+        if self.source == "json":
+            return read_pairs(value, batch.column("pairs"), self.registry, events.LONGEST_JSON)
+        return ENCODINGS[self.source].decode(offsets, data, self.registry.known, self.longest)

@@ -1,0 +1,1 @@
+"""The receiver that loses nothing, as a state machine without sockets."""

@@ -1,0 +1,148 @@
+"""A receiver of notifications that loses none: sans I/O, and without a clock of its own.
+
+The caller hands it datagrams and the time, and does what comes out: hands notifications to the
+application, sends requests, and tells of losses. Per session (see
+:mod:`udfs.messages.recovery.session`), notifications are kept until a summary says that all of a
+range are there, and the rest is asked for. The rules are in docs/wire.md.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from udfs.errors import MessageError
+from udfs.messages.recovery.events import Delivery, Loss, Options, Output, Statistics
+from udfs.messages.recovery.session import Session, State
+from udfs.messages.reference import END_OF_SESSION_COUNT, HEADER
+from udfs.messages.sequence import MAX_MESSAGES
+from udfs.messages.summaries import unpack
+
+__all__ = ["Delivery", "Loss", "Options", "Output", "Receiver", "State", "Statistics"]
+
+#: Sessions that are listened to at most where none are named.
+MOST_SESSIONS = 4096
+
+
+class Receiver:
+    """Puts together what a stream sends and what the service answers, for any number of sessions.
+
+    sessions: those to listen to, even where nothing is heard of them; without any, all that are
+    heard, up to `MOST_SESSIONS`. now: the time, seconds of any clock that never goes back. seed: of
+    the little that requests are moved by, so that hosts do not ask all at once.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        now: float,
+        sessions: Iterable[bytes] = (),
+        seed: int | None = None,
+    ) -> None:
+        self.statistics = Statistics()
+        self._options = options
+        self._jitter = random.Random(seed)
+        self._sessions: dict[bytes, Session] = {}
+        for session in sessions:
+            self._open(session, now)
+        self._closed = bool(self._sessions)
+
+    def receive(self, datagrams: Iterable[bytes], now: float, answer: bool = False) -> Output:
+        """Take datagrams as they came in; ``answer``: from the service, not from the stream.
+
+        What is neither notification nor summary is counted and left alone, as are heartbeats. Call
+        :meth:`time` when nothing is left to take in, and when it is :meth:`due`.
+        """
+        out = Output()
+        statistics = self.statistics
+        unpack_header, size = HEADER.unpack_from, HEADER.size
+        sessions = self._sessions
+        for datagram in datagrams:
+            if len(datagram) < size:
+                statistics.malformed += 1
+                continue
+            name, sequence, count = unpack_header(datagram)
+            session = sessions.get(name) or self._heard(name, now)
+            if session is None:
+                statistics.foreign += 1
+            elif count in (0, END_OF_SESSION_COUNT):
+                self._without_messages(session, datagram, answer, now, out)
+            elif sequence < session.covered:
+                self._count(answer)
+                statistics.late += 1
+            elif sequence in session.kept.counts:
+                self._count(answer)
+                statistics.duplicates += 1
+                if answer:
+                    session.answered(sequence, count, False, now)
+            elif is_framed(datagram, count):
+                self._count(answer)
+                session.keep(sequence, count, datagram, answer, now, out)
+                if answer:
+                    session.answered(sequence, count, True, now)
+            else:
+                statistics.malformed += 1
+        if answer:
+            # What is still unread of the stream may be what lacks: that waits for `time`.
+            self._pass(now, out)
+        return out
+
+    def time(self, now: float) -> Output:
+        """The time is ``now``."""
+        out = Output()
+        self._pass(now, out)
+        return out
+
+    def due(self) -> float:
+        """When to call :meth:`time` at the latest; infinite where there is nothing to wait for."""
+        return min((s.due for s in self._sessions.values()), default=float("inf"))
+
+    def sessions(self) -> dict[bytes, tuple[State, int, int]]:
+        """State, where all is complete, and what was announced, of each session."""
+        return {n: (s.state, s.covered, s.known) for n, s in self._sessions.items()}
+
+    def _pass(self, now: float, out: Output) -> None:
+        for session in self._sessions.values():
+            if session.due <= now:
+                session.time(now, out)
+
+    def _count(self, answer: bool) -> None:
+        if answer:
+            self.statistics.answered += 1
+        else:
+            self.statistics.received += 1
+
+    def _without_messages(
+        self, session: Session, datagram: bytes, answer: bool, now: float, out: Output
+    ) -> None:
+        if len(datagram) == HEADER.size:
+            return
+        try:
+            summary = unpack(datagram)
+        except MessageError:
+            self.statistics.malformed += 1
+            return
+        self.statistics.summaries += 1
+        session.summary(summary, answer, now, out)
+
+    def _heard(self, name: bytes, now: float) -> Session | None:
+        if self._closed or len(self._sessions) >= MOST_SESSIONS:
+            return None
+        return self._open(name, now)
+
+    def _open(self, name: bytes, now: float) -> Session:
+        session = Session(name, self._options, self.statistics, self._jitter, now)
+        self._sessions[name] = session
+        return session
+
+
+def is_framed(datagram: bytes, count: int) -> bool:
+    """Whether a MoldUDP64 packet holds ``count`` messages, 1 or more, and nothing else."""
+    if count > MAX_MESSAGES:
+        return False
+    at, size = HEADER.size, len(datagram)
+    for _ in range(count):
+        if at + 2 > size:
+            return False
+        at += 2 + (datagram[at] << 8 | datagram[at + 1])
+    return at == size

@@ -1,0 +1,312 @@
+"""One session at a receiver: what it has, what it lacks, and when it asks. No sockets, no clock.
+
+A session is in one of four states. `TRANSITIONS` says where what happens leads it; what it asks,
+and when, is decided as a state is entered.
+
+=========  ========================================================================================
+UNHEARD    no summary came yet, so nobody knows where to begin
+EVEN       all that was announced is here
+BEHIND     something that was announced is not here; it may still be on its way, so wait a little
+ASKING     a request is out
+=========  ========================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from enum import Enum
+from typing import Literal
+
+from udfs.messages.recovery.events import Delivery, Loss, Options, Output, Statistics
+from udfs.messages.recovery.kept import KeptNotifications
+from udfs.messages.summaries import MOST_MESSAGES, Request, Summary
+
+#: Datagrams of an answer, at most.
+MOST_ANSWERED = 4096
+#: Summaries beyond a gap that are kept until it is closed; the service knows what others said.
+MOST_SUMMARIES = 4096
+#: Messages that a request asks for at least, however much gets lost.
+FEWEST_MESSAGES = 64
+_LAST = (1 << 64) - 1
+
+
+class State(Enum):
+    UNHEARD = "unheard"
+    EVEN = "even"
+    BEHIND = "behind"
+    ASKING = "asking"
+
+
+class Happening(Enum):
+    LEVEL = "all that was announced is here"
+    GAP = "something that was announced is not here"
+    ANSWERED = "an answer came, and there is more to ask for"
+    DUE = "the time to wait is over"
+
+
+TRANSITIONS = {
+    (State.UNHEARD, Happening.LEVEL): State.EVEN,
+    (State.UNHEARD, Happening.GAP): State.BEHIND,
+    (State.UNHEARD, Happening.ANSWERED): State.BEHIND,
+    (State.UNHEARD, Happening.DUE): State.ASKING,
+    (State.EVEN, Happening.LEVEL): State.EVEN,
+    (State.EVEN, Happening.GAP): State.BEHIND,
+    (State.EVEN, Happening.ANSWERED): State.BEHIND,
+    (State.EVEN, Happening.DUE): State.ASKING,
+    (State.BEHIND, Happening.LEVEL): State.EVEN,
+    (State.BEHIND, Happening.GAP): State.BEHIND,
+    (State.BEHIND, Happening.ANSWERED): State.BEHIND,
+    (State.BEHIND, Happening.DUE): State.ASKING,
+    (State.ASKING, Happening.LEVEL): State.EVEN,
+    (State.ASKING, Happening.GAP): State.ASKING,
+    (State.ASKING, Happening.ANSWERED): State.BEHIND,
+    (State.ASKING, Happening.DUE): State.ASKING,
+}
+
+
+class Session:
+    """The state machine of one session; see the module."""
+
+    def __init__(
+        self,
+        name: bytes,
+        options: Options,
+        statistics: Statistics,
+        jitter: random.Random,
+        now: float,
+    ) -> None:
+        self.name = name
+        #: All below is complete, reported as lost, or from before the beginning.
+        self.covered = 0
+        #: The largest number that a summary has announced.
+        self.known = 0
+        self.kept = KeptNotifications()
+        from_start = options.from_start and options.asks
+        self.state = State.BEHIND if from_start else State.UNHEARD
+        #: When time makes a difference.
+        self.due = now if from_start else now + options.silence
+        self._options, self._statistics, self._jitter = options, statistics, jitter
+        # By range, and whether the service sent it.
+        self._summaries: dict[tuple[int, int, bool], Summary] = {}
+        # Of what is kept, what the service sent: all that there is, once its summary agrees.
+        self._answered = KeptNotifications()
+        self._asked = -1
+        self._reach = MOST_MESSAGES
+        self._tries = 0
+        self._in_vain = 0
+        self._fresh = False
+        self._catching_up = False
+        self._since = now
+
+    def keep(
+        self, sequence: int, count: int, datagram: bytes, answer: bool, now: float, out: Output
+    ) -> None:
+        """A notification, ``sequence`` >= `covered`, that is not kept yet."""
+        if self.state is State.UNHEARD and not self.kept:
+            self.due = now + self._options.silence
+        room = self._options.limit + (2 * MOST_ANSWERED if answer else 0)
+        if len(self.kept) >= room and not self._make_room(sequence, now, out):
+            self._statistics.overflowed += 1
+        elif sequence >= self.covered:
+            self._statistics.repaired += answer
+            if self._options.order == "arrival":
+                self.kept.add(sequence, count)
+                self._deliver(sequence, count, datagram, out)
+            else:
+                self.kept.add(sequence, count, datagram)
+        else:
+            self._statistics.late += 1
+
+    def answered(self, sequence: int, count: int, new: bool, now: float) -> None:
+        """The service sent a notification, ``sequence`` >= `covered`."""
+        if sequence in self.kept.counts and sequence not in self._answered.counts:
+            self._answered.add(sequence, count)
+        self._fresh |= new
+        if self.state is State.ASKING:
+            # An answer that is still coming in is not late.
+            self.due = max(self.due, now + self._options.timeout)
+
+    def summary(self, summary: Summary, answer: bool, now: float, out: Output) -> None:
+        """What there is in a range, by the stream or by an answer."""
+        replies = answer and self.state is State.ASKING and summary.from_ == self._asked
+        if self.state is State.UNHEARD:
+            self._cover(max(summary.from_, self.covered), now, out)
+        elif summary.until <= self.covered and not replies:
+            if self.state is State.EVEN:
+                self._enter(Happening.LEVEL, now, out)
+            return
+        self._announce(summary.until, now)
+        self._remember(summary, answer)
+        before = self.covered
+        self._confirm(now, out)
+        if not answer:
+            self._in_vain = 0
+        if replies:
+            self._replied(summary, self.covered > before, now, out)
+        else:
+            level = self.covered >= self.known
+            self._enter(Happening.LEVEL if level else Happening.GAP, now, out, self._patience())
+
+    def time(self, now: float, out: Output) -> None:
+        """The time is ``now``; nothing happens before `due`."""
+        if now < self.due:
+            return
+        if self.state is State.UNHEARD:
+            if not self.kept or not self._options.asks:
+                self.due = now + self._options.silence
+                return
+            # Notifications, and no summary: begin with what is here.
+            self._cover(min(self.kept.counts), now, out)
+        elif self.covered < self.known:
+            self._confirm(now, out)
+            if self._hopeless(now):
+                self._give_up(now, out)
+            if self.covered >= self.known:
+                self._enter(Happening.LEVEL, now, out)
+                return
+        self._enter(Happening.DUE, now, out)
+
+    def _enter(self, happening: Happening, now: float, out: Output, wait: float = 0.0) -> None:
+        before, self.state = self.state, TRANSITIONS[self.state, happening]
+        if self.state is State.EVEN:
+            self._tries = 0
+            self._reach = MOST_MESSAGES
+            self.due = now + self._silence() if self._options.asks else math.inf
+        elif self.state is State.BEHIND and before is not State.BEHIND:
+            self.due = now + wait
+        elif happening is Happening.DUE:
+            if before is State.ASKING:
+                self._reach = max(self._reach // 2, FEWEST_MESSAGES)
+            self._ask(now, out)
+
+    def _ask(self, now: float, out: Output) -> None:
+        self._catching_up = self.covered >= self.known
+        self._asked = self.covered
+        self._fresh = False
+        self.due = now + self._backoff()
+        self._tries += 1
+        self._statistics.requests += 1
+        out.requests.append(Request(self.name, self.covered, self._reach))
+
+    def _replied(self, summary: Summary, progress: bool, now: float, out: Output) -> None:
+        """The answer to the request that is out has ended."""
+        self._in_vain = 0 if progress else self._in_vain + 1
+        if progress:
+            self._reach = min(2 * self._reach, MOST_MESSAGES)
+        elif summary.until > summary.from_:
+            self._reach = max(self._reach // 2, FEWEST_MESSAGES)
+        # An answer may be cut short; where no summary of the stream says so, the next one tells.
+        if self.covered < self.known or (self._catching_up and progress):
+            wait = self._patience() if self._fresh else self._backoff()
+            self._enter(Happening.ANSWERED, now, out, 0.0 if progress else wait)
+        else:
+            self._enter(Happening.LEVEL, now, out)
+
+    def _patience(self) -> float:
+        # Hosts that miss the same frame must not ask at the same moment.
+        return self._options.patience * (1 + self._jitter.random())
+
+    def _backoff(self) -> float:
+        wait = self._options.timeout * 2.0 ** min(self._tries, 30)
+        return min(wait, self._options.longest) * (1 + self._jitter.random() / 4)
+
+    def _silence(self) -> float:
+        wait = self._options.silence * 2.0 ** min(self._in_vain, 30)
+        return min(wait, self._options.quietest) * (1 + self._jitter.random() / 4)
+
+    def _hopeless(self, now: float) -> bool:
+        limit = self._options.give_up
+        return not self._options.asks or (limit is not None and now - self._since >= limit)
+
+    def _announce(self, until: int, now: float) -> None:
+        if self.covered >= self.known:
+            self._since = now
+        self.known = max(self.known, until)
+
+    def _remember(self, summary: Summary, answer: bool) -> None:
+        key = summary.from_, summary.until, answer
+        useful = self.covered <= summary.from_ < summary.until
+        if useful and (key in self._summaries or len(self._summaries) < MOST_SUMMARIES):
+            self._summaries[key] = summary
+
+    def _confirm(self, now: float, out: Output) -> None:
+        """Go on as far as summaries and what is here agree, or nothing more can be had."""
+        while here := self._summaries_here():
+            if found := next((s for s, _ in here if self.kept.matches(s)), None):
+                self._cover(found.until, now, out)
+            elif found := next((s for s, a in here if a and self._answered.matches(s)), None):
+                self._discard_unexpected(found.until)
+                self._cover(found.until, now, out)
+            elif found := next((s for s, _ in here if s.gone), None):
+                self._lose(found.until, "gone", now, out)
+            else:
+                return
+
+    def _summaries_here(self) -> list[tuple[Summary, bool]]:
+        """Summaries that begin where all is complete, and who sent them; the longest first."""
+        here = [(s, k[2]) for k, s in self._summaries.items() if k[0] == self.covered]
+        return sorted(here, key=lambda s: -s[0].until)
+
+    def _discard_unexpected(self, until: int) -> None:
+        """What the service did not send is not for this host."""
+        mine = self._answered.counts
+        for sequence in [s for s in self.kept.counts if s < until and s not in mine]:
+            self.kept.remove(sequence)
+            self._statistics.unexpected += 1
+
+    def _give_up(self, now: float, out: Output) -> None:
+        while self.covered < self.known:
+            if here := self._summaries_here():
+                until = here[-1][0].until
+            else:
+                until = min((key[0] for key in self._summaries), default=self.known)
+            self._lose(until, "unanswered", now, out)
+            self._confirm(now, out)
+
+    def _lose(
+        self, until: int, reason: Literal["gone", "unanswered"], now: float, out: Output
+    ) -> None:
+        missing = self._missing(until)
+        loss = Loss(self.name, self.covered, until, missing, reason)
+        self._statistics.losses += 1
+        self._statistics.missing += missing or 0
+        self._cover(until, now, out)
+        out.losses.append(loss)
+
+    def _missing(self, until: int) -> int | None:
+        """Notifications that lack below ``until``, where summaries of the stream say it."""
+        at, number = self.covered, 0
+        for summary in sorted(self._summaries.values(), key=lambda s: (s.from_, s.until)):
+            if summary.from_ == at and summary.until <= until and not summary.gone:
+                at, number = summary.until, number + summary.notifications
+        return max(0, number - self.kept.number(until)) if at == until else None
+
+    def _make_room(self, sequence: int, now: float, out: Output) -> bool:
+        """Whether there is room for one more; if not, the service will be asked for it."""
+        if not self._options.asks:
+            before = len(self.kept)
+            self._cover(self.kept.middle(), now, out)
+            self._statistics.unverified += before - len(self.kept)
+            return True
+        if self.state is State.UNHEARD:
+            self._cover(min(sequence, *self.kept.counts), now, out)
+        self._announce(min(sequence + 1, _LAST), now)
+        self._enter(Happening.GAP, now, out, self._patience())
+        return False
+
+    def _cover(self, until: int, now: float, out: Output) -> None:
+        """Nothing below ``until`` is waited for any more."""
+        for sequence, count, datagram in self.kept.take(until):
+            self._deliver(sequence, count, datagram, out)
+        self._answered.take(until)
+        self.covered = until
+        self.known = max(self.known, until)
+        self._summaries = {k: s for k, s in self._summaries.items() if k[0] >= until}
+        self._tries = 0
+        self._since = now
+
+    def _deliver(self, sequence: int, count: int, datagram: bytes, out: Output) -> None:
+        self._statistics.delivered += 1
+        self._statistics.messages += count
+        out.deliveries.append(Delivery(self.name, sequence, datagram))

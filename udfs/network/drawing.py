@@ -1,0 +1,152 @@
+"""Where to draw a network's switches and hosts: in rows by layer, or by their distances."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udfs.network.network import Network
+
+Place = tuple[float, float]
+Floats = NDArray[np.float64]
+
+_ROUNDS = 80
+_HOST_DISTANCE = 0.35
+#: Turns from one host of a switch to the next: no two of them meet.
+_GOLDEN = math.pi * (3 - math.sqrt(5))
+
+
+def layout(network: Network) -> dict[str, Place]:
+    """A place in the unit square for each switch and host; y grows downwards. Deterministic.
+
+    Where all switches have a layer, they stand in rows, those nearest to hosts lowest, and hosts in
+    a row below them. Else switches stand as far apart as there are links between them, as well as a
+    plane allows (stress majorization; quadratic in switches), and hosts around their switches.
+    """
+    if all(switch.layer for switch in network.switches.values()):
+        return _fitted(_rows(network), even=False)
+    names = list(network.switches)
+    distance = _distances(network)
+    at = _majorized(distance, _scaled(distance))
+    places = {name: (float(x), float(y)) for name, (x, y) in zip(names, at, strict=True)}
+    hanging: dict[str, int] = {}
+    for host in network.hosts.values():
+        turn = hanging[host.switch] = hanging.get(host.switch, 0) + 1
+        x, y = places[host.switch]
+        angle = turn * _GOLDEN
+        places[host.name] = (
+            x + _HOST_DISTANCE * math.cos(angle),
+            y + _HOST_DISTANCE * math.sin(angle),
+        )
+    return _fitted(places, even=True)
+
+
+def _rows(network: Network) -> dict[str, Place]:
+    layers: dict[str, list[str]] = {}
+    for switch in network.switches.values():
+        layers.setdefault(switch.layer or "", []).append(switch.name)
+    above = _above_hosts(network)
+    order = sorted(
+        layers,
+        key=lambda layer: (-sum(above[n] for n in layers[layer]) / len(layers[layer]), layer),
+    )
+    places: dict[str, Place] = {}
+    for y, layer in enumerate(order):
+        _spread(places, layers[layer], float(y))
+    switch_at = {name: n for n, name in enumerate(network.switches)}
+    hosts = sorted(network.hosts.values(), key=lambda host: (switch_at[host.switch], host.port))
+    _spread(places, [host.name for host in hosts], float(len(order)))
+    return places
+
+
+def _spread(places: dict[str, Place], names: Sequence[str], y: float) -> None:
+    for n, name in enumerate(names):
+        places[name] = ((n + 0.5) / len(names), y)
+
+
+def _neighbors(network: Network) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {name: [] for name in network.switches}
+    for link in network.links:
+        if link.neighbor in found:
+            found[link.switch].append(link.neighbor)
+    return found
+
+
+def _reached(neighbors: Mapping[str, Sequence[str]], starts: Sequence[str]) -> dict[str, int]:
+    """Links from the nearest of ``starts``, by name."""
+    found = dict.fromkeys(starts, 0)
+    waiting = deque(starts)
+    while waiting:
+        name = waiting.popleft()
+        for other in neighbors[name]:
+            if other not in found:
+                found[other] = found[name] + 1
+                waiting.append(other)
+    return found
+
+
+def _above_hosts(network: Network) -> dict[str, int]:
+    with_hosts = list(dict.fromkeys(host.switch for host in network.hosts.values()))
+    return dict.fromkeys(network.switches, 0) | _reached(_neighbors(network), with_hosts)
+
+
+def _distances(network: Network) -> Floats:
+    neighbors = _neighbors(network)
+    place = {name: n for n, name in enumerate(network.switches)}
+    found = np.zeros((len(place), len(place)))
+    for name, row in place.items():
+        for other, links in _reached(neighbors, [name]).items():
+            found[row, place[other]] = links
+    return found
+
+
+def _scaled(distance: Floats) -> Floats:
+    """Classical scaling: the plane that keeps most of the distances' squares."""
+    number = len(distance)
+    centered = np.eye(number) - 1 / number
+    _, vectors = np.linalg.eigh(-0.5 * centered @ distance**2 @ centered)
+    at = vectors[:, ::-1][:, :2]
+    if at.shape[1] < 2:
+        return np.zeros((number, 2))
+    # Eigenvectors have no sign of their own.
+    at = at * np.where(at[np.abs(at).argmax(axis=0), [0, 1]] < 0, -1, 1)
+    turns = np.arange(number) * _GOLDEN
+    # Switches that look alike from everywhere would stand on each other.
+    found: Floats = at * distance.max()
+    return found + 0.01 * np.stack([np.cos(turns), np.sin(turns)], axis=1)
+
+
+def _majorized(distance: Floats, at: Floats) -> Floats:
+    """Moved so that the stress, weighted by the distances' inverse squares, is low."""
+    if len(at) < 3:
+        return np.array([[float(n), 0.0] for n in range(len(at))])
+    weight = 1 / np.where(distance > 0, distance, 1) ** 2
+    np.fill_diagonal(weight, 0)
+    for _ in range(_ROUNDS):
+        apart = at[:, None] - at[None]
+        length = np.sqrt((apart**2).sum(axis=2))
+        pull = weight * distance / np.maximum(length, 1e-9)
+        at = (weight @ at + (pull[:, :, None] * apart).sum(axis=1)) / weight.sum(axis=1)[:, None]
+    return at
+
+
+def _fitted(places: Mapping[str, Place], even: bool) -> dict[str, Place]:
+    """Into the unit square; ``even``: by the same factor both ways."""
+    left, top = (min(place[axis] for place in places.values()) for axis in (0, 1))
+    wide, high = (
+        max(place[axis] for place in places.values()) - least
+        for axis, least in ((0, left), (1, top))
+    )
+    if even:
+        wide = high = max(wide, high)
+    return {
+        name: (
+            round((x - left) / wide, 4) if wide else 0.5,
+            round((y - top) / high, 4) if high else 0.5,
+        )
+        for name, (x, y) in places.items()
+    }

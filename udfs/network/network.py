@@ -1,0 +1,361 @@
+"""The network: switches, hosts and the directed links out of switches.
+
+A link's id is what hop and stop labels carry, so a network holds at most 16,383 directed
+links (14 bits, WERNECKE 5.2.6) or, with wide labels, 1,073,741,823 (30 bits), and a switch at
+most 63 ports (``bit<64>`` of served ports).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from udfs.errors import NetworkError
+from udfs.network.labels import NARROW, TREE, WIDE, LabelFormat, describe
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+MAX_PORT = 63
+MAX_WEIGHT = 1e12
+
+Role = Literal["subscriber", "publisher"]
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch; ``device_id`` (64 bits) is P4Runtime's and unique in the network."""
+
+    name: str
+    device_id: int
+    layer: str | None = None
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host on one port of one switch; ``mac`` (48 bits) and ``ipv4`` (32 bits) are integers."""
+
+    name: str
+    switch: str
+    port: int
+    mac: int
+    ipv4: int
+    role: Role = "subscriber"
+
+
+@dataclass(frozen=True)
+class Link:
+    """A directed link out of ``switch`` by ``port`` (1..63).
+
+    ``id`` is unique and fits the network's labels; ``neighbor_port`` is None where the neighbor is
+    a host. ``weight`` is what crossing the link costs: above 0, at most 1e12, without unit.
+    """
+
+    id: int
+    switch: str
+    port: int
+    neighbor: str
+    neighbor_port: int | None
+    weight: float = 1.0
+    up: bool = True
+
+
+class Network:
+    """A validated, immutable network. Build it with :meth:`from_rows`; it pickles.
+
+    ``labels`` is the format of its header stacks.
+
+    ``switches`` and ``hosts`` map names to rows, in ascending order of device id and of IPv4
+    address; ``links`` is in ascending order of id. The order of the input has no effect, so
+    what is computed from a network is the same on any machine.
+    """
+
+    def __init__(
+        self,
+        switches: Iterable[Switch],
+        hosts: Iterable[Host],
+        links: Iterable[Link],
+        labels: LabelFormat = NARROW,
+    ) -> None:
+        self.labels = labels
+        switch_rows = sorted(switches, key=lambda switch: switch.device_id)
+        host_rows = sorted(hosts, key=lambda host: host.ipv4)
+        self.links: tuple[Link, ...] = tuple(sorted(links, key=lambda link: link.id))
+        self.switches: dict[str, Switch] = {switch.name: switch for switch in switch_rows}
+        self.hosts: dict[str, Host] = {host.name: host for host in host_rows}
+        self.link_by_id: dict[int, Link] = {link.id: link for link in self.links}
+        self._by_ends = {(link.switch, link.neighbor): link for link in self.links}
+        self._by_port = {(link.switch, link.port): link for link in self.links}
+        _check_names(switch_rows, host_rows)
+        self._check_links()
+        self._check_hosts()
+        self._check_connected()
+
+    @classmethod
+    def from_rows(
+        cls,
+        switches: Iterable[Switch],
+        hosts: Iterable[Host],
+        links: Iterable[Link],
+        labels: LabelFormat = NARROW,
+    ) -> Network:
+        """The network of these rows; ``labels`` is how its stacks are written.
+
+        Raises NetworkError: ``NO_SWITCH``, ``DUPLICATE_NAME``, ``DUPLICATE_DEVICE_ID``,
+        ``DUPLICATE_ADDRESS``, ``BAD_DEVICE_ID``, ``BAD_ADDRESS``, ``TOO_MANY_LINKS``,
+        ``DUPLICATE_LINK``, ``UNKNOWN_SWITCH``, ``TOO_MANY_PORTS``, ``DUPLICATE_PORT``,
+        ``PARALLEL_LINK``, ``ONE_WAY_LINK``, ``BAD_WEIGHT``, ``UNATTACHED_HOST``, ``DISCONNECTED``.
+        """
+        return cls(switches, hosts, links, labels)
+
+    def link(self, switch: str, neighbor: str) -> Link:
+        """The link from ``switch`` to ``neighbor``; NetworkError ``UNKNOWN_LINK`` if none."""
+        found = self._by_ends.get((switch, neighbor))
+        if found is None:
+            raise NetworkError(
+                "UNKNOWN_LINK",
+                f"no link leads from {switch!r} to {neighbor!r}",
+                switch=switch,
+                neighbor=neighbor,
+            )
+        return found
+
+    def link_at(self, switch: str, port: int) -> Link:
+        """The link out of this port; NetworkError ``UNKNOWN_LINK`` if none."""
+        found = self._by_port.get((switch, port))
+        if found is None:
+            raise NetworkError(
+                "UNKNOWN_LINK",
+                f"no link leaves {switch!r} by port {port}",
+                switch=switch,
+                port=port,
+            )
+        return found
+
+    def host(self, name: str) -> Host:
+        """The host of this name; NetworkError ``UNKNOWN_HOST`` if none."""
+        found = self.hosts.get(name)
+        if found is None:
+            raise NetworkError("UNKNOWN_HOST", f"the network has no host {name!r}", host=name)
+        return found
+
+    def usable(self, link: Link) -> bool:
+        """Whether notifications may cross: a cable that failed one way counts as failed."""
+        if link.neighbor in self.hosts:
+            return link.up
+        return link.up and self._by_ends[link.neighbor, link.switch].up
+
+    def describe(self, label: int) -> str:
+        """A label of this network for people: ``tree 1``, ``hop 17 (pod1-rack1:3)``."""
+        text = describe(label, self.labels)
+        kind, number = self.labels.split(label)
+        link = self.link_by_id.get(number) if kind != TREE else None
+        return f"{text} ({link.switch}:{link.port})" if link else text
+
+    def publishers(self) -> tuple[str, ...]:
+        return tuple(name for name, host in self.hosts.items() if host.role == "publisher")
+
+    def subscribers(self) -> tuple[str, ...]:
+        return tuple(name for name, host in self.hosts.items() if host.role == "subscriber")
+
+    def graph(self) -> nx.Graph:
+        """Undirected graph over switches and hosts; edges carry ``weight`` and ``up``."""
+        # Spark's workers unpickle networks and never draw them: they need not load networkx.
+        import networkx as nx  # noqa: PLC0415
+
+        graph = nx.Graph()
+        for switch in self.switches.values():
+            graph.add_node(switch.name, kind="switch", layer=switch.layer)
+        for host in self.hosts.values():
+            graph.add_node(host.name, kind="host", role=host.role)
+        for link in self.links:
+            graph.add_edge(link.switch, link.neighbor, weight=link.weight, up=self.usable(link))
+        return graph
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Network):
+            return NotImplemented
+        return (self.switches, self.hosts, self.links, self.labels) == (
+            other.switches,
+            other.hosts,
+            other.links,
+            other.labels,
+        )
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.switches.values()), tuple(self.hosts.values()), self.links))
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.switches)} switches, {len(self.hosts)} hosts, {len(self.links)} links"
+        return f"Network({counts})"
+
+    def _check_links(self) -> None:
+        largest = self.labels.max_id
+        if self.links and not 0 < self.links[0].id <= self.links[-1].id <= largest:
+            worst = self.links[-1].id if self.links[-1].id > largest else self.links[0].id
+            advice = "" if self.labels == WIDE else "; labels of 32 bits have room for more"
+            raise NetworkError(
+                "TOO_MANY_LINKS",
+                f"directed link id {worst} does not fit a label: ids are 1..{largest} "
+                f"({self.labels.id_bits} bits), and the network has {len(self.links)} directed "
+                f"links{advice}",
+                link=worst,
+            )
+        if len(self.link_by_id) < len(self.links):
+            twice = _first_twice(link.id for link in self.links)
+            raise NetworkError("DUPLICATE_LINK", f"two links have the id {twice}", link=twice)
+        for link in self.links:
+            self._check_ends(link)
+        if len({(link.switch, link.port) for link in self.links}) < len(self.links):
+            switch, port = _first_twice((link.switch, link.port) for link in self.links)
+            raise NetworkError(
+                "DUPLICATE_PORT",
+                f"two links leave {switch!r} by port {port}",
+                switch=switch,
+                port=port,
+            )
+        if len(self._by_ends) < len(self.links):
+            switch, neighbor = _first_twice((link.switch, link.neighbor) for link in self.links)
+            raise NetworkError(
+                "PARALLEL_LINK",
+                f"two links lead from {switch!r} to {neighbor!r}: merge them into one",
+                switch=switch,
+                neighbor=neighbor,
+            )
+        for link in self.links:
+            back = self._by_ends.get((link.neighbor, link.switch))
+            if link.neighbor in self.switches and (
+                back is None or (back.port, back.neighbor_port) != (link.neighbor_port, link.port)
+            ):
+                raise NetworkError(
+                    "ONE_WAY_LINK",
+                    f"link {link.id} leads from {link.switch}:{link.port} to "
+                    f"{link.neighbor}:{link.neighbor_port}, but no link leads back by those ports",
+                    link=link.id,
+                )
+
+    def _check_ends(self, link: Link) -> None:
+        if link.switch not in self.switches:
+            raise NetworkError(
+                "UNKNOWN_SWITCH",
+                f"link {link.id} leaves {link.switch!r}, which is no switch of the network",
+                link=link.id,
+                switch=link.switch,
+            )
+        if link.neighbor == link.switch or (
+            link.neighbor not in self.switches and link.neighbor not in self.hosts
+        ):
+            raise NetworkError(
+                "UNKNOWN_SWITCH",
+                f"link {link.id} of {link.switch!r} leads to {link.neighbor!r}, which is no other "
+                "switch and no host of the network",
+                link=link.id,
+                switch=link.neighbor,
+            )
+        if not 0 < link.port <= MAX_PORT:
+            raise NetworkError(
+                "TOO_MANY_PORTS",
+                f"link {link.id} uses port {link.port} of {link.switch!r}: ports are 1..{MAX_PORT}",
+                link=link.id,
+                switch=link.switch,
+                port=link.port,
+            )
+        if not 0 < link.weight <= MAX_WEIGHT:
+            raise NetworkError(
+                "BAD_WEIGHT",
+                f"link {link.id} of {link.switch!r} has weight {link.weight}: it must be above 0 "
+                f"and at most {MAX_WEIGHT:g}",
+                link=link.id,
+            )
+
+    def _check_hosts(self) -> None:
+        attached = {link.neighbor: link for link in self.links if link.neighbor in self.hosts}
+        for host in self.hosts.values():
+            link = self._by_ends.get((host.switch, host.name))
+            if (
+                link is None
+                or link.port != host.port
+                or link.neighbor_port is not None
+                or attached[host.name] is not link
+            ):
+                raise NetworkError(
+                    "UNATTACHED_HOST",
+                    f"host {host.name!r} must hang on {host.switch}:{host.port} by one link "
+                    "without neighbor_port, and on nothing else",
+                    host=host.name,
+                )
+        hanging = sum(link.neighbor in self.hosts for link in self.links)
+        if hanging > len(self.hosts):
+            twice = _first_twice(x.neighbor for x in self.links if x.neighbor in self.hosts)
+            raise NetworkError(
+                "UNATTACHED_HOST", f"host {twice!r} hangs on more than one port", host=twice
+            )
+
+    def _check_connected(self) -> None:
+        # Failed links count here: a network that lost a link is still the same network.
+        neighbors: dict[str, list[str]] = {name: [] for name in self.switches}
+        for link in self.links:
+            if link.neighbor in self.switches:
+                neighbors[link.switch].append(link.neighbor)
+        start = next(iter(self.switches))
+        seen, waiting = {start}, [start]
+        while waiting:
+            for name in neighbors[waiting.pop()]:
+                if name not in seen:
+                    seen.add(name)
+                    waiting.append(name)
+        if len(seen) < len(self.switches):
+            apart = next(name for name in self.switches if name not in seen)
+            raise NetworkError(
+                "DISCONNECTED",
+                f"no way leads from switch {start!r} to {apart!r}, not even over failed links",
+                switch=apart,
+            )
+
+
+def _check_names(switches: list[Switch], hosts: list[Host]) -> None:
+    if not switches:
+        raise NetworkError("NO_SWITCH", "a network needs at least one switch")
+    names = [switch.name for switch in switches] + [host.name for host in hosts]
+    if len(set(names)) < len(names):
+        name = _first_twice(names)
+        raise NetworkError("DUPLICATE_NAME", f"two nodes are called {name!r}", name=name)
+    if len({row.device_id for row in switches}) < len(switches):
+        number = _first_twice(row.device_id for row in switches)
+        raise NetworkError(
+            "DUPLICATE_DEVICE_ID", f"two switches have device id {number}", device_id=number
+        )
+    for switch in switches:
+        if not 0 <= switch.device_id < 1 << 64:
+            raise NetworkError(
+                "BAD_DEVICE_ID",
+                f"switch {switch.name!r} has device id {switch.device_id}: P4Runtime's have "
+                "64 bits and no sign",
+                switch=switch.name,
+            )
+    for what, bits in (("ipv4", 32), ("mac", 48)):
+        for host in hosts:
+            if not 0 <= getattr(host, what) < 1 << bits:
+                raise NetworkError(
+                    "BAD_ADDRESS",
+                    f"host {host.name!r} has {what} {getattr(host, what)}: it must fit {bits} bits",
+                    host=host.name,
+                )
+        if len({getattr(row, what) for row in hosts}) < len(hosts):
+            value = _first_twice(getattr(row, what) for row in hosts)
+            sharing = [row.name for row in hosts if getattr(row, what) == value]
+            raise NetworkError(
+                "DUPLICATE_ADDRESS", f"hosts {', '.join(sharing)} share one {what}", hosts=sharing
+            )
+
+
+def _first_twice(values: Iterable[_Value]) -> _Value:
+    seen: set[_Value] = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    raise AssertionError("no value comes twice")

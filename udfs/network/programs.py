@@ -1,0 +1,52 @@
+"""Names of the shipped P4 programs: those of column ``pipeline`` of ``switches``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from udfs.errors import NetworkError
+from udfs.network.labels import NARROW, WIDE, LabelFormat
+
+STACKS: Mapping[str, LabelFormat] = {"virtual_trees": NARROW, "virtual_trees_32": WIDE}
+"""Programs that forward by header stacks, with the labels that they read."""
+
+FILTERING = "packet_subscriptions"
+"""The program of switches that match messages of one format: it reads no stacks."""
+
+ATTRIBUTES = "attribute_value"
+"""The program of switches that match attribute/value events, whatever attributes there are."""
+
+EVENT = "ingress.event"
+"""The one table of `ATTRIBUTES` that matches (KUNDEL III-C)."""
+
+MATCHING = frozenset({FILTERING, ATTRIBUTES})
+"""Programs of switches that match."""
+
+
+def matching_program(message_format: str) -> str:
+    """The program that matches events of this format: a name of ``schemas/messages``, or
+    ``attributes``."""
+    return ATTRIBUTES if message_format == "attributes" else FILTERING
+
+
+def stack_program(labels: LabelFormat) -> str:
+    """The program for networks with these labels."""
+    return next(name for name, known in STACKS.items() if known == labels)
+
+
+def check_labels(pipelines: Mapping[str, str], labels: LabelFormat) -> None:
+    """Refuse switches that would drop every stack, as they read labels of another width.
+
+    pipelines: program of each switch; what is not known here, reads what its owner says. Raises
+    NetworkError ``WRONG_PIPELINE``.
+    """
+    for switch, name in sorted(pipelines.items()):
+        read = STACKS.get(name, labels)
+        if read != labels:
+            raise NetworkError(
+                "WRONG_PIPELINE",
+                f"switch {switch!r} runs {name!r}, which reads labels of {read.bits} bits, and "
+                f"spark.stackcast.label.bits is {labels.bits}: write {stack_program(labels)!r} "
+                f"into column pipeline of switches, or set that to {read.bits}",
+                switch=switch,
+            )

@@ -1,0 +1,165 @@
+"""Network and trees to and from plain rows of the Delta tables.
+
+A row is any mapping of column names (``dict``, Spark's ``Row``); what comes back is a dict. The
+columns are those of ``schemas/tables``; IPv4 addresses are dotted text there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from ipaddress import AddressValueError, IPv4Address
+from typing import Any, Protocol
+
+from udfs.errors import NetworkError
+from udfs.network.labels import NARROW, LabelFormat
+from udfs.network.network import Host, Link, Network, Switch
+from udfs.network.programs import check_labels, stack_program
+from udfs.network.virtual_tree import VirtualTree
+
+
+class Row(Protocol):
+    """What is asked of a row."""
+
+    def __getitem__(self, column: str, /) -> Any: ...
+
+
+def host_to_row(host: Host) -> dict[str, Any]:
+    return {
+        "host": host.name,
+        "switch": host.switch,
+        "port": host.port,
+        "mac": host.mac,
+        "ipv4": str(IPv4Address(host.ipv4)),
+        "role": host.role,
+    }
+
+
+def host_from_row(row: Row) -> Host:
+    """Raises NetworkError ``BAD_ADDRESS``."""
+    try:
+        address = int(IPv4Address(row["ipv4"]))
+    except AddressValueError:
+        raise NetworkError(
+            "BAD_ADDRESS",
+            f"host {row['host']!r}: {row['ipv4']!r} is no IPv4 address",
+            host=row["host"],
+        ) from None
+    return Host(row["host"], row["switch"], row["port"], row["mac"], address, row["role"])
+
+
+def switch_to_row(
+    switch: Switch,
+    address: str,
+    pipeline: str = "virtual_trees",
+    max_rules: int | None = None,
+    max_groups: int | None = None,
+) -> dict[str, Any]:
+    """``address`` is the switch's P4Runtime address, ``host:port``; None is no known limit."""
+    return {
+        "switch": switch.name,
+        "device_id": switch.device_id,
+        "address": address,
+        "pipeline": pipeline,
+        "layer": switch.layer,
+        "max_rules": max_rules,
+        "max_groups": max_groups,
+    }
+
+
+def switch_from_row(row: Row) -> Switch:
+    return Switch(row["switch"], row["device_id"], row["layer"])
+
+
+def link_to_row(link: Link) -> dict[str, Any]:
+    return {
+        "link_id": link.id,
+        "switch": link.switch,
+        "port": link.port,
+        "neighbor": link.neighbor,
+        "neighbor_port": link.neighbor_port,
+        "weight": link.weight,
+        "up": link.up,
+    }
+
+
+def link_from_row(row: Row) -> Link:
+    return Link(
+        row["link_id"],
+        row["switch"],
+        row["port"],
+        row["neighbor"],
+        row["neighbor_port"],
+        row["weight"],
+        row["up"],
+    )
+
+
+def with_states(links: Iterable[dict[str, Any]], now: Iterable[Row]) -> list[dict[str, Any]]:
+    """Rows of ``links`` with what other rows of the table say of the same links being up.
+
+    The same: of that id, by those ports. What else differs stays as in ``links``.
+    """
+    ends = ("link_id", "switch", "port", "neighbor", "neighbor_port")
+    up = {tuple(row[name] for name in ends): row["up"] for row in now}
+    return [row | {"up": up.get(tuple(row[name] for name in ends), row["up"])} for row in links]
+
+
+def network_from_rows(
+    switches: Iterable[Row],
+    hosts: Iterable[Row],
+    links: Iterable[Row],
+    labels: LabelFormat = NARROW,
+) -> Network:
+    """The network of three tables, in any order; ``labels``: the format of its stacks.
+
+    Raises NetworkError, also where the program of a switch reads other labels.
+    """
+    switch_rows = list(switches)
+    check_labels({row["switch"]: row["pipeline"] for row in switch_rows}, labels)
+    return Network.from_rows(
+        map(switch_from_row, switch_rows),
+        map(host_from_row, hosts),
+        map(link_from_row, links),
+        labels,
+    )
+
+
+def network_to_rows(
+    network: Network, addresses: Mapping[str, str], pipeline: str | None = None
+) -> dict[str, list[dict[str, Any]]]:
+    """Rows of ``switches``, ``hosts`` and ``links``; ``addresses``: switch → P4Runtime address.
+
+    ``pipeline`` is the shipped program for the network's labels by default.
+    """
+    pipeline = pipeline or stack_program(network.labels)
+    return {
+        "switches": [
+            switch_to_row(switch, addresses[switch.name], pipeline)
+            for switch in network.switches.values()
+        ],
+        "hosts": [host_to_row(host) for host in network.hosts.values()],
+        "links": [link_to_row(link) for link in network.links],
+    }
+
+
+def tree_to_row(tree: VirtualTree) -> dict[str, Any]:
+    return {
+        "tree_id": tree.id,
+        "edges": [{"u": u, "v": v} for u, v in sorted(tree.edges)],
+        "strategy": tree.strategy,
+        "state": tree.state,
+    }
+
+
+def tree_from_row(row: Row) -> VirtualTree:
+    """Edges may be written either way round. Raises NetworkError as VirtualTree does."""
+    ends = [(e["u"], e["v"]) if e is not None else (None, None) for e in row["edges"]]
+    # Delta does not hold what is inside an array to NOT NULL.
+    if any(u is None or v is None for u, v in ends):
+        raise NetworkError(
+            "NOT_A_TREE",
+            f"virtual tree {row['tree_id']}: an edge lacks an end",
+            tree=row["tree_id"],
+        )
+    edges = frozenset((min(pair), max(pair)) for pair in ends)
+    return VirtualTree(row["tree_id"], edges, row["strategy"], row["state"])

@@ -1,0 +1,102 @@
+"""A virtual tree: a tree of the network that switches hold under one label (WERNECKE 5.2.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from udfs.errors import NetworkError
+from udfs.network.labels import WIDE, LabelFormat
+from udfs.network.network import Network
+
+State = Literal["installing", "active", "retiring", "retired"]
+
+
+@dataclass(frozen=True)
+class VirtualTree:
+    """One stored tree.
+
+    ``id`` (1..1,073,741,823, and what the network's labels have room for) is never used again for
+    another tree. ``edges`` are undirected, each a sorted pair of names; hosts may be ends. Stacks
+    name ``active`` trees only; switches hold all but ``retired`` ones, which are kept as rows so
+    that nobody takes their id again.
+
+    Raises NetworkError ``BAD_TREE_ID``, ``NOT_A_TREE`` (unsorted pair, cycle, not connected,
+    no edge).
+    """
+
+    id: int
+    edges: frozenset[tuple[str, str]]
+    strategy: str
+    state: State = "active"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.id <= WIDE.max_id:
+            raise NetworkError(
+                "BAD_TREE_ID",
+                f"virtual tree {self.id}: ids are 1..{WIDE.max_id}",
+                tree=self.id,
+            )
+        fault = _fault(self.edges)
+        if fault:
+            raise NetworkError("NOT_A_TREE", f"virtual tree {self.id}: {fault}", tree=self.id)
+
+
+def _fault(edges: frozenset[tuple[str, str]]) -> str | None:
+    if not edges:
+        return "it has no edge"
+    leader: dict[str, str] = {}
+
+    def find(node: str) -> str:
+        while leader.setdefault(node, node) != node:
+            leader[node] = leader[leader[node]]
+            node = leader[node]
+        return node
+
+    for u, v in sorted(edges):
+        if u >= v:
+            return f"edge ({u}, {v}) must be a sorted pair of two nodes"
+        a, b = find(u), find(v)
+        if a == b:
+            return f"edge ({u}, {v}) closes a cycle"
+        leader[a] = b
+    if len(leader) != len(edges) + 1:
+        return "its edges are not connected"
+    return None
+
+
+def stored(trees: Iterable[VirtualTree]) -> list[VirtualTree]:
+    """The trees that switches hold: all but the retired ones."""
+    return [tree for tree in trees if tree.state != "retired"]
+
+
+def check_ids(trees: Iterable[VirtualTree], labels: LabelFormat) -> None:
+    """Raise NetworkError ``BAD_TREE_ID`` for a tree that labels of this format cannot name."""
+    for tree in trees:
+        if tree.id > labels.max_id:
+            advice = "" if labels == WIDE else "; labels of 32 bits have room for more"
+            raise NetworkError(
+                "BAD_TREE_ID",
+                f"virtual tree {tree.id} does not fit a label: ids are 1..{labels.max_id} "
+                f"({labels.id_bits} bits){advice}",
+                tree=tree.id,
+            )
+
+
+def tree_ports(network: Network, tree: VirtualTree) -> dict[str, int]:
+    """The ports of each switch that the tree floods: ``{switch: bitmask, bit port - 1}``.
+
+    Edges over failed links are among them: what a tree's label means stays the same while links
+    fail and come back, so no switch has to be written then. The encoder stops copies that would
+    leave by a failed link; one that does so all the same is lost there.
+    Raises NetworkError ``UNKNOWN_LINK`` if an edge is no link of the network.
+    """
+    ports: dict[str, int] = {}
+    for pair in sorted(tree.edges):
+        switch, neighbor = pair if pair[0] in network.switches else (pair[1], pair[0])
+        link = network.link(switch, neighbor)
+        ports[switch] = ports.get(switch, 0) | 1 << link.port - 1
+        if link.neighbor_port is not None:
+            ports[neighbor] = ports.get(neighbor, 0) | 1 << link.neighbor_port - 1
+    return ports

@@ -1,0 +1,431 @@
+"""The dynamic step for a switch: compiled rows to entries of the generated program.
+
+Source: CAMUS 3.2, Fig. 4; values, masks and priorities as P4Runtime 1.4 has them (9.1.1).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from udfs.errors import FilterError
+from udfs.filters.compiler.groups import port_of
+from udfs.filters.compiler.tables import KINDS, CompiledFilter
+from udfs.filters.meaning.normal_form import MESSAGE_TYPE
+from udfs.filters.nodes import Call, CellUpdate, Outcome
+from udfs.filters.prefixes import split
+from udfs.messages.specification import Specification
+from udfs.network_match.pipeline import (
+    FUNCTIONS,
+    MASK_BITS,
+    PREFIX,
+    NamedAction,
+    Options,
+    Pipeline,
+    Stage,
+    pipeline,
+)
+from udfs.network_match.values import ProgramEntries, TableEntry, argument_value
+from udfs.switches.match import Match, canonical
+
+__all__ = ["Match", "ProgramEntries", "TableEntry", "entries"]
+
+_CELLS = f"{PREFIX}.cells"
+_DELIVERY = f"{PREFIX}.delivery"
+_CALL = f"{PREFIX}.call"
+MAX_EXPANDED = 256
+"""Values of a range that become rows of their own where a table matches exactly."""
+
+_Row = tuple[int, int, int, str, int]
+"""state, low, high, kind, next."""
+
+
+def entries(
+    compiled: CompiledFilter,
+    specification: Specification,
+    ports: Mapping[str, int],
+    *,
+    options: Options | None = None,
+    slots: Mapping[str, tuple[int, int]] | None = None,
+) -> ProgramEntries:
+    """Entries of the program that ``p4_program.generate`` makes of the same specification.
+
+    ``ports``: host name to port; numeric receivers are ports themselves. A leaf names its ports as
+    a mask, so an edit of rules never touches a multicast group (``udfs.switches.ports``).
+    ``slots``: where cells are already.
+
+    Raises FilterError: NO_TABLE (a field or kind of match that the program has no table for),
+    WRONG_ORDER (tables in another order than the program's), TOO_MANY_CODES (more intervals than
+    the resolution of a field), TOO_MANY_VARIABLES, TOO_MANY_UPDATES, TOO_MANY_CALLS, NO_SLOT,
+    UNKNOWN_PORT, UNKNOWN_ACTION, BAD_ACTION.
+    """
+    return _Entries(compiled, pipeline(specification, options), ports, slots or {}).make()
+
+
+class _Entries:
+    def __init__(
+        self,
+        compiled: CompiledFilter,
+        program: Pipeline,
+        ports: Mapping[str, int],
+        slots: Mapping[str, tuple[int, int]],
+    ) -> None:
+        self._compiled = compiled
+        self._program = program
+        self._ports = ports
+        self._rows: dict[str, list[_Row]] = {name: [] for name in compiled.fields}
+        for index, state, low, high, kind, following in compiled.entries.tolist():
+            self._rows[compiled.fields[index]].append((state, low, high, KINDS[kind], following))
+        definitions = zip(compiled.fields[1:], compiled.definitions, strict=True)
+        self._cell_fields = [name for name, field in definitions if not field.header]
+        self._slots = self._allocate(slots) if compiled.cells else {}
+        default, arguments = program.default
+        self._sent = {int(arguments[0])} if default == "fwd" else set()
+
+    def make(self) -> ProgramEntries:
+        self._check_order()
+        start = (Match("feed", "exact", canonical(1)),)
+        result = [
+            TableEntry(f"{PREFIX}.start", start, f"{PREFIX}.set_state", _next(self._compiled.root))
+        ]
+        for stage in self._program.stages:
+            result += self._stage(stage)
+        result += self._cells()
+        result += self._updates()
+        result += self._leaves()
+        result += self._calls()
+        return ProgramEntries(tuple(result), self._slots, tuple(sorted(self._sent)))
+
+    # Fields.
+
+    def _check_order(self) -> None:
+        places = {stage.field: place for place, stage in enumerate(self._program.stages)}
+        asked = [name for name in self._compiled.fields if self._rows[name]]
+        asked = [name for name in asked if name not in self._cell_fields]
+        for name in asked:
+            if name not in places:
+                raise FilterError(
+                    "NO_TABLE",
+                    f"the switches' program has no table for {name}: annotate it with @query_field "
+                    "and make the program anew",
+                    field=name,
+                )
+        if asked != sorted(asked, key=places.__getitem__):
+            raise FilterError(
+                "WRONG_ORDER",
+                f"the tables are in the order {', '.join(asked)}, those of the switches' program "
+                f"in the order {', '.join(places)}: compile in the order of the specification",
+            )
+
+    def _stage(self, stage: Stage) -> Iterator[TableEntry]:
+        rows = self._rows.get(stage.field, [])
+        starts: list[int] = []
+        if stage.code_bits and rows:
+            starts = self._code_starts(stage, rows)
+            yield from self._map(stage, starts)
+        by_kind: dict[str, list[TableEntry]] = {kind: [] for kind in (*stage.kinds, "otherwise")}
+        absent = {state: following for state, _, _, kind, following in rows if kind == "absent"}
+        for state, low, high, kind, following in rows:
+            if kind == "absent":
+                continue
+            if kind == "default":
+                by_kind["otherwise"] += self._otherwise(stage, state, following, absent)
+                continue
+            ends = (low, high)
+            if starts:
+                ends = (bisect_left(starts, low), bisect_left(starts, high + 1) - 1)
+            for match, table in self._matches(stage, *ends):
+                by_kind[table].append(
+                    TableEntry(
+                        stage.table(table),
+                        (_state(state), match),
+                        stage.set_state,
+                        _next(following),
+                        1 if table == "range" else 0,
+                    )
+                )
+        for found in by_kind.values():
+            yield from found
+
+    def _matches(self, stage: Stage, low: int, high: int) -> Iterator[tuple[Match, str]]:
+        """Matches of a row, and the table of each."""
+        if "lpm" in stage.kinds:
+            for first, last in split(low, high, stage.bits):
+                length = stage.bits - (last - first + 1).bit_length() + 1
+                yield Match("value", "lpm", canonical(first), prefix_length=length), "lpm"
+        elif low == high:
+            yield Match("value", "exact", canonical(low)), "exact"
+        elif "range" in stage.kinds:
+            yield Match("value", "range", canonical(low), canonical(high)), "range"
+        elif stage.field == MESSAGE_TYPE or high - low < MAX_EXPANDED:
+            for value in range(low, high + 1):
+                yield Match("value", "exact", canonical(value)), "exact"
+        else:
+            raise FilterError(
+                "NO_TABLE",
+                f"{stage.field} is matched exactly by the switches' program, and the rules ask for "
+                f"the range {low}..{high} of it: annotate it with @query_field instead of "
+                "@query_field_exact",
+                field=stage.field,
+            )
+
+    def _otherwise(
+        self, stage: Stage, state: int, following: int, absent: Mapping[int, int]
+    ) -> Iterator[TableEntry]:
+        table = stage.table("otherwise")
+        if not stage.optional:
+            yield TableEntry(table, (_state(state),), stage.set_state, _next(following))
+            return
+        for present, after in ((1, following), (0, absent.get(state, following))):
+            match = (_state(state), Match("present", "exact", canonical(present)))
+            yield TableEntry(table, match, stage.set_state, _next(after))
+
+    def _code_starts(self, stage: Stage, rows: Sequence[_Row]) -> list[int]:
+        """First value of each code: all values of one are alike to all rules."""
+        asked = [row for row in rows if row[3] not in ("default", "absent")]
+        starts = {0} | {low for _, low, _, _, _ in asked} | {high + 1 for _, _, high, _, _ in asked}
+        starts.discard(1 << stage.bits)
+        if len(starts) > 1 << stage.code_bits:
+            raise FilterError(
+                "TOO_MANY_CODES",
+                f"the rules part {stage.field} into {len(starts)} intervals, more than "
+                f"{stage.code_bits} bits tell apart: give it a resolution of "
+                f"{(len(starts) - 1).bit_length()} bits",
+                field=stage.field,
+            )
+        return sorted(starts)
+
+    def _map(self, stage: Stage, starts: Sequence[int]) -> Iterator[TableEntry]:
+        # The first interval needs no row: a value that misses has code 0.
+        ends = [*starts[1:], 1 << stage.bits]
+        action = f"{PREFIX}.{stage.name}.set_code"
+        for code, (low, end) in enumerate(zip(starts, ends, strict=True)):
+            if code:
+                match = Match("value", "range", canonical(low), canonical(end - 1))
+                yield TableEntry(stage.table("map"), (match,), action, _next(code), 1)
+
+    # State.
+
+    def _allocate(self, slots: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+        blocks = {block.counter: block for block in self._program.blocks}
+        found: dict[str, tuple[int, int]] = {}
+        macros = []
+        for cell in sorted(self._compiled.cells, key=lambda cell: cell.name):
+            if cell.name in blocks:
+                found[cell.name] = (blocks[cell.name].number, 0)
+            elif cell.name in slots:
+                found[cell.name] = slots[cell.name]
+            else:
+                macros.append(cell)
+        used = set(found.values())
+        for cell in macros:
+            free = (
+                (block.number, slot)
+                for block in self._program.blocks
+                if block.microseconds == cell.window
+                for slot in range(1, block.slots)
+                if (block.number, slot) not in used
+            )
+            place = next(free, None)
+            if place is None:
+                raise FilterError(
+                    "NO_SLOT",
+                    f"no register is left for {cell.name}: give a @query_counter with a window of "
+                    f"{cell.window} microseconds more slots",
+                    cell=cell.name,
+                )
+            used.add(place)
+            found[cell.name] = place
+        return found
+
+    def _cells(self) -> list[TableEntry]:
+        """Each state of a cell stands in the table of its depth: what leads to it came before."""
+        depth: dict[int, int] = {}
+        cell_of = {row[0]: name for name in self._cell_fields for row in self._rows[name]}
+        for name in self._cell_fields:
+            for state, _, _, _, following in self._rows[name]:
+                own = depth.setdefault(state, 1)
+                if following in cell_of:
+                    depth[following] = max(depth.get(following, 1), own + 1)
+        limit = self._program.options.variables if self._program.blocks else 0
+        for state, place in depth.items():
+            if place > limit:
+                raise FilterError(
+                    "TOO_MANY_VARIABLES",
+                    f"{cell_of[state]} is variable {place} on a way through the tables, and the "
+                    f"switches' program reads {limit} for an event",
+                    cell=cell_of[state],
+                )
+        functions = {cell.name: cell.function for cell in self._compiled.cells}
+        tables: dict[tuple[int, str], list[TableEntry]] = {}
+        for name in self._cell_fields:
+            absent = {row[0]: row[4] for row in self._rows[name] if row[3] == "absent"}
+            for state, low, high, kind, following in self._rows[name]:
+                place = depth[state]
+                for table, entry in self._cell_entries(
+                    place, state, low, high, kind, following, absent
+                ):
+                    tables.setdefault((place, table), []).append(entry)
+                if kind == "default":
+                    load = self._place(name, functions[name])
+                    entry = TableEntry(
+                        f"{_CELLS}.load_{place}", (_state(state),), f"{_CELLS}.load", load
+                    )
+                    tables.setdefault((place, "load"), []).append(entry)
+        kinds = ("load", "exact", "range", "otherwise")
+        return [
+            entry
+            for place in range(1, limit + 1)
+            for kind in kinds
+            for entry in tables.get((place, kind), ())
+        ]
+
+    def _cell_entries(
+        self,
+        place: int,
+        state: int,
+        low: int,
+        high: int,
+        kind: str,
+        following: int,
+        absent: Mapping[int, int],
+    ) -> Iterator[tuple[str, TableEntry]]:
+        action = f"{_CELLS}.set_state"
+        if kind == "default":
+            for known, after in ((1, following), (0, absent.get(state, following))):
+                match = (_state(state), Match("known", "exact", canonical(known)))
+                table = f"{_CELLS}.otherwise_{place}"
+                yield "otherwise", TableEntry(table, match, action, _next(after))
+        elif kind != "absent":
+            table = "exact" if low == high else "range"
+            other = b"" if low == high else canonical(high)
+            match = (_state(state), Match("value", table, canonical(low), other))
+            priority = 0 if low == high else 1
+            yield (
+                table,
+                TableEntry(f"{_CELLS}.{table}_{place}", match, action, _next(following), priority),
+            )
+
+    def _place(self, cell: str, function: str) -> tuple[tuple[str, bytes], ...]:
+        block, slot = self._slots[cell]
+        values = {"block": block, "slot": slot, "function": FUNCTIONS.index(function)}
+        return tuple((name, canonical(value)) for name, value in values.items())
+
+    def _updates(self) -> list[TableEntry]:
+        limit = self._program.options.updates if self._program.blocks else 0
+        actions = {operand.field: operand.action for operand in self._program.operands}
+        tables: list[list[TableEntry]] = [[] for _ in range(limit)]
+        for state, outcome in self._outcomes():
+            updates: Sequence[CellUpdate] = outcome.updates
+            if len(updates) > limit:
+                raise FilterError(
+                    "TOO_MANY_UPDATES",
+                    f"an event of state {state} updates {len(updates)} variables, and the "
+                    f"switches' program updates {limit}: "
+                    + ", ".join(update.cell for update in updates[: limit + 1]),
+                    state=state,
+                )
+            for place, update in enumerate(updates):
+                action = "update" if update.field is None else actions.get(update.field)
+                if action is None:
+                    raise FilterError(
+                        "NO_TABLE",
+                        f"the switches' program does not read {update.field}, so it cannot keep "
+                        f"{update.cell}: annotate the field with @query_field",
+                        field=update.field,
+                    )
+                tables[place].append(
+                    TableEntry(
+                        f"{_CELLS}.update_{place + 1}",
+                        (_state(state),),
+                        f"{_CELLS}.{action}",
+                        self._place(update.cell, update.function),
+                    )
+                )
+        return [entry for table in tables for entry in table]
+
+    # Leaves.
+
+    def _outcomes(self) -> Iterable[tuple[int, Outcome]]:
+        return sorted(self._compiled.outcomes.items())
+
+    def _leaves(self) -> Iterator[TableEntry]:
+        for state, outcome in self._outcomes():
+            ports = 0
+            for name in outcome.receivers:
+                port = self._port(name)
+                self._sent.add(port)
+                ports |= 1 << (port - 1)
+            if ports:
+                params = (("ports", canonical(ports)),)
+                yield TableEntry(
+                    f"{_DELIVERY}.leaf", (_state(state),), f"{_DELIVERY}.deliver", params
+                )
+            elif outcome.calls:
+                # Else the default action would be taken too, which is for what nobody asks for.
+                yield TableEntry(f"{_DELIVERY}.leaf", (_state(state),), f"{_DELIVERY}.drop", ())
+
+    def _port(self, receiver: str) -> int:
+        port = port_of(receiver, self._ports)
+        if port is None or not 1 <= port <= MASK_BITS:
+            raise FilterError(
+                "UNKNOWN_PORT",
+                f"no port of the switch leads to {receiver!r}"
+                if port is None
+                else f"{receiver!r} is not a port of a switch: 1 to {MASK_BITS}",
+                receiver=receiver,
+            )
+        return port
+
+    def _calls(self) -> list[TableEntry]:
+        limit = self._program.options.calls if self._program.actions else 0
+        actions = {action.name: action for action in self._program.actions}
+        tables: list[list[TableEntry]] = [[] for _ in range(limit)]
+        for state, outcome in self._outcomes():
+            for call in outcome.calls:
+                if call.name not in actions:
+                    raise FilterError(
+                        "UNKNOWN_ACTION",
+                        f"the switches' program has no action {call.name!r}"
+                        + (f": it has {', '.join(sorted(actions))}" if actions else ""),
+                        action=call.name,
+                    )
+            if len(outcome.calls) > limit:
+                raise FilterError(
+                    "TOO_MANY_CALLS",
+                    f"an event of state {state} causes {len(outcome.calls)} named actions, and "
+                    f"the switches' program has room for {limit}",
+                    state=state,
+                )
+            for place, call in enumerate(outcome.calls):
+                tables[place].append(
+                    TableEntry(
+                        f"{_CALL}.call_{place + 1}",
+                        (_state(state),),
+                        f"{_CALL}.{call.name}",
+                        _arguments(call, actions[call.name]),
+                    )
+                )
+        return [entry for table in tables for entry in table]
+
+
+def _arguments(call: Call, action: NamedAction) -> tuple[tuple[str, bytes], ...]:
+    if len(call.args) != len(action.widths):
+        raise FilterError(
+            "BAD_ACTION",
+            f"{call.name} takes {len(action.widths)} arguments, not {len(call.args)}",
+            action=call.name,
+        )
+    values = zip(call.args, action.widths, strict=True)
+    return tuple(
+        (f"a{place}", canonical(argument_value(text, bits)))
+        for place, (text, bits) in enumerate(values, 1)
+    )
+
+
+def _state(state: int) -> Match:
+    return Match("state", "exact", canonical(state))
+
+
+def _next(state: int) -> tuple[tuple[str, bytes], ...]:
+    return (("next", canonical(state)),)

@@ -1,0 +1,131 @@
+"""The compiled filters of all switches, where the switches match.
+
+Each switch of the publisher's tree gets the entries of ``packet_subscriptions.p4`` for the rules of
+the hosts behind it. A new set of rules is a new *generation*: its states have numbers that the old
+ones have not, so all of its rows are installed beside the old, one row of table ``start`` moves the
+events over, and only then the old rows go. No event ever sees a mixture in a switch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from udfs.filters.compiler.compile import compile_rules
+from udfs.filters.subscriptions import CheckedRule, Rejection
+from udfs.messages.specification import Specification
+from udfs.network.network import Network
+from udfs.network_match.entries import entries
+from udfs.network_match.pipeline import PREFIX, STATE_BITS, Options, pipeline
+from udfs.network_match.refusals import refused_by_program, rules_without
+from udfs.network_match.routing import ports_towards, refused_in_network, rules_of_switch
+from udfs.network_match.values import TableEntry
+from udfs.switches.entry import SwitchEntry
+from udfs.switches.match import Match, canonical
+
+START = f"{PREFIX}.start"
+
+GENERATIONS = 256
+"""Generations in turn: a switch that was away meets numbers that it holds after so many edits."""
+
+_STATES = (1 << STATE_BITS) // GENERATIONS
+"""What the states of the next generation are raised by."""
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """entries: by switch; every switch of the tree is there. rejections: rules no switch holds."""
+
+    entries: Mapping[str, Sequence[SwitchEntry]]
+    rejections: Sequence[Rejection]
+
+
+class NetworkFilters:
+    """Makes entries from version to version; cells of state keep their registers.
+
+    Parameters
+    ----------
+    publisher: the host whose packets are filtered. options: those that the program was made with.
+    """
+
+    def __init__(
+        self, specification: Specification, publisher: str, options: Options | None = None
+    ) -> None:
+        self._specification = specification
+        self._publisher = publisher
+        self._options = options
+        self._program = pipeline(specification, options)
+        self._slots: dict[str, Mapping[str, tuple[int, int]]] = {}
+
+    def entries(
+        self,
+        network: Network,
+        rules: Sequence[CheckedRule],
+        held: Mapping[str, Iterable[SwitchEntry]],
+    ) -> Filtered:
+        """The filters of ``rules``; ``held``: what switches should hold so far, whatever it is.
+
+        Where nothing has changed for a switch the result is what it holds, so it is not written.
+        Raises FilterError as ``compile_rules`` and ``entries`` do, NetworkError UNKNOWN_HOST.
+        """
+        ports = ports_towards(network, self._publisher)
+        first = network.host(self._publisher).switch
+        near = [name for name, host in network.hosts.items() if host.switch == first]
+        rejections = refused_by_program(rules, self._specification, self._program)
+        unread = {rejection.id for rejection in rejections}
+        live = rules_without(rules, unread, self._specification)
+        beyond = refused_in_network(live, near)
+        rejections += beyond
+        live = rules_without(live, {r.id for r in beyond}, self._specification)
+        found: dict[str, list[SwitchEntry]] = {}
+        slots = dict(self._slots)
+        for switch, behind in ports.items():
+            own = rules_of_switch(live, behind, self._specification)
+            made = entries(
+                compile_rules(own, self._specification),
+                self._specification,
+                {},
+                options=self._options,
+                slots=self._slots.get(switch),
+            )
+            slots[switch] = made.slots
+            found[switch] = _next_generation(switch, made.entries, held.get(switch, ()))
+        # Rules that could not be compiled leave everything as it was.
+        self._slots = slots
+        return Filtered(found, rejections)
+
+
+def _next_generation(
+    switch: str, made: Sequence[TableEntry], held: Iterable[SwitchEntry]
+) -> list[SwitchEntry]:
+    """``made`` in the generation that is held if it is just that, else in the next one."""
+    present = {entry.key: entry for entry in held if entry.table.startswith(f"{PREFIX}.")}
+    start = next((entry for entry in present.values() if entry.table == START), None)
+    generation = 0 if start is None else int.from_bytes(start.params[0][1], "big") // _STATES
+    same = [_raised(switch, entry, generation * _STATES) for entry in made]
+    if start is None or {entry.key: entry for entry in same} == present:
+        return same
+    following = (generation + 1) % GENERATIONS
+    return [_raised(switch, entry, following * _STATES) for entry in made]
+
+
+def _raised(switch: str, entry: TableEntry, by: int) -> SwitchEntry:
+    """The entry with states whose numbers are ``by`` larger."""
+    match = tuple(
+        replace(field, value=_more(field.value, by)) if field.name == "state" else field
+        for field in entry.match
+    )
+    params = entry.params
+    if entry.action.endswith(".set_state"):
+        params = tuple((name, _more(value, by)) for name, value in params)
+    return SwitchEntry(
+        switch, entry.table, tuple(map(_field, match)), entry.action, params, entry.priority
+    )
+
+
+def _field(match: Match) -> tuple[str, str, bytes]:
+    return match.name, match.kind, match.joined()
+
+
+def _more(value: bytes, by: int) -> bytes:
+    return canonical(int.from_bytes(value, "big") + by)

@@ -1,0 +1,219 @@
+"""All rules as rows of one generic table: a mask of attributes, a prefix for each (KUNDEL III-C).
+
+The table's form knows nothing of any attribute, so new ones need no new program, and rows say
+nothing of attributes that no rule reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from udfs.errors import FilterError, SubscriptionError
+from udfs.filters.compiler.compile import compile_rules
+from udfs.filters.compiler.tables import ABSENT, DEFAULT
+from udfs.filters.meaning.evaluate import is_stateful
+from udfs.filters.prefixes import cover
+from udfs.filters.subscriptions import CheckedRule, Rejection
+from udfs.messages.attributes.registry import Registry
+from udfs.messages.specification import Specification
+from udfs.network_match.generic.boxes import Box, boxes_of, groups, reach
+from udfs.network_match.generic.disjoint import apart
+from udfs.network_match.generic.priorities import Found, overlapping
+
+MAX_ROWS = 16_384
+"""Rows that a table may have, unless told otherwise."""
+
+Way = Literal["priorities", "holes", "disjoint"]
+WAYS: tuple[Way, ...] = ("priorities", "holes", "disjoint")
+"""Overlaps solved by priorities; so with larger boxes that have holes; by disjoint rows."""
+
+
+class GenericRow(NamedTuple):
+    """Events with ``mask & care == bits`` and a value in each prefix go to ``receivers``.
+
+    prefixes: (attribute, value, length), ascending; those of length 0 are left out, and each
+    attribute's bit is among ``bits``. receivers: as an ``Outcome`` has them; none: drop.
+    """
+
+    bits: int
+    care: int
+    prefixes: tuple[tuple[int, int, int], ...]
+    receivers: tuple[str, ...]
+
+    @property
+    def match(self) -> tuple[int, int, tuple[tuple[int, int, int], ...]]:
+        """All but the receivers; no two rows of a table have the same."""
+        return self[:3]
+
+    @property
+    def priority(self) -> int:
+        """1 and a fixed bit each: nothing but the match says which row wins.
+
+        Rows of equal priority that win for one event have equal receivers.
+        """
+        return 1 + self.care.bit_count() + sum(length for _, _, length in self.prefixes)
+
+
+@dataclass(frozen=True)
+class GenericTable:
+    """rows: by descending priority. An event that none matches goes to nobody.
+
+    method: the way that the rows are made, ``mixed`` if groups of rules have several.
+    by_priorities, holes, disjoint: rows if all were made in that one way, None if that is beyond
+    the limit for some group, or was not asked for.
+    """
+
+    rows: tuple[GenericRow, ...]
+    method: Way | Literal["mixed"]
+    by_priorities: int | None
+    holes: int | None
+    disjoint: int | None
+
+
+def generic_table(
+    rules: Sequence[CheckedRule],
+    registry: Registry,
+    *,
+    max_rows: int = MAX_ROWS,
+    ways: Sequence[Way] = WAYS,
+) -> GenericTable:
+    """The rows of rules on events of ``registry``'s attributes.
+
+    Each group of rules that overlap takes the one of ``ways`` that needs fewest rows, the first
+    of those that need as many. Equal sets of rules have equal rows, in any order, and whatever
+    attributes there are besides. With one way by priorities a rule that demands an attribute which
+    no other reads leaves all rows as they are, and adds its own.
+
+    Errors: ``FilterError`` TOO_LARGE beyond ``max_rows``, and ``SubscriptionError`` as of
+    ``check``. Rules are those that ``refused`` does not name; rules without receivers have no rows.
+    """
+    boxes = boxes_of(rules, registry)
+    totals: dict[Way, int | None] = dict.fromkeys(WAYS, 0)
+    found: list[Found] = []
+    taken: set[Way] = set()
+    for at_large in groups([reach(box, "holes" in ways) for box in boxes]):
+        outer = [boxes[at] for at in at_large]
+        choice: list[Found] | None = []
+        choice_ways: set[Way] = set()
+        for places in groups([box.spans for box in outer]):
+            inner = [outer[at] for at in places]
+            several: dict[Way, list[Found] | None] = {
+                way: _made(inner, way, max_rows) for way in ways if way != "holes"
+            }
+            for way, rows in several.items():
+                _add(totals, way, rows)
+            best = _fewest(several, ways)
+            if best is None or choice is None:
+                choice = None
+            else:
+                choice = choice + best[1]
+                choice_ways.add(best[0])
+        if "holes" in ways:
+            limit = 2 * max_rows if choice is None else min(2 * max_rows, 4 * len(choice) + 64)
+            rows = _made(outer, "holes", limit)
+            _add(totals, "holes", rows)
+            if rows is not None and (choice is None or len(rows) < len(choice)):
+                choice, choice_ways = rows, {"holes"}
+        if choice is None or len(found) + len(choice) > max_rows:
+            raise _too_large(max_rows)
+        found += choice
+        taken |= choice_ways
+    made = [GenericRow(*row) for row in found]
+    made.sort(key=lambda row: (-row.priority, row))
+    chosen: Way | Literal["mixed"] = "mixed"
+    if len(taken) < 2:
+        chosen = next(iter(taken), ways[0])
+    asked = {way: totals[way] if way in ways else None for way in WAYS}
+    return GenericTable(tuple(made), chosen, asked["priorities"], asked["holes"], asked["disjoint"])
+
+
+def refused(rules: Sequence[CheckedRule]) -> list[Rejection]:
+    """Rules that the generic table cannot hold whatever other rules there are, in their order.
+
+    It keeps no state and performs no action but to send (NOT_ON_SWITCHES).
+    """
+    rejections = []
+    for rule in rules:
+        if rule.updates or is_stateful(rule.condition):
+            why = "keeps no state, and this rule reads or updates some: ask for attributes alone"
+        elif rule.calls:
+            names = ", ".join(sorted({call.name for call in rule.calls}))
+            why = f"has no action {names}: write fwd(...), or no action"
+        else:
+            continue
+        fault = SubscriptionError(
+            "NOT_ON_SWITCHES",
+            f"the switches' generic table {why}, or let the stream match "
+            "(spark.stackcast.match=spark)",
+        )
+        rejections.append(Rejection(rule.id, fault.code, 1, 1, fault.message))
+    return rejections
+
+
+def entries_of_per_field_tables(rules: Sequence[CheckedRule], specification: Specification) -> int:
+    """Entries of the same rules in tables of one field each, as prefixes (CAMUS 3.2).
+
+    A state of a table takes the fewest prefixes, its default row among them, and one more where
+    events that lack the field go elsewhere. A leaf with receivers takes one.
+    Errors: as ``compile_rules``.
+    """
+    compiled = compile_rules(rules, specification, order="auto")
+    count = sum(bool(outcome.receivers) for outcome in compiled.outcomes.values())
+    states: dict[tuple[int, int], list[tuple[int, int, int, int]]] = {}
+    for field, state, low, high, kind, following in compiled.entries.tolist():
+        states.setdefault((field, state), []).append((low, high, kind, following))
+    for (field, _), rows in states.items():
+        bits = 8 if field == 0 else compiled.definitions[field - 1].bits
+        default = next((row[3] for row in rows if row[2] == DEFAULT), -1)
+        asked = sorted((row[0], row[1], row[3]) for row in rows if row[2] not in (DEFAULT, ABSENT))
+        prefixes = cover(list(_whole(asked, default, bits)), bits, prefer=default)
+        count += len(prefixes)
+        if field and specification.is_optional(compiled.definitions[field - 1]):
+            # What is absent is in the prefix of all values, like it or not.
+            absent = next((row[3] for row in rows if row[2] == ABSENT), default)
+            count += absent != prefixes[-1][2]
+    return count
+
+
+def _whole(
+    rows: Sequence[tuple[int, int, int]], default: int, bits: int
+) -> Iterator[tuple[int, int, int]]:
+    """The rows, with the default in their gaps."""
+    start = 0
+    for low, high, following in rows:
+        if low > start:
+            yield start, low - 1, default
+        yield low, high, following
+        start = high + 1
+    if start < 1 << bits:
+        yield start, (1 << bits) - 1, default
+
+
+def _made(boxes: Sequence[Box], way: Way, limit: int) -> list[Found] | None:
+    if way == "disjoint":
+        return apart(boxes, limit)
+    return overlapping(boxes, way == "holes", limit)
+
+
+def _fewest(
+    several: dict[Way, list[Found] | None], ways: Sequence[Way]
+) -> tuple[Way, list[Found]] | None:
+    made = [(way, rows) for way in ways if (rows := several.get(way)) is not None]
+    return min(made, key=lambda pair: len(pair[1]), default=None)
+
+
+def _add(totals: dict[Way, int | None], way: Way, rows: list[Found] | None) -> None:
+    before = totals[way]
+    totals[way] = None if before is None or rows is None else before + len(rows)
+
+
+def _too_large(max_rows: int) -> FilterError:
+    return FilterError(
+        "TOO_LARGE",
+        f"the subscriptions need more than {max_rows} rows of the generic table. Rules that "
+        "overlap and compare several attributes with many different constants multiply: use fewer "
+        "distinct thresholds, or name the value of one attribute in each rule",
+        max_rows=max_rows,
+    )

@@ -1,0 +1,100 @@
+"""Entries in the form of P4Runtime: names, kinds of match, values as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from typing import Any
+
+from udfs.errors import FilterError
+from udfs.switches.match import Match
+
+
+@dataclass(frozen=True, slots=True)
+class TableEntry:
+    """An entry of the program; the larger ``priority`` wins, 0 where none is needed."""
+
+    table: str
+    match: tuple[Match, ...]
+    action: str
+    params: tuple[tuple[str, bytes], ...]
+    priority: int = 0
+
+    @property
+    def key(self) -> str:
+        """What makes the entry one of its switch, as in ``udfs.switches.stack_entries``."""
+        fields = sorted((match.name, match.joined().hex()) for match in self.match)
+        text = "|".join(f"{name}={value}" for name, value in fields)
+        return f"{self.table}|{text}" + (f"|priority={self.priority}" if self.priority else "")
+
+    def as_row(self, switch: str) -> dict[str, Any]:
+        """The row of table ``switch_entries``."""
+        return {
+            "switch": switch,
+            "entry_key": self.key,
+            "table_name": self.table,
+            "match": [{"field": m.name, "kind": m.kind, "value": m.joined()} for m in self.match],
+            "action": self.action,
+            "params": [{"name": name, "value": value} for name, value in self.params],
+            "priority": self.priority,
+        }
+
+
+@dataclass(frozen=True)
+class ProgramEntries:
+    """What one switch holds.
+
+    entries: in the order of the program's tables, each by match.
+    slots: cell to (block, slot): to be given to the next call, so that cells stay where they are.
+    ports: all that an event may be sent to, ascending; ``udfs.switches.ports`` has their groups.
+    """
+
+    entries: tuple[TableEntry, ...]
+    slots: Mapping[str, tuple[int, int]]
+    ports: tuple[int, ...] = ()
+
+    def as_rows(self, switch: str) -> list[dict[str, Any]]:
+        """Rows of table ``switch_entries``."""
+        return [entry.as_row(switch) for entry in self.entries]
+
+    @cached_property
+    def by_table(self) -> dict[str, tuple[TableEntry, ...]]:
+        """Entries by table."""
+        found: dict[str, list[TableEntry]] = {}
+        for entry in self.entries:
+            found.setdefault(entry.table, []).append(entry)
+        return {table: tuple(rows) for table, rows in found.items()}
+
+
+def argument_value(text: str, bits: int) -> int:
+    """The number of an argument: decimal, hex, an IPv4, IPv6 or MAC address.
+
+    Raises FilterError BAD_ACTION if it is none of them or does not fit ``bits``.
+    """
+    value = _number(text.strip())
+    if value is None or not 0 <= value < 1 << bits:
+        raise FilterError(
+            "BAD_ACTION", f"argument {text!r} is no number or address of at most {bits} bits"
+        )
+    return value
+
+
+def _number(text: str) -> int | None:
+    if text.count(":") == 5 and all(len(part) <= 2 for part in text.split(":")):
+        try:
+            return int.from_bytes(bytes(int(part, 16) for part in text.split(":")), "big")
+        except ValueError:
+            return None
+    if text[:2] in ("0x", "0X") or text.isdecimal():
+        try:
+            return int(text[:80], 0 if "x" in text.lower() else 10)
+        except ValueError:
+            return None
+    for kind in (IPv4Address, IPv6Address):
+        try:
+            return int(kind(text))
+        except AddressValueError:
+            continue
+    return None

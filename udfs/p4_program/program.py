@@ -1,0 +1,262 @@
+"""The static step: a message format specification to a P4_16 program for v1model.
+
+Source: CAMUS 3.1. The program has no rules in it: ``entries`` gives what its tables hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from textwrap import indent, wrap
+
+from udfs.messages.specification import Specification
+from udfs.network_match.pipeline import (
+    GROUP_BITS,
+    MASK_BITS,
+    OPTIONS,
+    PORT_BITS,
+    STATE_BITS,
+    VALUE_BITS,
+    NamedAction,
+    Options,
+    Pipeline,
+    p4_name,
+    pipeline,
+)
+from udfs.p4_program.forwarding import egress, ingress, routing, sending
+from udfs.p4_program.leaves import calls, delivery, one_event
+from udfs.p4_program.metadata import metadata
+from udfs.p4_program.parser import UDP, deparser, headers, parser
+from udfs.p4_program.pruning import checksum_statement, compute, pruning, verify
+from udfs.p4_program.registers import state_controls
+from udfs.p4_program.sizes import stage_sizes
+from udfs.p4_program.stages import kinds_text, stage_control
+from udfs.switches.ports import FAN_OUT
+
+__all__ = ["MAIN", "NamedAction", "Options", "files", "generate", "generate_pipeline"]
+
+MAIN = "packet_subscriptions"
+"""The program is ``MAIN.p4``; what it includes is in the folder ``MAIN``."""
+
+REASONS = (
+    ("CUT_SHORT", "the frame ends before what it announces", ""),
+    ("BAD_LENGTH", "lengths, or the number of messages, contradict each other", "several"),
+    ("TOO_MANY_MESSAGES", "more than a datagram may have", "several"),
+    ("TOO_LONG", "a message or a datagram", "several"),
+    ("BAD_CHECKSUM", "of IPv4 or of UDP", ""),
+    ("UNWANTED", "no port wants any of the messages", "own"),
+    ("NO_PORT", "only the port that the packet came in by wants any", ""),
+    ("NO_ROUTE", "no prefix holds the IPv4 destination", ""),
+    ("TTL_OVER", "the IPv4 time to live ends here", ""),
+    ("NOT_IPV4", "neither an event nor IPv4", ""),
+)
+"""Why packets are dropped: indexes of the counter ``ingress.dropped``, from 1 on.
+
+Names, explanations, and of which programs: ``several`` messages a datagram, ``own`` headers behind
+UDP, or all.
+"""
+
+_INCLUDE = re.compile(r'^#include "([\w/.]+)"\n', re.MULTILINE)
+
+
+def generate(specification: Specification, options: Options | None = None) -> str:
+    """The program's source in one text. Equal specifications and options give equal text.
+
+    Raises FilterError as ``pipeline.pipeline`` does.
+    """
+    return generate_pipeline(pipeline(specification, options))
+
+
+def generate_pipeline(program: Pipeline) -> str:
+    """The source of a program that has been described already."""
+    made = files(program)
+    return _INCLUDE.sub(lambda found: made[found[1]] + "\n", made[f"{MAIN}.p4"])
+
+
+def files(program: Pipeline) -> dict[str, str]:
+    """The program's source, one control a file, by path; the main file includes the others."""
+    parts = {f"{MAIN}/{name}.p4": f"{text.strip()}\n" for name, text in _parts(program) if text}
+    main = (
+        f"{_title(program)}\n\n#include <core.p4>\n#include <v1model.p4>\n\n"
+        + "".join(f'#include "{path}"\n' for path in parts)
+        + f'\n@pkginfo(name = "{MAIN}")\n'
+        "V1Switch(event_parser(), verify_checksums(), ingress(), egress(), compute_checksums(),"
+        "\n         event_deparser()) main;\n"
+    )
+    return {f"{MAIN}.p4": main, **parts}
+
+
+def _parts(program: Pipeline) -> Iterator[tuple[str, str]]:
+    sizes = stage_sizes(program)
+    several = program.repetition is not None
+    yield "sizes", _sizes(program)
+    yield "headers", headers(program)
+    yield "metadata", _metadata(program)
+    yield "parser", parser(program)
+    for stage in program.stages:
+        yield f"{stage.name}_stage", stage_control(stage, sizes)
+    yield from state_controls(program)
+    yield "leaf", delivery(program)
+    yield "calls", calls(program)
+    yield "one_event", one_event(program)
+    yield "ipv4_route", routing(program)
+    yield "sending", sending()
+    yield "ingress", ingress(program)
+    if several:
+        yield "pruning", pruning(program)
+    yield "egress", egress(program)
+    yield "verify_checksums", _checksums(program, "verify", verify(program) if several else "")
+    yield "compute_checksums", _checksums(program, "update", compute(program) if several else "")
+    yield "event_deparser", deparser(program)
+
+
+def _title(program: Pipeline) -> str:
+    fields = [f"{stage.name}: {kinds_text(stage)}" for stage in program.stages]
+    first, *more = wrap(" > ".join(_parsed(program)), 84)
+    lines = [
+        f"Packet subscriptions for the message format {program.name!r}.",
+        "",
+        "Made by the static step of the compiler (udfs/filters/switch/program.py): do not edit.",
+        "",
+        "  packet <------------------------------------------------------------+",
+        "    |                                                                 |",
+        f"  parser {first}",
+        *(f"    |    {names}" for names in more),
+        "    |                                                                 |",
+        "    |-- cut short, or lengths or checksums wrong ----> drop, counted  |",
+        "    |-- no event ------------------------------------> route: IPv4,   |",
+        "    |                                          longest prefix         |",
+        "  start: feed -> state                                                |",
+        "    |                                                                 |",
+        "  one stage a field: (state, value) -> state                          |",
+        *(f"    |  {field:<63}|" for field in fields),
+        "    |                                                                 |",
+    ]
+    if program.blocks:
+        options = program.options
+        registers = ", ".join(f"{b.counter}[{b.slots}]" for b in program.blocks)
+        told = [
+            f"  state: {options.variables} times (state -> cell), (state, what it holds) -> state,",
+            f"    |    then {options.updates} times (leaf -> cell, operand): update the cell",
+            f"    |    registers: {registers}",
+            "    |",
+        ]
+        lines += [f"{line:<70}|" for line in told]
+    told = ["  leaf: state -> ports", "    |"]
+    if program.actions:
+        told += ["  calls: state -> " + ", ".join(a.name for a in program.actions), "    |"]
+    if program.repetition is not None:
+        told += [
+            "    |-- another message: remember the ports, and again",
+            "    |-- after the last of several: the ports of all, and again",
+            "    |",
+        ]
+    told += ["  sending: ports -> multicast group of the ports in one subset of 8;"]
+    told += ["    |    ports in several subsets: a copy for each, and again"]
+    lines += [f"{line:<70}|" for line in told]
+    lines += ["  traffic manager > egress " + "-" * 43 + "+"]
+    if program.repetition is not None:
+        lines += ["    |    pruning: messages that the port does not want come off"]
+    lines += ["    |", "  deparser"]
+    return "\n".join(f"// {line}".rstrip() for line in lines)
+
+
+def _parsed(program: Pipeline) -> list[str]:
+    names = [layer.name for layer in (*program.stack, *program.framing)]
+    if program.typed:
+        names.append(" | ".join([layer.name for layer in program.messages] or ["type"]))
+    return names
+
+
+def _sizes(program: Pipeline) -> str:
+    options = program.options
+    state = bool(program.blocks)
+    several = program.repetition is not None
+    v6 = any(layer.parts["role"] == "ipv6" for layer in program.stack)
+    has = {"": True, "own": program.own, "several": several}
+    examined = 8 * options.datagram_bytes + MASK_BITS * options.messages
+    lines = [
+        (f"typedef bit<{STATE_BITS}> state_t;", True),
+        (f"typedef bit<{PORT_BITS}> port_t;", True),
+        (f"typedef bit<{MASK_BITS}> ports_t;  // the lowest bit is port 1", True),
+        (f"typedef bit<{GROUP_BITS}> group_t;", True),
+        (f"typedef bit<{VALUE_BITS}> value_t;  // of a cell", state),
+        (f"typedef bit<{program.start_bits}> start_t;  // of a cell's window", state),
+        ("", True),
+        (f"const bit<16> EVENT_PORT = {options.port};", program.own),
+        (f"const int ROWS = {options.rows};  // of a table, at most", True),
+        (f"const int ROUTES = {options.routes};", True),
+        (f"const port_t PORTS = {MASK_BITS};", True),
+        (f"const ports_t ALL_PORTS = {(1 << MASK_BITS) - 1:#x};", True),
+        (f"const group_t FAN_OUT = {FAN_OUT:#x};  // a copy for each subset of the ports", True),
+        (
+            "const port_t NOWHERE = 0;  // only to pass egress and come in again",
+            True,
+        ),
+        ("const bit<16> IPV4 = 0x0800;", True),
+        ("const bit<16> IPV6 = 0x86dd;", v6),
+        (f"const bit<8> UDP = {UDP};", True),
+        ("const bit<32> ETHERNET_BYTES = 14;", True),
+        ("const bit<16> IPV4_BYTES = 20;  // without options", True),
+        ("const int OPTIONS_BITS = 320;  // at most", True),
+        ("const bit<8> FEED = 1;", True),
+        ("", several),
+        (f"const int MESSAGES = {options.messages};  // of a datagram, at most", several),
+        (f"const bit<16> MESSAGE = {options.message_bytes};  // bytes of one", several),
+        (f"const bit<16> DATAGRAM = {options.datagram_bytes};  // bytes, from UDP on", several),
+        (f"const int MESSAGE_BITS = {8 * options.message_bytes};", several),
+        (f"const bit<32> WANTED_BITS = {MASK_BITS};", several),
+        ("const bit<32> LENGTH_BITS = 16;", several),
+        ("const bit<16> LENGTH_OCTETS = 2;", several),
+        ("// What was examined has the ports of each message, too.", several),
+        (f"const int EXAMINED_BITS = {examined};", several),
+        ("", True),
+        ("// standard_metadata.instance_type", True),
+        ("const bit<32> RECIRCULATED = 4;", True),
+        ("", True),
+        ("// Which pass of a packet.", True),
+        ("const bit<8> ARRIVED = 0;  // the first", True),
+        ("const bit<8> EXAMINE = 1;  // of a datagram of several messages: the next one", several),
+        ("const bit<8> DELIVER = 2;  // all of them are examined", several),
+        ("const bit<8> WHOLE = 3;  // the ports are known, nothing comes off", True),
+        (
+            "const bit<8> KEPT_FIELDS = 1;  // what a packet takes along",
+            True,
+        ),
+        ("", True),
+        ("// Why packets are dropped: indexes of the counter ingress.dropped.", True),
+        ("typedef bit<8> reason_t;", True),
+        ("const reason_t NOT_DROPPED = 0;", True),
+        *(
+            (f"const reason_t {name} = {index};  // {why}", has[of])
+            for index, (name, why, of) in enumerate(REASONS, 1)
+        ),
+        (f"const bit<32> REASONS = {len(REASONS) + 1};", True),
+    ]
+    return "// Widths and sizes.\n" + "".join(f"{line}\n" for line, used in lines if used)
+
+
+def _metadata(program: Pipeline) -> str:
+    listed = "".join(f"    {field.declared}\n" for field in metadata(program))
+    return "// What goes with a packet.\nstruct metadata_t {\n" + listed + "}\n"
+
+
+def _checksums(program: Pipeline, what: str, more: str) -> str:
+    ipv4 = program.layer("ipv4")
+    checksum = ipv4.parts["checksum"]
+    names = [p4_name(f.name) for f in ipv4.header.fields]
+    own = checksum_statement(
+        what,
+        f"hdr.{ipv4.name}.isValid()",
+        [
+            *(f"hdr.{ipv4.name}.{name}" for name in names if name != checksum),
+            f"hdr.{OPTIONS}.values",
+        ],
+        f"hdr.{ipv4.name}.{checksum}",
+    )
+    control = {"verify": "verify_checksums", "update": "compute_checksums"}[what]
+    told = {"verify": "Checksums as they come.", "update": "Checksums as they leave."}[what]
+    return (
+        f"// {told}\ncontrol {control}(inout headers_t hdr, inout metadata_t meta) {{\n"
+        f"    apply {{\n{indent(own + more, ' ' * 8)}    }}\n}}\n"
+    )

@@ -1,0 +1,201 @@
+"""Answers to re-requests, put together from stretches of notifications; and what is kept of these.
+
+Sans I/O: an `Answer` says which offset it must go on with, and takes what somebody computed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udfs.messages.sequence import OFFSET_SHIFT
+from udfs.messages.summaries import GONE, Request, Summary, digest
+from udfs.replay.notifications import Notifications
+
+#: Datagrams of an answer, and their bytes, at most.
+MOST_DATAGRAMS = 4096
+MOST_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Gone:
+    """Offsets [from_, until) of a partition that cannot be computed any more, and why."""
+
+    from_: int
+    until: int
+    why: str
+    size: int = 1000
+
+    def serves(self, host: str) -> bool:
+        """It is the same for all hosts."""
+        return bool(host)
+
+
+Piece = Notifications | Gone
+
+
+@dataclass
+class Answer:
+    """What a host gets for a request: datagrams, and a summary of the range that they cover.
+
+    offset: where it goes on. done: it goes on nowhere. outcome: answered, gone, or ahead where the
+    ledger has nothing of the range yet. why: of what is gone.
+    """
+
+    host: str
+    partition: int
+    request: Request
+    datagrams: list[bytes] = field(default_factory=list)
+    done: bool = False
+    outcome: str = "answered"
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        self.offset = self.request.sequence >> OFFSET_SHIFT
+        #: First and last sequence number of the range that is covered, the last exclusive.
+        self.from_ = self.until = self.request.sequence
+        self._messages = max(1, self.request.count)
+        self._bytes = MOST_BYTES
+        self._sequence: list[NDArray[np.uint64]] = []
+        self._counts: list[NDArray[np.int32]] = []
+        #: Pieces that were computed for it.
+        self.computed = 0
+
+    @property
+    def octets(self) -> int:
+        """Bytes of the datagrams."""
+        return MOST_BYTES - self._bytes
+
+    def nothing(self, until: int) -> None:
+        """Nothing was sent from `offset` up to this one."""
+        self.offset = until
+        self.until = max(self.until, until << OFFSET_SHIFT)
+
+    def take(self, piece: Piece) -> None:
+        """Go on with a piece that has `offset`, and serves the host."""
+        if isinstance(piece, Gone):
+            self._gone(piece)
+            return
+        places = piece.places(self.host)
+        sequence = piece.sequence[places]
+        begin = int(np.searchsorted(sequence, np.uint64(self.until)))
+        places, sequence = places[begin:], sequence[begin:]
+        counts = piece.messages[places]
+        fits = self._fitting(piece, places, counts)
+        chosen = places[:fits]
+        found = piece.datagrams(chosen)
+        self.datagrams += found
+        self._bytes -= sum(map(len, found))
+        self._messages -= int(counts[:fits].sum())
+        self._sequence.append(sequence[:fits])
+        self._counts.append(counts[:fits])
+        if fits < len(places):
+            self.until = int(sequence[fits])
+            self.done = True
+        else:
+            self.nothing(piece.until)
+
+    def end(self) -> None:
+        """There is nothing to go on with now."""
+        self.done = True
+        if self.until == self.from_ and self.outcome == "answered":
+            self.outcome = "ahead"
+
+    def summary(self) -> Summary:
+        """What the host should have, when it has this answer."""
+        session = self.request.session
+        if self.outcome == "gone":
+            return Summary(session, self.from_, self.until, GONE, 0, 0)
+        sequence = np.concatenate([np.zeros(0, np.uint64), *self._sequence])
+        counts = np.concatenate([np.zeros(0, np.int32), *self._counts])
+        last = int(sequence[-1]) if sequence.size else 0
+        return Summary(
+            session, self.from_, self.until, sequence.size, last, digest(sequence, counts)
+        )
+
+    def _gone(self, piece: Gone) -> None:
+        """A range is either there or gone: what was found before it is an answer of its own."""
+        self.done = True
+        if self.until == self.from_:
+            self.outcome, self.why = "gone", piece.why
+            self.nothing(piece.until)
+
+    def _fitting(
+        self, piece: Notifications, places: NDArray[np.int64], counts: NDArray[np.int32]
+    ) -> int:
+        """How many of these the answer still has room for; one at least if it is empty."""
+        room = MOST_DATAGRAMS - len(self.datagrams)
+        places, counts = places[:room], counts[:room]
+        size = piece.sizes[places]
+        fits = (np.cumsum(counts) <= self._messages) & (np.cumsum(size) <= self._bytes)
+        number = int(fits.sum())
+        return number if number or self.datagrams else min(1, places.size)
+
+
+class PieceCache:
+    """Pieces by partition, which do not overlap; those not used for longest go first.
+
+    limit: bytes that they may take; one piece is kept whatever its size.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self._starts: dict[int, list[int]] = {}
+        self._pieces: OrderedDict[tuple[int, int], Piece] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def find(self, partition: int, offset: int) -> Piece | None:
+        """The piece that has an offset."""
+        starts = self._starts.get(partition, [])
+        at = bisect_right(starts, offset) - 1
+        if at < 0:
+            return None
+        key = partition, starts[at]
+        if offset >= self._pieces[key].until:
+            return None
+        self._pieces.move_to_end(key)
+        return self._pieces[key]
+
+    def put(self, partition: int, piece: Piece) -> None:
+        """Keep a piece in place of all that overlap it."""
+        starts = self._starts.setdefault(partition, [])
+        overlapping = [
+            start
+            for start in starts
+            if start < piece.until and piece.from_ < self._pieces[partition, start].until
+        ]
+        for start in overlapping:
+            self._drop((partition, start))
+        insort(starts, piece.from_)
+        self._pieces[partition, piece.from_] = piece
+        self._size += piece.size
+        while self._size > self._limit and len(self._pieces) > 1:
+            self._drop(next(iter(self._pieces)))
+
+    def _drop(self, key: tuple[int, int]) -> None:
+        self._size -= self._pieces.pop(key).size
+        self._starts[key[0]].remove(key[1])
+
+
+class Allowance:
+    """How often each host may ask: ``rate`` a second, and ``burst`` at once."""
+
+    def __init__(self, rate: float, burst: float, most: int = 100_000) -> None:
+        self._rate, self._burst, self._most = rate, burst, most
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def take(self, host: str, now: float) -> bool:
+        """Whether a host may ask at this time, seconds; counts it if so."""
+        left, since = self._left.get(host, (self._burst, now))
+        left = min(self._burst, left + (now - since) * self._rate)
+        if len(self._left) >= self._most and host not in self._left:
+            self._left.clear()
+        self._left[host] = (left - 1 if left >= 1 else left), now
+        return left >= 1

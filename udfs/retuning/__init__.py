@@ -1,0 +1,4 @@
+"""Which trees to store next: the record of publications, replayed under strategies.
+
+Called by the adapters that retune.
+"""

@@ -1,0 +1,249 @@
+"""What recorded publications would have cost under other trees: bytes on links."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from udfs.errors import StackcastError
+from udfs.network.labels import MAX_LABELS
+from udfs.network.network import Network
+from udfs.retuning.replay import Replayer
+from udfs.trees.publications import Publication, Statistics
+from udfs.trees.strategies.strategy import Edges, Situation, Strategy, numbered, select
+from udfs.trees.switch_graph import SwitchGraph
+
+Trees = tuple[Edges, ...]
+
+Objective = Literal["links", "headers"]
+"""What to save: bytes of whole frames on all links, or bytes of header stacks at the publisher."""
+
+#: Budgets are this much larger where candidates for mixtures are chosen.
+_MORE_ROOM = 2
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A replay of publications under some trees.
+
+    bytes: of all notifications, on all links or of their headers, as the record's objective says.
+    labels: of the stacks of a notification, on average over all notifications. uses: notifications
+    whose stacks name the tree. costs, named: by publication the bytes, and the trees.
+    """
+
+    bytes: int
+    labels: float = 0.0
+    uses: Mapping[Edges, int] = field(default_factory=dict)
+    costs: tuple[int, ...] = ()
+    named: tuple[tuple[Edges, ...], ...] = ()
+
+    def worth(self, edges: Edges) -> int:
+        """Hop labels that a tree stood for at most, over all frames: to rank trees by."""
+        return self.uses.get(edges, 0) * (len(edges) - 1)
+
+
+class Record:
+    """Publications that a network can carry, ready for replays.
+
+    publications: without receivers that are no hosts, that no usable link leads to, or that publish
+    themselves; ``left_out`` counts notifications to them (one for each receiver). The order of the
+    input has no effect, as publications of equal publisher and receivers are added up. It pickles.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        publications: Iterable[Publication],
+        objective: Objective = "links",
+        max_labels: int = MAX_LABELS,
+    ) -> None:
+        self.network = network
+        self._max_labels = max_labels
+        self.objective: Objective = objective
+        self._graph = _Graph(network)
+        part = _parts(network)
+        self.left_out = 0
+        # A notification that trees cannot bring to a host costs more than any way to it would.
+        self._lost = 2 * len(network.links) * 1500
+        usable = []
+        for each in publications:
+            home = part.get(each.publisher)
+            receivers = frozenset(
+                name
+                for name in each.receivers
+                if home is not None and part.get(name) == home and name != each.publisher
+            )
+            self.left_out += each.notifications * (len(each.receivers) - len(receivers))
+            if receivers and each.notifications > 0:
+                usable.append(replace(each, receivers=receivers))
+        self.publications = Statistics(usable).publications
+
+    def part(self, number: int, of: int) -> Record:
+        """Every ``of``-th publication from ``number`` on: the parts together are the record.
+
+        Neighbors in the order of publications are alike, so the parts are, too.
+        """
+        found = object.__new__(Record)
+        found.network, found.objective, found._graph = self.network, self.objective, self._graph
+        found.left_out, found._lost = 0, self._lost
+        found._max_labels = self._max_labels
+        found.publications = self.publications[number::of]
+        return found
+
+    def heaviest(self, most: int) -> Record:
+        """The publications of most bytes, ``most`` of them."""
+        if most >= len(self.publications):
+            return self
+        found = self.part(0, 1)
+        ranked = sorted(
+            range(len(self.publications)),
+            key=lambda at: (-_weight(self.publications[at]), at),
+        )
+        found.publications = tuple(self.publications[at] for at in sorted(ranked[:most]))
+        return found
+
+    def replay(self, trees: Sequence[Edges], only: Iterable[int] | None = None) -> Trial:
+        """Under these trees; ``only``: publications by their number, in place of all.
+
+        Raises NetworkError ``UNKNOWN_LINK`` for an edge that is no link.
+        """
+        replayer = Replayer(
+            self.network, numbered(trees, ""), max_labels=self._max_labels, graph=self._graph
+        )
+        publications = self.publications if only is None else [self.publications[at] for at in only]
+        uses: Counter[Edges] = Counter()
+        costs, named = [], []
+        labels = notifications = 0
+        for each in publications:
+            # One at a time: which trees each of them names tells what a tree is good for.
+            one, cost = replayer.replay([each]), 0
+            if one.skipped:
+                # Host by host, as the stream does: one out of reach costs the others nothing.
+                alone = [replace(each, receivers=frozenset((r,))) for r in sorted(each.receivers)]
+                one = replayer.replay(alone)
+                cost = len(one.skipped) * each.notifications * self._lost
+            if self.objective == "links":
+                cost += int(one.bytes_on_links.sum())
+            else:
+                cost += each.notifications * int(one.header_bytes.sum())
+            costs.append(cost)
+            labels += each.notifications * int(one.stack_labels.sum())
+            notifications += each.notifications
+            found = tuple(trees[number - 1] for number in sorted(one.used))
+            named.append(found)
+            for edges in found:
+                uses[edges] += each.notifications
+        mean = labels / notifications if notifications else 0.0
+        return Trial(sum(costs), mean, uses, tuple(costs), tuple(named))
+
+
+class _Graph(SwitchGraph):
+    """With one memory for all encoders: replays take turns, and most are of few publications."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(network)
+        self._shared: Any = None
+
+    def work(self) -> Any:
+        if self._shared is None:
+            self._shared = super().work()
+        return self._shared
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_shared": None}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A strategy's trees, and what the publications cost under them.
+
+    unseen: bytes where each half of the record is replayed under the trees chosen by the other
+    (``halves``): what is to be expected of publications to come. pools: what the strategy would
+    choose with more room, by the whole record and by each half. error: why there is no outcome.
+    """
+
+    name: str
+    trees: Trees = ()
+    trial: Trial = field(default_factory=lambda: Trial(0))
+    unseen: int = 0
+    halves: tuple[Trees, Trees] = ((), ())
+    pools: tuple[Trees, Trees, Trees] = ((), (), ())
+    seconds: float = 0.0
+    error: str = ""
+
+
+def examine(
+    strategy: Strategy, situation: Situation, budget: Mapping[str, int], record: Record
+) -> Outcome:
+    """What a strategy would have done for the record.
+
+    The situation's statistics are replaced by those of the record, and of its halves.
+    """
+    began = time.perf_counter()
+    more = {name: _MORE_ROOM * most for name, most in budget.items()}
+    learnt = [
+        replace(situation, statistics=Statistics(part.publications))
+        for part in (record, record.part(0, 2), record.part(1, 2))
+    ]
+    try:
+        trees, first, second = (tuple(select(strategy, known, budget)) for known in learnt)
+        every, some, others = (tuple(select(strategy, known, more)) for known in learnt)
+        trial = record.replay(trees)
+        halves = first, second
+        unseen = sum(_other_half(record, n, halves[n], trees, trial) for n in (0, 1))
+    except StackcastError as error:
+        return Outcome(strategy.name, error=str(error), seconds=time.perf_counter() - began)
+    return Outcome(
+        strategy.name,
+        trees,
+        trial,
+        unseen,
+        halves,
+        (every, some, others),
+        time.perf_counter() - began,
+    )
+
+
+def compare(
+    strategies: Iterable[Strategy],
+    situation: Situation,
+    budget: Mapping[str, int],
+    record: Record,
+) -> list[Outcome]:
+    """Of each strategy its outcome, in their order."""
+    return [examine(strategy, situation, budget, record) for strategy in strategies]
+
+
+def _other_half(record: Record, number: int, half: Trees, trees: Trees, trial: Trial) -> int:
+    """Bytes of the half that ``half`` was not chosen by; without a replay where that is known."""
+    if half == trees:
+        return sum(trial.costs[1 - number :: 2])
+    return record.part(1 - number, 2).replay(half).bytes
+
+
+def _weight(each: Publication) -> int:
+    return each.datagram_bytes * len(each.receivers)
+
+
+def _parts(network: Network) -> dict[str, int]:
+    """By host whose link is up, a number that is the same where usable links lead."""
+    neighbors: dict[str, list[str]] = {name: [] for name in network.switches}
+    for link in network.links:
+        if link.neighbor in network.switches and network.usable(link):
+            neighbors[link.switch].append(link.neighbor)
+    number: dict[str, int] = {}
+    for start in network.switches:
+        waiting = [start] if start not in number else []
+        while waiting:
+            name = waiting.pop()
+            if name not in number:
+                number[name] = number.get(start, len(number)) if name != start else len(number)
+                waiting += neighbors[name]
+    return {
+        name: number[host.switch]
+        for name, host in network.hosts.items()
+        if network.link(host.switch, name).up
+    }

@@ -1,0 +1,233 @@
+"""Trees of several strategies together: better than the best of them alone.
+
+From the best strategy's trees on, those that are missed least go for candidates of the others that
+promise most, as long as replays say that it pays.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from udfs.retuning.comparison import Outcome, Record, Trial
+from udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, Room
+
+NAME = "mixture"
+
+#: Publications that a mixture is sought by at most, the heaviest; its replays are of all.
+_MOST_PUBLICATIONS = 400
+_ROUNDS = 8
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen: ``trees`` with the strategy that each is of, and its replay of the record.
+
+    name: of a strategy, or ``mixture``. unseen: as of an outcome. complete: False where the search
+    for a mixture was broken off.
+    """
+
+    name: str
+    trees: Mapping[Edges, str]
+    trial: Trial
+    unseen: int
+    complete: bool = True
+
+
+def _go_on() -> None:
+    """Never breaks off."""
+
+
+def choose(
+    record: Record,
+    outcomes: Sequence[Outcome],
+    budget: Mapping[str, int],
+    current: Sequence[Edges] = (),
+    check: Callable[[], None] = _go_on,
+) -> Choice:
+    """The trees to be expected to cost the fewest bytes: a strategy's, or a mixture.
+
+    A mixture never costs more on the record than the best strategy does; it is chosen if it costs
+    less on the publications that its trees were not chosen by, too. ``current``: trees in use,
+    candidates as any others if they are of the network's usable links. ``check`` is called between
+    replays: where it raises TimeoutError, the best strategy is taken as it is.
+
+    At least one of the outcomes has no error.
+    """
+    # Ties are settled by name, whatever order outcomes come in.
+    ordered = sorted(outcomes, key=lambda outcome: outcome.name)
+    known = [outcome for outcome in ordered if not outcome.error]
+    by_name = _strategies(known, current)
+    single = min(known, key=lambda outcome: (outcome.unseen, outcome.trial.bytes))
+    alone = Choice(
+        single.name, dict.fromkeys(single.trees, single.name), single.trial, single.unseen
+    )
+    if len(record.publications) < 2:
+        return alone
+    try:
+        mixed, unseen = _mixture(record, known, budget, current, single.unseen, check)
+    except TimeoutError:
+        return replace(alone, complete=False)
+    if not mixed:
+        return alone
+    return Choice(NAME, {edges: by_name[edges] for edges in mixed}, record.replay(mixed), unseen)
+
+
+def _mixture(
+    record: Record,
+    known: Sequence[Outcome],
+    budget: Mapping[str, int],
+    current: Sequence[Edges],
+    limit: int,
+    check: Callable[[], None],
+) -> tuple[Sequence[Edges], int]:
+    """A mixture and its unseen bytes, below ``limit``; no trees where there is none."""
+    unseen = 0
+    for number in (0, 1):
+        learn, judge = record.part(number, 2), record.part(1 - number, 2)
+        starts = [outcome.halves[number] for outcome in known]
+        best = min(range(len(known)), key=lambda n: (learn.replay(starts[n]).bytes, known[n].name))
+        pools = [outcome.pools[number + 1] for outcome in known]
+        check()
+        pool = _merged([*starts, *pools, current])
+        mixed = mix(learn, starts[best], pool, budget, check=check)
+        unseen += judge.replay(mixed).bytes
+    if unseen >= limit:
+        return (), unseen
+    start = min(known, key=lambda outcome: (outcome.trial.bytes, outcome.name))
+    pool = _merged([*(o.trees for o in known), *(o.pools[0] for o in known), current])
+    return mix(record, start.trees, pool, budget, start.trial, check), unseen
+
+
+def mix(
+    record: Record,
+    start: Sequence[Edges],
+    pool: Sequence[Edges],
+    budget: Mapping[str, int],
+    trial: Trial | None = None,
+    check: Callable[[], None] = _go_on,
+) -> tuple[Edges, ...]:
+    """``start`` with trees exchanged for those of ``pool``, never of more bytes on the record.
+
+    ``start`` fits the budget, and so does what comes back.
+    """
+    sample = record.heaviest(_MOST_PUBLICATIONS)
+    trees, now = tuple(start), sample.replay(start)
+    share = 1.0
+    for _ in range(_ROUNDS):
+        changed = _exchanged(sample, trees, now, pool, budget, share, check)
+        if set(changed) == set(trees):
+            if share <= 0.1:
+                break
+            share /= 3
+            continue
+        then = sample.replay(changed)
+        if then.bytes < now.bytes:
+            trees, now = changed, then
+        else:
+            share /= 3
+            if share < 0.02:
+                break
+    if sample is record:
+        return trees
+    before = trial or record.replay(start)
+    return trees if record.replay(trees).bytes < before.bytes else tuple(start)
+
+
+def _exchanged(
+    sample: Record,
+    trees: Sequence[Edges],
+    now: Trial,
+    pool: Sequence[Edges],
+    budget: Mapping[str, int],
+    share: float,
+    check: Callable[[], None],
+) -> tuple[Edges, ...]:
+    """The trees with up to a ``share`` of them exchanged for what promises more."""
+    losses = _losses(sample, trees, now, check)
+    gains = _gains(sample, trees, now, pool)
+    room = Room(sample.network, budget)
+    for edges in trees:
+        room.take(edges)
+    cost = {edges: len(room.switches(edges)) for edges in [*trees, *gains]}
+    staying = sorted(trees, key=lambda e: (losses[e] / cost[e], sorted(e)))
+    for edges in list(staying):
+        if losses[edges] < 0:  # it makes stacks shorter, and ways longer
+            staying.remove(edges)
+            room.give_back(edges)
+    coming = sorted(gains, key=lambda e: (-gains[e] / cost[e], sorted(e)))
+    left = max(1, round(share * max(len(trees), 1)))
+    added: list[Edges] = []
+    for edges in coming:
+        if left == 0:
+            break
+        if gains[edges] <= 0:
+            break
+        going = room.make_way(edges, staying)
+        if going is None or sum(losses[other] for other in going) >= gains[edges]:
+            continue
+        for other in going:
+            room.give_back(other)
+            staying.remove(other)
+        room.take(edges)
+        added.append(edges)
+        left -= 1
+    kept = set(staying)
+    return (*(edges for edges in trees if edges in kept), *added)
+
+
+def _losses(
+    sample: Record, trees: Sequence[Edges], now: Trial, check: Callable[[], None]
+) -> dict[Edges, int]:
+    """Bytes that each tree's publications would cost more without it."""
+    users: dict[Edges, list[int]] = defaultdict(list)
+    for at, named in enumerate(now.named):
+        for edges in named:
+            users[edges].append(at)
+    losses = {}
+    for edges in trees:
+        own = users.get(edges)
+        if own is None:
+            losses[edges] = 0
+            continue
+        check()
+        without = sample.replay([other for other in trees if other != edges], own)
+        losses[edges] = without.bytes - sum(now.costs[at] for at in own)
+    return losses
+
+
+def _gains(
+    sample: Record, trees: Sequence[Edges], now: Trial, pool: Sequence[Edges]
+) -> dict[Edges, float]:
+    """Bytes that each tree of the pool promises to save, if all of them were there."""
+    standing = set(trees)
+    new = [edges for edges in pool if edges not in standing]
+    gains: dict[Edges, float] = defaultdict(float)
+    if not new:
+        return {}
+    then = sample.replay([*trees, *new])
+    for before, after, named in zip(now.costs, then.costs, then.named, strict=True):
+        causes = [edges for edges in named if edges not in standing]
+        for edges in causes:
+            gains[edges] += (before - after) / len(causes)
+    return {edges: gain for edges, gain in gains.items() if gain > 0}
+
+
+def _merged(lists: Iterable[Sequence[Edges]]) -> list[Edges]:
+    """All different trees of two edges or more, in their first order."""
+    return list(
+        dict.fromkeys(edges for trees in lists for edges in trees if len(edges) >= FEWEST_EDGES)
+    )
+
+
+def _strategies(outcomes: Sequence[Outcome], current: Sequence[Edges]) -> dict[Edges, str]:
+    """By tree, the first strategy that has it."""
+    names: dict[Edges, str] = {}
+    for outcome in outcomes:
+        for trees in (outcome.trees, outcome.pools[0]):
+            for edges in trees:
+                names.setdefault(edges, outcome.name)
+    for edges in current:
+        names.setdefault(edges, NAME)
+    return names

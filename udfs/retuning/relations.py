@@ -1,0 +1,218 @@
+"""Who may receive what a publisher announces: advertisements against subscriptions
+(WERNECKE 5.3.4, Fig. 5.7).
+
+Both are filters, so both are put into one decision diagram: a publisher's mark stands at the leaves
+that its advertised events come to, a host's at those that its rules forward. Every leaf of a
+reduced diagram is where some event ends, so what stands there together decides the three cases. An
+advertisement A and a host's rules S are
+
+- no match, where no leaf has both: A ∧ S cannot be satisfied;
+- a permanent match, where the host's mark is at every leaf with the publisher's: A ∧ ¬S cannot;
+- else a potential match.
+
+``¬S`` is *not true*: an event that lacks a header of which S asks is not forwarded
+(docs/subscriptions.md, "Absent headers"). State is not known beforehand: a condition on state may
+turn out either way, so an alternative that reads state makes a match potential and never permanent,
+and is left out of an advertisement, which then covers more events than are published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from udfs.errors import FilterError
+from udfs.filters.advertisements import Advertisement, advertised_terms
+from udfs.filters.compiler.compile import (
+    MAX_ENTRIES,
+    ROWS_PER_ENTRY,
+    Order,
+    counter,
+    named_order,
+    table_of_rules,
+    too_large,
+)
+from udfs.filters.compiler.levels import make_levels
+from udfs.filters.compiler.order import choose_order
+from udfs.filters.compiler.term_table import TermTable
+from udfs.filters.diagrams.diagrams import Diagrams
+from udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term
+from udfs.filters.subscriptions import Subscription, check
+from udfs.messages.specification import Specification
+from udfs.network.network import Network
+from udfs.trees.publications import Clients
+
+
+def clients_of(
+    advertisements: Iterable[Advertisement],
+    subscriptions: Sequence[Subscription],
+    network: Network,
+    specification: Specification,
+    publishers: Iterable[str] | None = None,
+    order: Order = "specification",
+) -> Clients:
+    """For each publisher the hosts that may receive what it publishes, and those that always do.
+
+    ``order``: in which fields are asked for, as of ``compile_rules``; it changes the cost alone.
+
+    ``publishers``: hosts; None: those of the network's role, and all that advertise. A publisher
+    without an advertisement advertises all messages of the specification. Nobody receives what it
+    publishes itself. Subscriptions that do not compile match nothing.
+
+    Raises NetworkError ``UNKNOWN_HOST`` for a publisher that is none of the network,
+    SubscriptionError as ``parse_rule`` for an advertisement that is wrong
+    (``check_advertisements`` finds them), and FilterError ``TOO_LARGE`` where the rules and
+    advertisements would not compile together.
+    """
+    announced: dict[str, set[str]] = {}
+    rows = list(advertisements)
+    for row in rows:
+        announced.setdefault(row.publisher, set()).add(row.filter)
+    named = {*network.publishers(), *announced} if publishers is None else set(publishers)
+    for name in sorted(named):
+        network.host(name)
+    # Publishers that announce the same share a mark.
+    texts = {name: tuple(sorted(announced.get(name, ()))) for name in sorted(named)}
+    terms = {
+        key: [
+            term
+            for text in key
+            for term in advertised_terms(Advertisement(name, text), specification)
+        ]
+        if key
+        else _everything(specification)
+        for name, key in texts.items()
+    }
+    found = _matches(terms, subscriptions, network, specification, named, order)
+    return Clients(
+        {name: found[key].potential - {name} for name, key in texts.items()},
+        {name: found[key].permanent - {name} for name, key in texts.items()},
+    )
+
+
+@dataclass
+class _Match:
+    potential: frozenset[str] = frozenset()
+    permanent: frozenset[str] = frozenset()
+
+
+_Key = tuple[str, ...]
+
+
+def _everything(specification: Specification) -> list[Term]:
+    """Terms that hold for every message of the specification."""
+    types = sorted({h.message_type for h in specification.headers if h.message_type is not None})
+    return [((MESSAGE_TYPE, ((kind, kind),)),) for kind in types] or [()]
+
+
+def _matches(
+    advertised: Mapping[_Key, list[Term]],
+    subscriptions: Sequence[Subscription],
+    network: Network,
+    specification: Specification,
+    publishers: set[str],
+    order: Order,
+) -> dict[_Key, _Match]:
+    """The hosts that match each advertisement, from the leaves of one diagram of all filters.
+
+    Bits at a leaf: host i at i if its rules surely forward the event, at i + number of hosts if
+    they may, then the advertisements.
+    """
+    hosts = list(network.hosts)
+    place = {name: n for n, name in enumerate(hosts)}
+    table, marks = _marked_rules(subscriptions, specification, place, publishers)
+    for bit, terms in enumerate(advertised.values(), start=2 * len(hosts)):
+        table.terms += [(term, 0, len(marks)) for term in terms]
+        marks.append((bit,))
+    found = {key: _Match() for key in advertised}
+    if not len(table):
+        return found
+    if order == "auto":
+        order = _chosen(subscriptions, specification, place)
+    levels = make_levels(specification, named_order(order), used=table.used())
+    diagrams = Diagrams(
+        levels.maxima,
+        levels.may_lack,
+        2 * len(hosts) + len(advertised),
+        ROWS_PER_ENTRY * MAX_ENTRIES,
+    )
+    leaf_of = np.array([diagrams.leaf(bits) for bits in marks], np.int32)
+    try:
+        roots, like = table.roots(diagrams, levels, leaf_of)
+        root = diagrams.union_all(roots[like])
+    except FilterError as error:
+        raise too_large(MAX_ENTRIES) from error
+    leaves = diagrams.reachable(root).leaves if root >= 0 else np.array([root], np.int32)
+    return _read(diagrams, leaves, hosts, found)
+
+
+def _chosen(
+    subscriptions: Sequence[Subscription], specification: Specification, hosts: Iterable[str]
+) -> tuple[str, ...]:
+    """The order that suits the rules by themselves."""
+    rules, _ = check(subscriptions, specification, set(hosts), publisher="")
+    table = table_of_rules(rules, specification)
+    if not len(table):
+        return ()
+    return choose_order(table, specification, counter(table, specification, MAX_ENTRIES, None))
+
+
+def _marked_rules(
+    subscriptions: Sequence[Subscription],
+    specification: Specification,
+    place: Mapping[str, int],
+    publishers: set[str],
+) -> tuple[TermTable, list[tuple[int, ...]]]:
+    """The rules' terms over fields alone, and the bits of each outcome number."""
+    rules, _ = check(subscriptions, specification, set(place), publisher="")
+    table = table_of_rules(rules, specification)
+    surely: list[tuple[int, ...]] = []
+    perhaps: list[tuple[int, ...]] = []
+    for outcome in table.outcomes:
+        names = [token for token in outcome if isinstance(token, str)]
+        bits = tuple(place[name] for name in names)
+        may = tuple(bit + len(place) for bit in bits)
+        perhaps.append(may)
+        # A rule for a publisher and others is rejected where that publisher sends.
+        shared = len(names) > 1 and not publishers.isdisjoint(names)
+        surely.append(may if shared else bits)
+    terms: list[tuple[Term, int, int]] = []
+    for term, rule, outcome_number in table.terms:
+        if perhaps[outcome_number]:
+            fields = tuple(literal for literal in term if literal[0] not in table.cells)
+            stateful = len(fields) < len(term)
+            terms.append((fields, rule, outcome_number + stateful * len(surely)))
+    return TermTable(table.blocks, table.outcome, terms), surely + perhaps
+
+
+def _read(
+    diagrams: Diagrams,
+    leaves: np.ndarray[tuple[int], np.dtype[np.int32]],
+    hosts: Sequence[str],
+    found: dict[_Key, _Match],
+) -> dict[_Key, _Match]:
+    count = len(hosts)
+    keys = list(found)
+    start, tokens = diagrams.members_of(leaves)
+    potential: list[set[int]] = [set() for _ in keys]
+    permanent: list[set[int] | None] = [None for _ in keys]
+    for begin, end in zip(start[:-1].tolist(), start[1:].tolist(), strict=True):
+        here = tokens[begin:end]
+        first = int(np.searchsorted(here, 2 * count))
+        if first == len(here):
+            continue
+        middle = int(np.searchsorted(here, count))
+        sure = set(here[:middle].tolist())
+        perhaps = sure.union((here[middle:first] - count).tolist())
+        for number in (here[first:] - 2 * count).tolist():
+            potential[number] |= perhaps
+            before = permanent[number]
+            permanent[number] = sure if before is None else before & sure
+    for number, key in enumerate(keys):
+        always = permanent[number] or set()
+        found[key] = _Match(
+            frozenset(hosts[n] for n in potential[number]), frozenset(hosts[n] for n in always)
+        )
+    return found

@@ -1,0 +1,143 @@
+"""What publications cost with a set of stored trees: labels, links and bytes (WERNECKE 5.4.1)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udfs.errors import NetworkError
+from udfs.network.labels import MAX_LABELS, LabelFormat
+from udfs.network.network import Network
+from udfs.network.virtual_tree import VirtualTree
+from udfs.stacks.forwarding import COUNT_BYTES, ETHERNET_BYTES
+from udfs.trees.encode import Algorithm, Encoder
+from udfs.trees.publications import Publication
+from udfs.trees.stored_trees import StoredTrees
+from udfs.trees.switch_graph import SwitchGraph
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """By publication, int64, of one notification each.
+
+    trees, hops, stops: labels of all its stacks. parts: stacks. switch_links: links that carry a
+    stack, the publisher's among them. host_links: receivers. crossings: labels on each of the
+    ``switch_links``, added up. notifications, datagram_bytes: of the publication.
+
+    used: how many of the publications name a tree, by id. skipped: publications that no stack can
+    carry, with the error's text; their counts are 0.
+    """
+
+    labels: LabelFormat
+    trees: Counts
+    hops: Counts
+    stops: Counts
+    parts: Counts
+    switch_links: Counts
+    host_links: Counts
+    crossings: Counts
+    notifications: Counts
+    datagram_bytes: Counts
+    used: Mapping[int, int]
+    skipped: Mapping[int, str]
+
+    @property
+    def stack_labels(self) -> Counts:
+        """Labels of one notification, int64 by publication."""
+        return self.trees + self.hops + self.stops
+
+    @property
+    def header_bytes(self) -> Counts:
+        """Bytes that stacks add at the publisher, counts among them: int64 by publication."""
+        return self.parts * COUNT_BYTES + self.stack_labels * self.labels.size
+
+    @property
+    def bytes_on_links(self) -> Counts:
+        """Bytes of all notifications of each publication on all links that they cross, int64.
+
+        Ethernet, label count and labels, IPv4 datagram; towards hosts Ethernet and datagram. As
+        :func:`udfs.stacks.forwarding.bytes_on_links` counts them.
+        """
+        links = self.switch_links + self.host_links
+        of_one = (
+            links * ETHERNET_BYTES
+            + self.switch_links * COUNT_BYTES
+            + self.crossings * self.labels.size
+        )
+        return self.notifications * of_one + self.datagram_bytes * links
+
+
+class Replayer:
+    """Replays publications over one network with one set of trees (the active ones).
+
+    Raises NetworkError as :class:`udfs.trees.encode.Encoder` does.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        trees: Iterable[VirtualTree],
+        algorithm: Algorithm = "refined",
+        max_labels: int | None = MAX_LABELS,
+        graph: SwitchGraph | None = None,
+    ) -> None:
+        self._network = network
+        self._algorithm: Algorithm = algorithm
+        self._max_labels = max_labels
+        self._graph = graph or SwitchGraph(network)
+        self._stored = StoredTrees(network, self._graph, trees)
+        self._encoders: dict[str, Encoder] = {}
+
+    def replay(self, publications: Sequence[Publication]) -> Replay:
+        """Counts by publication; each set of receivers is encoded by itself, none is remembered."""
+        names = ("trees", "hops", "stops", "parts", "switch_links", "host_links", "crossings")
+        counts = np.zeros((len(names), len(publications)), np.int64)
+        used: Counter[int] = Counter()
+        skipped: dict[int, str] = {}
+        for at, each in enumerate(publications):
+            try:
+                sizes = self._encoder(each.publisher).sizes(each.receivers)
+            except NetworkError as error:
+                skipped[at] = str(error)
+                continue
+            for size in sizes:
+                counts[:6, at] += (
+                    len(size.trees),
+                    size.hops,
+                    size.stops,
+                    1,
+                    size.switch_links + 1,
+                    0,
+                )
+                counts[6, at] += size.crossings
+            used.update({tree for size in sizes for tree in size.trees})
+            counts[5, at] = len(each.receivers)
+        return Replay(
+            labels=self._network.labels,
+            notifications=np.array([each.notifications for each in publications], np.int64),
+            datagram_bytes=np.array([each.datagram_bytes for each in publications], np.int64),
+            used=used,
+            skipped=skipped,
+            **dict(zip(names, counts, strict=True)),
+        )
+
+    def _encoder(self, publisher: str) -> Encoder:
+        found = self._encoders.get(publisher)
+        if found is None:
+            found = Encoder(
+                self._network,
+                publisher,
+                (),
+                self._max_labels,
+                self._algorithm,
+                self._graph,
+                self._stored,
+            )
+            self._encoders[publisher] = found
+        return found

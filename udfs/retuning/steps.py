@@ -1,0 +1,157 @@
+"""From the trees that switches hold to the ones they should: steps that exceed no budget.
+
+New trees are installed beside the old ones as far as there is room; old ones go once the new are
+in use; what had no room before follows. A step is worked out from the rows of ``virtual_trees``
+alone, so whoever comes after a crash goes on where it was. Between steps the refresher moves trees
+from ``installing`` to ``active`` and from ``retiring`` to ``retired``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from udfs.errors import NetworkError
+from udfs.network.network import Network
+from udfs.network.virtual_tree import State, VirtualTree, stored
+from udfs.trees.strategies.strategy import Edges, Room
+
+Wanted = Mapping[Edges, str]
+"""The trees that should stand in the end, and the strategy of each, in the order of installing."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One commit to ``virtual_trees``.
+
+    installed: new rows, ``installing``. moved: tree id → its state before and after. left: trees
+    that are still to be installed or retired after this step. unfit: trees that have no room even
+    when all that should go is gone.
+    """
+
+    installed: tuple[VirtualTree, ...] = ()
+    moved: Mapping[int, tuple[State, State]] = field(default_factory=dict)
+    left: int = 0
+    unfit: tuple[Edges, ...] = ()
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is something to commit now; if not and trees are left, wait."""
+        return bool(self.installed or self.moved)
+
+
+def next_step(
+    network: Network, trees: Iterable[VirtualTree], wanted: Wanted, budget: Mapping[str, int]
+) -> Step:
+    """What to write next. ``trees``: all rows, the retired ones too, as their ids stay taken.
+
+    Every tree but a retired one takes a place in each of its switches. A row whose edges are
+    wanted stays, under its id; one that was retiring is active again. A tree that lost a link of
+    the network is retired at once, whether it is wanted or not: no switch can hold it.
+
+    Raises NetworkError ``NO_TREE_ID`` when the labels have no id left, ``BAD_SIZE`` for a budget
+    below 0.
+    """
+    # Of two rows of one tree, the one in use stays.
+    rows = sorted(trees, key=lambda tree: (tree.state != "active", tree.id))
+    moved: dict[int, tuple[State, State]] = {}
+    room = Room(network, budget)
+    kept: dict[Edges, VirtualTree] = {}
+    doomed: list[VirtualTree] = []
+    for tree in stored(rows):
+        # Broken ones too: they leave the switches when no batch names them any more.
+        room.take(tree.edges)
+        if lost_links(network, tree.edges):
+            moved[tree.id] = tree.state, "retired"
+        elif tree.state != "retiring":
+            if tree.edges in wanted and tree.edges not in kept:
+                kept[tree.edges] = tree
+            else:
+                doomed.append(tree)
+    leaving = [tree for tree in rows if tree.state == "retiring" and tree.id not in moved]
+    for tree in list(leaving):
+        if tree.edges in wanted and tree.edges not in kept:
+            kept[tree.edges] = tree
+            moved[tree.id] = "retiring", "active"
+            leaving.remove(tree)
+    missing = [edges for edges in wanted if edges not in kept and not lost_links(network, edges)]
+    installed = _install(network, rows, missing, wanted, room)
+    missing = [edges for edges in missing if edges not in installed]
+    waits = bool(installed) or any(tree.state == "installing" for tree in kept.values())
+    going = _going(doomed, leaving, room, waits)
+    moved |= {tree.id: (tree.state, "retiring") for tree in going}
+    stuck = not (waits or moved or doomed or leaving)
+    return Step(
+        tuple(installed.values()),
+        moved,
+        0 if stuck else len(missing) + len(doomed) - len(going),
+        tuple(missing) if stuck else (),
+    )
+
+
+def lost_links(network: Network, edges: Edges) -> list[tuple[str, str]]:
+    """Edges that are no link of the network (any more), sorted. A link that is down is one."""
+    return sorted(pair for pair in edges if not _is_link(network, pair))
+
+
+def rules(network: Network, edges: Edges) -> int:
+    """What a tree costs: one rule in each switch that it touches."""
+    return len({name for pair in edges for name in pair if name in network.switches})
+
+
+def under_way(network: Network, trees: Iterable[VirtualTree]) -> int:
+    """Rules of trees that switches are still to be given, or rid of."""
+    return sum(
+        rules(network, tree.edges) for tree in trees if tree.state in ("installing", "retiring")
+    )
+
+
+def _is_link(network: Network, pair: tuple[str, str]) -> bool:
+    switch, neighbor = pair if pair[0] in network.switches else (pair[1], pair[0])
+    try:
+        network.link(switch, neighbor)
+    except NetworkError:
+        return False
+    return True
+
+
+def _install(
+    network: Network,
+    rows: Sequence[VirtualTree],
+    missing: Iterable[Edges],
+    wanted: Wanted,
+    room: Room,
+) -> dict[Edges, VirtualTree]:
+    """New rows for what fits beside all that is stored; takes their places."""
+    number = max((tree.id for tree in rows), default=0)
+    installed: dict[Edges, VirtualTree] = {}
+    for edges in missing:
+        if not room.fits(edges):
+            continue
+        number += 1
+        if number > network.labels.max_id:
+            advice = "" if network.labels.bits == 32 else ": labels of 32 bits have room for more"
+            raise NetworkError(
+                "NO_TREE_ID",
+                f"all ids of virtual trees up to {network.labels.max_id} have been used, and none "
+                f"is used again{advice}",
+            )
+        room.take(edges)
+        installed[edges] = VirtualTree(number, edges, wanted[edges], "installing")
+    return installed
+
+
+def _going(
+    doomed: Iterable[VirtualTree], leaving: Iterable[VirtualTree], room: Room, waits: bool
+) -> list[VirtualTree]:
+    """What retires now. While new trees are not in use yet, only what nobody names either, and
+    what a switch holds beyond its budget."""
+    for tree in leaving:
+        room.give_back(tree.edges)
+    going = []
+    for tree in doomed:
+        crowded = any(room.left[name] < 0 for name in room.switches(tree.edges))
+        if crowded or not waits or tree.state == "installing":
+            room.give_back(tree.edges)
+            going.append(tree)
+    return going

@@ -1,1 +1,0 @@
-"""Choosing trees by what was published, and changing to them without loss."""
