@@ -9,10 +9,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import examples
 import processes
 import pytest
-from hypothesis import HealthCheck
-from hypothesis import settings as hypothesis_settings
 from pyspark.sql import SparkSession
 
 import schemas
@@ -21,13 +20,7 @@ from jobs.adapters.tables.tables import Tables
 from udfs.messages.specification import Specification, parse_specification
 
 pytest_cmdline_main = processes.pytest_cmdline_main
-
-# What a test takes is the machine's affair: others run beside it, and compile.
-hypothesis_settings.register_profile(
-    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-hypothesis_settings.load_profile("untimed")
-
+pytest_configure = examples.pytest_configure
 
 # A Spark of the tests lives for minutes, and the better compiler takes more than it gives by then:
 # a third of the time. Alone, the quick one would have 48 MB for its code, which Spark fills. It

@@ -4,7 +4,8 @@ from functools import cache
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.trees.other_encodings import (
@@ -42,7 +43,7 @@ def test_bier_takes_the_shortest_string_for_all_hosts_and_twelve_bytes(network):
     assert bare_bits(large, ()) == bier(large, ()) == Headers(())
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.sets(st.integers(1, 300), min_size=1), st.sampled_from(BIT_STRINGS))
 def test_bier_sends_a_frame_for_each_set_with_a_receiver(numbers, bits):
     large = chain(300)

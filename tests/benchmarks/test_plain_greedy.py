@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from random_trees import mended, random_network, random_publication, random_trees
 
@@ -19,7 +20,7 @@ from udfs.trees.broadcast import broadcast_trees
 pytestmark = pytest.mark.unit
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.randoms(use_true_random=False), st.sampled_from(sorted(STEINER)))
 def test_its_stacks_deliver_to_each_receiver_exactly_once_and_to_nobody_else(rng, steiner):
     network = random_network(rng, 8)

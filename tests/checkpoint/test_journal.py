@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.adapters.checkpoint import journal as journal_module
@@ -126,7 +127,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(STEPS, st.lists(st.integers(0, 2), max_size=3))
 def test_every_batch_is_in_every_table_once_wherever_a_process_was_killed(steps, earlier):
     disk = Disk()
@@ -241,11 +242,11 @@ def test_the_stream_waits_before_too_much_has_piled_up_and_then_ends_with_the_re
     made._failure = "No space left on device"
     made._start = lambda: None
     for number in range(3):
-        made.room()
+        made.wait_for_capacity()
         made.put(report(number))
     assert told == [1, 2, 3]
     with pytest.raises(StreamError, match=r"LEDGER_BEHIND: 3 batches .* No space left on device"):
-        made.room()
+        made.wait_for_capacity()
     waiting = threading.Thread(target=made.room)
     waiting.start()
     made._flush()

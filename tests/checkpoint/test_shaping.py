@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from jobs.adapters.app.settings import PREFIX, Settings
-from jobs.adapters.checkpoint.shaping import KEYS, SPECIFICATION, changed, shaping
+from jobs.adapters.checkpoint.identity import SHAPING, SPECIFICATION, changed, shaping
 
 pytestmark = pytest.mark.unit
 
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.unit
 def test_the_settings_come_back_from_their_texts():
     first = Settings(publisher="feed9", mtu=1400, label_bits=32, port=99, format="attributes")
     found = shaping(first)
-    assert set(found) == {*KEYS, SPECIFICATION}
-    again = Settings.read([(PREFIX + key, found[key]) for key in KEYS])
+    assert set(found) == {*SHAPING, SPECIFICATION}
+    again = Settings.read([(PREFIX + key, found[key]) for key in SHAPING])
     assert shaping(again) == found
 
 
@@ -34,7 +34,3 @@ def test_what_another_start_would_change_in_the_bytes_is_told(other, told):
     first = Settings()
     found = changed(shaping(first), shaping(dataclasses.replace(first, **other)))
     assert found == told if isinstance(told, dict) else set(found) == told
-
-
-def test_nothing_is_said_of_a_try_that_earlier_versions_made():
-    assert changed(None, shaping(Settings())) == {}

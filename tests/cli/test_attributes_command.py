@@ -15,7 +15,8 @@ from subprocess import PIPE, Popen
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.packet import Raw
@@ -119,7 +120,7 @@ VALUES = st.dictionaries(st.sampled_from((0, 1, 2, 31)), st.integers(0, (1 << 32
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(VALUES, min_size=1, max_size=20))
 def test_any_record_comes_back_out_of_its_json(encoding: str, several: list[dict[int, int]]):
     with TemporaryDirectory() as folder:

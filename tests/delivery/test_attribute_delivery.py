@@ -21,7 +21,8 @@ from delivery_cases import (
     handle,
     received,
 )
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.columns import deliver
@@ -137,7 +138,7 @@ def owed(
     return hosts, dead
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.tuples(st.sampled_from(HOSTS), st.sampled_from(FILTERS)), max_size=8),
     st.integers(0, 1 << 30),

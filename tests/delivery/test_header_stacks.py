@@ -11,7 +11,8 @@ import random
 
 import pytest
 from delivery_cases import HOSTS, NETWORK, TREES
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.columns import STACKS, worked_out
@@ -26,7 +27,7 @@ from udfs.trees.kernels.encode import encode
 pytestmark = pytest.mark.unit
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.sets(st.sampled_from(range(len(NETWORK.links))), max_size=6),
     st.lists(st.sampled_from(HOSTS), unique=True).map(sorted).map(tuple),

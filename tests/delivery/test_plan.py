@@ -33,7 +33,8 @@ from delivery_cases import (
     received,
     scenes,
 )
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.columns import REPORT_ARROW, deliver
@@ -109,7 +110,7 @@ def owed(
     return hosts, dead, read, matched
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(scenes(), st.lists(st.integers(0, 25), max_size=3), st.booleans(), st.booleans())
 def test_every_host_gets_exactly_what_it_subscribed_to(
     scene: tuple[list[Subscription], list[Row]], cuts: list[int], large: bool, ahead: bool
@@ -162,7 +163,7 @@ def test_every_host_gets_exactly_what_it_subscribed_to(
         assert (p["first_sequence"], p["last_sequence"]) == ends
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(scenes(), st.lists(st.integers(0, 25), max_size=3))
 def test_the_same_records_become_the_same_bytes_however_they_are_cut(
     scene: tuple[list[Subscription], list[Row]], cuts: list[int]

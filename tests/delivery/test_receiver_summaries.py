@@ -28,7 +28,8 @@ from delivery_cases import (
     handle,
     scenes,
 )
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.fabric.hosts import udp_payload
@@ -111,7 +112,7 @@ def owed(frames: Sequence[bytes]) -> dict[tuple[str, bytes], dict[int, int]]:
     return found
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(scenes(), st.lists(st.integers(0, 25), max_size=3), st.booleans(), st.booleans())
 def test_every_host_is_told_how_many_notifications_it_should_have_and_which(
     scene: tuple[list[Subscription], list[Row]], cuts: list[int], ahead: bool, short: bool

@@ -30,7 +30,8 @@ from delivery_cases import (
     reached,
     received,
 )
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.columns import deliver
@@ -147,7 +148,7 @@ class Reference:
             yield content, self.interpreter.step(found, time).receivers
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 1 << 30), st.booleans())
 def test_any_cutting_into_tasks_and_batches_is_the_interpreter_on_each_partition(number, one_task):
     seed = random.Random(number)
@@ -213,7 +214,7 @@ SENDING = [
 ]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.lists(st.tuples(st.sampled_from(SENDING), st.sampled_from(HOSTS)), unique=True, max_size=5),
     st.sets(st.sampled_from(SILENT), min_size=1),
@@ -305,7 +306,7 @@ UNTIMED = parse_specification(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.lists(
         st.tuples(st.sampled_from("APL"), st.integers(0, 40), st.integers(0, 200)), max_size=30

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import FilterError
@@ -495,7 +496,7 @@ few_rows = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(few_rows, min_size=1, max_size=5))
 def test_rows_may_move_come_twice_or_go_from_version_to_version(versions):
     spec = parse_specification(COUNTING, "text")

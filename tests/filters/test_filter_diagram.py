@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 from dd.autoref import BDD
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import udfs.filters.diagrams
@@ -31,8 +32,6 @@ Constraint = tuple[int, tuple[tuple[int, int], ...]]
 Term = tuple[tuple[Constraint, ...], frozenset[int]]
 
 LARGEST = 2**64 - 1
-# The first example of a test may have to compile the kernels.
-patient = settings(deadline=None)
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,6 @@ def reached(diagrams: Diagrams, node: int, point: Point) -> set[int]:
     return set(diagrams.members(node))
 
 
-@patient
 @given(rules())
 def test_the_union_of_terms_is_what_brute_force_finds_at_every_point(rules: Rules):
     diagrams = rules.diagrams()
@@ -131,7 +129,6 @@ def test_the_union_of_terms_is_what_brute_force_finds_at_every_point(rules: Rule
         assert reached(diagrams, root, point) == expected(rules.terms, point)
 
 
-@patient
 @given(rules(), st.randoms(use_true_random=False))
 def test_any_order_and_grouping_of_unions_gives_the_same_number(
     rules: Rules, chance: random.Random
@@ -148,7 +145,6 @@ def test_any_order_and_grouping_of_unions_gives_the_same_number(
     assert diagrams.union(root, root) == root
 
 
-@patient
 @given(rules(), st.randoms(use_true_random=False))
 def test_equal_functions_have_equal_numbers_however_they_are_written(
     rules: Rules, chance: random.Random
@@ -172,7 +168,6 @@ def test_equal_functions_have_equal_numbers_however_they_are_written(
     assert diagrams.union_all(roots_of(diagrams, cut)) == whole
 
 
-@patient
 @given(rules())
 def test_no_node_is_superfluous_and_its_rows_cover_the_domain(rules: Rules):
     diagrams = rules.diagrams()
@@ -265,7 +260,7 @@ def counted(diagrams: Diagrams, root: int, rules: Rules) -> dict[int, int]:
     return total
 
 
-@settings(patient, max_examples=60)
+@examples(60)
 @given(rules(most_terms=4), rules(most_terms=4))
 def test_an_independent_package_of_decision_diagrams_agrees(one: Rules, other: Rules):
     bdd = BDD()
@@ -298,7 +293,6 @@ def test_an_independent_package_of_decision_diagrams_agrees(one: Rules, other: R
     assert (diagrams.union_all(roots_of(diagrams, terms)) == root) == same
 
 
-@patient
 @given(rules(most_terms=12), st.data())
 def test_a_tree_after_any_changes_is_the_tree_built_from_scratch(rules: Rules, data: st.DataObject):
     diagrams = rules.diagrams()
@@ -322,7 +316,6 @@ def test_a_tree_after_any_changes_is_the_tree_built_from_scratch(rules: Rules, d
         assert tree.root == diagrams.union_all(held)
 
 
-@patient
 @given(rules())
 def test_compaction_keeps_the_function_and_drops_the_rest(rules: Rules):
     diagrams = rules.diagrams()
@@ -339,7 +332,6 @@ def test_compaction_keeps_the_function_and_drops_the_rest(rules: Rules):
     assert diagrams.union_all(roots_of(diagrams, rules.terms)) == new
 
 
-@patient
 @given(st.lists(st.sets(st.integers(0, 9_999), max_size=30), max_size=8))
 def test_leaves_are_sets_of_thousands_of_tokens(sets: list[set[int]]):
     diagrams = Diagrams([1], [False], 10_000, 1000, capacity=1)
@@ -458,7 +450,6 @@ def test_nothing_at_all_reaches_nobody():
     assert diagrams.reachable(NOBODY).leaves.tolist() == [NOBODY]
 
 
-@patient
 @given(rules())
 def test_a_pool_that_keeps_nothing_is_as_good_as_a_new_one(rules: Rules):
     diagrams = rules.diagrams()

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import SubscriptionError
@@ -115,7 +116,7 @@ def events(specification: Specification) -> st.SearchStrategy[dict[str, Any]]:
 FORMATS = st.sampled_from([LOOSE, TYPED])
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(data=st.data(), specification=FORMATS)
 def test_the_way_that_is_told_ends_where_the_matcher_says(data, specification):
     compiled = compile_texts(data.draw(rules(specification)), specification, optional=True)
@@ -136,7 +137,7 @@ def test_the_way_that_is_told_ends_where_the_matcher_says(data, specification):
         assert state == way.leaf
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(data=st.data(), specification=FORMATS)
 def test_a_rule_matches_where_its_explanation_says_so_and_its_predicates_decide(
     data, specification
@@ -149,7 +150,7 @@ def test_a_rule_matches_where_its_explanation_says_so_and_its_predicates_decide(
         assert any(decision.decided for decision in found.predicates)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(data=st.data(), specification=FORMATS)
 def test_with_state_rules_and_leaf_are_those_of_the_interpreter(data, specification):
     texts = data.draw(rules(specification, stateful=True))
@@ -174,7 +175,7 @@ def test_with_state_rules_and_leaf_are_those_of_the_interpreter(data, specificat
         assert way.outcome.calls == step.calls
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(data=st.data(), specification=FORMATS)
 def test_events_that_a_rule_wants_take_the_rows_told_of_it(data, specification):
     texts = data.draw(rules(specification))
@@ -195,7 +196,7 @@ def test_events_that_a_rule_wants_take_the_rows_told_of_it(data, specification):
                 assert wanted <= set(compiled.outcomes[leaf].receivers)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data(), specification=FORMATS)
 def test_segments_take_each_value_once_and_by_the_row_that_wins(data, specification):
     compiled = compile_texts(data.draw(rules(specification)), specification, optional=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from examples import examples
 from filter_cases import cases, rules
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -29,7 +30,6 @@ from udfs.p4_program.program import generate
 pytestmark = pytest.mark.unit
 
 patient = settings(
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -138,7 +138,7 @@ def place_is_right(error: StackcastError, text: str) -> None:
     assert len(error.message) < 2000
 
 
-@settings(patient, max_examples=400)
+@examples(400, patient)
 @given(mangled(RULES), specifications, st.booleans())
 @example("stock == " + "(" * 8000, SPECS["loose"], False)
 @example("shares == " + "9" * 8000, SPECS["loose"], False)
@@ -154,7 +154,7 @@ def test_a_rule_is_read_or_refused_with_its_place(
             place_is_right(error, text)
 
 
-@settings(patient, max_examples=200)
+@examples(200, patient)
 @given(mangled(["\n".join(RULES), ";".join(RULES), *RULES]), specifications)
 def test_a_file_of_rules_is_read_rule_by_rule(text: str, specification: Specification):
     for rule, line in split_rules(text):
@@ -165,7 +165,7 @@ def test_a_file_of_rules_is_read_rule_by_rule(text: str, specification: Specific
             assert 1 <= in_file(error, line).line <= text.count("\n") + 1
 
 
-@settings(patient, max_examples=100)
+@examples(100, patient)
 @given(st.lists(mangled(RULES), max_size=6), st.integers(1, 12), specifications)
 def test_a_table_of_texts_refuses_what_each_alone_is_refused_for(
     texts: list[str], times: int, specification: Specification
@@ -180,7 +180,7 @@ def test_a_table_of_texts_refuses_what_each_alone_is_refused_for(
     assert not found
 
 
-@settings(patient, max_examples=120)
+@examples(120, patient)
 @given(st.lists(mangled(RULES), max_size=4), specifications)
 def test_rules_that_can_be_read_compile_or_are_refused(
     texts: list[str], specification: Specification
@@ -200,7 +200,7 @@ def test_rules_that_can_be_read_compile_or_are_refused(
         assert isinstance(error, SubscriptionError | FilterError)
 
 
-@settings(patient, max_examples=120)
+@examples(120, patient)
 @given(
     st.lists(st.tuples(mangled(["h1", "s1"]), mangled(["h1", "feed1"]), mangled(RULES)), max_size=5)
 )
@@ -212,7 +212,7 @@ def test_rows_of_subscriptions_are_live_or_rejected(rows: list[tuple[str, str, s
         assert len(rejection.message) < 3000
 
 
-@settings(patient, max_examples=250)
+@examples(250, patient)
 @given(mangled([FORMAT, MESSAGES]))
 @example("header_type t { fields { a: 8; } } header t h; @query_default_action(fwd(1, 2))")
 @example("header_type t { fields { a: 8; } } header t h; @query_default_action(d(x))")
@@ -236,7 +236,7 @@ def test_a_format_is_read_and_used_or_refused(text: str):
                 continue
 
 
-@settings(patient, max_examples=300)
+@examples(300, patient)
 @given(st.lists(mangled(EVENTS), max_size=6), specifications)
 @example(["[" * 100_000], SPECS["loose"])
 @example(['{"a":' * 50_000], SPECS["loose"])
@@ -267,7 +267,7 @@ names = st.sampled_from(
 )
 
 
-@settings(patient, max_examples=200)
+@examples(200, patient)
 @given(json_values | st.dictionaries(names, json_values, max_size=4), specifications)
 def test_any_json_is_an_event_or_is_refused(found: Any, specification: Specification):
     reader = EventReader(specification)
@@ -278,7 +278,7 @@ def test_any_json_is_an_event_or_is_refused(found: Any, specification: Specifica
         assert len(error.message) < 1000
 
 
-@settings(patient, max_examples=100)
+@examples(100, patient)
 @given(st.binary(max_size=60), st.sampled_from([b"", b"SCC1", b"SCS1"]))
 def test_state_that_is_damaged_is_refused(found: bytes, mark: bytes):
     for read in (unpack, unpack_sources):
@@ -288,7 +288,7 @@ def test_state_that_is_damaged_is_refused(found: bytes, mark: bytes):
             assert error.what == "STATE_UNREADABLE"
 
 
-@settings(patient, max_examples=60)
+@examples(60, patient)
 @given(st.data())
 def test_what_is_cut_out_of_rules_that_fit_is_read_or_refused(data: st.DataObject):
     case = data.draw(cases(most_bits=2048))

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import examples
 from filter_cases import shape
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import FilterError
@@ -129,7 +130,7 @@ edits = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(st.sampled_from([SPEC, LOOSE]), st.sampled_from(["specification", "auto"]), edits)
 def test_edits_one_after_the_other_give_what_compiling_anew_gives(spec, order, steps):
     compiler = IncrementalCompiler(spec, order=order, ports={"h1": 7, "h2": 8, "h3": 8})
@@ -197,7 +198,7 @@ def test_a_random_edit_of_five_thousand_rules_changes_at_most_one_row_in_a_hundr
     assert np.mean(sizes) <= 0.01 * total
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.sampled_from([SPEC, LOOSE]), st.lists(new_rules, min_size=1, max_size=8))
 def test_an_order_that_is_chosen_needs_no_more_rows_than_that_of_the_specification(spec, texts):
     rules = [rule(text, *hosts, calls=calls, spec=spec) for text, hosts, calls in texts]

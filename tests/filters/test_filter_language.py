@@ -8,7 +8,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_network
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs import filters
@@ -484,7 +485,7 @@ trees = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(trees, st.sampled_from(["", ":fwd(1)", " : 1;", " : { fwd(1) }", " # end"]))
 def test_a_tree_in_any_spelling_is_read_back(tree: tuple[object, str], end: str):
     expected, text = tree
@@ -659,7 +660,7 @@ avg(price) count() sum(x) my_counter slow <- { fwd(1); } a() 00:11:22:33:44:55 /
 net_pieces = st.sampled_from([*PIECES.split(), *NET_PIECES.split(), "\n"])
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.one_of(st.text(max_size=40), st.lists(net_pieces, max_size=20).map(" ".join)))
 def test_no_text_whatever_brings_anything_but_a_rule_or_our_error(text: str):
     try:
@@ -670,7 +671,7 @@ def test_no_text_whatever_brings_anything_but_a_rule_or_our_error(text: str):
         assert error.message.startswith(f"line {error.line}, column {error.column}: ")
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(noise)
 def test_no_text_whatever_brings_anything_but_a_rule_or_a_rejection(text: str):
     rules, rejections = check([Subscription("x", "h1", text)], SPEC, HOSTS, "feed1")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import examples
 from filter_cases import (
     Case,
     actions,
@@ -48,7 +49,6 @@ Said = tuple[tuple[str, ...], tuple[Call, ...]]
 
 MAX_ENTRIES = 20_000
 patient = settings(
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
@@ -148,7 +148,7 @@ def can_be_sent(case: Case, event: Mapping[str, int]) -> bool:
     return any(name.startswith(f"{first.name}.") for name in event)
 
 
-@settings(patient, max_examples=150)
+@examples(150, patient)
 @given(st.data())
 def test_everything_agrees_on_any_rules_over_any_format(data: st.DataObject):
     case = data.draw(cases())
@@ -185,7 +185,7 @@ def in_ports(said: Said) -> tuple[tuple[int, ...], set[tuple[Any, ...]]]:
     return ports_of(said[0]), calls
 
 
-@settings(patient, max_examples=40)
+@examples(40, patient)
 @given(st.data())
 def test_the_order_of_the_fields_changes_nothing(data: st.DataObject):
     case = data.draw(cases(most_bits=130))
@@ -204,7 +204,7 @@ def test_the_order_of_the_fields_changes_nothing(data: st.DataObject):
         assert by_matcher(Matcher(compiled), cut, 1) == expected
 
 
-@settings(patient, max_examples=40)
+@examples(40, patient)
 @given(st.data())
 def test_a_rule_and_its_opposite_part_the_events_that_have_the_fields(data: st.DataObject):
     """Contradictions reach nobody, and tautologies all that know what they ask for."""
@@ -272,7 +272,7 @@ def stateful_cases(draw: st.DrawFn) -> tuple[Case, list[str]]:
     return case, draw(st.lists(rule, min_size=count, max_size=count))
 
 
-@settings(patient, max_examples=80)
+@examples(80, patient)
 @given(st.data())
 def test_everything_agrees_on_rules_with_state(data: st.DataObject):
     case, texts = data.draw(stateful_cases())
@@ -343,7 +343,7 @@ def checked(text: str, specification: Specification) -> CheckedRule:
     return CheckedRule("", rule.condition, sorted_names(set(rule.receivers)), calls, updates)
 
 
-@settings(patient, max_examples=80)
+@examples(80, patient)
 @given(st.data())
 def test_any_sequence_of_edits_gives_what_compiling_anew_gives(data: st.DataObject):
     if data.draw(st.booleans()):
@@ -518,7 +518,7 @@ class Bits:
         return reach
 
 
-@settings(patient, max_examples=60)
+@examples(60, patient)
 @given(st.data())
 def test_an_independent_package_makes_the_same_functions_of_the_same_texts(data: st.DataObject):
     case = data.draw(cases(most_bits=3))

@@ -7,7 +7,8 @@ from decimal import Decimal, InvalidOperation
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from examples import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from udfs.errors import SpecificationError, SubscriptionError
@@ -193,13 +194,13 @@ def assert_same(texts: list[str], table: RuleTable, specification) -> None:
             assert terms == ((blocks[at],) if at in blocks else ()), text
 
 
-@settings(max_examples=600, deadline=None)
+@examples(600)
 @given(tables(), st.sampled_from([MARKET, PLAIN]))
 def test_a_table_of_texts_says_what_each_text_says_alone(texts, specification):
     assert_same(texts, read_table(texts, specification), specification)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.text(alphabet="ab5.=<>! ()&|:;,#'\"\nfwd", max_size=24), max_size=12))
 def test_nothing_but_rules_and_errors_comes_out_of_any_texts(texts):
     texts = texts * 9 + ["price > 5"] * 9
@@ -268,7 +269,7 @@ numerals = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(numerals, max_size=40), st.integers(0, 18), st.integers(1, 64))
 @example(["9999999999999999999", "18446744073709551615"], 0, 64)
 @example(["٣", "³", "5\x00", "\x00"], 0, 64)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import SubscriptionError
@@ -476,7 +477,7 @@ def run_terms(rules, timeline, spec=SPEC) -> list[tuple[int, ...]]:
     return result
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(rule_sets, st.lists(events, max_size=12))
 def test_terms_over_cells_do_what_the_rules_say(rules, timeline):
     timeline = [(time + 2 * at, event) for at, (time, event) in enumerate(timeline)]
@@ -529,7 +530,7 @@ typed_events = st.one_of(
 )
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(typed_rules, st.lists(typed_events, max_size=12))
 def test_terms_over_cells_do_what_the_rules_say_of_typed_messages(rules, events):
     interpreter = Interpreter(rules, TYPED)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import schemas
@@ -150,7 +151,7 @@ def columns_of(batch: list[tuple[int, dict[str, int]]], names) -> np.ndarray:
     return np.array(rows, np.uint64).reshape(len(rows), len(batch))
 
 
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(rules, st.lists(events(), min_size=1, max_size=12))
 def test_everybody_agrees_on_who_gets_an_event(checked, batch):
     try:
@@ -261,7 +262,7 @@ def partial_events(draw, compiled: CompiledFilter) -> tuple[int | None, dict[str
     return draw(st.sampled_from([65, 66, None])), event
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data())
 def test_rows_of_every_kind_are_taken_as_people_read_them(data):
     compiled = data.draw(compiled_forms())

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import SubscriptionError
@@ -132,7 +133,7 @@ def stepped(reference: Interpreter, batch, times) -> list[tuple[tuple[str, ...],
     return [(step.receivers, step.calls) for step in steps]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     st.lists(texts(), min_size=1, max_size=5),
     st.lists(events(), min_size=1, max_size=40),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from examples import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from udfs.errors import SubscriptionError
@@ -86,7 +87,7 @@ def rules(draw: st.DrawFn) -> str:
     return text + draw(st.sampled_from(ACTIONS))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.lists(
         st.tuples(rules(), st.sampled_from(["\n", ";\n", "; ", " # so\n", "\n\n", ";\n# no\n"])),
@@ -126,7 +127,7 @@ soup = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(soup | st.text(max_size=30))
 @example(")(\n(")
 def test_any_text_is_split_and_the_quick_way_gives_the_same(text: str):

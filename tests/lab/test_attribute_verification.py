@@ -12,7 +12,8 @@ from collections import Counter
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.fabric.hosts import Host, NetworkCard
@@ -103,7 +104,7 @@ def as_json(event):
     return json.dumps({k: v if k == "station" else v / 10 for k, v in event.items()}).encode()
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(EVENTS, max_size=10), st.sampled_from(sorted(GROUPS)), st.booleans())
 def test_hosts_are_owed_what_their_rules_say(events, encoding, binary):
     """From JSON, and from records in the other encoding with a payload, which is carried along."""
@@ -234,7 +235,7 @@ RECORDS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(RECORDS, min_size=1, max_size=8))
 def test_json_means_the_same_to_the_plain_reader_and_to_the_stream(records):
     events = read_pairs(*pairs_of_lines(records), REGISTRY, 1 << 20)
@@ -336,7 +337,7 @@ def test_a_perfect_delivery_by_switches_is_exact():
     assert expectation.messages_matched < len(sent), "some events are nobody's"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_whatever_is_wrong_with_one_frame_is_noticed(data):
     sent, expectation = in_switches(30, 2)
@@ -384,7 +385,7 @@ def test_whatever_is_wrong_with_one_frame_is_noticed(data):
     assert {name: n for name in wrong if (n := getattr(tally, name))} == counts
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.sampled_from(["lost", "twice", "changed", "place", "index"]), st.data())
 def test_whatever_is_wrong_with_one_message_of_the_stream_is_noticed(fault, data):
     """Frames of the stream: MoldUDP64 under the number of their Kafka offset."""

@@ -10,7 +10,8 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -126,7 +127,7 @@ def plain(payload: bytes, padding: int = 0) -> bytes:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.binary(max_size=1500), st.integers(0, 46), st.data())
 def test_a_host_takes_what_scapy_makes_and_no_copy_with_a_bit_turned(
     payload: bytes, padding: int, data: st.DataObject

@@ -14,7 +14,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.report.page import ReportData, print_table, render_html, verdict, write_html, write_json
@@ -111,7 +112,7 @@ def test_licence_of_the_vendored_library_lies_beside_it() -> None:
     assert "Permission is hereby granted" in (folder / "cytoscape.LICENSE").read_text()
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(
     st.text(max_size=40) | st.sampled_from([NASTY, "/*{script}*/", "/*{data}*/", "]]>", "\ud800"])
 )

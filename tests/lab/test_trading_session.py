@@ -19,7 +19,8 @@ from unittest.mock import patch
 import itchcpp.messages
 import itchcpp.parser
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.traffic.itch_writer import MessageWriter, itch_specification, timestamp
@@ -270,7 +271,7 @@ def test_a_seed_is_the_same_session_and_another_is_not():
     assert list(first) != list(TradingSession(1500, seed=6, symbols=30))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 2000), st.integers(4, 40), st.integers())
 def test_there_are_exactly_as_many_messages_as_asked_for(count, stocks, seed):
     try:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.proof.verification import (
@@ -91,7 +92,7 @@ def rules_of(table: dict, specification: Specification) -> Sequence[CheckedRule]
     return rules
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.lists(ORDERS | st.none(), max_size=4), max_size=12), st.integers(0, 12))
 def test_hosts_are_owed_what_their_rules_say(
     specification: Specification, packets: list[list[Order | None]], change: int
@@ -208,7 +209,7 @@ def deliveries(draw: st.DrawFn) -> tuple[Expectation, dict[str, list[Receipt]]]:
     return expectation, received
 
 
-CASES = settings(max_examples=60, deadline=None)
+CASES = examples(60)
 
 
 @CASES
@@ -308,7 +309,7 @@ def test_offsets_never_go_back_within_a_session() -> None:
 # --- receipts on disk ---------------------------------------------------------------------------
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(case=deliveries())
 def test_receipts_come_back_as_the_hosts_wrote_them(
     tmp_path_factory: pytest.TempPathFactory, case: tuple

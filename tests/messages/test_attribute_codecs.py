@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from attribute_layers import LAYERS, chain, layer
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import MessageError
@@ -92,7 +93,6 @@ def records_of(offsets: np.ndarray, data: np.ndarray) -> list[bytes]:
 
 
 @BOTH
-@settings(deadline=None)
 @given(made=EVENTS)
 def test_what_is_written_is_read_back_and_written_again_the_same(encoding: str, made: list[Made]):
     events, payloads = table(made)
@@ -106,7 +106,6 @@ def test_what_is_written_is_read_back_and_written_again_the_same(encoding: str, 
 
 
 @BOTH
-@settings(deadline=None)
 @given(made=EVENTS)
 def test_scapy_takes_apart_what_we_build_and_we_read_what_it_builds(
     encoding: str, made: list[Made]
@@ -121,7 +120,6 @@ def test_scapy_takes_apart_what_we_build_and_we_read_what_it_builds(
 
 
 @BOTH
-@settings(deadline=None)
 @given(values=VALUES, payload=st.binary(max_size=40))
 def test_the_plain_writer_and_reader_agree_with_scapy(
     encoding: str, values: Values, payload: bytes
@@ -131,7 +129,6 @@ def test_the_plain_writer_and_reader_agree_with_scapy(
     assert read_event(record, encoding, ALL, LONGEST) == (values, payload)
 
 
-@settings(deadline=None)
 @given(EVENTS)
 def test_an_event_read_in_one_encoding_is_written_in_the_other(made: list[Made]):
     pairs = [write_event(values, "id_pairs", payload) for values, payload in made]
@@ -308,7 +305,7 @@ def damaged(draw: st.DrawFn, encoding: str) -> bytes:
 
 
 @BOTH
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(
     data=st.data(),
     known=st.one_of(st.just(ALL), st.just(ALL), NUMBERS),

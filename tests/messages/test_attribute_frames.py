@@ -13,7 +13,7 @@ import pytest
 from attribute_layers import BITMASK_GROUP as BITMASK_ADDRESS
 from attribute_layers import ID_PAIRS_GROUP as ID_PAIRS_ADDRESS
 from attribute_layers import LAYERS, layer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Dot1Q, Ether
@@ -64,7 +64,6 @@ def event(events: Events, data: np.ndarray, number: int) -> tuple[dict[int, int]
 
 
 @BOTH
-@settings(deadline=None)
 @given(made=st.lists(EVENT, max_size=6))
 def test_scapy_takes_apart_every_frame_that_we_build(encoding: str, made):
     records = [write_event(values, encoding, payload) for values, payload in made]
@@ -80,7 +79,6 @@ def test_scapy_takes_apart_every_frame_that_we_build(encoding: str, made):
         assert len(frame) == 14 + len(write_event(values, encoding, payload))
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(EVENT, st.sampled_from([*ENCODINGS, "other"])), max_size=8))
 def test_frames_of_scapy_are_read_whatever_else_is_on_the_wire(sent):
     wire, ours = [], []

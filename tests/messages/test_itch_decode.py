@@ -18,7 +18,8 @@ import itchcpp.messages
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import schemas
@@ -200,7 +201,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(packet)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(st.one_of(packets(), damaged(), st.binary(max_size=64)), max_size=6))
 def test_any_bytes_are_read_as_the_plain_reader_reads_them(records: list[bytes]):
     assert_same(records)
@@ -363,7 +364,7 @@ def test_a_field_that_has_no_column_is_refused():
 # --- the plain reader's own promises -------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.binary(min_size=10, max_size=10),
     st.integers(0, (1 << 64) - 1),

@@ -7,7 +7,8 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import schemas
@@ -284,7 +285,7 @@ def test_the_raw_values_of_an_event_are_taken_as_they_are():
             field.from_raw(value)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.text(max_size=40) | st.text("0123456789abcdefx.:/-+ ", max_size=40), st.data())
 def test_no_constant_makes_anything_but_a_span_or_a_specification_error(
     text: str, data: st.DataObject
@@ -484,7 +485,7 @@ def test_no_rule_asks_for_characters_that_do_not_print(kind: str, text: str):
     assert field.from_raw(text) == int.from_bytes(text.encode().ljust(8), "big")
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data())
 def test_no_text_makes_anything_but_a_specification_error(data: st.DataObject):
     at = data.draw(st.integers(0, len(FIGURE_2)))
@@ -503,7 +504,7 @@ WORDS = """header_type header fields t u x x.k k 8 16 0 99999999999 @string @str
 words = st.sampled_from(WORDS.split())
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.text(max_size=60) | st.lists(words, max_size=40).map(" ".join))
 def test_no_soup_of_words_makes_anything_but_a_specification_error(text: str):
     try:
@@ -546,7 +547,7 @@ def test_a_constant_that_does_not_fit_is_refused(
     assert f"add_order.{name}" in caught.value.message and len(caught.value.message) < 200
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(1, 64), st.integers(0, 18), st.data())
 def test_what_is_rendered_is_encoded_back(bits: int, decimals: int, data: st.DataObject):
     kind = "decimal" if decimals else "integer"
@@ -565,7 +566,7 @@ def test_text_is_padded_with_blanks_and_rendered_without(length: int, data: st.D
     assert field.render(raw) == text and field.encode(field.render(raw)) == raw
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.one_of(
         st.decimals(allow_nan=False, allow_infinity=False),

@@ -6,7 +6,8 @@ import time
 
 import networkx as nx
 import pytest
-from hypothesis import example, given, settings
+from examples import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from udfs.network import measures
@@ -18,7 +19,7 @@ from udfs.network.topology import fabric, from_graph, jellyfish
 pytestmark = pytest.mark.unit
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @example(700, random.Random(1))
 @given(st.integers(1, 90), st.randoms(use_true_random=False))
 def test_degrees_and_diameter_are_those_of_the_graph(size, rng):

@@ -6,7 +6,8 @@ import random
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import NetworkError
@@ -237,7 +238,7 @@ def test_a_tree_over_an_edge_that_is_no_link_is_refused():
         tree_ports(network, VirtualTree(1, frozenset({("a", "h2")}), "t"))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.randoms(use_true_random=False))
 def test_a_steiner_tree_joins_its_terminals_and_costs_at_most_twice_the_best(rng):
     graph = nx.path_graph(rng.randint(2, 9))

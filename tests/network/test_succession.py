@@ -3,7 +3,8 @@
 import dataclasses
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import NetworkError
@@ -74,7 +75,7 @@ def test_another_program_is_chosen_for_other_labels_and_never_the_wrong_one():
         after(wide, held, pipeline="virtual_trees")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(2, 12), st.integers(2, 12), st.integers(0, 3), st.integers(0, 3))
 def test_no_link_id_and_no_stored_tree_gets_another_meaning(before, now, seed, publishers):
     old = jellyfish(before, 1 if before == 2 else 2, publishers=publishers, seed=seed)

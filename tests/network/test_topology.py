@@ -7,7 +7,8 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import NetworkError
@@ -31,7 +32,7 @@ def test_every_small_jellyfish_is_connected_and_regular(switches: int):
             assert max(dict(graph.degree).values()) == degree
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(10, 120), st.integers(2, 9), st.integers(0, 1 << 32))
 def test_any_jellyfish_is_connected_and_regular(switches: int, degree: int, seed: int):
     graph = nx.Graph(jellyfish_links(switches, degree, seed))

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from examples import examples
 from fill_switches import fill
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rollout_world import FakeSession, World, hasty
 
@@ -186,7 +187,7 @@ def texts(network: Network, conditions=CONDITIONS):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(data=st.data(), seed=st.integers(0, 1 << 30))
 def test_every_event_comes_to_just_the_hosts_whose_rules_it_fulfils(name, data, seed):
     network = NETWORKS[name]
@@ -200,7 +201,7 @@ def test_every_event_comes_to_just_the_hosts_whose_rules_it_fulfils(name, data, 
             assert delivered(network, tables, keys_of(event, junk)) == wanted(found, event)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(first=texts(LINE), second=texts(LINE), seed=st.integers(0, 1 << 30))
 def test_a_refresh_that_dies_anywhere_leaves_every_event_its_old_or_its_new_ports(
     first, second, seed
@@ -227,7 +228,7 @@ def test_a_refresh_that_dies_anywhere_leaves_every_event_its_old_or_its_new_port
         assert not difference(entries, held.values())
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(first=texts(LINE), second=texts(LINE), third=texts(LINE), seed=st.integers(0, 1 << 30))
 def test_after_such_a_death_the_next_refresh_has_the_switch_go_on_as_gently(
     first, second, third, seed
@@ -259,7 +260,7 @@ def test_after_such_a_death_the_next_refresh_has_the_switch_go_on_as_gently(
                 assert now.outcomes(event) <= cut_off.outcomes(event) | after.outcomes(event)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(first=texts(LINE), second=texts(LINE), seed=st.integers(0, 1 << 30))
 def test_whatever_a_switch_refuses_every_event_keeps_its_old_or_gets_its_new_ports(
     first, second, seed
@@ -286,7 +287,7 @@ def test_whatever_a_switch_refuses_every_event_keeps_its_old_or_gets_its_new_por
                 assert now.outcomes(event) <= before.outcomes(event) | after.outcomes(event)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(first=texts(LINE), second=texts(LINE))
 def test_an_edit_touches_no_entry_that_leads_where_it_led(first, second):
     filters = AttributeFilters(REGISTRY, "feed1")
@@ -329,7 +330,7 @@ def test_rules_that_need_more_room_than_a_switch_has_harm_no_other():
     assert not roomy.entries(LINE, rules([*first, *exploding]), old).rejections
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(first=texts(LINE))
 def test_a_new_attribute_changes_no_entry(first):
     old = made(AttributeFilters(REGISTRY, "feed1"), rules(first))
@@ -343,7 +344,7 @@ def test_a_new_attribute_changes_no_entry(first):
         assert [entry_to_row(e) for e in entries] == [entry_to_row(e) for e in held[switch]]
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(first=texts(LINE, CONDITIONS[:6]), host=st.sampled_from(sorted(LINE.subscribers())))
 def test_rules_on_a_new_attribute_only_add_entries_where_overlaps_are_solved_by_priorities(
     first, host

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import schemas
@@ -61,7 +62,7 @@ def walk(network: Network, publisher: str, by_switch, one: dict[str, int]) -> tu
     return hosts, links
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.tuples(*(st.integers(1, 3) for _ in range(3)), st.integers(1, 2), st.integers(1, 2)),
     st.integers(0, 1 << 30),

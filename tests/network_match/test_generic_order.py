@@ -9,8 +9,9 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from examples import examples
 from generic_rows import SENSORS, holds, outcomes, rule, rule_sets, wanted
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.network_match.generic.table import WAYS, GenericRow, generic_table
@@ -67,7 +68,7 @@ def wrong_on_the_way(old, new, order) -> int:
     return wrong
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(
     SETS,
     SETS,
@@ -83,7 +84,7 @@ def test_every_event_meets_its_old_or_its_new_outcome_at_every_step(
     assert wrong_on_the_way(old, new, steps(old, new, chance)) == 0
 
 
-@settings(deadline=None, max_examples=10)
+@examples(10)
 @given(SETS, SETS, SETS, st.sampled_from(EACH), st.randoms(use_true_random=False))
 def test_nothing_is_lost_or_led_astray_when_a_few_rules_come_and_go(
     common, leaving, coming, ways, chance

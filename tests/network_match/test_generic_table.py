@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from examples import examples
 from generic_rows import (
     LAST,
     SENSORS,
@@ -21,7 +22,7 @@ from generic_rows import (
     rule_sets,
     wanted,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import FilterError
@@ -58,7 +59,7 @@ EVENTS = list(events())
 
 
 @pytest.mark.parametrize("ways", EACH, ids="+".join)
-@settings(deadline=None, max_examples=12)
+@examples(12)
 @given(rules=SETS, data=st.data())
 def test_rows_send_every_event_where_its_rules_send_it(ways, rules, data):
     rows = generic_table(rules, SENSORS, ways=ways).rows
@@ -78,7 +79,7 @@ def test_rows_send_all_events_of_interest_where_a_set_of_many_overlaps_sends_the
     assert all_outcomes(rows, EVENTS) == [{wanted(rules, event)} for event in EVENTS]
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(SETS)
 def test_no_event_matches_two_disjoint_rows(rules):
     rows = generic_table(rules, SENSORS, ways=("disjoint",)).rows
@@ -87,7 +88,7 @@ def test_no_event_matches_two_disjoint_rows(rules):
     assert all(row.receivers for row in rows)
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(SETS)
 def test_whatever_needs_fewest_rows_is_taken(rules):
     table = generic_table(rules, SENSORS)
@@ -100,7 +101,7 @@ def test_whatever_needs_fewest_rows_is_taken(rules):
         assert len(generic_table(rules, SENSORS, ways=(way,)).rows) == count
 
 
-@settings(deadline=None, max_examples=12)
+@examples(12)
 @given(SETS, st.randoms(use_true_random=False))
 def test_rows_are_in_one_form_and_the_same_for_any_order_of_the_rules(rules, chance):
     for ways in EACH:
@@ -118,7 +119,7 @@ def test_rows_are_in_one_form_and_the_same_for_any_order_of_the_rules(rules, cha
                 assert 1 <= length <= 32 and value % (1 << 32 - length) == 0
 
 
-@settings(deadline=None, max_examples=12)
+@examples(12)
 @given(SETS)
 def test_rows_do_not_change_when_attributes_are_registered_that_no_rule_reads(rules):
     more = registry(temp=0, more=1, hum=3, other=7, gas=31)
@@ -134,7 +135,7 @@ def test_a_rule_that_any_value_satisfies_demands_its_attribute_even_if_there_is_
 
 
 @pytest.mark.parametrize("way", ["priorities", "holes"])
-@settings(deadline=None, max_examples=12)
+@examples(12)
 @given(rules=rule_sets(st.sampled_from(EDGES), ("temp", "hum")), edge=st.sampled_from(EDGES))
 def test_a_rule_on_a_new_attribute_leaves_rows_by_priorities_as_they_are(way, rules, edge):
     before = set(generic_table(rules, SENSORS, ways=(way,)).rows)

@@ -6,7 +6,8 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from p4_tables import Switch
 
@@ -92,7 +93,7 @@ def wanted(switch: str, those) -> list[tuple[int, ...]]:
     ]
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.integers(0, 1 << 20), st.lists(st.integers(0, 9), min_size=2, max_size=3), st.randoms())
 def test_in_the_middle_of_an_edit_every_event_goes_by_the_old_rules_or_by_the_new(
     seed, counts, chance
@@ -195,7 +196,7 @@ def test_a_rule_is_refused_just_if_the_program_cannot_hold_it_by_itself(text, ma
         assert not refused
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(st.sampled_from(HOSTS), st.sampled_from(TEXTS)), max_size=6))
 def test_rules_that_switches_cannot_hold_never_keep_the_others_from_being_live(wanted):
     rows = [Subscription(f"s{n}", host, text) for n, (host, text) in enumerate(wanted)]

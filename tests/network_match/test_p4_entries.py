@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from examples import examples
 from filter_cases import lanes_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from p4_tables import Switch, divide
 
@@ -112,7 +113,7 @@ def expected_ports(texts, specification, event, message_type=0):
 receivers = st.sampled_from(["h1", "h2", "h1, h3", "h3, twin", "7", "h2, 9"])
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     st.lists(
         st.tuples(conditions(("a.one", "a.code", "b.net", "b.wide"), ("a.code",)), receivers),
@@ -134,7 +135,7 @@ def test_entries_run_in_their_tables_deliver_what_the_rules_say(rules, resolutio
         assert ports == expected_ports(texts, FRAMES, event)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     st.lists(
         st.tuples(conditions(("end.why", "add.price", "add.size"), ("add.size",)), receivers),
@@ -182,7 +183,7 @@ def stateful_rules(draw) -> list[str]:
     return texts
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     stateful_rules(),
     st.lists(

@@ -12,8 +12,9 @@ import numpy as np
 import p4_products
 import pytest
 from attribute_value_cases import ENCODINGS, REASONS, TABLE, Row, pairs_frame
+from examples import examples
 from google.protobuf import text_format
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from p4.config.v1 import p4info_pb2
 from p4_coverage import soil
@@ -179,7 +180,7 @@ def test_p4c_finds_nothing_to_warn_of(pytestconfig):
 # -- events
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(RANDOM, st.booleans(), st.sampled_from([SOME_IDS, tuple(range(32))]))
 def test_an_event_goes_where_a_look_at_every_row_says(bare, rng, by_size, ids):
     rows = cases.random_rows(rng, rng.choice([1, 5, 40]), ids, [*GROUPS_OF_PORTS], by_size=by_size)
@@ -199,7 +200,7 @@ def test_an_event_goes_where_a_look_at_every_row_says(bare, rng, by_size, ids):
             assert found[0] == found[1]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.dictionaries(st.integers(0, 31), st.integers(0, 2**32 - 1), min_size=1), st.binary())
 def test_frames_that_scapy_builds_leave_bit_by_bit_as_they_came(bare, event, payload):
     with holding(bare, [Row((0, 0), (), 4, 1)]):
@@ -225,7 +226,7 @@ def test_each_attribute_is_matched_at_its_own_place(bare):
                     assert told(bare, 1, build(other)) == wanted(None, 1, b"")
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(RANDOM)
 def test_an_attribute_that_no_entry_names_changes_nothing(bare, rng):
     known, added = (0, 1, 5), (2, 17, 31)
@@ -322,7 +323,7 @@ def test_what_cannot_be_forwarded_is_dropped_and_counted_once(odd, name):
         assert copies in ([], [(4, frame)])
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(RANDOM)
 def test_any_bytes_are_forwarded_as_they_are_or_counted_as_the_decoder_does(odd, rng):
     for _ in range(10):
@@ -341,7 +342,7 @@ def test_any_bytes_are_forwarded_as_they_are_or_counted_as_the_decoder_does(odd,
             assert reasons == DECODED[int(event.reason[0])]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2**32 - 1)), min_size=1, max_size=6))
 def test_a_chain_is_an_event_only_if_its_ids_ascend(odd, chain):
     frame = cases.ID_PAIRS_GROUP + cases.SOURCE + cases.EVENT + cases.id_pairs(chain, b"\xff" * 9)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 
 import pytest
+from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 from p4_coverage import soil
@@ -21,7 +22,6 @@ from packet_cases import (
     datagrams,
     order,
     other,
-    patient,
     pseudo,
     right_sums,
     rows,
@@ -35,7 +35,7 @@ from lab.switch.bmv2.simple_switch import SimpleSwitch
 pytestmark = pytest.mark.unit
 
 
-@patient
+@examples(40)
 @given(st.lists(datagrams, min_size=1, max_size=4), st.sampled_from([FROM, 1, 9, 64, 300]))
 def test_each_copy_has_the_messages_that_its_port_wants(frames, port):
     pair = Pair(PLAIN)
@@ -43,7 +43,7 @@ def test_each_copy_has_the_messages_that_its_port_wants(frames, port):
         pair.agree(frame, port)
 
 
-@patient
+@examples(40)
 @given(st.lists(datagrams, min_size=1, max_size=6))
 def test_state_is_updated_message_by_message(frames):
     pair = Pair(STATE)
@@ -104,7 +104,7 @@ def test_a_udp_checksum_that_comes_to_0_is_sent_as_0xffff():
     assert seen == {"came", "left"}
 
 
-@patient
+@examples(40)
 @given(
     datagrams,
     st.integers(0, 0xFFFF) | st.integers(0, 14),
@@ -137,7 +137,7 @@ def test_too_many_and_too_long_are_counted_and_dropped():
     assert not pair.agree(datagram([order("GOOGL"), *fill, b"?" * (9000 - 28 - 38 - 6 * 1402 - 1)]))
 
 
-@patient
+@examples(40)
 @given(datagrams, st.data())
 def test_a_bit_that_fell_is_never_made_right(frame, data):
     pair = Pair(PLAIN)
@@ -148,7 +148,7 @@ def test_a_bit_that_fell_is_never_made_right(frame, data):
     pair.agree(bytes(changed))
 
 
-@patient
+@examples(40)
 @given(datagrams, st.data())
 def test_what_is_cut_short_is_counted_and_dropped(frame, data):
     pair = Pair(PLAIN)
@@ -165,7 +165,7 @@ def test_frames_of_every_short_length_and_random_bytes_are_counted_drops():
         assert not pair.agree(b"\xff" * size)
 
 
-@patient
+@examples(40)
 @given(st.binary(max_size=200))
 def test_random_bytes_go_nowhere_unless_they_are_a_datagram(octets):
     pair = Pair(PLAIN)
@@ -199,7 +199,7 @@ def test_other_traffic_is_forwarded_by_its_address(frame, copies):
     assert [port for port, _ in pair.agree(frame)] == copies
 
 
-@patient
+@examples(40)
 @given(st.integers(1, 10), st.data())
 def test_options_are_forwarded_whole_and_their_checksum_is_verified(words, data):
     pair = Pair(PLAIN)

@@ -10,7 +10,8 @@ from ipaddress import IPv4Address
 
 import pytest
 import virtual_trees_cases as cases
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from p4_coverage import soil
 from random_trees import mended, random_network, random_trees
@@ -111,7 +112,7 @@ def why(tables, labels):
     return "NO_PORT" if known else "UNKNOWN_LABELS"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(RANDOM)
 def test_any_stack_is_forwarded_as_the_model_says(bare, form, rng):
     ports = rng.choice([1, 3, 8, 9, 20])
@@ -154,7 +155,7 @@ def test_a_pass_looks_at_several_labels_and_one_more_is_for_several_subsets(
     assert odd.passes - before == 2 * passes + 2
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(RANDOM)
 def test_every_receiver_gets_the_plain_datagram_once_and_nobody_else(pool, form, rng):
     network = with_labels(mended(random_network(rng, 8)), form)
@@ -222,7 +223,7 @@ def test_metadata_need_not_be_zeros_at_first(monkeypatch):
         assert told(switch, port, stack_frame(labels, behind))[0] == wanted
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(RANDOM)
 def test_other_traffic_comes_to_its_host_by_ipv4_alone(pool, rng):
     network = mended(random_network(rng, 8))
@@ -250,7 +251,7 @@ def test_what_cannot_be_forwarded_is_dropped_and_counted_once(odd, form, name):
     assert bool(copies) == (reason is None)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(RANDOM)
 def test_any_bytes_are_forwarded_or_counted_and_never_more(odd, form, rng):
     for _ in range(10):

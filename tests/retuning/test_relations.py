@@ -4,7 +4,8 @@ every event of small formats."""
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import NetworkError, SubscriptionError
@@ -106,7 +107,7 @@ def tried(advertised, subscribed, specification, events):
     [(TYPED, TYPED_EVENTS), (UNTYPED, UNTYPED_EVENTS)],
     ids=["one header by type", "any fields"],
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     advertised=st.fixed_dictionaries(
         {
@@ -127,7 +128,7 @@ def test_clients_are_those_that_trying_every_event_finds(
     assert found == tried(advertised, subscribed, specification, events)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     advertised=conditions(("a.x", "a.y")),
     before=conditions(("a.x", "a.y", "b.z")),

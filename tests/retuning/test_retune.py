@@ -242,10 +242,10 @@ def test_the_record_is_what_was_asked_for(deployment: Deployment) -> None:
     deployment.publish(1, NEAR, 10)
     version = deployment.tables.version("delivery_statistics")
     deployment.publish(2, FAR, 1_000)
-    deployment.publish(3, [*NEAR[:2], *FAR], 40, exact=False)
+    deployment.publish(3, [*NEAR[:2], *FAR], 40)
     tables = deployment.tables
     every = read_record(tables, 100)
-    assert every.batches == 3 and 0 < every.drawn < 0.1 and every.covered == 1
+    assert every.batches == 3 and every.covered == 1
     exact = {(p.receivers, p.notifications, p.datagram_bytes) for p in every.publications[:2]}
     assert exact == {(frozenset(NEAR), 10, 800), (frozenset(FAR), 1_000, 80_000)}
     assert read_record(tables, 100) == every

@@ -9,7 +9,6 @@ import pytest
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
 from udfs.retuning.budgets import Program, budgets
-from udfs.retuning.marginals import Marginal, sample
 from udfs.switches.entry import GROUPS
 from udfs.switches.ordering import check_limits
 from udfs.switches.stack_entries import switch_entries
@@ -45,30 +44,3 @@ def test_tables_have_limits_too_and_other_programs_hold_no_trees():
     assert sum(found.values()) == 7
     assert budgets(NETWORK, {SPINE: Program({"ingress.subscriptions.start": 9})}, 40)[SPINE] == 0
     assert budgets(NETWORK, {SPINE: Program(SIZES)}, 40)[SPINE] == 40
-
-
-def test_draws_keep_the_counts_by_subscriber():
-    marginals = [
-        Marginal("p", "always", 10_000, 1_000_000),
-        Marginal("p", "half", 5_000, 500_000),
-        Marginal("p", "never", 0, 0),
-        Marginal("q", "always", 3, 600),
-    ]
-    found = sample(marginals, {"p": 10_000}, seed=7)
-    assert found == sample(marginals[::-1], {"p": 10_000}, seed=7)
-    sent = Counter()
-    for each in found:
-        for name in each.receivers:
-            sent[each.publisher, name] += each.notifications
-    assert sent["p", "always"] == 10_000
-    assert 4_500 < sent["p", "half"] < 5_500
-    assert sent["p", "never"] == 0
-    assert sent["q", "always"] == 3
-    assert {each.datagram_bytes // each.notifications for each in found} == {100, 200}
-
-
-def test_no_more_was_sent_than_was_received_nor_less_than_to_the_busiest():
-    rows = [Marginal("p", "a", 4, 400), Marginal("p", "b", 4, 400)]
-    assert sum(each.notifications for each in sample(rows, {"p": 1})) == 4
-    assert sum(each.notifications for each in sample(rows, {"p": 1_000_000})) <= 8
-    assert sample([], {}) == []

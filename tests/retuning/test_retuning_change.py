@@ -6,7 +6,8 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.network.topology import fabric
@@ -59,7 +60,7 @@ def within(change: Change, budget: dict[str, int]) -> bool:
     return all(left >= 0 for left in room.left.values())
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(st.data())
 def test_a_change_saves_bytes_or_is_none_and_keeps_to_budget_and_cap(data: st.DataObject):
     budget = uniform(NETWORK, data.draw(st.integers(0, 6)))

@@ -6,7 +6,8 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import NetworkError
@@ -99,7 +100,7 @@ def worlds(draw: st.DrawFn, budget: dict[str, int]) -> World:
     return World(rows, budget)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.data())
 def test_budgets_hold_at_every_moment_and_the_wanted_trees_stand_in_the_end(data: st.DataObject):
     budget = uniform(NETWORK, data.draw(st.integers(0, 5)))
@@ -123,7 +124,7 @@ def test_budgets_hold_at_every_moment_and_the_wanted_trees_stand_in_the_end(data
     assert not last.writes and last.left == 0 and not last.unfit
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.data())
 def test_what_is_wanted_and_in_use_is_never_given_up_on_the_way(data: st.DataObject):
     budget = uniform(NETWORK, data.draw(st.integers(1, 5)))

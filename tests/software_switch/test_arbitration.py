@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from control_plane import Inbox
+from examples import examples
 from google.rpc import code_pb2
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -155,4 +155,4 @@ class Clients(RuleBasedStateMachine):
 
 
 TestClients = Clients.TestCase
-TestClients.settings = settings(max_examples=100, deadline=None)
+TestClients.settings = examples(100)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.switch.bmv2 import hashes
@@ -95,7 +96,7 @@ def expected_stacks(operation: int, index: int, value: int, items: list[int]) ->
     return head + b"".join(struct.pack(">H", item) for item in [*held, *spare] if item is not None)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.integers(1, 14),
     st.integers(0, 6),

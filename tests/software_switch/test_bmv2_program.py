@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.switch.bmv2.packet import Packet
@@ -197,7 +198,7 @@ def assignment(name: str, expression: Any) -> dict[str, Any]:
     return {"op": "assign", "parameters": [target, {"type": "expression", "value": expression}]}
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(NUMBERS, CONDITIONS, field_values)
 def test_expressions_mean_what_python_makes_of_their_parts(number, condition, values):
     expression, meaning = number
@@ -250,7 +251,7 @@ def jumping(steps: list[tuple[str, int]]) -> list[dict[str, Any]]:
     return primitives
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(jumps(), st.integers(0, 1))
 def test_jumps_in_actions_go_where_they_say(steps: list[tuple[str, int]], start: int):
     value, at = start, 0
@@ -282,7 +283,7 @@ def graphs(draw: st.DrawFn) -> list[tuple[int | None, int | None]]:
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(graphs(), st.integers(0, (1 << 16) - 1))
 def test_pipelines_of_any_shape_pass_the_nodes_they_should(graph, bits: int):
     config = config_of([])

@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scapy.utils import checksum
 
@@ -63,7 +64,7 @@ def changes(draw: st.DrawFn):
     return kinds, draw(st.lists(st.tuples(st.booleans(), row), max_size=14))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(changes())
 def test_the_row_of_highest_priority_that_holds_is_found(given_changes):
     kinds, steps = given_changes

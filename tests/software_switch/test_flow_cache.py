@@ -10,8 +10,9 @@ from itertools import islice
 
 import pytest
 import virtual_trees_cases
+from examples import examples
 from feature_cases import FEATURES, Feature, keys, requests
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.switch.bmv2.flow_cache import FlowCache, Run
@@ -53,7 +54,7 @@ def other_action(row: SwitchEntry) -> SwitchEntry:
     return replace(row, params=tuple((name, b"\x63") for name, _ in row.params))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.sampled_from(sorted(FEATURES)),
     st.integers(0, 1 << 32),
@@ -144,7 +145,7 @@ def test_a_changed_group_holds_for_the_next_frame() -> None:
     assert switch.process(1, frame) == []
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.randoms(use_true_random=False))
 def test_remembering_changes_nothing_for_virtual_trees(rng: random.Random) -> None:
     frames = []

@@ -28,9 +28,10 @@ from control_plane import (
     updates,
     write,
 )
+from examples import examples
 from google.protobuf import text_format
 from google.rpc import code_pb2
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2
@@ -227,7 +228,7 @@ def test_a_config_that_is_none_is_refused_and_the_program_that_runs_stays(
     assert pipeline.loads == 1 and len(read(device, exact(b"\1"))) == 1
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data())
 def test_no_damage_to_a_json_is_more_than_a_refusal(data: st.DataObject) -> None:
     program: Any = json.loads(JSON)

@@ -24,7 +24,8 @@ from control_plane import (
     updates,
     write,
 )
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from p4.v1 import p4runtime_pb2
 
@@ -113,7 +114,7 @@ def seen(device: Device) -> list[int]:
     return [each.data.packet_count for each in cells]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(
         st.tuples(

@@ -21,8 +21,9 @@ from control_plane import (
     updates,
     write,
 )
+from examples import examples
 from google.rpc import code_pb2
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from p4.v1 import p4runtime_pb2
 
@@ -171,7 +172,7 @@ def numbers(wire: Any) -> Any:
     return wire.table_id, match, wire.priority, wire.action.action.action_id, params, wire.metadata
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(wire_entries(), max_size=6))
 def test_what_is_written_is_read_back_in_its_shortest_form(wires: list[Any]) -> None:
     device = running()
@@ -445,7 +446,7 @@ def test_direct_counters_are_written_and_read_with_their_entries_or_alone() -> N
     assert [each.data.packet_count for each in read(device, counted(table_entry=key))] == [0]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data())
 def test_random_writes_leave_server_and_pipeline_with_what_a_dictionary_would_hold(
     data: st.DataObject,

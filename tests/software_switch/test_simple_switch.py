@@ -9,8 +9,9 @@ from collections import Counter
 
 import feature_cases
 import pytest
+from examples import examples
 from feature_cases import FEATURES, PAYLOAD, REQUESTS, entry, keys, receivable, requests, seen
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from p4_coverage import executed, missed, statements_of
 
@@ -336,7 +337,7 @@ def test_the_frames_of_a_feature_reach_every_statement_of_its_program(name: str)
 # --- bad input ---------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.sampled_from(sorted(FEATURES)), st.integers(0, 511), st.binary(max_size=64))
 def test_no_frame_stops_the_switch(name: str, port: int, frame: bytes) -> None:
     switch = SWITCHES[name]

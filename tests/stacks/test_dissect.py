@@ -7,7 +7,8 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -78,7 +79,7 @@ IPV4_AT = 16 + 2 * len(STACK)
 UDP_AT = IPV4_AT + 20
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=20),
     st.lists(st.integers(1, 0x3FFF), min_size=1, max_size=64),
@@ -166,7 +167,7 @@ def test_a_damaged_payload_is_told_where_it_begins():
     assert error.value.offset == 14 + 20 + 8
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.data())
 def test_any_bytes_give_parts_or_an_error_with_an_offset(data):
     frame = bytearray(FRAME)

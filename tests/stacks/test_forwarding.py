@@ -3,7 +3,8 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import NetworkError, StackError
@@ -200,7 +201,7 @@ TREES_AND_HOPS = st.lists(
 STOPS = st.lists(st.builds(label, st.just(STOP), st.integers(9, 17)), max_size=5)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(TABLES, PORTS, TREES_AND_HOPS, STOPS)
 def test_the_model_serves_the_ports_that_the_program_of_the_text_serves(
     tables, ingress, first, stops
@@ -212,7 +213,7 @@ def test_the_model_serves_the_ports_that_the_program_of_the_text_serves(
     assert all(left == (None if port in tables.host_ports else kept) for port, left in copies)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(TABLES, PORTS, TREES_AND_HOPS, STOPS, st.randoms(use_true_random=False))
 def test_the_order_of_labels_does_not_change_who_is_served(tables, ingress, first, stops, rng):
     labels = [*first, *stops]

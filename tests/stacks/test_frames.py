@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -149,7 +150,7 @@ def deliveries(draw):
     return stacks, packets, offsets, sessions, draw(st.integers(110, 300))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(deliveries())
 def test_frames_are_those_of_a_plain_builder(delivery):
     stacks, packets, offsets, sessions, mtu = delivery
@@ -167,7 +168,7 @@ def test_frames_are_those_of_a_plain_builder(delivery):
         assert frame.startswith(template(*labels)[: 16 + width(labels) * len(labels)])
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(deliveries())
 def test_checksums_and_lengths_are_those_of_scapy(delivery):
     for frame in run(*delivery)[1]:
@@ -273,7 +274,7 @@ def test_headers_that_no_switch_could_use_are_refused(change, code):
     assert error.value.code == code
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(leaves, st.randoms(use_true_random=False))
 def test_templates_may_be_worked_out_in_any_order(stacks, seed):
     made = [[], *([template(*labels) for labels in leaf] for leaf in stacks)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.checkpoint.identity import Identity, specification_digest
-from jobs.adapters.stream import disk_space
 from jobs.adapters.stream.checks import check_records, no_room
 from udfs.errors import StreamError
 
@@ -119,7 +119,7 @@ def test_a_full_disk_is_named_with_what_it_is_for(tmp_path, monkeypatch):
     def usage(path: Path) -> SimpleNamespace:
         return SimpleNamespace(free=left[str(path)])
 
-    monkeypatch.setattr(disk_space.shutil, "disk_usage", usage)
+    monkeypatch.setattr(shutil, "disk_usage", usage)
     (tmp_path / "c").mkdir()
     settings = Settings(checkpoint=str(tmp_path / "c" / "x"), tables=f"file:{tmp_path}/t")
     told = str(no_room(settings, "No space left on device", str(tmp_path)))

@@ -53,7 +53,7 @@ class Step(NamedTuple):
 STEPS = {
     "pin": Step("jobs.adapters.checkpoint.pins.Pins", "put"),
     "state": Step("jobs.adapters.checkpoint.state.CarriedState", "after"),
-    "dead letters": Step("jobs.adapters.stream.kafka.Topics", "bury"),
+    "dead letters": Step("jobs.adapters.stream.kafka.Topics", "write_dead_letters"),
     "report": Step("jobs.adapters.checkpoint.reports.Reports", "put"),
     "ledger": Step("jobs.adapters.tables.tables.Tables", "append", "egress_ledger"),
     "statistics": Step("jobs.adapters.tables.tables.Tables", "append", "delivery_statistics"),

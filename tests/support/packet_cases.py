@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from pruning_model import REASONS, DroppedError, Model, Route, checksum, datagram
 
@@ -51,7 +50,6 @@ ROUTES = (
     Route("10.1.2.0/24", 64),
     Route("10.1.2.3/32", 2, bytes([2, 0, 0, 0, 0, 3])),
 )
-patient = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 
 class Pair:

@@ -7,7 +7,8 @@ import itertools
 import random
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from rollout_world import POSITIONS, Killed, Stream, World, hasty, refresher
 
@@ -258,7 +259,7 @@ def _hasty():
         yield
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.integers(0, 1 << 64))
 def test_whatever_happens_no_batch_names_what_a_switch_lacks_and_in_the_end_all_is_as_it_should(
     seed,

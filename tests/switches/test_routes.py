@@ -6,7 +6,8 @@ from ipaddress import IPv4Address, IPv4Network
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from random_trees import random_network
 
@@ -49,7 +50,7 @@ def sent(network, tables, switch, address):
     raise AssertionError("a datagram goes round")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.randoms(use_true_random=False))
 def test_a_datagram_takes_a_shortest_usable_way_to_its_host_from_everywhere(rng):
     network = random_network(rng, 8)

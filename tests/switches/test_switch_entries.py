@@ -4,8 +4,9 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from examples import examples
 from google.protobuf import text_format
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from p4.config.v1 import p4info_pb2
 
@@ -216,7 +217,7 @@ ENTRIES = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(ENTRIES, ENTRIES)
 def test_what_is_written_turns_the_held_into_the_desired_and_then_nothing_is_left(desired, held):
     found = difference(desired, held)

@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from examples import examples
 from fault_server import FaultServer, FaultyDevice
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 from session_cases import PIPELINE
 
@@ -142,7 +143,7 @@ faults = st.fixed_dictionaries(
 
 
 # Shrinking such a plan takes minutes, and a plan is short.
-@settings(max_examples=6, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@examples(6, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(plan=st.lists(faults, min_size=len(NETWORK.switches), max_size=len(NETWORK.switches)))
 def test_tables_end_right_and_no_delivery_is_wrong_meanwhile(
     fleet: FaultServer, plan: list[dict[str, object]]

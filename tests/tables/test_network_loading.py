@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.adapters.tables.network_loading import compare, load
@@ -91,7 +92,7 @@ def some_network(kind: int) -> Network:
     return jellyfish(4 + kind % 3, 2 + kind // 8, hosts_per_switch=1 + kind % 2, seed=kind)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 11), st.integers(0, 11), st.integers(0, 5))
 def test_nobody_sees_a_mixture_wherever_the_load_breaks_off(before: int, after: int, writes: int):
     tables = Memory({name: [] for name in NAMES})

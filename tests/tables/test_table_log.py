@@ -10,7 +10,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.adapters.tables.log import LocalLog, actions, only_adds
@@ -65,7 +66,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(STEPS)
 def test_version_and_table_are_those_that_a_listing_shows(steps):
     with tempfile.TemporaryDirectory() as folder:

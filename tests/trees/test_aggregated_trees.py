@@ -6,7 +6,8 @@ from itertools import combinations, pairwise
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.trees.branch_aware import branch_aware_tree, branch_nodes
@@ -60,7 +61,7 @@ def length(network, edges):
 
 
 @pytest.mark.parametrize("kind", TREES)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(network=networks(), data=st.data())
 def test_trees_join_their_terminals_over_usable_links(kind, network, data):
     failed = data.draw(st.sets(st.sampled_from([x for x in network.links if x.neighbor_port])))
@@ -108,7 +109,7 @@ def least(network, ends, branch_weight):
     return best + len(links), lightest
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(network=networks(most=6), data=st.data(), branch_weight=st.sampled_from([0, 1, 5]))
 def test_a_branch_aware_tree_is_near_the_best_and_no_worse_than_it_began(
     network, data, branch_weight
@@ -145,7 +146,7 @@ def test_a_branch_moves_to_the_switch_beside_it_where_that_branches_anyway():
     assert branch_nodes(tree) == ["u"]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(network=networks(), data=st.data())
 def test_extended_shortest_paths_are_shortest_in_links_and_switches(network, data):
     weights = {name: data.draw(st.integers(0, 3)) for name in network.switches}
@@ -177,7 +178,7 @@ def test_a_slow_switch_is_gone_round():
             extended_shortest_path_tree(network, ["h1"], switch_weights={middle: weight})
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(network=networks(weights=(1,)), data=st.data(), radius=st.integers(0, 4))
 def test_clusters_part_the_sources_by_distance(network, data, radius):
     sources = ends_of(data, network)

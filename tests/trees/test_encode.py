@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from random_trees import mended, random_network, random_publication, random_trees, reachable
 
@@ -24,7 +25,7 @@ from udfs.trees.encode import Encoder, encode
 pytestmark = pytest.mark.unit
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.randoms(use_true_random=False))
 def test_each_receiver_gets_it_exactly_once_and_nobody_else(rng):
     network = random_network(rng, 8)
@@ -54,7 +55,7 @@ def test_each_receiver_gets_it_exactly_once_and_nobody_else(rng):
     assert again == encodings
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.randoms(use_true_random=False))
 def test_a_receiver_that_no_link_leads_to_is_an_error_not_a_wrong_delivery(rng):
     network = random_network(rng, 8)

@@ -11,7 +11,8 @@ from collections import Counter
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from label_optimum import label_optimum
 from random_trees import mended, random_network, random_publication, random_trees, reachable
@@ -53,7 +54,7 @@ def within_budget(network, trees, most):
     return kept
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     randomness, algorithms, st.sampled_from(sorted(FORMATS)), st.sampled_from([64, 64, 14, None])
 )
@@ -90,7 +91,7 @@ def test_each_receiver_gets_it_once_nobody_else_and_no_frame_goes_astray(
     assert Counter(host for each in encodings for host in each.receivers) == Counter(receivers)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(randomness, algorithms)
 def test_stacks_shrink_as_soon_as_they_can(rng, algorithm):
     network = random_network(rng, 10)
@@ -122,7 +123,7 @@ def test_stacks_shrink_as_soon_as_they_can(rng, algorithm):
                 assert labels == least, (u, v)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(randomness)
 def test_refined_never_takes_more_labels_than_greedy_nor_fewer_than_there_must_be(rng):
     network = random_network(rng, 9)
@@ -139,7 +140,7 @@ def test_refined_never_takes_more_labels_than_greedy_nor_fewer_than_there_must_b
     assert optimum <= labels["refined"] <= labels["greedy"]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(randomness, st.sampled_from([64, 20, 14]))
 def test_split_stacks_of_refined_have_no_more_labels_in_all_than_those_of_greedy(rng, max_labels):
     network = random_network(rng, 12, hosts=rng.choice([2, 9]))
@@ -165,7 +166,7 @@ def sizes(encoder, receivers):
         return None
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(randomness)
 def test_where_there_is_one_way_only_greedy_is_algorithm_5_1_to_the_label(rng):
     # In a network without cycles all Steiner heuristics agree, and so must the rest.
@@ -179,7 +180,7 @@ def test_where_there_is_one_way_only_greedy_is_algorithm_5_1_to_the_label(rng):
     assert set(encoding.labels) == set(plain.labels(network))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(randomness, algorithms, st.sampled_from([64, 12]))
 def test_a_replay_counts_what_the_forwarding_model_sees(rng, algorithm, max_labels):
     network = random_network(rng, 8)
@@ -209,7 +210,7 @@ def test_a_replay_counts_what_the_forwarding_model_sees(rng, algorithm, max_labe
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(randomness, algorithms)
 def test_receivers_out_of_reach_are_an_error_and_never_a_wrong_delivery(rng, algorithm):
     network = random_network(rng, 8, failing=0.3)

@@ -7,7 +7,8 @@ from itertools import combinations, islice
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import NetworkError
@@ -87,7 +88,7 @@ def networks(draw):
     return Network.from_rows(network.switches.values(), network.hosts.values(), links)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(networks(), st.integers(0, 999), st.integers(0, 4))
 def test_trees_are_usable_and_every_switch_has_room(network, seed, most):
     case = drawn(network, seed)
@@ -105,7 +106,7 @@ def test_trees_are_usable_and_every_switch_has_room(network, seed, most):
         assert len(set(found)) == len(found)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(networks(), st.data())
 def test_what_joins_terminals_is_what_pruning_leaves(network, data):
     tree = next(rooted_trees(network))

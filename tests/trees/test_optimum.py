@@ -5,7 +5,8 @@ from itertools import combinations
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from label_optimum import label_optimum
 from random_trees import mended, random_network, random_publication, random_trees
@@ -49,7 +50,7 @@ def fewest_by_trying_all(network, trees, judge, below):
     return below
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.randoms(use_true_random=False))
 def test_no_stack_of_fewer_labels_delivers(rng):
     network = random_network(rng, 4, hosts=1)
@@ -66,7 +67,7 @@ def test_no_stack_of_fewer_labels_delivers(rng):
     assert fewest_by_trying_all(network, trees, judge, below) == below
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.randoms(use_true_random=False))
 def test_its_stacks_deliver_in_larger_networks(rng):
     network = random_network(rng, 12)

@@ -8,7 +8,8 @@ from itertools import combinations
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from networkx.algorithms.approximation import steiner_tree as reference
 from random_trees import random_network, reachable
@@ -72,7 +73,7 @@ def drawn_terminals(rng, network):
     return [publisher, *rng.sample(within, rng.randint(0, len(within)))] if within else []
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(randomness)
 def test_a_tree_joins_its_terminals_by_usable_links_at_most_twice_as_heavy_as_need_be(rng):
     # Weights are small multiples of a half: the search counts them exactly.
@@ -98,7 +99,7 @@ def test_a_tree_joins_its_terminals_by_usable_links_at_most_twice_as_heavy_as_ne
     assert steiner_tree(network, terminals) == edges
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(randomness)
 def test_links_of_stored_trees_are_free_and_so_is_the_way_over_them(rng):
     network = random_network(rng, 10)
@@ -114,7 +115,7 @@ def test_links_of_stored_trees_are_free_and_so_is_the_way_over_them(rng):
     assert best - 1e-6 <= weight(graph, edges) <= 2 * best + 1e-6
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(randomness)
 def test_the_integer_program_is_an_oracle(rng):
     network = random_network(rng, 7, failing=0)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import NetworkError
@@ -78,7 +79,7 @@ def random_situation(network, seed):
 
 
 @EVERY
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.randoms(use_true_random=False))
 def test_no_switch_holds_more_than_its_budget_and_every_tree_is_one(strategy, chance):
     network = random_network(chance)
@@ -97,7 +98,7 @@ def test_no_switch_holds_more_than_its_budget_and_every_tree_is_one(strategy, ch
 
 
 @EVERY
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(st.randoms(use_true_random=False))
 def test_the_order_of_rows_has_no_effect(strategy, chance):
     network = random_network(chance)

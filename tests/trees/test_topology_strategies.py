@@ -5,7 +5,8 @@ from itertools import combinations, pairwise
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import NetworkError
@@ -118,7 +119,7 @@ def test_a_network_without_rings_gets_no_cycles():
     assert select(Cycles(), situation(network), uniform(network, 5)) == []
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(graphs)
 def test_a_cycle_basis_has_as_few_links_as_any(graph):
     rings = cycle_basis(adjacency(graph))
@@ -130,7 +131,7 @@ def test_a_cycle_basis_has_as_few_links_as_any(graph):
     assert [len(ring) for ring in rings] == sorted(map(len, rings))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(graphs, st.integers(1, 4))
 def test_rings_are_combined_in_every_connected_set_once(graph, most):
     rings = cycle_basis(adjacency(graph))[:6]
@@ -158,7 +159,7 @@ def test_rings_of_a_large_network_are_found_link_by_link():
     assert on_rings == {frozenset(pair) for pair in grid.edges}
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(graphs)
 def test_no_two_communities_merged_would_be_better(graph):
     groups = communities(adjacency(graph))
@@ -346,7 +347,7 @@ def test_a_walk_in_depth_keeps_branches_together():
     assert depth_first(parents) == [0, 1, 3, 5, 2, 4]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 10**6))
 def test_shortest_paths_are_those_of_networkx(seed):
     graph = nx.gnm_random_graph(9, 14, seed=seed)
