@@ -10,7 +10,7 @@ import networkx as nx
 
 from jobs.adapters.app.settings import FORMATS, Settings
 from jobs.adapters.planning import formats
-from jobs.adapters.planning.plans import NETWORK
+from jobs.adapters.planning.plans import NETWORK, network_at
 from jobs.adapters.planning.versions import LINK_STATES
 from jobs.adapters.tables.tables import Tables
 from jobs.embedded.kinds import Kind
@@ -25,7 +25,6 @@ from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.specification import Specification
 from udfs.network.network import Network
-from udfs.network.rows import network_from_rows, with_states
 
 Row = Mapping[str, Any]
 
@@ -94,14 +93,13 @@ class RecordedBatches:
         table = self._tables.rows("subscriptions", versions["subscriptions"])
         rows, _ = select(table, settings.format, FORMATS)
         rules, _ = check(rows, specification, set(network.subscribers()), settings.publisher)
-        announced = self._announced(versions.get("advertisements"), specification, network)
+        announced = self._announced(versions["advertisements"], specification, network)
         return _Live(list(rules), registry, cut_off, announced)
 
     def _announced(
-        self, version: int | None, specification: Specification, network: Network
+        self, version: int, specification: Specification, network: Network
     ) -> list[Node]:
-        # Batches of earlier versions of ours know of none.
-        rows = [] if version is None else self._tables.rows("advertisements", version)
+        rows = self._tables.rows("advertisements", version)
         settings = self._settings
         chosen = select_advertisements(rows, settings.format, settings.publisher)
         fine, refused = check_advertisements(chosen, specification, network.hosts)
@@ -109,14 +107,9 @@ class RecordedBatches:
         return [] if refused else [parse_rule(a.filter, specification).condition for a in fine]
 
     def _network_at(self, versions: Mapping[str, int]) -> tuple[Network, frozenset[str]]:
-        # Batches of earlier versions of ours have no states of their own.
-        states = versions.get(LINK_STATES, versions["links"])
-        key = (*(versions[name] for name in NETWORK), states)
+        key = tuple(versions[name] for name in (*NETWORK, LINK_STATES))
         if key not in self._networks:
-            switches, hosts, links = (self._tables.rows(n, versions[n]) for n in NETWORK)
-            if states != versions["links"]:
-                links = with_states(links, self._tables.rows("links", states))
-            network = network_from_rows(switches, hosts, links, self._settings.labels)
+            network = network_at(versions, self._tables.rows, self._settings.labels)
             edges = network.graph().edges(data="up")
             up = nx.Graph((u, v) for u, v, usable in edges if usable)
             up.add_node(self._settings.publisher)

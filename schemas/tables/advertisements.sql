@@ -10,6 +10,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
 USING delta
 COMMENT 'One row is one advertisement. Those of a publisher count together; without any it may publish everything.'
 TBLPROPERTIES (
+  'stackcast.layout' = '${layout}',
   'delta.constraints.id_not_empty' = 'length(id) > 0',
   'delta.constraints.format_known' = 'format IN (\'itch\', \'attributes\')'
 )

@@ -10,6 +10,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
 USING delta
 COMMENT 'One row is one attribute of attribute/value events. Rows are added and never changed, so that an id keeps its meaning.'
 TBLPROPERTIES (
+  'stackcast.layout' = '${layout}',
   'delta.appendOnly' = 'true',
   'delta.isolationLevel' = 'Serializable',
   'delta.constraints.id_fits_mask' = 'id BETWEEN 0 AND 31',

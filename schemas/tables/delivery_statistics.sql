@@ -9,3 +9,6 @@ CREATE TABLE IF NOT EXISTS ${table} (
 )
 USING delta
 COMMENT 'Notifications sent to each subscriber, by batch: the input of retuning.'
+TBLPROPERTIES (
+  'stackcast.layout' = '${layout}'
+)

@@ -11,7 +11,10 @@ CREATE TABLE IF NOT EXISTS ${table} (
   dead_letters BIGINT NOT NULL COMMENT 'Packets and messages that could not be read',
   started_at TIMESTAMP NOT NULL COMMENT 'Start of the batch',
   seconds DOUBLE NOT NULL COMMENT 'From start until all frames were handed over',
-  settings MAP<STRING, STRING> COMMENT 'Settings that shaped the bytes of notifications; null in rows of earlier versions'
+  settings MAP<STRING, STRING> COMMENT 'Settings that shaped the bytes of notifications'
 )
 USING delta
 COMMENT 'One row a micro-batch: what was read, with which versions, and what went out.'
+TBLPROPERTIES (
+  'stackcast.layout' = '${layout}'
+)

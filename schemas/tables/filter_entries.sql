@@ -10,3 +10,6 @@ CREATE TABLE IF NOT EXISTS ${table} (
 )
 USING delta
 COMMENT 'The compiled filter: in table field, a value from low to high takes state to next.'
+TBLPROPERTIES (
+  'stackcast.layout' = '${layout}'
+)

@@ -7,3 +7,6 @@ CREATE TABLE IF NOT EXISTS ${table} (
 )
 USING delta
 COMMENT 'Final states of the compiled filter and what happens there.'
+TBLPROPERTIES (
+  'stackcast.layout' = '${layout}'
+)

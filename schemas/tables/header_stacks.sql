@@ -8,3 +8,6 @@ CREATE TABLE IF NOT EXISTS ${table} (
 )
 USING delta
 COMMENT 'The stack of labels that carries a notification from a publisher to a set of receivers.'
+TBLPROPERTIES (
+  'stackcast.layout' = '${layout}'
+)

@@ -9,6 +9,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
 USING delta
 COMMENT 'One row is one host and where it is attached.'
 TBLPROPERTIES (
+  'stackcast.layout' = '${layout}',
   'delta.constraints.role_known' = 'role IN (\'subscriber\', \'publisher\')',
   'delta.constraints.mac_48_bits' = 'mac BETWEEN 0 AND 281474976710655'
 )

@@ -10,3 +10,6 @@ CREATE TABLE IF NOT EXISTS ${table} (
 )
 USING delta
 COMMENT 'One row is one set of versions that all switches hold. Streams name in their stacks what the newest of them says.'
+TBLPROPERTIES (
+  'stackcast.layout' = '${layout}'
+)

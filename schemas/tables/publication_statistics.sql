@@ -9,3 +9,6 @@ CREATE TABLE IF NOT EXISTS ${table} (
 )
 USING delta
 COMMENT 'Notifications sent to each set of receivers, by batch: what retuning replays.'
+TBLPROPERTIES (
+  'stackcast.layout' = '${layout}'
+)

@@ -8,3 +8,6 @@ CREATE TABLE IF NOT EXISTS ${table} (
 )
 USING delta
 COMMENT 'Rules that did not compile, as of one version of subscriptions; all others are live.'
+TBLPROPERTIES (
+  'stackcast.layout' = '${layout}'
+)

@@ -10,6 +10,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
 USING delta
 COMMENT 'One row is one rule: who wants which events. People write this table; see docs/subscriptions.md.'
 TBLPROPERTIES (
+  'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',
   'delta.constraints.id_not_empty' = 'length(id) > 0'
 )

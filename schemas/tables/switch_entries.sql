@@ -10,5 +10,6 @@ CREATE TABLE IF NOT EXISTS ${table} (
 USING delta
 COMMENT 'What each switch should hold. refresh_switches follows this table\'s change data feed.'
 TBLPROPERTIES (
+  'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true'
 )

@@ -10,3 +10,6 @@ CREATE TABLE IF NOT EXISTS ${table} (
 )
 USING delta
 COMMENT 'What each switch was last seen to hold: one row a switch and refresh.'
+TBLPROPERTIES (
+  'stackcast.layout' = '${layout}'
+)

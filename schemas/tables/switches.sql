@@ -10,5 +10,6 @@ CREATE TABLE IF NOT EXISTS ${table} (
 USING delta
 COMMENT 'One row is one switch of the network.'
 TBLPROPERTIES (
+  'stackcast.layout' = '${layout}',
   'delta.constraints.device_id_not_negative' = 'device_id >= 0'
 )

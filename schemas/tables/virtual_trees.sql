@@ -7,6 +7,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
 USING delta
 COMMENT 'One row is one stored tree. An id is never used again for another tree.'
 TBLPROPERTIES (
+  'stackcast.layout' = '${layout}',
   'delta.enableChangeDataFeed' = 'true',
   'delta.constraints.state_known' = 'state IN (\'installing\', \'active\', \'retiring\', \'retired\')',
   'delta.constraints.tree_id_fits_label' = 'tree_id BETWEEN 1 AND 1073741823'

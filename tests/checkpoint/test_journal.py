@@ -247,7 +247,7 @@ def test_the_stream_waits_before_too_much_has_piled_up_and_then_ends_with_the_re
     assert told == [1, 2, 3]
     with pytest.raises(StreamError, match=r"LEDGER_BEHIND: 3 batches .* No space left on device"):
         made.wait_for_capacity()
-    waiting = threading.Thread(target=made.room)
+    waiting = threading.Thread(target=made.wait_for_capacity)
     waiting.start()
     made._flush()
     waiting.join(60)

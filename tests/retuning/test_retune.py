@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import P4, ROOT
 from pyspark.sql import SparkSession
 
 from jobs import refresh_switches, retune_trees
@@ -39,7 +40,6 @@ from udfs.trees.strategies.strategy import Situation, uniform
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).resolve().parents[2]
 NETWORK = fabric(pods=2, racks=2, hosts=2, planes=1, spines=1)
 (FEED,) = NETWORK.publishers()
 HOSTS = sorted(NETWORK.subscribers())
@@ -52,7 +52,7 @@ FEW = ["--strategies", "hops,relation"]
 class Deployment:
     def __init__(self, spark: SparkSession, tables: Tables, folder: Path, p4runtime: str) -> None:
         self.spark, self.tables, self.folder = spark, tables, folder
-        self.settings = Settings(tables=tables.location, wait_seconds=5, p4_folder=str(ROOT / "p4"))
+        self.settings = Settings(tables=tables.location, wait_seconds=5, p4_folder=str(P4))
         for name, rows in network_to_rows(
             NETWORK, dict.fromkeys(NETWORK.switches, p4runtime)
         ).items():

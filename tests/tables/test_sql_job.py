@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import ROOT
 from pyspark.sql import SparkSession
 
 from jobs import create_tables
@@ -23,7 +24,6 @@ from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).resolve().parents[2]
 DOOR = str(ROOT / "spark-submit.sh")
 NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
 

@@ -86,6 +86,20 @@ def test_creating_again_changes_nothing(spark: SparkSession, held: Tables) -> No
     assert [row["host"] for row in held.rows("hosts")] == ["h1"]
 
 
+def test_a_table_of_a_newer_version_is_refused_and_the_error_says_what_to_do(
+    spark: SparkSession, tables: Tables
+) -> None:
+    place = f"delta.`{tables.location}/links`"
+    assert Tables(spark, tables.location).version("links") == 0
+    spark.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ('stackcast.layout' = '2')")
+    later = Tables(spark, tables.location)
+    for _ in range(2):
+        with pytest.raises(TableError, match=r"links .* layout 2, .* up to 1: run") as refused:
+            later.version("links")
+        assert refused.value.what == "NEWER_LAYOUT"
+    assert later.version("hosts") == 0
+
+
 def test_every_table_and_every_column_says_what_it_is(held: Tables) -> None:
     for name in NAMES:
         for column in held.read(name).schema.fields:
@@ -272,14 +286,15 @@ def test_pins_survive_and_the_old_ones_vanish(spark: SparkSession, tmp_path: Pat
     pins = Pins(spark, checkpoint)
     assert pins.get(0) is None
     for batch in range(KEPT + 3):
-        pins.put(batch, {"subscriptions": batch, "hosts": 2})
+        pins.put(batch, {"subscriptions": batch, "hosts": 2}, {"mtu": "1400"})
     again = Pins(spark, checkpoint)
     assert again.get(KEPT + 2) == {"subscriptions": KEPT + 2, "hosts": 2}
     assert again.get(3) == {"subscriptions": 3, "hosts": 2}
+    assert again.settings(3) == {"mtu": "1400"}
     assert [again.get(batch) for batch in range(3)] == [None] * 3
     # The first try may have sent frames: its versions stand.
     with pytest.raises(TableError, match="PIN_NOT_WRITTEN"):
-        again.put(KEPT + 2, {"subscriptions": 99, "hosts": 2})
+        again.put(KEPT + 2, {"subscriptions": 99, "hosts": 2}, {})
     assert pins.newest() == pins.get(KEPT + 2) == {"subscriptions": KEPT + 2, "hosts": 2}
     files = [path.name for path in Path(checkpoint, "stackcast-pins").iterdir()]
     assert not [name for name in files if "draft" in name]

@@ -11,19 +11,22 @@ import dataclasses
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 import schemas
 from jobs.adapters.app.settings import PREFIX, Settings
+from jobs.adapters.checkpoint.files import open_folder
 from jobs.adapters.planning import formats
 from jobs.adapters.tables.tables import Tables
 from udfs.errors import StreamError
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 
 NAME = "stackcast-identity.json"
+#: The form of all files of the checkpoint; one that changes it counts up.
 LAYOUT = 1
 
 #: Tables whose versions batches are pinned to, and the one that says which batches there were.
@@ -64,9 +67,19 @@ class Identity:
 
     @classmethod
     def unpacked(cls, content: bytes, name: str) -> Identity:
-        """Raises StreamError CHECKPOINT_UNREADABLE; ``name`` is that of the file."""
+        """Reads what `packed` wrote; ``name`` is that of the file.
+
+        Raises StreamError CHECKPOINT_UNREADABLE, NEWER_LAYOUT.
+        """
         try:
             values: dict[str, Any] = json.loads(content)
+            if values["layout"] > LAYOUT:
+                raise StreamError(
+                    "NEWER_LAYOUT",
+                    f"{name}: the checkpoint is of layout {values['layout']}, and this version of "
+                    f"Stackcast knows layouts up to {LAYOUT}: run the version that wrote it, or a "
+                    f"newer one, or set {PREFIX}checkpoint to a new folder",
+                )
             return cls(**{f.name: values[f.name] for f in dataclasses.fields(cls)})
         except (ValueError, KeyError, TypeError) as error:
             raise StreamError(
@@ -119,9 +132,7 @@ class Identity:
                 f"the checkpoint is for publisher {self.publisher}, and {PREFIX}publisher is "
                 f"{now.publisher}: correct the setting, or {onward}",
             )
-        # Tables of later versions of ours are in no identity of before.
-        both = sorted(self.tables.keys() & now.tables.keys())
-        if anew := [name for name in both if self.tables[name] != now.tables[name]]:
+        if anew := [name for name in now.tables if self.tables.get(name) != now.tables[name]]:
             raise other_tables(f"{', '.join(anew)} made anew since the checkpoint began", onward)
 
 
@@ -155,27 +166,43 @@ class IdentityFile:
     """``stackcast-identity.json`` of a checkpoint, on any file system that Hadoop knows."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        self._jvm: Any = spark._jvm
-        self._path = self._jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/{NAME}")
-        self._files = self._path.getFileSystem(spark._jsc.hadoopConfiguration())
+        self._folder = open_folder(spark, checkpoint)
 
     def read(self) -> Identity | None:
-        """None where there is none. Raises StreamError CHECKPOINT_UNREADABLE."""
-        if not self._files.exists(self._path):
-            return None
-        stream = self._files.open(self._path)
-        try:
-            content = bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-        finally:
-            stream.close()
-        return Identity.unpacked(content, str(self._path))
+        """None where there is none. Raises StreamError CHECKPOINT_UNREADABLE, NEWER_LAYOUT."""
+        content = self._folder.read(NAME)
+        return None if content is None else Identity.unpacked(content, self._folder.path(NAME))
 
     def write(self, identity: Identity) -> None:
-        """Whole or not at all."""
-        draft = self._jvm.org.apache.hadoop.fs.Path(self._path.getParent(), f".{NAME}.draft")
-        stream = self._files.create(draft, True)
-        try:
-            stream.write(identity.packed())
-        finally:
-            stream.close()
-        self._files.rename(draft, self._path)
+        """Whole or not at all. Raises one of `FILE_ERRORS`."""
+        self._folder.write(NAME, identity.packed())
+
+
+#: The settings that shape the bytes of notifications, without their prefix: with these, the
+#: versions of a batch and its offsets, its frames can be computed again.
+SHAPING = (
+    "publisher",
+    "multicast.group",
+    "multicast.port",
+    "mtu",
+    "maxLabels",
+    "label.bits",
+    "format",
+    "attributes.input",
+    "attributes.encoding",
+    "filters.order",
+)
+SPECIFICATION = "specification"
+
+
+def shaping(settings: Settings) -> dict[str, str]:
+    """Returns the settings that shape bytes, as pins and ledger keep them: their values as text,
+    and a digest of the format as ``specification``."""
+    named = {f.metadata["key"]: f.name for f in fields(Settings) if f.metadata}
+    found = {key: str(getattr(settings, named[key])) for key in SHAPING}
+    return found | {SPECIFICATION: specification_digest(settings)}
+
+
+def changed(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """Returns, of those that differ, the value that each had."""
+    return {key: value for key, value in before.items() if now.get(key, value) != value}

@@ -4,8 +4,7 @@ A batch counts as done when its report is a file in the checkpoint. One thread t
 that wait, appends their rows, and removes the files of those whose rows are in every table; what a
 crash leaves, the next start writes. Delta's transaction numbers are those of the last batch of a
 commit, and rows of batches up to the number that a table has are left out, so each counts once
-whatever was cut off, and whoever wrote before: earlier versions of ours committed batch by batch
-under the same name.
+whatever was cut off.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Journal:
     """Takes a report a batch, and writes them in groups, at most every ``interval`` seconds.
 
     tell: is told how many batches wait, and since when the first does, in seconds. `recover`,
-    `room` and `put` are for the stream's thread; call `close` at the end.
+    `wait_for_capacity` and `put` are for the stream's thread; call `close` at the end.
     """
 
     def __init__(
@@ -101,8 +100,8 @@ class Journal:
         if not self._flush():
             self._start()
 
-    def room(self) -> None:
-        """Return when another batch may run; for that, not too many may wait to be written.
+    def wait_for_capacity(self) -> None:
+        """Returns when another batch may run: when not too many wait to be written.
 
         Raises StreamError LEDGER_BEHIND where none was written for long: before anything of the
         batch leaves.

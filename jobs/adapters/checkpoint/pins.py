@@ -16,7 +16,7 @@ from jobs.adapters.app.error_texts import one_line
 from jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles
 from udfs.errors import StackcastError, StreamError, TableError
 
-#: Beside the versions in a file: the settings that shape bytes. Earlier versions of ours had none.
+#: Key of the settings that shape bytes, beside the versions in a file.
 SETTINGS = "settings"
 
 
@@ -32,13 +32,12 @@ class Pins:
         if text is None:
             return None
         held: dict[str, Any] = json.loads(text)
-        held.pop(SETTINGS, None)
+        del held[SETTINGS]
         return held
 
-    def settings(self, batch_id: int) -> dict[str, str] | None:
-        """Settings that shaped the bytes of that try; None where they are not on record."""
-        text = self._files.read(batch_id)
-        found: dict[str, str] | None = None if text is None else json.loads(text).get(SETTINGS)
+    def settings(self, batch_id: int) -> dict[str, str]:
+        """Settings that shaped the bytes of that try, which is on record."""
+        found: dict[str, str] = json.loads(self._files.read(batch_id) or b"")[SETTINGS]
         return found
 
     def newest(self) -> dict[str, int] | None:
@@ -46,12 +45,10 @@ class Pins:
         batch = self._files.newest()
         return None if batch is None else self.get(batch)
 
-    def put(
-        self, batch_id: int, versions: dict[str, int], settings: Mapping[str, str] | None = None
-    ) -> None:
+    def put(self, batch_id: int, versions: Mapping[str, int], settings: Mapping[str, str]) -> None:
         """Record the versions of a batch that is about to run; forget one long done.
 
-        settings: of `jobs.adapters.checkpoint.shaping`.
+        settings: as `jobs.adapters.checkpoint.identity.shaping` has them.
 
         Raises TableError PIN_NOT_WRITTEN: without a pin nothing of a batch may leave, and one that
         is there already stands, since its batch may have sent frames.
@@ -61,9 +58,8 @@ class Pins:
                 "PIN_NOT_WRITTEN",
                 f"batch {batch_id} has its versions in {self._files.name(batch_id)}",
             )
-        name, held = self._files.name(batch_id), dict[str, Any](versions)
-        if settings is not None:
-            held[SETTINGS] = dict(settings)
+        name = self._files.name(batch_id)
+        held = {**versions, SETTINGS: dict(settings)}
         try:
             written = self._files.write(batch_id, json.dumps(held).encode())
         except FILE_ERRORS as error:

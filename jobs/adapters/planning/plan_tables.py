@@ -5,19 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.logs import named
-from jobs.adapters.planning.matches import match_rows
 from jobs.adapters.tables.tables import Tables
 from udfs.delivery.plan import Compilation
 from udfs.errors import StackcastError
 from udfs.filters.subscriptions import Subscription
 from udfs.network.network import Network
+from udfs.retuning.relations import clients_of
 
 log = logging.getLogger(__name__)
 
-MATCHES = "matches"
+#: The tables that say who may get what of a publisher.
+_MATCHED = ("subscriptions", "advertisements", "attributes")
 
 
 class PlanTables:
@@ -68,13 +70,13 @@ class PlanTables:
             return
         try:
             rows = match_rows(compilation, subscriptions, network, self._publisher)
-            if rows or self._tables.rows(MATCHES):
-                self._tables.overwrite(MATCHES, rows)
+            if rows or self._tables.rows("matches"):
+                self._tables.overwrite("matches", rows)
             self._no_matches = not rows
         except (*SQL_ERRORS, StackcastError) as error:
             log.error(
                 "table %s could not be written for the plan of %s: %s",
-                MATCHES,
+                "matches",
                 named(compilation.versions),
                 one_line(error),
             )
@@ -88,3 +90,41 @@ class PlanTables:
                 self._publisher,
                 ", ".join(lost[:10]),
             )
+
+
+def match_rows(
+    compilation: Compilation,
+    subscriptions: Sequence[Subscription],
+    network: Network,
+    publisher: str,
+) -> list[dict[str, Any]]:
+    """Returns rows of table ``matches``, one for each host that subscribes, by name.
+
+    They say permanent, potential or no match (WERNECKE 5.3.4, Fig. 5.7). There are none where
+    nothing is advertised.
+
+    Errors: as of ``clients_of``.
+    """
+    if not compilation.announced:
+        return []
+    specification = compilation.plan.specification
+    # The order that the stream's own tables are in costs as little here.
+    order = [field.qualified for field in compilation.plan.matcher.definitions]
+    found = clients_of(
+        compilation.announced, subscriptions, network, specification, [publisher], order
+    )
+    versions = {name: v for name, v in compilation.versions.items() if name in _MATCHED}
+    hosts = sorted({name for rule in compilation.rules for name in rule.receivers})
+    return [
+        {
+            "publisher": publisher,
+            "subscriber": host,
+            "match": "permanent"
+            if host in found.permanent[publisher]
+            else "potential"
+            if host in found.potential[publisher]
+            else "none",
+            "versions": versions,
+        }
+        for host in hosts
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from udfs.filters.advertisements import select_advertisements
 from udfs.filters.subscriptions import Rejection, Subscription, select
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from udfs.messages.readers import Format
+from udfs.network.labels import LabelFormat
 from udfs.network.network import Network
 from udfs.network.rows import network_from_rows, tree_from_row, with_states
 from udfs.network.virtual_tree import VirtualTree
@@ -108,24 +109,31 @@ class Plans:
         return self._active[1]
 
     def _advertisements(self, versions: Mapping[str, int]) -> Sequence[Mapping[str, Any]]:
-        # Batches of earlier versions of ours are pinned without.
-        version = versions.get("advertisements")
-        if version is None:
-            return []
+        version = versions["advertisements"]
         if self._announced is None or self._announced[0] != version:
             self._announced = version, self._rows("advertisements", version)
         return self._announced[1]
 
     def _network_at(self, versions: Mapping[str, int]) -> Network:
-        # Batches of earlier versions of ours are pinned without.
-        states = versions.get(LINK_STATES, versions["links"])
-        key = (*(versions[name] for name in NETWORK), states)
+        key = tuple(versions[name] for name in (*NETWORK, LINK_STATES))
         if self._network is None or self._network[0] != key:
-            switches, hosts, links = (self._rows(n, versions[n]) for n in NETWORK)
-            if states != versions["links"]:
-                links = with_states(links, self._rows("links", states))
-            self._network = (key, network_from_rows(switches, hosts, links, self._settings.labels))
+            self._network = key, network_at(versions, self._rows, self._settings.labels)
         return self._network[1]
+
+
+def network_at(
+    versions: Mapping[str, int],
+    rows: Callable[[str, int], list[dict[str, Any]]],
+    labels: LabelFormat,
+) -> Network:
+    """Returns the network that a batch of these versions delivers into.
+
+    rows: reads a table as of a version. Raises NetworkError.
+    """
+    switches, hosts, links = (rows(name, versions[name]) for name in NETWORK)
+    if versions[LINK_STATES] != versions["links"]:
+        links = with_states(links, rows("links", versions[LINK_STATES]))
+    return network_from_rows(switches, hosts, links, labels)
 
 
 @contextmanager

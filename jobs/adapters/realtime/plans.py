@@ -16,11 +16,9 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.app.logs import named
 from jobs.adapters.app.settings import PREFIX, Settings
 from jobs.adapters.planning import formats
-from jobs.adapters.planning.header_stacks import StackJobs
-from jobs.adapters.planning.plan_tables import PlanTables
+from jobs.adapters.planning.live_plan import LivePlan
 from jobs.adapters.planning.plans import Planned, Plans
 from jobs.adapters.planning.versions import BatchVersions
 from jobs.adapters.stream.metrics import StreamMetrics
@@ -72,9 +70,8 @@ class RealTimePlans:
         self._settings = settings
         self._metrics = metrics
         self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
-        self._plans = StatelessPlans(settings, tables)
-        self._stacks = StackJobs(spark, tables, settings.publisher)
-        self._tables = PlanTables(tables, settings.publisher)
+        plans = StatelessPlans(settings, tables)
+        self._live = LivePlan(spark, tables, settings.publisher, plans, metrics)
         self._seen: Mapping[str, int] = {}
         self._pickled_stacks: tuple[Any, int, bytes] | None = None
         self._reported: dict[int, Reported] = {}
@@ -99,7 +96,7 @@ class RealTimePlans:
             self._versions.announce(versions)
             # Of what is ready by now, nothing may leave the switches from here on.
             versions = self._versions.look()
-        self._plan(versions)
+        self._serve(self._live.make(versions))
         self._seen = versions
         self._thread.start()
 
@@ -108,8 +105,7 @@ class RealTimePlans:
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._stacks.close()
-        self._tables.close()
+        self._live.close()
 
     def _watch(self) -> None:
         pause = LOOK_SECONDS
@@ -129,7 +125,7 @@ class RealTimePlans:
         if versions != self._seen:
             self._metrics.pending(time.monotonic())
             try:
-                self._plan(versions)
+                self._serve(self._live.make(versions))
                 self._metrics.pending(None)
             except StackcastError as error:
                 # The last good version stays live (design, section 5).
@@ -142,36 +138,12 @@ class RealTimePlans:
         else:
             self._with_known()
 
-    def _plan(self, versions: Mapping[str, int]) -> None:
-        clock = time.monotonic()
-        compilation, subscriptions, network = self._plans.at(versions)
-        self._serve(compilation)
-        seconds = time.monotonic() - clock
-        self._metrics.planned(compilation, seconds)
-        for rejection in compilation.rejections:
-            log.warning("subscription %s: %s %s", rejection.id, rejection.code, rejection.message)
-        log.info(
-            "plan %d: %d rules, %d rejected, %d receiver sets to work out, in %.2f s; %s",
-            self.served.number,
-            len(compilation.rules),
-            len(compilation.rejections),
-            len(compilation.receiver_sets) - compilation.shipped,
-            seconds,
-            named(compilation.versions),
-        )
-        self._stacks.submit(compilation)
-        self._tables.submit(compilation, subscriptions, network)
-
     def _with_known(self) -> None:
-        """Serve the plan anew when all stacks are known, and on the way as often as they double."""
+        """Serves the plan anew as its header stacks get known."""
         compilation = self.served.compilation
-        shipped, sets = compilation.shipped, len(compilation.receiver_sets)
-        if shipped == sets:
-            return
-        known = sets - len(compilation.unknown())
-        self._metrics.stacks_unknown(sets - known)
-        if known == sets or known >= 2 * max(1, shipped):
-            self._serve(compilation.with_known())
+        known = self._live.with_known(compilation)
+        if known is not compilation:
+            self._serve(known)
 
     def _serve(self, compilation: Compilation) -> None:
         stacks = compilation.header_stacks

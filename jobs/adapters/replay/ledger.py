@@ -21,10 +21,10 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Source:
-    """What batches were computed from. settings: None in rows of earlier versions of ours."""
+    """The versions of tables and the settings that batches were computed from."""
 
     versions: Mapping[str, int]
-    settings: Mapping[str, str] | None
+    settings: Mapping[str, str]
 
 
 class SentLedger:
@@ -94,13 +94,8 @@ class SentLedger:
                 self.sessions[session_id(self._topic, partition)] = partition
 
     def _source(self, row: Mapping[str, Any]) -> int:
-        versions = dict(row["versions"])
-        settings = row.get("settings")
-        settings = None if settings is None else dict(settings)
-        key = (
-            tuple(sorted(versions.items())),
-            None if settings is None else tuple(sorted(settings.items())),
-        )
+        versions, settings = dict(row["versions"]), dict(row["settings"])
+        key = tuple(sorted(versions.items())), tuple(sorted(settings.items()))
         if key not in self._numbers:
             self._numbers[key] = len(self.sources)
             self.sources.append(Source(versions, settings))

@@ -19,7 +19,7 @@ from jobs.adapters.app.error_texts import gone_for_good
 from jobs.adapters.app.logs import named
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.checkpoint.files import FILE_ERRORS
-from jobs.adapters.checkpoint.identity import specification_digest
+from jobs.adapters.checkpoint.identity import SPECIFICATION, specification_digest
 from jobs.adapters.checkpoint.state import CarriedState
 from jobs.adapters.planning.plans import Planned, Plans
 from jobs.adapters.replay.ledger import SentLedger
@@ -39,8 +39,6 @@ MOST_OFFSETS = 32_768
 #: Plans that are kept, and settings for which parts of plans are.
 _MOST_PLANS = 8
 _MOST_SETTINGS = 2
-#: Key of the ledger's settings for the digest of the format's specification.
-SPECIFICATION = "specification"
 
 
 @dataclass(frozen=True)
@@ -149,10 +147,7 @@ class Replay:
 
     def _prepare(self, number: int) -> Prepared:
         source = self.ledger.sources[number]
-        key = (
-            tuple(source.versions.items()),
-            source.settings and tuple(sorted(source.settings.items())),
-        )
+        key = tuple(source.versions.items()), tuple(sorted(source.settings.items()))
         if key in self._prepared:
             self._prepared.move_to_end(key)
             return self._prepared[key]
@@ -265,18 +260,18 @@ class Replay:
         )
 
 
-def settings_then(settings: Settings, recorded: Mapping[str, str] | None) -> Settings:
+def settings_then(settings: Settings, recorded: Mapping[str, str]) -> Settings:
     """The settings of a batch, by what its row of the ledger says; without summaries.
 
     Raises ReplayError OTHER_SPECIFICATION where the format's specification has changed since.
     """
     values: dict[str, Any] = {"summary_port": 0}
     for field in fields(Settings):
-        text = (recorded or {}).get(field.metadata.get("key", "")) if field.metadata else None
+        text = recorded.get(field.metadata.get("key", "")) if field.metadata else None
         if text is not None:
             values[field.name] = int(text) if isinstance(field.default, int) else text
     made = dataclasses.replace(settings, **values)
-    then = (recorded or {}).get(SPECIFICATION)
+    then = recorded.get(SPECIFICATION)
     if then is not None and then != specification_digest(made):
         raise ReplayError(
             "OTHER_SPECIFICATION",

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, functions
 
-from jobs.adapters.tables.tables import NAMES, Tables
-from udfs.errors import SettingsError, TableError
-from udfs.retuning.marginals import Marginal, sample
+from jobs.adapters.tables.tables import Tables
+from udfs.errors import SettingsError
 from udfs.trees.publications import Publication
 
 DELIVERIES = "delivery_statistics"
 PUBLICATIONS = "publication_statistics"
-LEDGER = "egress_ledger"
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -27,14 +24,12 @@ class Recorded:
     """Publications on record, and what to know of them.
 
     batches: in the window. covered: share of the bytes that ``publications`` stand for, as only
-    the heaviest are taken. drawn: share of the notifications whose receivers were drawn from counts
-    by subscriber. first, last: when the batches ended.
+    the heaviest are taken. first, last: when the batches ended.
     """
 
     publications: list[Publication]
     batches: int = 0
     covered: float = 1.0
-    drawn: float = 0.0
     first: dt.datetime | None = None
     last: dt.datetime | None = None
 
@@ -52,13 +47,11 @@ def read_record(
     most: int,
     window: dt.timedelta | None = None,
     as_of: int | None = None,
-    seed: int = 0,
 ) -> Recorded:
-    """The ``most`` heaviest publications of a window, or of all that is on record.
+    """Returns the ``most`` heaviest publications of a window, or of all that is on record.
 
     window: so long before the last batch on record. as_of: a version of `delivery_statistics`; all
-    that came later is left out. Receivers are those of `publication_statistics`; for batches that
-    it has nothing of, they are drawn from `delivery_statistics`.
+    that came later is left out.
     Raises TableError MISSING.
     """
     deliveries = tables.read(DELIVERIES, as_of)
@@ -75,39 +68,12 @@ def read_record(
         functions.countDistinct("batch_id", "recorded_at").alias("batches"),
     )
     about = span.toArrow().to_pylist()[0]
-    known = _known(tables)
-    exact: list[Publication] = []
-    covered, notifications = 1.0, 0
-    without = deliveries
-    if known is not None:
-        rows = known.join(sent, keys, "left_semi")
-        exact, covered, notifications = _heaviest(rows, most)
-        without = deliveries.join(rows.select(*keys).distinct(), keys, "left_anti")
-    drawn = _drawn(tables, without, seed)
-    guessed = sum(each.notifications for each in drawn)
-    every = notifications + guessed
-    return Recorded(
-        exact + drawn,
-        about["batches"],
-        covered,
-        guessed / every if every else 0.0,
-        about["first"],
-        ended,
-    )
+    rows = tables.read(PUBLICATIONS).join(sent, keys, "left_semi")
+    publications, covered = _heaviest(rows, most)
+    return Recorded(publications, about["batches"], covered, about["first"], ended)
 
 
-def _known(tables: Tables) -> DataFrame | None:
-    """None in a deployment of an earlier version that lacks the table."""
-    if PUBLICATIONS not in NAMES:
-        return None
-    try:
-        tables.version(PUBLICATIONS)
-    except TableError:
-        return None
-    return tables.read(PUBLICATIONS)
-
-
-def _heaviest(rows: DataFrame, most: int) -> tuple[list[Publication], float, int]:
+def _heaviest(rows: DataFrame, most: int) -> tuple[list[Publication], float]:
     weight = functions.col("datagram_bytes") * functions.size("receivers")
     added = (
         rows.groupBy("publisher", functions.array_sort("receivers").alias("receivers"))
@@ -119,7 +85,6 @@ def _heaviest(rows: DataFrame, most: int) -> tuple[list[Publication], float, int
     )
     total = added.agg(
         functions.sum("weight").alias("weight"),
-        functions.sum("notifications").alias("notifications"),
     )
     whole = total.toArrow().to_pylist()[0]
     found = added.orderBy(functions.desc("weight"), "publisher", "receivers").limit(most)
@@ -134,35 +99,4 @@ def _heaviest(rows: DataFrame, most: int) -> tuple[list[Publication], float, int
         for row in taken
     ]
     share = sum(row["weight"] for row in taken) / whole["weight"] if whole["weight"] else 1.0
-    return publications, share, whole["notifications"] or 0
-
-
-def _drawn(tables: Tables, deliveries: DataFrame, seed: int) -> list[Publication]:
-    counts = deliveries.groupBy("publisher", "subscriber").agg(
-        functions.sum("notifications").alias("notifications"),
-        functions.sum("bytes").alias("bytes"),
-    )
-    rows = counts.toArrow().to_pylist()
-    if not rows:
-        return []
-    marginals = [
-        Marginal(row["publisher"], row["subscriber"], row["notifications"], row["bytes"])
-        for row in rows
-    ]
-    return sample(marginals, _frames(tables, deliveries), seed)
-
-
-def _frames(tables: Tables, deliveries: DataFrame) -> Mapping[str, int]:
-    """Frames of each publisher's batches, as the ledger has them."""
-    try:
-        tables.version(LEDGER)
-    except TableError:
-        return {}
-    ledger = tables.read(LEDGER).groupBy("batch_id").agg(functions.max("frames").alias("frames"))
-    batches = deliveries.select("publisher", "batch_id").distinct()
-    rows = (
-        batches.join(ledger, "batch_id")
-        .groupBy("publisher")
-        .agg(functions.sum("frames").alias("frames"))
-    )
-    return {row["publisher"]: row["frames"] for row in rows.toArrow().to_pylist()}
+    return publications, share

@@ -41,7 +41,6 @@ def summary(plan: Plan) -> dict[str, Any]:
             "publications": len(plan.record.publications),
             "notifications": sum(each.notifications for each in plan.record.publications),
             "bytes_covered": plan.recorded.covered,
-            "receivers_drawn": plan.recorded.drawn,
             "deliveries_left_out": plan.record.left_out,
         },
         "budget": {

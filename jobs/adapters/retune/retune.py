@@ -102,9 +102,7 @@ class Retuner:
         Raises NetworkError, TableError, SwitchError as the tables and programs have it.
         """
         options = self._options
-        recorded = read_record(
-            self._tables, options.most, options.window, options.as_of, options.seed
-        )
+        recorded = read_record(self._tables, options.most, options.window, options.as_of)
         network, budget, trees = self._read()
         record = Record(network, recorded.publications, max_labels=self._settings.max_labels)
         self._tell(recorded, record)
@@ -294,12 +292,6 @@ class Retuner:
             len(record.publications),
             100 * recorded.covered,
         )
-        if recorded.drawn:
-            log.warning(
-                "of %.0f %% of the notifications only counts by subscriber are on record: their "
-                "receivers are drawn as if subscribers were independent",
-                100 * recorded.drawn,
-            )
         if record.left_out:
             log.warning(
                 "%d deliveries on record are left out: the network does not lead there any more",

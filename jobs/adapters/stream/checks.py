@@ -9,7 +9,9 @@ import json
 import logging
 import os
 import re
+import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -18,7 +20,6 @@ from jobs.adapters.app.settings import PREFIX, Settings
 from jobs.adapters.checkpoint.identity import Identity, IdentityFile, other_tables, other_topic
 from jobs.adapters.checkpoint.pins import Pins
 from jobs.adapters.checkpoint.progress import Position, position
-from jobs.adapters.stream import disk_space
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.tables.tables import NAMES, Tables
 from udfs.errors import StackcastError, StreamError
@@ -29,6 +30,8 @@ Spans = Mapping[int, tuple[int, int]]
 
 #: The reason that a stream tells has a code of its own.
 _OURS = re.compile(r"ended: [A-Z][A-Z0-9]+\.[A-Z0-9_]+: ")
+#: With less than this nothing can be written that is worth a name.
+LEAST_BYTES = 1 << 20
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|not enough space", re.I)
 
 
@@ -66,12 +69,6 @@ def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics
                 f"nothing can be written to {settings.checkpoint}: {words}; check rights there, "
                 f"or {PREFIX}checkpoint",
             ) from error
-        if stands is not None:
-            log.info(
-                "the checkpoint is of an earlier version: noted that it is for topic %s (id %s), "
-                "format %s, publisher %s and these tables",
-                *(now.topic, now.topic_id, now.format, now.publisher),
-            )
 
 
 def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -> StackcastError:
@@ -148,13 +145,38 @@ def no_room(settings: Settings, words: str, spill: str) -> StreamError:
         **({"the pcap sink": settings.pcap_path} if settings.sink == "pcap" else {}),
         "Spark's own files": spill,
     }
-    found = disk_space.full(places)
+    found = full_places(places)
     where = ", ".join(found) if found else f"of a place that has room again ({words[:300]})"
     return StreamError(
         "NO_ROOM",
         f"no room is left on the disk of {where}: make room there and start again; the batch in "
         "progress then runs again, with the same numbers",
     )
+
+
+def full_places(places: Mapping[str, str]) -> list[str]:
+    """Of ``places``, what they are for -> path, those without room, in words.
+
+    Only folders of this machine are looked at; one that is not there yet counts as its parent.
+    """
+    return [
+        f"{name} ({path}: {left} bytes are left)"
+        for name, path in places.items()
+        if (left := _left(path)) is not None and left < LEAST_BYTES
+    ]
+
+
+def _left(path: str) -> int | None:
+    path = path.removeprefix("file://").removeprefix("file:")
+    if "://" in path or "/" not in path:
+        return None  # elsewhere, or the name of a schema
+    folder = Path(path)
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None
 
 
 def _spill(spark: SparkSession) -> str:

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.logs import named
 from jobs.adapters.app.settings import Settings, seconds_of
+from jobs.adapters.checkpoint.identity import changed, shaping
 from jobs.adapters.checkpoint.journal import Journal
 from jobs.adapters.checkpoint.pins import Pins
 from jobs.adapters.checkpoint.reports import (
@@ -30,11 +31,9 @@ from jobs.adapters.checkpoint.reports import (
     Reports,
     Rows,
 )
-from jobs.adapters.checkpoint.shaping import changed, shaping
 from jobs.adapters.checkpoint.state import CarriedState
 from jobs.adapters.planning import formats
-from jobs.adapters.planning.header_stacks import StackJobs
-from jobs.adapters.planning.plan_tables import PlanTables
+from jobs.adapters.planning.live_plan import LivePlan
 from jobs.adapters.planning.plans import Plans
 from jobs.adapters.planning.versions import BatchVersions
 from jobs.adapters.stream.input import EventInput
@@ -83,13 +82,13 @@ class Delivery:
             self._metrics.journal,
         )
         self._shaping = shaping(settings)
-        self._plans = Plans(settings, tables)
+        self._live = LivePlan(
+            spark, tables, settings.publisher, Plans(settings, tables), self._metrics
+        )
         self._input = EventInput(settings, tables)
         self._open_sink = partial(open_sink, sink_options(settings))
         self._compilation: Compilation | None = None
         self._broadcast: Any = None
-        self._plan_tables = PlanTables(tables, settings.publisher)
-        self._stacks = StackJobs(spark, tables, settings.publisher)
         self._reach: tuple[Compilation, Reach] | None = None
         self._refused: dict[str, int] | None = None
         self.processed: dict[int, int] = {}
@@ -119,7 +118,7 @@ class Delivery:
         clock = time.monotonic()
         stage = self._metrics.stage
         with stage("room"):
-            self._journal.room()
+            self._journal.wait_for_capacity()
         records = self._input.prepare(records)
         compilation = self._with_known(self._plan_for(batch_id, records))
         state = compilation.plan.state
@@ -127,7 +126,7 @@ class Delivery:
             carried = {} if state is None else self._state.before(batch_id)
         run = deliver(
             self._broadcast,
-            self._stacks.handle(compilation),
+            self._live.stacks(compilation),
             self._settings.topic,
             self._open_sink,
             self._settings.dead_letter_samples,
@@ -144,7 +143,7 @@ class Delivery:
                 self._state.after(batch_id, carried, report.states, state.identities)
         seconds = time.monotonic() - clock
         with stage("dead_letters"):
-            self._bury(batch_id, compilation, report)
+            self._write_dead_letters(batch_id, compilation, report)
         with stage("journal"):
             self._journal.put(self._report(batch_id, compilation, report, started, seconds))
         for p in report.partitions:
@@ -172,8 +171,6 @@ class Delivery:
 
         Where the current tables cannot be used, that of the last batch on record stays live.
         """
-        # Deployments from before it had one are told now, and not by their first batch.
-        self._tables.version(PUBLICATIONS)
         self._journal.recover()
         last = self._pins.newest()
         versions = self._versions.current()
@@ -195,8 +192,7 @@ class Delivery:
         with self.ending:
             self._journal.close()
             self._versions.close()
-            self._stacks.close()
-            self._plan_tables.close()
+            self._live.close()
 
     def _plan_for(self, batch_id: int, records: DataFrame) -> Compilation:
         """The plan of a batch: of its earlier try if there was one, else of the current tables."""
@@ -237,7 +233,7 @@ class Delivery:
                     raise
                 self._refuse(versions, error)
         with self._metrics.stage("pin"):
-            self._pins.put(batch_id, dict(compilation.versions), self._shaping)
+            self._pins.put(batch_id, compilation.versions, self._shaping)
         return compilation
 
     def _refuse(self, versions: dict[str, int], error: StackcastError) -> None:
@@ -259,32 +255,8 @@ class Delivery:
     def _plan_at(self, versions: Mapping[str, int]) -> Compilation:
         if self._compilation is not None and self._compilation.versions == versions:
             return self._compilation
-        clock = time.monotonic()
-        compilation, subscriptions, network = self._plans.at(versions)
+        compilation = self._live.make(versions)
         self._use(compilation)
-        seconds = time.monotonic() - clock
-        self._metrics.planned(compilation, seconds)
-        for rejection in compilation.rejections:
-            log.warning(
-                "subscriptions@%d: rule %s is not live: %s %s",
-                versions["subscriptions"],
-                rejection.id,
-                rejection.code,
-                rejection.message,
-            )
-        log.info(
-            "plan of %s: %d rules, %d rejected, %d entries, %d leaves, "
-            "%d receiver sets to work out, in %.2f s",
-            named(versions),
-            len(compilation.rules),
-            len(compilation.rejections),
-            len(compilation.compiled.entries),
-            len(compilation.receivers),
-            len(compilation.receiver_sets) - compilation.shipped,
-            seconds,
-        )
-        self._stacks.submit(compilation)
-        self._plan_tables.submit(compilation, subscriptions, network)
         return compilation
 
     def _use(self, compilation: Compilation) -> None:
@@ -300,23 +272,14 @@ class Delivery:
         return self._reach[1]
 
     def _with_known(self, compilation: Compilation) -> Compilation:
-        """The plan with the stacks that were worked out since it was made, if that is worth it.
+        known = self._live.with_known(compilation)
+        if known is not compilation:
+            self._use(known)
+        return known
 
-        It is sent anew when all are known, and on the way there as often as they have doubled.
-        """
-        shipped, sets = compilation.shipped, len(compilation.receiver_sets)
-        if shipped == sets:
-            self._metrics.stacks_unknown(0)
-            return compilation
-        known = sets - len(compilation.unknown())
-        self._metrics.stacks_unknown(sets - known)
-        if known < sets and known < 2 * shipped:
-            return compilation
-        compilation = compilation.with_known()
-        self._use(compilation)
-        return compilation
-
-    def _bury(self, batch_id: int, compilation: Compilation, report: BatchReport) -> None:
+    def _write_dead_letters(
+        self, batch_id: int, compilation: Compilation, report: BatchReport
+    ) -> None:
         if not report.dead_letters:
             return
         log.warning(
@@ -326,7 +289,7 @@ class Delivery:
             named(compilation.versions),
         )
         try:
-            self._topics.bury(report.letters)
+            self._topics.write_dead_letters(report.letters)
         except SQL_ERRORS as error:
             # Counted in ledger and log all the same; the stream must not stand still for samples.
             log.error(

@@ -202,7 +202,7 @@ class Topics:
                 raise _unreachable(self._settings) from error
             raise
 
-    def bury(self, letters: Sequence[dict[str, Any]]) -> None:
+    def write_dead_letters(self, letters: Sequence[dict[str, Any]]) -> None:
         """Send dead letters: one JSON object a record.
 
         Keys: topic, partition, offset, index (of the message; null for a whole packet), reason,

@@ -187,8 +187,7 @@ class NetworkVersions:
                 self._rows.clear()
             for row in rows:
                 versions = {str(name): int(v) for name, v in dict(row["versions"]).items()}
-                # Tables and rows of earlier versions of ours say nothing of that.
-                ids = dict(row.get("table_ids") or {})
+                ids = dict(row["table_ids"])
                 key = (row["topic"], row["term"], row["ready_at"], *sorted(versions.items()))
                 self._rows[key] = row | {"versions": versions, "table_ids": ids}
             self._seen = now

@@ -20,7 +20,6 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession, functions
 
 import schemas
-from jobs.adapters.tables import upgrades
 from jobs.adapters.tables.log import LocalLog, SparkLog, actions, added_files, only_adds
 from udfs.errors import TableError
 
@@ -47,6 +46,10 @@ NAMES = (
 )
 
 
+#: The form of all tables, as their property ``stackcast.layout`` says. One that changes what is in
+#: them counts up, and says how tables of the form before get there.
+LAYOUT = 1
+
 #: Above so many new commits, reading a table anew takes no longer than looking at each.
 MOST_COMMITS = 100
 
@@ -68,6 +71,7 @@ class Tables:
         if self._local:
             self.location = str(Path(self.location.removeprefix("file:")).absolute())
         self._logs: dict[str, LocalLog] = {}
+        self._readable: set[str] = set()
 
     def sql_name(self, table: str) -> str:
         """Name of the table in SQL; for tables in a path, after `attach`."""
@@ -85,12 +89,7 @@ class Tables:
         return self._local
 
     def create(self, *names: str) -> None:
-        """Make the tables that are missing (all by default).
-
-        Existing ones stay as they are, columns that somebody added included; only a constraint of
-        an earlier version of ours that is another now is replaced, columns that it lacked are
-        added, and those whose type was too narrow get the wider one.
-        """
+        """Makes the tables that are missing (all by default); existing ones stay as they are."""
         if not self._by_path:
             self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
         # Most of a creation is waiting for files: side by side they take a third of the time.
@@ -99,48 +98,8 @@ class Tables:
 
     def _create(self, name: str) -> None:
         text = string.Template(schemas.read_text(f"tables/{name}.sql"))
-        old = name in upgrades.TABLES and self._exists(name)
-        self._spark.sql(text.substitute(table=self._statement_name(name)))
-        if old:
-            self._renew_constraints(name, text.template)
-            for step in upgrades.new_columns(name, self.read(name).columns):
-                self._spark.sql(f"ALTER TABLE {self._statement_name(name)} {step}")
-            self._widen(name)
-
-    def _renew_constraints(self, name: str, text: str) -> None:
-        table = self._statement_name(name)
-        rows = self._spark.sql(f"SHOW TBLPROPERTIES {table}").collect()
-        properties = {row["key"]: row["value"] for row in rows}
-        for step in upgrades.steps(name, text, properties):
-            self._spark.sql(f"ALTER TABLE {table} {step}")
-
-    def _widen(self, name: str) -> None:
-        """Write a table anew, in one commit, where columns have types that were too narrow.
-
-        Delta forgets then that columns may not be null.
-        """
-        types = {c: both for (table, c), both in upgrades.TYPES.items() if table == name}
-        if not types:
-            return
-        frame = self.read(name)
-        narrow = [
-            field
-            for field in frame.schema.fields
-            if field.name in types and field.dataType.simpleString() == types[field.name][0]
-        ]
-        for field in narrow:
-            wide = functions.col(field.name).cast(types[field.name][1])
-            frame = frame.withColumn(field.name, wide.alias(field.name, metadata=field.metadata))
-        if narrow:
-            writer = frame.write.format("delta").mode("overwrite")
-            self._save(name, writer.option("overwriteSchema", "true"))
-
-    def _exists(self, name: str) -> bool:
-        try:
-            self.version(name)
-        except TableError:
-            return False
-        return True
+        place = self._statement_name(name)
+        self._spark.sql(text.substitute(table=place, layout=LAYOUT))
 
     def _statement_name(self, name: str) -> str:
         """What a statement calls the table, attached or not."""
@@ -186,14 +145,33 @@ class Tables:
             )
 
     def version(self, name: str) -> int:
-        """Current version. On a local path it looks for new commits (10 us), else it asks Delta.
+        """Returns the current version. On a local path it looks for new commits (10 us), else it
+        asks Delta.
 
-        Raises TableError MISSING.
+        Raises TableError MISSING, NEWER_LAYOUT.
         """
+        if name not in self._readable:
+            self._check_layout(name)
         newest = self._log(name).version() if self._local else self._spark_log(name).version()
         if newest is None:
             raise self._missing(name)
         return newest
+
+    def _check_layout(self, name: str) -> None:
+        """Refuses a table that a newer Stackcast has changed; asked once of each."""
+        snapshot = self._spark_log(name).snapshot()
+        if snapshot is None:
+            raise self._missing(name)
+        layout = int(snapshot.metadata().configuration().getOrElse("stackcast.layout", None) or 0)
+        if layout > LAYOUT:
+            raise TableError(
+                "NEWER_LAYOUT",
+                f"table {name} in {self.location} is of layout {layout}, and this version of "
+                f"Stackcast knows layouts up to {LAYOUT}: run the version that wrote it, or a "
+                "newer one, or restore the tables from before",
+                table=name,
+            )
+        self._readable.add(name)
 
     def head(self, name: str) -> tuple[str, int]:
         """Delta's id of the table, and its version: one that is made anew has another id.
