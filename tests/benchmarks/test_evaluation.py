@@ -110,7 +110,7 @@ def test_every_mark_of_the_document_names_a_table_and_every_picture_is_drawn():
     assert marks
     assert all(name.partition(" ")[0] in document.TABLES for _, name, _ in marks)
     assert text.count("<!-- table ") == len(marks)
-    for name in document.trees_pictures.PICTURES:
+    for name in document.pictures.PICTURES:
         assert f"pictures/evaluation-{name}.svg" in text
 
 

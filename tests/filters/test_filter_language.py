@@ -5,14 +5,13 @@ from __future__ import annotations
 import pickle
 from decimal import Decimal
 from ipaddress import IPv4Address, IPv6Address, ip_network
-from pathlib import Path
 
 import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import ROOT
 
-from udfs import filters
 from udfs.errors import SubscriptionError
 from udfs.filters.language.rule import MAX_CONSTANTS, MAX_LENGTH, parse_rule
 from udfs.filters.nodes import (
@@ -645,7 +644,7 @@ CODES = {row[1] for row in FAULTS + NET_FAULTS} | {row[2] for row in BAD_ROWS} |
 
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_the_manual_says_what_to_do_about_every_code(code: str):
-    manual = Path(filters.__file__).parents[2] / "docs" / "subscriptions.md"
+    manual = ROOT / "docs" / "subscriptions.md"
     assert f"| `SUBSCRIPTION.{code}` | " in manual.read_text("utf-8")
 
 

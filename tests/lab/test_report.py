@@ -108,7 +108,7 @@ def test_page_is_complete_in_itself() -> None:
 def test_licence_of_the_vendored_library_lies_beside_it() -> None:
     import lab.report  # noqa: PLC0415
 
-    folder = Path(lab.report.__file__).with_name("report")
+    folder = Path(lab.report.__file__).parent
     assert "Permission is hereby granted" in (folder / "cytoscape.LICENSE").read_text()
 
 

@@ -49,7 +49,7 @@ def test_type_and_id_fill_a_label(form):
 def test_a_label_is_described_by_its_network():
     link = WIDE_NETWORK.links[0]
     value = WIDE.label(HOP, link.id)
-    assert describe(value, WIDE_NETWORK) == f"hop {link.id} ({link.switch}:{link.port})"
+    assert WIDE_NETWORK.describe(value) == f"hop {link.id} ({link.switch}:{link.port})"
     assert describe(value, labels=WIDE) == f"hop {link.id}"
 
 

@@ -3,13 +3,13 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import networkx as nx
 import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import ROOT
 
 from udfs.errors import NetworkError
 from udfs.network.jellyfish import jellyfish_links
@@ -75,7 +75,7 @@ def test_a_jellyfish_is_the_same_on_any_machine():
     said = {
         subprocess.run(
             [sys.executable, "-c", program],
-            cwd=Path(__file__).parents[2],
+            cwd=ROOT,
             env=os.environ | {"PYTHONHASHSEED": seed},
             capture_output=True,
             check=True,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 from examples import examples
 from fill_switches import fill
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import P4, ROOT
 from rollout_world import FakeSession, World, hasty
 
 from jobs.adapters.app.settings import Settings
@@ -50,7 +50,6 @@ from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
 LAST = (1 << 32) - 1
 
 
@@ -392,7 +391,7 @@ OLD_ROWS = [row for row in ROWS if row["name"] != "co2"]
 
 
 def of_attributes(**given) -> Settings:
-    return Settings(match="network", format="attributes", p4_folder=str(ROOT / "p4"), **given)
+    return Settings(match="network", format="attributes", p4_folder=str(P4), **given)
 
 
 def row(number: int, text: str, host: str = "h1", **other) -> dict:

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from paths import P4
 from polling import polled
 from pyspark.sql import SparkSession
 
@@ -30,7 +31,6 @@ from udfs.network.topology import line
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).resolve().parents[2]
 NETWORK = line(3, 2)
 WAIT_S = 240
 
@@ -43,7 +43,7 @@ class Deployment:
             format="attributes",
             tables=tables.location,
             wait_seconds=10,
-            p4_folder=str(ROOT / "p4"),
+            p4_folder=str(P4),
         )
         rows = deployment.rows(
             NETWORK, lab.switch.p4runtime, 20, 4, match="network", message_format="attributes"

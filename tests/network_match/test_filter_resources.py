@@ -6,11 +6,11 @@ import itertools
 import json
 import random
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import ROOT
 
 from benchmarks.support.siena import Workload
 from lab.traffic.subscriptions import subscriptions
@@ -27,7 +27,6 @@ from udfs.network_match.resources import prefix_count, render, report
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
 FIG3 = parse_specification(
     """
     header_type t { fields { shares: 32; @string stock: 64; } }

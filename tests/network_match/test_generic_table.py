@@ -7,7 +7,6 @@ import random
 import subprocess
 import sys
 from itertools import product
-from pathlib import Path
 
 import pytest
 from examples import examples
@@ -24,6 +23,7 @@ from generic_rows import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import ROOT, SUPPORT
 
 from udfs.errors import FilterError
 from udfs.filters.meaning.evaluate import fields_of
@@ -210,10 +210,9 @@ def test_rows_are_the_same_whatever_the_hash_seed(tmp_path):
         "    except Exception as error:\n"
         "        print(error)\n"
     )
-    here = Path(__file__).parent
     said = set()
     for seed in ("0", "77"):
-        path = os.pathsep.join((str(here.parents[1]), str(here)))
+        path = os.pathsep.join((str(ROOT), str(SUPPORT)))
         environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": path}
         done = subprocess.run(
             [sys.executable, str(script)], env=environment, capture_output=True, check=True

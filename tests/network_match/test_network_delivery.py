@@ -8,12 +8,12 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from threading import Event
 
 import numpy as np
 import pytest
 from network_edits import by_old_or_new
+from paths import ROOT
 
 import schemas
 from jobs import itch_stream
@@ -44,7 +44,6 @@ from udfs.switches.ports import port_groups
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
 ITCH = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
 JSON = (ROOT / "p4/packet_subscriptions.json").read_bytes()
 NETWORK = fabric(2, 2, 2, 2, 1)

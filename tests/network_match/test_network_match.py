@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
+from paths import P4
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.switches.filters import NetworkMatch, check_pipelines
@@ -24,13 +24,12 @@ from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
 NETWORK = fabric(2, 2, 1, 1, 1)
 PIPELINES = dict.fromkeys(NETWORK.switches, FILTERING)
 
 
 def settings(**given) -> Settings:
-    return Settings(match="network", p4_folder=str(ROOT / "p4"), **given)
+    return Settings(match="network", p4_folder=str(P4), **given)
 
 
 def row(number: int, text: str, host: str = "h1", **other) -> dict:
@@ -59,7 +58,7 @@ class FakeTables:
 
 
 def test_the_shipped_program_takes_events_at_the_port_that_hosts_see():
-    config = (ROOT / "p4" / "packet_subscriptions.json").read_bytes()
+    config = (P4 / "packet_subscriptions.json").read_bytes()
     assert event_ports(config) == {Settings().port}
 
 
@@ -82,12 +81,12 @@ def test_a_program_that_is_not_there_is_named(tmp_path):
 
 
 def test_a_program_of_another_port_goes_with_that_port(tmp_path):
-    shipped = ROOT / "p4" / "packet_subscriptions.json"
+    shipped = P4 / "packet_subscriptions.json"
     text = shipped.read_text().replace('"0x6720"', '"0x1f90"')
     assert json.loads(text) != json.loads(shipped.read_text())
     (tmp_path / shipped.name).write_text(text)
     info = shipped.with_suffix(".p4info.txtpb").name
-    (tmp_path / info).write_text((ROOT / "p4" / info).read_text())
+    (tmp_path / info).write_text((P4 / info).read_text())
     NetworkMatch(Settings(match="network", p4_folder=str(tmp_path), port=8080))
     with pytest.raises(SettingsError):
         NetworkMatch(Settings(match="network", p4_folder=str(tmp_path)))

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from network_edits import by_old_or_new
+from paths import P4
 from polling import polled
 from pyspark.sql import SparkSession
 
@@ -36,7 +37,6 @@ from udfs.network.topology import fabric
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).resolve().parents[2]
 NETWORK = fabric(pods=2, racks=2, hosts=2, planes=1, spines=1)
 GROUP = int.from_bytes(bytes([233, 54, 12, 1]))
 WAIT_S = 240
@@ -71,7 +71,7 @@ class Deployment:
             match="network",
             tables=tables.location,
             wait_seconds=10,
-            p4_folder=str(ROOT / "p4"),
+            p4_folder=str(P4),
         )
         rows = deployment.rows(NETWORK, lab.switch.p4runtime, 80, 4, match="network")
         for name, content in rows.items():

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from google.protobuf import text_format
 from p4.config.v1 import p4info_pb2
+from paths import P4, ROOT
 
 from udfs.errors import FilterError
 from udfs.filters.compiler.compile import compile_texts
@@ -25,7 +26,6 @@ from udfs.p4_program.sizes import stage_sizes
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "p4/packet_subscriptions.p4"
 FOLDER = ROOT / "p4/packet_subscriptions"
 INFO = ROOT / "p4/packet_subscriptions.p4info.txtpb"
@@ -106,8 +106,7 @@ PROGRAMS.append((SEVERAL, Options(messages=3, actions=(NamedAction("tell", (32,)
 def test_the_committed_program_is_the_one_that_the_specification_makes():
     made = files(pipeline(ITCH))
     held = {
-        path.relative_to(ROOT / "p4").as_posix(): path.read_text()
-        for path in [PROGRAM, *FOLDER.glob("*")]
+        path.relative_to(P4).as_posix(): path.read_text() for path in [PROGRAM, *FOLDER.glob("*")]
     }
     assert held == made, "PYTHONPATH=. python tests/p4_program/test_p4_program.py"
 
@@ -377,4 +376,4 @@ if __name__ == "__main__":
         old.unlink(missing_ok=True)
     FOLDER.mkdir(exist_ok=True)
     for name, text in files(pipeline(ITCH)).items():
-        (ROOT / "p4" / name).write_text(text)
+        (P4 / name).write_text(text)

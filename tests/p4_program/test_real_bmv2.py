@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from pathlib import Path
 
 import pytest
 import virtual_trees_cases
@@ -21,6 +20,7 @@ from packet_cases import (
     routed,
     rows,
 )
+from paths import P4
 from pruning_model import datagram
 from real_switch import RealSwitch
 
@@ -31,7 +31,6 @@ from udfs.switches.ports import port_groups
 pytestmark = [pytest.mark.integration, pytest.mark.bmv2]
 
 FRAMES = 400
-P4 = Path(__file__).parents[2] / "p4"
 
 
 @pytest.fixture(scope="module")

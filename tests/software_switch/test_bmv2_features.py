@@ -9,13 +9,13 @@ import random
 import struct
 import zlib
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import TEST_P4
 
 from lab.switch.bmv2 import hashes
 from lab.switch.bmv2.packet import Packet
@@ -27,14 +27,13 @@ from udfs.switches.match import Match
 
 pytestmark = pytest.mark.unit
 
-FOLDER = Path(__file__).parents[1] / "p4"
 LARGE = 100
 """A kind of option that is in the value set of large ones."""
 
 
 @cache
 def program_of(name: str) -> Program:
-    return load_program((FOLDER / f"{name}.json").read_bytes())
+    return load_program((TEST_P4 / f"{name}.json").read_bytes())
 
 
 def run(program: Program, state: State, frame: bytes) -> tuple[Packet, bytes]:

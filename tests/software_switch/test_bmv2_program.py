@@ -12,6 +12,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import P4, TEST_P4
 
 from lab.switch.bmv2.packet import Packet
 from lab.switch.bmv2.program import INTRINSIC, Program, load_program
@@ -20,9 +21,7 @@ from udfs.errors import SwitchError
 
 pytestmark = pytest.mark.unit
 
-TESTS = Path(__file__).parents[1] / "p4"
-SHIPPED = Path(__file__).parents[2] / "p4"
-ALL = sorted([*TESTS.glob("*.json"), *SHIPPED.glob("*.json")])
+ALL = sorted([*TEST_P4.glob("*.json"), *P4.glob("*.json")])
 
 FIELDS = {"a": 8, "b": 13, "c": 32, "d": 1, "s": -8, "t": -16}
 """Fields of the expressions below with their widths, negative if signed."""
@@ -488,7 +487,7 @@ def field_of(config: Any, name: str) -> Any:
 def test_a_part_that_would_fail_with_the_first_frame_is_refused_at_once(
     program: str, change: Any, words: str
 ):
-    config = json.loads((TESTS / f"feature_{program}.json").read_text())
+    config = json.loads((TEST_P4 / f"feature_{program}.json").read_text())
     change(config)
     with pytest.raises(SwitchError, match=words) as raised:
         load_program(json.dumps(config).encode())

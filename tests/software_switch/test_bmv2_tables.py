@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import binascii
 import json
-from pathlib import Path
 
 import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import TEST_P4
 from scapy.utils import checksum
 
 from lab.switch.bmv2 import hashes
@@ -22,7 +22,6 @@ from udfs.switches.match import Match, canonical
 
 pytestmark = pytest.mark.unit
 
-PROGRAMS = Path(__file__).parents[1] / "p4"
 WIDTH = 4
 EVERY = (1 << WIDTH) - 1
 KINDS = ("exact", "lpm", "ternary", "optional", "range")
@@ -141,7 +140,7 @@ def test_a_meter_marks_what_exceeds_its_rates(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture(scope="module")
 def program() -> Program:
-    return load_program((PROGRAMS / "feature_tables.json").read_bytes())
+    return load_program((TEST_P4 / "feature_tables.json").read_bytes())
 
 
 def first_table(program: Program, kind: str):
@@ -231,7 +230,7 @@ def test_entries_of_the_program_stay(program: Program):
     for form in constant:
         with pytest.raises(SwitchError, match="constant"):
             state.check(entry_of(form))
-    config = json.loads((PROGRAMS / "feature_tables.json").read_text())
+    config = json.loads((TEST_P4 / "feature_tables.json").read_text())
     assert any(
         len(table.get("entries", ())) == len(form.entries) > 0
         for pipeline in config["pipelines"]

@@ -31,6 +31,7 @@ from control_plane import (
 from google.rpc import code_pb2, status_pb2
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from p4runtime_sh.p4runtime import P4RuntimeClient, P4RuntimeWriteException
+from paths import P4
 
 from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.p4runtime import SwitchConnection
@@ -47,8 +48,6 @@ from udfs.switches.stack_entries import switch_entries
 from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
-
-P4 = Path(__file__).resolve().parents[2] / "p4"
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import P4
 
 from lab.fabric.ports import LAST_PORT, Interface, UdpTunnel, read_ports, with_vlan_tag
 from lab.fabric.standalone import StandaloneSwitch, SwitchOptions, open_ports, serve
@@ -23,7 +24,6 @@ from udfs.errors import LabError, SwitchError
 
 pytestmark = pytest.mark.unit
 
-P4 = Path(__file__).parents[2] / "p4"
 ADDRESS = ("127.0.0.1", 5001)
 
 

@@ -25,6 +25,7 @@ import pytest
 from fill_switches import fill
 from google.protobuf import text_format
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
+from paths import P4, ROOT
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
@@ -39,10 +40,9 @@ from udfs.trees.encode import Encoder
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = [
-    "--json", str(ROOT / "p4" / "virtual_trees.json"),
-    "--p4info", str(ROOT / "p4" / "virtual_trees.p4info.txtpb"),
+    "--json", str(P4 / "virtual_trees.json"),
+    "--p4info", str(P4 / "virtual_trees.p4info.txtpb"),
 ]  # fmt: skip
 FREE = ("--grpc", "127.0.0.1:0")
 #: Below those that the kernel gives to who asks for any: nobody else is given one meanwhile.
@@ -275,7 +275,7 @@ def test_a_signal_ends_it_whatever_clients_still_ask(run: Runs):
     kind = p4runtime_pb2.SetForwardingPipelineConfigRequest
     request = kind(device_id=1, action=kind.VERIFY)
     request.election_id.low = 1
-    program = ROOT / "p4" / "packet_subscriptions"
+    program = P4 / "packet_subscriptions"
     text_format.Parse(program.with_suffix(".p4info.txtpb").read_text(), request.config.p4info)
     with grpc.insecure_channel(running.ready["p4runtime"]) as channel:
         stub = p4runtime_pb2_grpc.P4RuntimeStub(channel)

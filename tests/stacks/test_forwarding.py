@@ -236,6 +236,6 @@ def test_labels_split_as_they_were_made_and_are_named_for_people():
     network = fabric(1, 1, 2, 1, 1)
     link = network.link("pod1-rack1", "h2")
     assert network.describe(label(TREE, 7)) == "tree 7"
-    assert describe(label(HOP, link.id), network) == f"hop {link.id} (pod1-rack1:2)"
-    assert describe(label(STOP, 9999), network) == "stop 9999"
+    assert network.describe(label(HOP, link.id)) == f"hop {link.id} (pod1-rack1:2)"
+    assert network.describe(label(STOP, 9999)) == "stop 9999"
     assert describe(label(STOP, 17)) == "stop 17"

@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from google.protobuf import text_format
 from google.rpc import code_pb2
 from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2
+from paths import TEST_P4
 
 from lab.switch.p4runtime.device import Device
 from lab.switch.p4runtime.refusal import Refusal
 from udfs.errors import SwitchError
 from udfs.switches.entry import SwitchEntry
 
-FOLDER = Path(__file__).resolve().parents[1] / "p4"
-INFO_FILE = FOLDER / "control_plane.p4info.txtpb"
-JSON_FILE = FOLDER / "control_plane.json"
+INFO_FILE = TEST_P4 / "control_plane.p4info.txtpb"
+JSON_FILE = TEST_P4 / "control_plane.json"
 INFO_TEXT = INFO_FILE.read_text()
 INFO = text_format.Parse(INFO_TEXT, p4info_pb2.P4Info())
 JSON = JSON_FILE.read_bytes()

@@ -24,6 +24,7 @@ from typing import Any
 
 from crashing_stream import Story
 from kafka import KafkaProducer
+from paths import ROOT, SUPPORT
 from pyspark.sql import SparkSession
 
 from jobs import check_delivery
@@ -46,7 +47,6 @@ from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.stacks.frame import DATAGRAM, ETHERTYPE_IPV4
 from udfs.trees.broadcast import broadcast_trees
 
-ROOT = Path(__file__).parents[2]
 MARK = "STACKCAST_TEST_MARK"
 NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
 TREES = broadcast_trees(NETWORK)
@@ -245,7 +245,7 @@ class World:
         )
         path = self.folder / f"story-{next(self._numbers)}.json"
         path.write_text(json.dumps(dataclasses.asdict(story)))
-        return Program(self.folder, str(Path(__file__).parent / "crashing_stream.py"), str(path))
+        return Program(self.folder, str(SUPPORT / "crashing_stream.py"), str(path))
 
     def drain(self, **how: Any) -> None:
         """Let a stream take what is left, and end."""
@@ -278,7 +278,7 @@ class Program:
         number = next(self.numbers)
         self.log = folder / f"{Path(arguments[0]).stem}-{number}.log"
         self.mark = f"{folder.name}-{number}"
-        places = [str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+        places = [str(ROOT), str(SUPPORT), os.environ.get("PYTHONPATH", "")]
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, *arguments],

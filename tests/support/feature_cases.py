@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import p4_products
+from paths import TEST_P4
 from real_switch import RealSwitch
 from scapy.layers.inet import IP, UDP, IPOption_NOP
 from scapy.layers.l2 import Ether
@@ -26,7 +27,6 @@ from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.switches.entry import SwitchEntry, canonical, group_entry, session_entry
 from udfs.switches.match import Match
 
-FOLDER = Path(__file__).parents[1] / "p4"
 PORTS = 12
 Copies = list[tuple[int, bytes]]
 
@@ -41,10 +41,10 @@ class Feature:
     recorded: int = 200
 
     def json(self) -> bytes:
-        return (FOLDER / f"{self.name}.json").read_bytes()
+        return (TEST_P4 / f"{self.name}.json").read_bytes()
 
     def info(self) -> str:
-        return (FOLDER / f"{self.name}.p4info.txtpb").read_text()
+        return (TEST_P4 / f"{self.name}.p4info.txtpb").read_text()
 
     def switch(self, **options: Any) -> SimpleSwitch:
         """A software switch with the program and its tables."""
@@ -56,7 +56,7 @@ class Feature:
     def answers(self) -> list[tuple[int, bytes, Copies]]:
         """``(ingress port, frame, copies)``: what BMv2 answered."""
         rows = []
-        for line in (FOLDER / f"{self.name}.answers").read_text().splitlines():
+        for line in (TEST_P4 / f"{self.name}.answers").read_text().splitlines():
             port, frame, *copies = line.split(" ")
             parted = [copy.split(":") for copy in copies]
             expected = [(int(egress), bytes.fromhex(copy)) for egress, copy in parted]
@@ -348,9 +348,9 @@ FEATURES = {
 
 def write_products(p4c: str) -> None:
     for feature in FEATURES.values():
-        info, program = p4_products.compile_program(p4c, FOLDER / f"{feature.name}.p4")
-        (FOLDER / f"{feature.name}.p4info.txtpb").write_text(info)
-        (FOLDER / f"{feature.name}.json").write_text(program)
+        info, program = p4_products.compile_program(p4c, TEST_P4 / f"{feature.name}.p4")
+        (TEST_P4 / f"{feature.name}.p4info.txtpb").write_text(info)
+        (TEST_P4 / f"{feature.name}.json").write_text(program)
 
 
 def receivable(copies: Copies) -> Copies:
@@ -374,7 +374,7 @@ def write_answers(bmv2: str) -> None:
                     copies = sorted(real.process(port, frame, expected, quiet=0.05))
                     words = [str(port), frame.hex(), *(f"{p}:{b.hex()}" for p, b in copies)]
                     rows.append(" ".join(words) + "\n")
-                (FOLDER / f"{feature.name}.answers").write_text("".join(rows))
+                (TEST_P4 / f"{feature.name}.answers").write_text("".join(rows))
         finally:
             real.close()
 

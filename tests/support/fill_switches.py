@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
+
+from paths import P4
 
 from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.program import Pipeline
 from jobs.adapters.switches.session import SwitchSession, SwitchTarget
 from udfs.network.network import Switch
 from udfs.switches.entry import SwitchEntry
-
-P4 = Path(__file__).parents[2] / "p4"
 
 
 def fill(

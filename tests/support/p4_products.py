@@ -16,7 +16,9 @@ import tempfile
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[2] / "p4"
+from paths import P4
+
+FOLDER = P4
 CHECKSUMS = FOLDER / "CHECKSUMS"
 COMMAND = "PYTHONPATH=. python tests/p4_program/test_p4_products.py P4C"
 

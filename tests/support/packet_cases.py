@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 
 from hypothesis import strategies as st
+from paths import ROOT
 from pruning_model import REASONS, DroppedError, Model, Route, checksum, datagram
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
@@ -19,7 +19,6 @@ from udfs.network_match.entries import entries
 from udfs.switches.entry import SwitchEntry, canonical
 from udfs.switches.ports import port_groups
 
-ROOT = Path(__file__).parents[2]
 JSON = (ROOT / "p4/packet_subscriptions.json").read_bytes()
 ITCH = parse_specification((ROOT / "schemas/messages/itch.spec").read_text(), "itch")
 LENGTHS = {h.message_type: h.length for h in ITCH.headers if h.message_type is not None}

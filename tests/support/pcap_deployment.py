@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka import KafkaProducer
+from paths import TESTS
 from pyspark.sql import SparkSession
 
 from jobs.adapters.app.lifecycle import Lifecycle
@@ -40,7 +41,7 @@ MODEL = ForwardingModel(NETWORK, network_tables(NETWORK, TREES))
 PUBLISHER = "feed1"
 PARTITIONS = 2
 #: The release before checkpoints said what they are for: its commit 48f4d0f wrote this.
-GOLDEN = Path(__file__).parents[1] / "golden" / "stream-48f4d0f.tar.xz"
+GOLDEN = TESTS / "golden" / "stream-48f4d0f.tar.xz"
 RULES = {
     "high": ("h1", "price > 200"),
     "side": ("h2", 'buy_sell == "B" and shares >= 300'),

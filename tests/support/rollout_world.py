@@ -47,16 +47,28 @@ class Clock:
         return float(next(self._ticks))
 
 
+def _one_after_the_other(work, items):
+    return [work(item) for item in items]
+
+
+def _read_in_order(tables, wanted):
+    for item in wanted:
+        tables.rows(*item)
+
+
+def in_order(patch):
+    """What threads do side by side comes one after the other, so that a seed tells all."""
+    patch.setattr(switch_sessions, "side_by_side", _one_after_the_other)
+    patch.setattr(network_tables.NetworkTables, "prefetch", _read_in_order)
+
+
 @contextlib.contextmanager
 def hasty():
     """No pause lasts, and things come one after the other, so that a seed tells the whole story."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refresh_switches, "time", Clock())
         patch.setattr(refresh, "time", Clock())
-        for module in (network_tables, switch_sessions):
-            patch.setattr(
-                module, "side_by_side", lambda work, items: [work(item) for item in items]
-            )
+        in_order(patch)
         yield
 
 

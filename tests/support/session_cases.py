@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from paths import P4
 
 from jobs.adapters.switches.program import Pipeline
 from udfs.network.labels import TREE, label
 from udfs.switches.entry import SwitchEntry, canonical, group_entry
 from udfs.switches.match import Match
 
-PIPELINE = Pipeline.read(Path(__file__).parents[2] / "p4", "virtual_trees")
+PIPELINE = Pipeline.read(P4, "virtual_trees")
 
 
 def tree(number: int, ports: int = 3, position: int = 1) -> SwitchEntry:

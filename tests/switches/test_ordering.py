@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import P4
 
 from jobs.adapters.switches.program import Pipeline
 from udfs.network.programs import EVENT
@@ -16,7 +15,6 @@ from udfs.switches.ordering import Step, check_limits, crowded, steps, withheld
 
 pytestmark = pytest.mark.unit
 
-P4 = Path(__file__).parents[2] / "p4"
 SUBSCRIPTIONS = list(Pipeline.read(P4, "packet_subscriptions").sizes)
 LABELS = list(Pipeline.read(P4, "virtual_trees").sizes)
 ATTRIBUTES = list(Pipeline.read(P4, "attribute_value").sizes)

@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from paths import P4, ROOT
 from polling import polled
 from pyspark.sql import SparkSession
 
@@ -35,7 +36,6 @@ from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).resolve().parents[2]
 NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
 (BROADCAST,) = broadcast_trees(NETWORK)
 #: A tree inside the first rack: it concerns that switch and no other.
@@ -52,9 +52,7 @@ class Deployment:
         self.spark, self.p4runtime = spark, p4runtime
         self.tables = Tables(spark, str(folder / "tables"))
         self.tables.create(*TABLES)
-        self.settings = Settings(
-            tables=self.tables.location, wait_seconds=1, p4_folder=str(ROOT / "p4")
-        )
+        self.settings = Settings(tables=self.tables.location, wait_seconds=1, p4_folder=str(P4))
         self.reset()
 
     def reset(self) -> None:

@@ -7,14 +7,13 @@ import itertools
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
-from rollout_world import FakeSession, OneProgram, World
+from rollout_world import FakeSession, OneProgram, World, in_order
 
 from jobs import refresh_switches
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches import refresh, sessions
+from jobs.adapters.switches import refresh
 from jobs.adapters.switches.refresh import Refresher
 from jobs.adapters.switches.session import Outcome
-from jobs.adapters.tables import network_tables
 from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
 from jobs.refresh_switches import Following
 from udfs.errors import SwitchError
@@ -41,11 +40,8 @@ class Clock:
 
 
 @pytest.fixture(autouse=True)
-def in_order(monkeypatch):
-    for module in (network_tables, sessions):
-        monkeypatch.setattr(
-            module, "side_by_side", lambda work, items: [work(item) for item in items]
-        )
+def hasty(monkeypatch):
+    in_order(monkeypatch)
     clock = Clock()
     monkeypatch.setattr(refresh_switches, "time", clock)
     monkeypatch.setattr(refresh, "time", clock)

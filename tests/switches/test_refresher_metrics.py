@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from rollout_world import FakeSession, OneProgram, World
+from rollout_world import FakeSession, OneProgram, World, in_order
 
 from jobs import refresh_switches
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches import sessions
 from jobs.adapters.switches.refresh import Refresher
-from jobs.adapters.tables import network_tables
 from jobs.refresh_switches import Following
 from udfs.network.rows import network_to_rows, tree_to_row
 from udfs.network.topology import fabric
@@ -86,10 +84,7 @@ class Site:
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Site:
-    for module in (network_tables, sessions):
-        monkeypatch.setattr(
-            module, "side_by_side", lambda work, items: [work(item) for item in items]
-        )
+    in_order(monkeypatch)
     # A switch that could not be written is due again at once.
     monkeypatch.setattr(refresh_switches, "RETRY_SECONDS", 0.0)
     return Site()

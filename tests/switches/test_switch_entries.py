@@ -1,7 +1,6 @@
 """What switches should hold: rows that say the same as the model, and their comparison."""
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 from examples import examples
@@ -9,6 +8,7 @@ from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
 from p4.config.v1 import p4info_pb2
+from paths import P4
 
 from udfs.errors import NetworkError, StackError, SwitchError
 from udfs.network.labels import NARROW, WIDE
@@ -40,7 +40,7 @@ def network():
 
 
 def program_info(name):
-    path = Path(__file__).parents[2] / "p4" / f"{name}.p4info.txtpb"
+    path = P4 / f"{name}.p4info.txtpb"
     return text_format.Parse(path.read_text(), p4info_pb2.P4Info())
 
 

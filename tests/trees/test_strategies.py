@@ -6,13 +6,13 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import networkx as nx
 import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import ROOT
 
 from udfs.errors import NetworkError
 from udfs.network.network import Network, Switch
@@ -24,7 +24,6 @@ from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
 EVERY = pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
 #: Strategies that look at the topology alone.
 BLIND = ("hops", "broadcast", "topo", "random", "random-variant", "cycles", "partitions")

@@ -6,13 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).parents[2]
 
 # Runs inside the namespace; prints what it saw.
 PROGRAM = """
