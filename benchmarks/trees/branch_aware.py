@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from benchmarks.trees.terminals import Cost, Terminals, costs, cut, locate, named, search, way
 from udfs.errors import NetworkError
 from udfs.network.network import Network
-from udfs.trees.aggregated.terminals import Cost, Terminals, costs, cut, locate, named, search, way
 from udfs.trees.strategies.strategy import Edges
 from udfs.trees.switch_graph import SwitchGraph
 

@@ -11,11 +11,11 @@ from networkx.algorithms.approximation import steiner_tree as networkx_steiner
 
 from benchmarks.trees.branch_aware import branch_aware_tree, branch_nodes
 from benchmarks.trees.clients import recorded
+from benchmarks.trees.extended_dijkstra import extended_shortest_path_tree
 from benchmarks.trees.labels import MEASURED, RECORDED, SCENARIOS, scenario
 from benchmarks.trees.measure import measure
 from benchmarks.trees.results import Lines, in_parallel
 from udfs.network.network import Network
-from udfs.trees.aggregated.extended_dijkstra import extended_shortest_path_tree
 from udfs.trees.publications import Publication
 from udfs.trees.steiner import steiner_tree
 from udfs.trees.strategies.registry import STRATEGIES

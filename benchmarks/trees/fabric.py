@@ -15,13 +15,10 @@ from benchmarks.trees.clients import crowd, recorded
 from benchmarks.trees.measure import Memory, Seen, mean
 from benchmarks.trees.results import Lines, in_parallel
 from udfs.network.topology import fabric
-from udfs.trees.strategies.broadcast import Broadcast
-from udfs.trees.strategies.hops import Hops
-from udfs.trees.strategies.path import Path
+from udfs.trees.strategies.baselines import Broadcast, Hops
 from udfs.trees.strategies.strategy import Situation, Strategy, select, uniform
-from udfs.trees.strategies.threshold import Threshold
+from udfs.trees.strategies.threshold import Path, Threshold, Tree
 from udfs.trees.strategies.topo import Topo
-from udfs.trees.strategies.tree import Tree
 
 RULES = (0, 5, 10, 15, 20, 30, 40, 50)
 SUBSCRIBERS = (30, 50, 70)

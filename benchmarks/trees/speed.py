@@ -22,7 +22,7 @@ from udfs.trees.encode import Encoder
 from udfs.trees.publications import Clients, Statistics
 from udfs.trees.steiner import steiner_tree
 from udfs.trees.stored_trees import StoredTrees
-from udfs.trees.strategies.random_variant import RandomVariant
+from udfs.trees.strategies.random_trees import RandomVariant
 from udfs.trees.strategies.strategy import (
     FEWEST_EDGES,
     Edges,

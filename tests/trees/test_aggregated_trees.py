@@ -11,18 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.trees.branch_aware import branch_aware_tree, branch_nodes
+from benchmarks.trees.extended_dijkstra import extended_shortest_path_tree
 from udfs.errors import NetworkError
 from udfs.network.network import Network
 from udfs.network.topology import fabric, from_graph
-from udfs.trees.aggregated.extended_dijkstra import extended_shortest_path_tree
-from udfs.trees.aggregated.locality_aware import (
-    locality_aware_tree,
-    rendezvous_point,
-    source_clusters,
-)
 from udfs.trees.publications import Clients, Publication, Statistics
 from udfs.trees.steiner import steiner_tree
-from udfs.trees.strategies.lama import Lama
+from udfs.trees.strategies.lama import Lama, rendezvous_point, shared_tree, source_clusters
 from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
 
 pytestmark = pytest.mark.unit
@@ -30,9 +25,7 @@ pytestmark = pytest.mark.unit
 TREES = {
     "branch-aware": branch_aware_tree,
     "extended Dijkstra": extended_shortest_path_tree,
-    "locality-aware": lambda network, ends, free=frozenset(): locality_aware_tree(
-        network, ends[:2], ends[2:], free
-    ),
+    "locality-aware": lambda network, ends, _free: shared_tree(network, ends[:2], ends[2:]),
 }
 
 

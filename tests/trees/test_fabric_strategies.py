@@ -16,12 +16,10 @@ from udfs.network.network import Network
 from udfs.network.topology import fabric, from_graph
 from udfs.trees.broadcast import rooted_trees, spine_trees
 from udfs.trees.publications import Clients, Publication, Statistics
-from udfs.trees.strategies.broadcast import Broadcast
-from udfs.trees.strategies.path import Path
+from udfs.trees.strategies.baselines import Broadcast
 from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
-from udfs.trees.strategies.threshold import Threshold
+from udfs.trees.strategies.threshold import Path, Threshold, Tree
 from udfs.trees.strategies.topo import Topo, down_links, port_sets
-from udfs.trees.strategies.tree import Tree
 
 pytestmark = pytest.mark.unit
 

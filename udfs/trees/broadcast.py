@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from itertools import islice
 
 from udfs.network.network import Network
@@ -71,12 +70,12 @@ def rooted_trees(network: Network) -> Iterator[RootedTree]:
     hanging = Counter(switch for _, switch in attached)
     ranked = []
     for root in _roots(network, graph):
-        distance, _ = _shortest_paths(graph, root)
+        distance, _ = graph.shortest_paths(root)
         reached = [(distance[u], count) for u, count in hanging.items() if distance[u] >= 0]
         hosts = sum(count for _, count in reached)
         ranked.append((-hosts, sum(far * count for far, count in reached), root))
     for _, _, root in sorted(ranked):
-        distance, parents = _shortest_paths(graph, root)
+        distance, parents = graph.shortest_paths(root)
         parent = {graph.names[v]: graph.names[u] for v, u in enumerate(parents) if u >= 0}
         parent |= {host: graph.names[u] for host, u in attached if distance[u] >= 0}
         yield RootedTree(graph.names[root], parent)
@@ -121,22 +120,6 @@ def _roots(network: Network, graph: SwitchGraph) -> list[int]:
     most_links = sorted(range(len(graph.names)), key=lambda u: (-len(graph.adjacency[u]), u))
     followed = sum(map(len, graph.adjacency))
     return most_links[: max(1, min(_MOST_ROOTS, _MOST_LINKS // max(followed, 1)))]
-
-
-def _shortest_paths(graph: SwitchGraph, root: int) -> tuple[list[int], list[int]]:
-    """Distances (-1: out of reach) and parents of the shortest-path tree from ``root``."""
-    distance = [-1] * len(graph.names)
-    parent = [-1] * len(graph.names)
-    heap = [(0, root, -1)]
-    while heap:
-        reached, u, before = heappop(heap)
-        if distance[u] >= 0:
-            continue
-        distance[u], parent[u] = reached, before
-        for v, _, cost in graph.adjacency[u]:
-            if distance[v] < 0:
-                heappush(heap, (reached + cost, v, u))
-    return distance, parent
 
 
 def _without_stub(pairs: Iterable[tuple[str, str]], root: str, terminals: set[str]) -> Edges:

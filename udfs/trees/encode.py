@@ -35,7 +35,6 @@ from udfs.trees.kernels.stack import MOST_TREES
 from udfs.trees.steiner import check_attached
 from udfs.trees.stored_trees import StoredTrees
 from udfs.trees.switch_graph import SwitchGraph
-from udfs.trees.walk import Walk
 
 Algorithm = Literal["refined", "greedy", "quick"]
 _ALGORITHMS = {"greedy": GREEDY, "refined": REFINED, "quick": QUICK}
@@ -215,7 +214,7 @@ class Encoder:
             # Steiner trees are deep, and each stack has the way to its branch in it.
             size = self._run(hosts, SHORTEST)
         members = self._work.members[: size.switch_links + 1].copy()
-        walk = Walk(members, self._work.parent[members], self._graph.links.source)
+        walk = _Walk(members, self._work.parent[members], self._graph.links.source)
         # Branch by branch of the delivery tree: receivers near each other stay together.
         index = self._graph.index
         hosts = sorted(hosts, key=lambda host: (walk.place[index[host.switch]], host.name))
@@ -228,7 +227,7 @@ class Encoder:
         return found
 
     def _branches(
-        self, hosts: list[Host], walk: Walk, read: Callable[[list[Host], Size], _Result]
+        self, hosts: list[Host], walk: _Walk, read: Callable[[list[Host], Size], _Result]
     ) -> list[tuple[Size, _Result]]:
         """The same on a delivery tree that is there; ``hosts`` in the order of its walk."""
         ends = (self._graph.index[hosts[at].switch] for at in (0, -1))
@@ -320,6 +319,45 @@ class Encoder:
                 *((host.switch, host.name) for host in hosts),
             ),
         )
+
+
+class _Walk:
+    """The switches of a delivery tree in depth-first order, to cut it where stacks would be too
+    long.
+
+    ``members``: int64, parents before children, the root first; ``parent``: the link that each came
+    by, in the same order; ``source``: the links' sources. ``place[v]`` is a switch's place.
+    """
+
+    def __init__(
+        self, members: NDArray[np.int64], parent: NDArray[np.int64], source: NDArray[np.int32]
+    ) -> None:
+        found = members.tolist()
+        above = dict(zip(found[1:], source[parent[1:]].tolist(), strict=True))
+        children: dict[int, list[int]] = {u: [] for u in found}
+        for v, u in above.items():
+            children[u].append(v)
+        order: list[int] = []
+        waiting = [found[0]]
+        while waiting:
+            u = waiting.pop()
+            order.append(u)
+            waiting += reversed(children[u])
+        self.place: dict[int, int] = {u: at for at, u in enumerate(order)}
+        self._above = above
+        self._order = order
+        self._link = dict(zip(found, parent.tolist(), strict=True))
+
+    def between(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Returns the part of the tree that leads to the switches from ``first`` to ``last`` in the
+        walk: members, parents before children, and the links that they came by."""
+        way = []
+        at = first
+        while at in self._above:
+            at = self._above[at]
+            way.append(at)
+        part = way[::-1] + self._order[self.place[first] : self.place[last] + 1]
+        return np.array(part, np.int64), np.array([self._link[v] for v in part], np.int64)
 
 
 def _cut(hosts: list[Host], parts: int) -> list[list[Host]]:

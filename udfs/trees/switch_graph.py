@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from functools import cached_property
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -112,6 +113,25 @@ class SwitchGraph:
         for v in members[1:]:
             parent[v] = int(self.links.source[work.parent[v]])
         return members, parent
+
+    def shortest_paths(self, root: int) -> tuple[list[int], list[int]]:
+        """Returns the costs from ``root`` and the parents of the shortest-path tree, by switch.
+
+        Both are -1 where no usable link leads, the parent of ``root`` too. Equal costs are settled
+        by index.
+        """
+        distance = [-1] * len(self.names)
+        parent = [-1] * len(self.names)
+        heap = [(0, root, -1)]
+        while heap:
+            reached, u, before = heappop(heap)
+            if distance[u] >= 0:
+                continue
+            distance[u], parent[u] = reached, before
+            for v, _, cost in self.adjacency[u]:
+                if distance[v] < 0:
+                    heappush(heap, (reached + cost, v, u))
+        return distance, parent
 
     def unreachable(self, root: int, terminals: Iterable[int], work: Work) -> NetworkError:
         """What to say of terminals that the last search in ``work`` did not find."""

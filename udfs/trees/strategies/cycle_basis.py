@@ -7,6 +7,10 @@ from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
 
+# networkx finds the same number of links, and takes 4.6 s in place of 35 ms for 64 switches with 6
+# links each; the rings of its quick cycle_basis have twice the links there, ten times for 1,024
+# switches.
+
 # A link costs one, plus a fraction of its own that makes every shortest path the only one:
 # without it, paths that tie could hide a ring of the basis.
 _LINK = 1 << 80

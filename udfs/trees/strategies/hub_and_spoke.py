@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from udfs.trees.strategies.halving import halving
-from udfs.trees.strategies.nodes import Nodes
+from udfs.trees.strategies.nodes import Nodes, halving
 from udfs.trees.strategies.strategy import Edges
 
 #: Mean number of links between hub and members up to which these are near.

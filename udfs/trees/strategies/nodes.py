@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from heapq import heappop, heappush
+from typing import TypeVar
 
 from udfs.network.network import Network
 from udfs.trees.steiner import steiner_tree
 from udfs.trees.strategies.strategy import Edges
 from udfs.trees.switch_graph import SwitchGraph, edge
+
+_Item = TypeVar("_Item")
 
 
 class Nodes:
@@ -111,3 +114,21 @@ class Nodes:
         hosts = [host for node in nodes for host in self.hosts[node]] if with_hosts else []
         switches = [self.names[node] for node in nodes]
         return steiner_tree(self.network, [*switches, *hosts], graph=self.graph)
+
+
+def halving(items: Sequence[_Item], smallest: int = 1) -> Iterator[Sequence[_Item]]:
+    """Yields consecutive parts of ``items``, largest first, down to ``smallest`` items each: the
+    whole, its halves, their halves, … (WERNECKE 5.3.3, 6.2.2).
+
+    Each step cuts every part in two, of which the first has one item more if the count is odd.
+    Two parts of a step never share an item.
+    """
+    step = [items]
+    while step:
+        kept = [part for part in step if len(part) >= smallest]
+        yield from kept
+        step = []
+        for part in kept:
+            if len(part) > 1:
+                middle = (len(part) + 1) // 2
+                step += [part[:middle], part[middle:]]

@@ -1,13 +1,15 @@
-"""random: Steiner trees over nodes drawn by lot (WERNECKE 6.2.2)."""
+"""The strategies ``random`` and ``random-variant``: Steiner trees over nodes drawn by lot (WERNECKE
+6.2.2, Figure 6.4)."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-from udfs.trees.strategies.nodes import Nodes
-from udfs.trees.strategies.strategy import Edges, Room, Situation
+from udfs.trees.strategies.nodes import Nodes, halving
+from udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, Room, Situation
 
 #: Trees in a row that are known or do not fit, after which no more are drawn.
 _TRIES = 50
@@ -48,3 +50,48 @@ class RandomTrees:
 def with_room(nodes: Nodes, part: list[int], room: Room) -> list[int]:
     """Those of ``part`` that have subscribers and whose switch may hold another tree."""
     return [node for node in part if nodes.hosts[node] and room.left[nodes.names[node]] > 0]
+
+
+@dataclass(frozen=True)
+class RandomVariant:
+    """Joins all nodes, then parts of an order that is drawn from ``situation.seed``.
+
+    When all parts are as small as can be, another order of the nodes with room left is drawn, as
+    long as one of its trees fits. A part has two terminals or more, and its tree two links or more
+    between switches.
+    """
+
+    name: str = "random-variant"
+
+    def candidates(self, situation: Situation, budget: Mapping[str, int]) -> Iterator[Edges]:
+        nodes = Nodes(situation.network)
+        room = Room(situation.network, budget)
+        lots = random.Random(situation.seed)
+        orders = [part for each in nodes.components() if (part := with_room(nodes, each, room))]
+        for order in orders:
+            edges = nodes.steiner(order)
+            if room.fits(edges):
+                room.take(edges)
+                yield edges
+        known: set[Edges] = set()
+        fitting = True
+        while fitting:
+            fitting = False
+            for each in orders:
+                order = with_room(nodes, each, room)
+                lots.shuffle(order)
+                for edges in trees_of_parts(nodes, order):
+                    if edges not in known and room.fits(edges):
+                        room.take(edges)
+                        known.add(edges)
+                        fitting = True
+                        yield edges
+
+
+def trees_of_parts(nodes: Nodes, order: Sequence[int]) -> Iterator[Edges]:
+    """Trees over the halves of ``order``, its quarters and so on."""
+    for terminals in islice(halving(order, smallest=2), 1, None):
+        edges = nodes.steiner(terminals)
+        hosts = sum(len(nodes.hosts[node]) for node in terminals)
+        if len(edges) - hosts >= FEWEST_EDGES:
+            yield edges

@@ -1,15 +1,18 @@
-"""relation and freq-relation: a tree for each publisher and those that it reaches (WERNECKE 6.4.2,
-Figure 6.7)."""
+"""The strategies ``relation``, ``freq-relation`` and ``hybrid``: a tree for each publisher and
+those that it reaches, the last in turns with trees of clusters (WERNECKE 6.4.2, 6.6.2, Figure
+6.7)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from udfs.errors import NetworkError
 from udfs.trees.steiner import steiner_tree
+from udfs.trees.strategies.hub_and_spoke import in_turns
 from udfs.trees.strategies.nodes import Nodes
-from udfs.trees.strategies.strategy import Edges, Situation
+from udfs.trees.strategies.partitions import Clusters
+from udfs.trees.strategies.strategy import Edges, Situation, Strategy
 
 #: Per cent of a publisher's notifications from which on a subscriber is in its tree (WERNECKE
 #: 6.4.2).
@@ -64,6 +67,17 @@ class FreqRelation:
             for host in subscribers
             if 0 < statistics.frequency(publisher, host) >= self.percent / 100
         }
+
+
+@dataclass(frozen=True)
+class Hybrid:
+    """One tree of each part in turn; when one has no more, the others go on."""
+
+    parts: tuple[Strategy, ...] = field(default=(FreqRelation(), Clusters()))
+    name: str = "hybrid"
+
+    def candidates(self, situation: Situation, budget: Mapping[str, int]) -> Iterator[Edges]:
+        return in_turns([part.candidates(situation, budget) for part in self.parts])
 
 
 def busiest(situation: Situation) -> list[str]:

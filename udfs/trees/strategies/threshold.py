@@ -1,5 +1,5 @@
-"""The strategy ``threshold``: a tree a publisher, then paths to its other subscribers
-(WERNECKE 5.3.4 to 5.3.6, Fig. 5.8)."""
+"""The strategies ``threshold``, ``tree`` and ``path``: a tree a publisher, then paths to its other
+subscribers (WERNECKE 5.3.4 to 5.3.6, Fig. 5.8)."""
 
 from __future__ import annotations
 
@@ -71,6 +71,32 @@ class Threshold:
             for host in clients.potential[publisher] | permanent
             if host in permanent or statistics.frequency(publisher, host) >= least
         ]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A broadcast tree a publisher, pruned (Algorithm 5.2) to it and its potential subscribers.
+
+    The threshold strategy at 0 %: statistics only say which publishers come first. Publishers
+    whose tree found no room get paths.
+    """
+
+    paths: bool = True
+    name: str = "tree"
+
+    def candidates(self, situation: Situation, budget: Mapping[str, int]) -> Iterator[Edges]:
+        return Threshold(0, self.paths).candidates(situation, budget)
+
+
+@dataclass(frozen=True)
+class Path:
+    """The threshold strategy at 100 %: only who receives every notification is in a base tree."""
+
+    paths: bool = True
+    name: str = "path"
+
+    def candidates(self, situation: Situation, budget: Mapping[str, int]) -> Iterator[Edges]:
+        return Threshold(100, self.paths).candidates(situation, budget)
 
 
 def _publishers(situation: Situation) -> dict[str, RootedTree]:

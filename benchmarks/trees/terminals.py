@@ -1,5 +1,5 @@
-"""What trees for aggregated multicast share: terminals on the graph of switches, distances, and
-trees cut to what joins the terminals."""
+"""Parts of the other builders of multicast trees: terminals on the graph of switches, distances,
+and trees cut to what joins the terminals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from udfs.trees.strategies.strategy import Edges
 from udfs.trees.switch_graph import SwitchGraph, edge
 
 Cost = Callable[[int, int], int]
-"""Of an edge, by its number and what it costs unless it is free."""
+"""Returns the cost of an edge, by its number and what it costs unless it is free."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Terminals:
 
 
 def locate(network: Network, graph: SwitchGraph, names: Iterable[str]) -> Terminals:
-    """Where terminals, hosts or switches, are.
+    """Finds the switches of terminals, which are hosts or switches.
 
     Raises NetworkError ``UNKNOWN_HOST`` and, for a host whose link has failed, ``UNREACHABLE``.
     """
@@ -49,7 +49,7 @@ def locate(network: Network, graph: SwitchGraph, names: Iterable[str]) -> Termin
 
 
 def costs(graph: SwitchGraph, free: Collection[tuple[str, str]]) -> Cost:
-    """What edges cost: those of ``free`` (sorted pairs) no more than their count."""
+    """Returns the cost of an edge: those of ``free`` (sorted pairs) no more than their count."""
     numbers = {graph.edges[pair] for pair in free if pair in graph.edges}
     return lambda number, cost: 1 if number in numbers else cost
 

@@ -1,4 +1,5 @@
-"""The strategy ``broadcast``: trees that join all hosts (WERNECKE 5.3.2, 6.2.1)."""
+"""The strategies ``hops`` and ``broadcast``, which look at no traffic: no trees at all, and trees
+that join all hosts (WERNECKE 5.3.2, 6.2.1)."""
 
 from __future__ import annotations
 
@@ -7,6 +8,16 @@ from dataclasses import dataclass
 
 from udfs.trees.broadcast import broadcast_edges
 from udfs.trees.strategies.strategy import Edges, Situation
+
+
+@dataclass(frozen=True)
+class Hops:
+    """Installs nothing, the baseline of source routing: every stack is hop labels."""
+
+    name: str = "hops"
+
+    def candidates(self, situation: Situation, budget: Mapping[str, int]) -> Iterator[Edges]:
+        return iter(())
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 from heapq import heappop, heappush
 from math import isfinite
 
+from benchmarks.trees.terminals import costs, locate, named, upwards
 from udfs.errors import NetworkError
 from udfs.network.network import Network
-from udfs.trees.aggregated.terminals import costs, locate, named, upwards
 from udfs.trees.strategies.strategy import Edges
 from udfs.trees.switch_graph import SwitchGraph
 
