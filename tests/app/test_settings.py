@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import ROOT
 
 from jobs.adapters.app.settings import FETCHING, KAFKA_PREFIX, PREFIX, Settings, describe
 from udfs.errors import SettingsError
@@ -173,7 +173,7 @@ def test_a_deployment_without_a_broker_never_turns_into_the_lab(key: str):
 
 
 def test_how_records_are_fetched_says_nothing_of_a_deployment():
-    conf = Path(__file__).parents[2] / "conf" / "spark-defaults.conf"
+    conf = ROOT / "conf" / "spark-defaults.conf"
     lines = [line.split() for line in conf.read_text().splitlines() if line.startswith(PREFIX)]
     settings = Settings.read((key, value) for key, value in lines)
     assert set(settings.kafka) == FETCHING
@@ -185,7 +185,7 @@ def test_example_files_hand_records_to_workers_as_the_defaults_do(example: str):
     """Spark reads no defaults beside a properties file."""
 
     def lines(name: str) -> dict[str, str]:
-        conf = (Path(__file__).parents[2] / "conf" / f"{name}.conf").read_text()
+        conf = (ROOT / "conf" / f"{name}.conf").read_text()
         return dict(
             line.split(maxsplit=1) for line in conf.splitlines() if line.startswith("spark.")
         )

@@ -18,6 +18,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import ROOT
 from scapy.layers.inet import IP, UDP
 from scapy.packet import Raw
 from typer.testing import CliRunner, Result
@@ -235,9 +236,7 @@ def test_a_stopped_publisher_says_what_it_sent(number: int):
         far.settimeout(60)
         tunnel = "{}:{}".format(*far.getsockname())
         command = [sys.executable, "-m", "cli.main", "attributes", "publish", "-"]
-        with Popen(
-            [*command, "--tunnel", tunnel], stdin=PIPE, stderr=PIPE, cwd=Path(__file__).parents[2]
-        ) as publisher:
+        with Popen([*command, "--tunnel", tunnel], stdin=PIPE, stderr=PIPE, cwd=ROOT) as publisher:
             assert publisher.stdin
             publisher.stdin.write(b'{"humidity": 30}\n' * 2)
             publisher.stdin.flush()

@@ -10,6 +10,7 @@ from subprocess import PIPE, Popen
 from typing import Any
 
 import pytest
+from paths import ROOT
 from typer.testing import CliRunner, Result
 
 from cli.main import app
@@ -20,7 +21,7 @@ from udfs.messages.specification import parse_specification
 
 pytestmark = pytest.mark.unit
 
-EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+EXAMPLES = ROOT / "docs" / "examples"
 CAMUS = ["--format", str(EXAMPLES / "camus.spec"), "--rules", str(EXAMPLES / "camus.rules")]
 
 

@@ -18,6 +18,7 @@ from threading import Event, Thread
 
 import pytest
 from lossy_network import Stream, notification, summary_bytes
+from paths import ROOT
 from typer.testing import CliRunner
 
 from cli.main import app
@@ -98,7 +99,7 @@ class Host:
         with self.out.open("wb") as out, self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "cli.main", "receive", *command],
-                cwd=Path(__file__).parents[2],
+                cwd=ROOT,
                 stdout=out,
                 stderr=errors,
             )

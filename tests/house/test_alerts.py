@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.integration
 
-OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+OPERATIONS = ROOT / "docs" / "operations.md"
 
 
 def test_the_alert_on_switches_looks_at_the_newest_row_of_each_that_there_is(spark: SparkSession):

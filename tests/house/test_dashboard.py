@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from paths import ROOT
 
 from jobs.adapters.replay.metrics import RerequestMetrics
 from jobs.adapters.stream.metrics import StreamMetrics
@@ -17,7 +17,6 @@ from jobs.adapters.switches.metrics import SwitchMetrics
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "conf" / "grafana-dashboard.json").read_text())
 RULES = yaml.safe_load((ROOT / "conf" / "prometheus-alerts.yml").read_text())
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 from jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings, describe
 from udfs import errors
@@ -18,7 +19,6 @@ from udfs.messages.readers import REASONS
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
 OPERATIONS = ROOT / "docs" / "operations.md"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SOURCES = sorted(p for d in ("jobs", "udfs", "lab", "cli") for p in (ROOT / d).rglob("*.py"))

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from paths import P4, ROOT
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 
 MAX_LINES = 700
@@ -43,7 +43,7 @@ def test_the_tools_find_nothing(command: str):
 
 
 def test_the_folder_p4_leaves_the_name_p4_to_p4runtime():
-    assert not list((ROOT / "p4").rglob("*.py"))
+    assert not list((P4).rglob("*.py"))
     # With the clone first on the path, as it is for a job.
     done = subprocess.run(
         [sys.executable, "-c", "import p4.v1.p4runtime_pb2 as m; print(m.__file__)"],

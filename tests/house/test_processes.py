@@ -10,10 +10,11 @@ from types import SimpleNamespace
 
 import processes
 import pytest
+from paths import TESTS
 
 pytestmark = pytest.mark.unit
 
-TESTS = """
+EXAMPLE = """
 import os
 import pathlib
 import pytest
@@ -28,7 +29,7 @@ def test_who_runs_it(number):
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for name in ("test_one", "test_two", "test_three"):
-        (tmp_path / f"{name}.py").write_text(TESTS)
+        (tmp_path / f"{name}.py").write_text(EXAMPLE)
     return tmp_path
 
 
@@ -92,5 +93,5 @@ def test_what_takes_long_comes_first_and_files_stay_whole() -> None:
 
 
 def test_files_that_are_said_to_take_long_are_there() -> None:
-    there = {path.stem for path in Path(__file__).parents[1].rglob("test_*.py")}
+    there = {path.stem for path in TESTS.rglob("test_*.py")}
     assert set(processes.SLOWEST) <= there

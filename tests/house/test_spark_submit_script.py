@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
 TOOLS = (
     "awk bash cat chmod cksum cp dirname env find flock grep head ls mkdir rm sed sleep sort tee "
     "tr uname"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
+from paths import ROOT
 
 from lab.traffic.packets import write_records
 from lab.traffic.trading_session import TradingSession
@@ -20,7 +21,6 @@ from lab.up.lab import FolderLock
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[2]
 KEYS = {
     "messages_in",
     "messages_matched",

@@ -21,6 +21,7 @@ from typing import Any
 import fill_switches
 import pytest
 from itchcpp.parser import MessageParser
+from paths import ROOT
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
@@ -42,7 +43,6 @@ from udfs.trees.encode import Encoder
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).resolve().parents[2]
 NETWORK = fabric(pods=2, racks=4, hosts=2, planes=2, spines=2, publishers=2)
 TREES = broadcast_trees(NETWORK, 1)
 #: The same with labels of 32 bits, and ids that need them.

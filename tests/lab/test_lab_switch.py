@@ -6,13 +6,13 @@ import socket
 import struct
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier
 
 import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import P4
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
@@ -30,7 +30,7 @@ from udfs.switches.stack_entries import table_entries
 
 pytestmark = pytest.mark.unit
 
-PROGRAM = (Path(__file__).parents[2] / "p4" / "virtual_trees.json").read_bytes()
+PROGRAM = (P4 / "virtual_trees.json").read_bytes()
 ADDRESSES = bytes(range(12))
 DATAGRAM = bytes(IP(src="10.0.0.1", dst="239.1.1.1") / UDP() / b"what comes after the stack")
 

@@ -18,6 +18,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import ROOT
 
 from lab.proof.verification import (
     Batch,
@@ -39,7 +40,6 @@ from udfs.network.topology import fabric
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "itch.raw"
 STOCKS = ("GOOGL", "AAPL")
 

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,7 @@ from attribute_layers import LAYERS, chain, layer
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import ROOT
 
 from udfs.errors import MessageError
 from udfs.messages.attributes.encodings import ENCODINGS
@@ -27,7 +27,6 @@ from udfs.messages.attributes.reference import read_event, write_event
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
 ALL = 0xFFFFFFFF
 LONGEST = 1000
 NOTHING = np.zeros(0, np.uint8)

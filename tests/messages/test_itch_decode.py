@@ -12,7 +12,6 @@ import random
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import itchcpp.messages
 import numpy as np
@@ -21,6 +20,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import ROOT
 
 import schemas
 from udfs.errors import MessageError, SpecificationError
@@ -35,7 +35,6 @@ ITCH = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
 TYPED = {chr(h.message_type): h for h in ITCH.headers if h.message_type is not None}
 COLUMNS = tuple(f for header in TYPED.values() for f in header.fields)
 SESSION = b"SESSION001"
-ROOT = Path(__file__).parents[2]
 
 # What the decoders of others call a field that has another name here.
 THEIR_NAMES = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import ROOT
 
 from udfs.delivery.kernels import tally
 from udfs.errors import MessageError
@@ -200,7 +200,7 @@ def hex_dumps(text: str) -> list[bytes]:
 
 
 def test_the_bytes_in_the_document_are_those_of_its_own_example():
-    text = (Path(__file__).parents[2] / "docs" / "wire.md").read_text()
+    text = (ROOT / "docs" / "wire.md").read_text()
     summary, asked, frame = hex_dumps(text)
     sent = dissect(frame)
     sequence, count = sent.sequence, sent.count
