@@ -21,7 +21,6 @@ from jobs.adapters.switches import refresh
 from jobs.adapters.switches import sessions as switch_sessions
 from jobs.adapters.switches.session import Outcome
 from jobs.adapters.switches.sessions import SwitchSessions
-from jobs.adapters.tables import network_tables
 from jobs.adapters.tables.network_tables import NetworkTables
 from jobs.adapters.tables.tables import NAMES
 from udfs.switches.entry import GROUPS, difference, replicas
@@ -59,7 +58,7 @@ def _read_in_order(tables, wanted):
 def in_order(patch):
     """What threads do side by side comes one after the other, so that a seed tells all."""
     patch.setattr(switch_sessions, "side_by_side", _one_after_the_other)
-    patch.setattr(network_tables.NetworkTables, "prefetch", _read_in_order)
+    patch.setattr(NetworkTables, "prefetch", _read_in_order)
 
 
 @contextlib.contextmanager

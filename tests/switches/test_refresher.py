@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
-from rollout_world import FakeSession, OneProgram, World, in_order
+from rollout_world import FakeSession, OneProgram, World, hasty
 
-from jobs import refresh_switches
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches import refresh
 from jobs.adapters.switches.refresh import Refresher
 from jobs.adapters.switches.session import Outcome
 from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
@@ -29,22 +26,10 @@ RACK = NETWORK.hosts["h1"].switch
 GONE = "[DELTA_VERSION_NOT_FOUND] Cannot time travel Delta table to version 2."
 
 
-class Clock:
-    """Time in which every pause is over at the next look."""
-
-    def __init__(self):
-        self._ticks = itertools.count(0, 1000)
-
-    def monotonic(self):
-        return float(next(self._ticks))
-
-
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch):
-    in_order(monkeypatch)
-    clock = Clock()
-    monkeypatch.setattr(refresh_switches, "time", clock)
-    monkeypatch.setattr(refresh, "time", clock)
+def _hasty():
+    with hasty():
+        yield
 
 
 def tree(number, state="active", edges=(("h1", RACK),)):
