@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
   committed_at TIMESTAMP COMMENT 'When the oldest edit that these versions bring was committed',
   ready_at TIMESTAMP NOT NULL COMMENT 'When the last switch had been read back',
   seconds DOUBLE COMMENT 'From that edit until they were ready',
-  table_ids MAP<STRING, STRING> COMMENT 'Delta ids of the tables in versions: the row says nothing of a table that was made anew since. Null: not known'
+  table_ids MAP<STRING, STRING> COMMENT 'Delta ids of the tables in versions: the row says nothing of a table that was made anew since'
 )
 USING delta
 COMMENT 'One row is one set of versions that all switches hold. Streams name in their stacks what the newest of them says.'

@@ -73,7 +73,7 @@ def batch(world, versions, number):
 
 
 def stamped(hours, **others):
-    row = {"versions": {}, "topic": None, "term": None, "table_ids": None}
+    row = {"versions": {}, "topic": None, "term": None, "table_ids": {}}
     return row | {"ready_at": dt.datetime.now(dt.UTC) + dt.timedelta(hours=hours)} | others
 
 
@@ -152,15 +152,6 @@ def test_versions_of_a_table_that_was_made_anew_mean_nothing():
     assert newest(world) is None
     look(job)
     assert newest(world) == current(world)
-
-
-def test_versions_made_before_tables_had_ids_stand():
-    world, _ = settled()
-    rows = world.tables.rows("network_versions")
-    without = [{k: v for k, v in row.items() if k != "table_ids"} for row in rows]
-    for held in (without, [row | {"table_ids": None} for row in rows]):
-        world.tables.overwrite("network_versions", held)
-        assert newest(world) == current(world)
 
 
 def test_what_a_table_of_its_own_said_is_forgotten_when_it_is_made_anew():
