@@ -32,8 +32,8 @@ from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.logs import named
 from jobs.adapters.app.metrics_server import serve
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches.outcome import Comparison
 from jobs.adapters.switches.refresh import UNUSABLE, Refresher
+from jobs.adapters.switches.session import Comparison
 from jobs.adapters.tables.tables import Tables
 from udfs.errors import SwitchError
 from udfs.switches.entry import SwitchEntry

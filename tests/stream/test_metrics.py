@@ -14,7 +14,7 @@ from jobs.adapters.replay.metrics import OUTCOMES, RerequestMetrics
 from jobs.adapters.stream.metrics import StreamMetrics, in_unicast
 from jobs.adapters.stream.report import BatchReport
 from jobs.adapters.switches.metrics import SwitchMetrics
-from jobs.adapters.switches.outcome import Outcome
+from jobs.adapters.switches.session import RefreshResult
 from udfs.errors import NetworkError, SinkError, SwitchError
 from udfs.messages.readers import REASONS
 
@@ -169,9 +169,9 @@ def test_switches_have_their_refreshes_and_go_with_their_row():
     metrics.looked(True)
     metrics.refreshed(
         {
-            "s1": Outcome(8, True, [], 0.3, written=8),
-            "s2": Outcome(None, False, ["no answer"], 2.0),
-            "s3": Outcome(4, True, [], 0.1),
+            "s1": RefreshResult(8, True, [], 0.3, written=8),
+            "s2": RefreshResult(None, False, ["no answer"], 2.0),
+            "s3": RefreshResult(4, True, [], 0.1),
         },
         no_room=["s3"],
     )

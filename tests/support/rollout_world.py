@@ -19,7 +19,7 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning.versions import BatchVersions, network_part
 from jobs.adapters.switches import refresh
 from jobs.adapters.switches import sessions as switch_sessions
-from jobs.adapters.switches.session import Outcome
+from jobs.adapters.switches.session import RefreshResult
 from jobs.adapters.switches.sessions import SwitchSessions
 from jobs.adapters.tables.network_tables import NetworkTables
 from jobs.adapters.tables.tables import NAMES
@@ -206,18 +206,18 @@ class FakeSession:
             for entry in step.entries:
                 self._between()
                 if self._world.leader != self._owner:
-                    return Outcome(None, False, ["not primary"], primary=False)
+                    return RefreshResult(None, False, ["not primary"], primary=False)
                 if step.kind == "delete":
                     del held[entry.key]
                 else:
                     held[entry.key] = entry
         self._between()
         if self._world.leader != self._owner:
-            return Outcome(None, False, ["not primary"], primary=False)
+            return RefreshResult(None, False, ["not primary"], primary=False)
         self._read_in_term = self._world.term
         self._world.disturbed.discard((self._owner, self._name))
         in_step = set(held.values()) == set(desired)
-        return Outcome(len(held), in_step)
+        return RefreshResult(len(held), in_step)
 
     def compare(self, desired, _pipeline):
         return difference(desired, list(self._world.held[self._name].values()))

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from jobs import refresh_switches
-from jobs.adapters.switches.outcome import Comparison
+from jobs.adapters.switches.session import Comparison
 from jobs.refresh_switches import Following, once, show, wait_to_lead
 from udfs.errors import NetworkError, SwitchError
 from udfs.switches.entry import Difference, SwitchEntry, group_entry

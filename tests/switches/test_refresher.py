@@ -10,7 +10,7 @@ from rollout_world import FakeSession, OneProgram, World, hasty
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.switches.refresh import Refresher
-from jobs.adapters.switches.session import Outcome
+from jobs.adapters.switches.session import RefreshResult
 from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
 from jobs.refresh_switches import Following
 from udfs.errors import SwitchError
@@ -50,7 +50,7 @@ class Session(FakeSession):
 
     def refresh(self, desired, pipeline, patience=0.0):
         if self._name in self.taken:
-            return Outcome(None, False, ["written by another"], primary=False)
+            return RefreshResult(None, False, ["written by another"], primary=False)
         return super().refresh(desired, pipeline, patience)
 
 

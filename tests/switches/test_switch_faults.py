@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from session_cases import PIPELINE
 
 from jobs.adapters.switches import session as switch_session
-from jobs.adapters.switches.session import Outcome, SwitchSession, SwitchTarget
+from jobs.adapters.switches.session import RefreshResult, SwitchSession, SwitchTarget
 from udfs.network.labels import HOP, STOP, TREE, label
 from udfs.network.network import Network
 from udfs.network.topology import fabric
@@ -120,7 +120,7 @@ def fleet() -> Iterator[FaultServer]:
 
 def refresh_all(
     sessions: dict[str, SwitchSession], trees: Collection[VirtualTree]
-) -> dict[str, Outcome]:
+) -> dict[str, RefreshResult]:
     desired = switch_entries(NETWORK, trees, POSITIONS)
     wanted = {name: [e for e in desired if e.switch == name] for name in sessions}
     with ThreadPoolExecutor(4) as pool:

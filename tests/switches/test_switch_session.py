@@ -13,7 +13,7 @@ from session_cases import PIPELINE, SOME, group, host_port, tree
 
 from jobs.adapters.switches import session as switch_session
 from jobs.adapters.switches.p4runtime import SwitchConnection
-from jobs.adapters.switches.session import Outcome, SwitchSession, SwitchTarget
+from jobs.adapters.switches.session import RefreshResult, SwitchSession, SwitchTarget
 from udfs.errors import SwitchError
 from udfs.switches.entry import GROUPS, SwitchEntry, group_entry
 from udfs.switches.stack_entries import label_table
@@ -62,7 +62,7 @@ def test_a_switch_is_given_its_program_and_entries_once_and_then_left_alone(
 ) -> None:
     assert session.disturbed()
     first = session.refresh(SOME, PIPELINE)
-    assert first == Outcome(len(SOME), True, [], first.seconds, written=len(SOME))
+    assert first == RefreshResult(len(SOME), True, [], first.seconds, written=len(SOME))
     assert device.entries() == set(SOME)
     assert device.config.p4_device_config == PIPELINE.device_config
     writes = len(device.writes)
@@ -335,7 +335,8 @@ def test_one_that_is_no_longer_primary_writes_nothing_more(
     for deaf in (False, True):
         if deaf:
             monkeypatch.setattr(
-                "jobs.adapters.switches.client.Client.heed_notices", lambda client: client.primary
+                "jobs.adapters.switches.client.Client.poll_arbitration",
+                lambda client: client.primary,
             )
         session.refresh([], PIPELINE)
         device.writes.clear()

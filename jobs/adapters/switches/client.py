@@ -68,14 +68,14 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
         self.channel = _channel(address, credentials)
         self.stub = p4runtime_pb2_grpc.P4RuntimeStub(self.channel)
         try:
-            self._knock(timeout)
+            self._check_reachable(timeout)
             if election_id:
                 self.set_up_stream()
         except BaseException:
             self.close()
             raise
 
-    def _knock(self, timeout: float) -> None:
+    def _check_reachable(self, timeout: float) -> None:
         """Find out with a plain call whether a switch is there: a stream cannot say it as well."""
         try:
             self.stub.Capabilities(p4runtime_pb2.CapabilitiesRequest(), timeout=timeout)
@@ -102,12 +102,12 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
 
     def _listen(self) -> None:
         """Take in what the switch tells until the stream ends, which is told by None."""
-        notices = self.stream_in_q["arbitration"]
+        updates = self.stream_in_q["arbitration"]
         with contextlib.suppress(grpc.RpcError):
             for message in self.stream:
                 if message.HasField("arbitration"):
-                    notices.put(message)
-        notices.put(None)
+                    updates.put(message)
+        updates.put(None)
 
     def handshake(self) -> None:
         """Called by ``set_up_stream``: say who we are, and learn whether we may write."""
@@ -127,7 +127,7 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
         answer = self.get_stream_packet("arbitration", timeout=self._timeout)
         if answer is None and not self.stream.done():
             raise unreachable(self, "no answer to the arbitration message")
-        self._heed(answer)
+        self._on_arbitration(answer)
 
     @property
     def where(self) -> str:
@@ -136,7 +136,7 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
 
     @property
     def not_ours(self) -> str:
-        """Who may write in our place, as far as the switch has told."""
+        """Says who may write in our place, as far as the switch has told."""
         highest = election.told(self.highest)
         if not self.taken:
             return f"no client may write it now; the highest election id it has seen is {highest}"
@@ -193,23 +193,23 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
             return bool(error.code() == grpc.StatusCode.UNIMPLEMENTED)
         return True
 
-    def heed_notices(self) -> bool:
-        """Whether we are primary, after all that the switch has told so far."""
+    def poll_arbitration(self) -> bool:
+        """Takes in all that the switch has told so far; returns whether we are primary."""
         while self.stream is not None:
             try:
-                self._heed(self.stream_in_q["arbitration"].get_nowait())
+                self._on_arbitration(self.stream_in_q["arbitration"].get_nowait())
             except queue.Empty:
                 break
         return self.primary
 
-    def _heed(self, notice: Any) -> None:
-        """None: the stream has ended, and with it our right to write."""
-        code = code_pb2.NOT_FOUND if notice is None else notice.arbitration.status.code
+    def _on_arbitration(self, update: Any) -> None:
+        """Takes in one arbitration update; None: the stream has ended, and our right to write."""
+        code = code_pb2.NOT_FOUND if update is None else update.arbitration.status.code
         primary = code == code_pb2.OK
         self.terms += primary and not self.primary
         self.primary, self.taken = primary, code != code_pb2.NOT_FOUND
-        if notice is not None:
-            highest = notice.arbitration.election_id
+        if update is not None:
+            highest = update.arbitration.election_id
             self.highest = int(highest.high) << 64 | int(highest.low)
 
     def close(self) -> None:

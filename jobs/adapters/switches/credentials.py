@@ -1,4 +1,4 @@
-"""What a connection to a switch is secured by: paths of certificates and of the private key."""
+"""Secures the connection to a switch by certificates and a private key, given as paths."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Credentials:
 
     @property
     def plain(self) -> bool:
-        """Whether there is nothing to secure a connection by."""
+        """Says whether there is nothing to secure a connection by."""
         return not (self.ca or self.certificate or self.key)
 
     def for_switch(self, name: str) -> Credentials:

@@ -1,4 +1,4 @@
-"""Where the switches match: what they hold of the subscriptions, from version to version."""
+"""Subscriptions become entries of switches that match, from version to version."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class NetworkMatch:
         return made
 
     def _of(self, attributes: Rows) -> tuple[Specification, Filters]:
-        """What rules are written for, and what makes entries of them."""
+        """Returns what rules are written for, and what makes entries of them."""
         if self._messages is not None:
             return self._messages
         registry = Registry.from_rows(attributes)
@@ -218,7 +218,7 @@ def _check_port(config: bytes, settings: Settings) -> None:
 
 
 def check_pipelines(pipelines: Mapping[str, str], labels: LabelFormat = NARROW) -> None:
-    """Where the stream matches, no switch may run a program that matches.
+    """Refuses a switch with a program that matches: here the stream does.
 
     labels: the format of the network's stacks.
 

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
 from jobs.adapters.app.metrics_server import Verdict
-from jobs.adapters.switches.outcome import Outcome
+from jobs.adapters.switches.session import RefreshResult
 from udfs.errors import StackcastError
 
 #: Few, as there is a series for each of them and each switch.
@@ -120,22 +120,22 @@ class SwitchMetrics:
             "stackcast_degraded", "Remarks that /health makes beside that", registry=registry
         )
 
-    def refreshed(self, outcomes: Mapping[str, Outcome], no_room: Iterable[str] = ()) -> None:
+    def refreshed(self, results: Mapping[str, RefreshResult], no_room: Iterable[str] = ()) -> None:
         """Switches were refreshed; those of ``no_room`` hold what they can, which is not all."""
         crowded = set(no_room)
-        for name, outcome in outcomes.items():
+        for name, result in results.items():
             self._names.add(name)
-            in_step = outcome.in_step and name not in crowded
-            self._seconds.labels(name).observe(outcome.seconds)
-            self._written.labels(name).inc(outcome.written)
+            in_step = result.in_step and name not in crowded
+            self._seconds.labels(name).observe(result.seconds)
+            self._written.labels(name).inc(result.written)
             self._failures.labels(name).inc(not in_step)
             self._in_step.labels(name).set(in_step)
-            if outcome.held is not None:
-                self._held.labels(name).set(outcome.held)
+            if result.held is not None:
+                self._held.labels(name).set(result.held)
             if in_step:
                 self.out_of_step.pop(name, None)
             else:
-                self.out_of_step[name] = (*outcome.errors, "it has no room")[0]
+                self.out_of_step[name] = (*result.errors, "it has no room")[0]
 
     def behind(self, names: Iterable[str], all_names: Iterable[str]) -> None:
         """Of ``all_names``, the switches there are, those that are not known to be in step."""

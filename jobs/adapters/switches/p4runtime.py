@@ -92,24 +92,24 @@ class SwitchConnection:
 
     @property
     def is_primary(self) -> bool:
-        """Whether this connection may write, as far as the switch has told."""
-        return self._client.heed_notices()
+        """Says whether this connection may write, as far as the switch has told."""
+        return self._client.poll_arbitration()
 
     @property
     def rivals(self) -> tuple[int, bool]:
         """The highest election id that the switch has seen, and whether a client is primary."""
-        self._client.heed_notices()
+        self._client.poll_arbitration()
         return self._client.highest, self._client.taken
 
     @property
     def terms(self) -> int:
-        """How often this connection became primary."""
-        self._client.heed_notices()
+        """Counts how often this connection became primary."""
+        self._client.poll_arbitration()
         return self._client.terms
 
     @property
     def alive(self) -> bool:
-        """Whether the stream to the switch is unbroken, as far as is known."""
+        """Says whether the stream to the switch is unbroken, as far as is known."""
         return self._client.stream is not None and not self._client.stream.done()
 
     def ask_again(self, election_id: int) -> bool:
@@ -156,7 +156,7 @@ class SwitchConnection:
         return True
 
     def change_to(self, program: Pipeline) -> Change | None:
-        """What :meth:`ensure_pipeline` would do to make the switch run this program.
+        """Tells what :meth:`ensure_pipeline` would do to make the switch run this program.
 
         ``set``: it runs none. ``reconciled``: it runs another of the same P4Info. ``replaced``:
         one of another P4Info. None: it runs this one.
@@ -171,7 +171,7 @@ class SwitchConnection:
 
     @property
     def names(self) -> Names:
-        """Of the program that runs."""
+        """Returns the names of the program that runs. Raises SwitchError ``READ_FAILED``."""
         if self._names is None:
             running = self._running()
             if running is None:
@@ -265,7 +265,7 @@ class SwitchConnection:
         return config if config is not None and config.p4info != p4info_pb2.P4Info() else None
 
     def _loaded(self, program: Pipeline) -> bool:
-        """Whether the switch loaded just this, told by its bytes: not all switches keep cookies."""
+        """Tells by its bytes whether just this is loaded: not all switches keep cookies."""
         config = self._config("ALL")
         return config is not None and config.p4_device_config == program.device_config
 
@@ -350,7 +350,7 @@ class SwitchConnection:
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
             return unreachable(self._client, words)
         if code == grpc.StatusCode.PERMISSION_DENIED:
-            self._client.heed_notices()
+            self._client.poll_arbitration()
             what, words = "NOT_PRIMARY", f"{words}; {self._client.not_ours}"
         return SwitchError(
             what,

@@ -54,7 +54,7 @@ class Pipeline:
 
     @cached_property
     def cookie(self) -> int:
-        """What P4Runtime tells programs apart by: 64 bits over both parts, never 0."""
+        """Returns what P4Runtime tells programs apart by: 64 bits over both parts, never 0."""
         digest = hashlib.sha256(self.p4info.SerializeToString(deterministic=True))
         digest.update(self.device_config)
         return int.from_bytes(digest.digest()[:8], "big") or 1

@@ -22,11 +22,11 @@ from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.filters import REGISTRY, NetworkMatch, check_pipelines
 from jobs.adapters.switches.filters import SOURCE as SUBSCRIPTIONS
 from jobs.adapters.switches.metrics import SwitchMetrics
-from jobs.adapters.switches.session import Outcome, SwitchSession
+from jobs.adapters.switches.session import RefreshResult, SwitchSession
 from jobs.adapters.switches.sessions import OpenSession, SwitchSessions
 from jobs.adapters.tables.network_tables import NetworkTables
-from jobs.adapters.tables.network_versions import LEDGER, SOURCES, TABLE, NetworkVersions, waited
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.network_versions import SOURCES, TABLE, NetworkVersions, waited
+from jobs.adapters.tables.tables import LEDGER, Tables
 from udfs.errors import AttributeTableError, FilterError, NetworkError, SwitchError
 from udfs.switches import capacity, rollout
 from udfs.switches.derivation import Memo, derive
@@ -323,39 +323,39 @@ class Refresher:
         for row in self._network.rows(ENTRIES, version):
             if row["switch"] in desired:
                 desired[row["switch"]].append(row)
-        outcomes = self._sessions.refresh(desired, self._patience if wait else 0.0)
-        self.metrics.refreshed(outcomes, self._no_room)
+        results = self._sessions.refresh(desired, self._patience if wait else 0.0)
+        self.metrics.refreshed(results, self._no_room)
         now = dt.datetime.now(dt.UTC)
         statuses = [
             {
                 "switch": name,
                 "entries_version": version,
                 "desired": len(desired[name]),
-                "held": outcome.held,
-                "in_step": outcome.in_step and name not in self._no_room,
-                "errors": [*self._room_errors(name, outcome), *outcome.errors],
-                "seconds": outcome.seconds,
+                "held": result.held,
+                "in_step": result.in_step and name not in self._no_room,
+                "errors": [*self._room_errors(name, result), *result.errors],
+                "seconds": result.seconds,
                 "checked_at": now,
             }
-            for name, outcome in outcomes.items()
+            for name, result in results.items()
         ]
-        in_step = {name for name, outcome in outcomes.items() if outcome.in_step}
-        for name in sorted(outcomes.keys() - in_step):
+        in_step = {name for name, result in results.items() if result.in_step}
+        for name in sorted(results.keys() - in_step):
             log.error(
                 "switch %s is not in step with switch_entries@%d: %s",
                 name,
                 version,
-                "; ".join(outcomes[name].errors),
+                "; ".join(results[name].errors),
             )
         log.info(
             "switch_entries@%d: %d of %d switches in step, %d entries",
             version,
             len(in_step),
-            len(outcomes),
-            sum(outcome.held or 0 for outcome in outcomes.values()),
+            len(results),
+            sum(result.held or 0 for result in results.values()),
         )
-        self._in_step -= outcomes.keys()
-        ours = all(outcome.primary for outcome in outcomes.values())
+        self._in_step -= results.keys()
+        ours = all(result.primary for result in results.values())
         if ours or (not self.superseded() and self.leads(connect=False)):
             self._tables.append("switch_status", statuses)
             if self.version == version:
@@ -405,9 +405,9 @@ class Refresher:
         self._in_step -= self._sessions.follow(rows)
         self._in_step &= self._sessions.names
 
-    def _room_errors(self, name: str, outcome: Outcome) -> list[str]:
+    def _room_errors(self, name: str, result: RefreshResult) -> list[str]:
         error = self._no_room.get(name)
-        return [] if error is None or not outcome.in_step else [str(error)]
+        return [] if error is None or not result.in_step else [str(error)]
 
     def _union(self, versions: Versions, current: Versions) -> _Wanted:
         """What ``versions`` say, and what switches should hold for them and for those in use."""

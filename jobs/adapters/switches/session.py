@@ -12,11 +12,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jobs.adapters.switches.credentials import Credentials
-from jobs.adapters.switches.outcome import NOTHING, Comparison, Outcome, SwitchTarget
 from jobs.adapters.switches.p4runtime import Failure, SwitchConnection
 from jobs.adapters.switches.program import Pipeline
 from udfs.errors import SwitchError
@@ -37,9 +36,53 @@ _CHANGES = {
     "reconciled": "it runs another build of the program; entries stay if the switch can keep them",
     "replaced": "it runs a program of other tables; all that it holds goes with that",
 }
+_NOTHING = Difference((), (), ())
 
 
-__all__ = ["Comparison", "Outcome", "SwitchSession", "SwitchTarget"]
+@dataclass(frozen=True)
+class SwitchTarget:
+    """Names a switch, its address, and how much it takes in all (None: what its tables take)."""
+
+    name: str
+    address: str
+    device_id: int
+    max_rules: int | None = None
+    max_groups: int | None = None
+
+
+@dataclass(frozen=True)
+class RefreshResult:
+    """Tells how a switch stands after :meth:`SwitchSession.refresh`.
+
+    held: entries that it was last read to hold, groups among them; None if it could not be read.
+    in_step: it was read back to hold exactly what it should. errors: what went wrong, refusals in
+    the switch's own words. seconds: from the call to the last read. primary: whether we may
+    write it; if not, nothing was written after that was known. left: what still differs. written:
+    updates that the switch took.
+    """
+
+    held: int | None
+    in_step: bool
+    errors: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    primary: bool = True
+    left: Difference = field(default_factory=lambda: _NOTHING)
+    written: int = 0
+
+
+@dataclass(frozen=True)
+class Comparison(Difference):
+    """Tells what a refresh would change: entries, and the program if it is not None.
+
+    program: what would happen to the program, in words that begin with ``set`` (there is none),
+    ``reconciled`` (same tables, entries stay where the switch can keep them) or ``replaced``
+    (all entries that there are go, and are in ``delete``). True if anything would change.
+    """
+
+    program: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.program is not None or super().__bool__()
 
 
 @dataclass(frozen=True)
@@ -91,12 +134,12 @@ class SwitchSession:
 
     @property
     def is_primary(self) -> bool:
-        """Whether we may write the switch, as far as it has told."""
+        """Says whether we may write the switch, as far as it has told."""
         connection = self._connection
         return connection is not None and connection.is_primary
 
     def leads(self, connect: bool = True) -> bool | None:
-        """Whether we are the primary client, after standing for it where nobody goes before us.
+        """Stands for primary where nobody goes before us; returns whether we are primary.
 
         Writes nothing. None for a switch that cannot be asked; with ``connect`` false, for one
         that there is no connection to. After False, ``rival`` says who goes before us.
@@ -117,7 +160,7 @@ class SwitchSession:
 
     def refresh(
         self, desired: Collection[SwitchEntry], pipeline: Pipeline, patience: float = 0.0
-    ) -> Outcome:
+    ) -> RefreshResult:
         """Make the switch hold exactly ``desired``, make before break; never raises SwitchError.
 
         A switch that does not answer at all is tried again for ``patience`` seconds, one that
@@ -127,10 +170,10 @@ class SwitchSession:
         with self._lock:
             began = time.monotonic()
             wanted = _Wanted(pipeline, tuple(desired))
-            outcome = self._refresh(wanted, began + patience)
-            return replace(outcome, seconds=time.monotonic() - began)
+            result = self._refresh(wanted, began + patience)
+            return replace(result, seconds=time.monotonic() - began)
 
-    def _refresh(self, wanted: _Wanted, deadline: float) -> Outcome:
+    def _refresh(self, wanted: _Wanted, deadline: float) -> RefreshResult:
         pause, batch, tries, seen, taken = _FIRST_PAUSE, 0, 0, False, 0
         while True:
             connected = False
@@ -141,38 +184,38 @@ class SwitchSession:
                 if self._read_in_term != connection.terms and self._superseded():
                     self._fitting = None
                     why = f"{self._where}: another has led since this was worked out; not written"
-                    return Outcome(None, False, [why], primary=False)
-                outcome, settled = self._once(connection, wanted, batch, seen)
-                taken += outcome.written
-                outcome = replace(outcome, written=taken)
+                    return RefreshResult(None, False, [why], primary=False)
+                result, settled = self._once(connection, wanted, batch, seen)
+                taken += result.written
+                result = replace(result, written=taken)
                 if settled:
-                    return outcome
+                    return result
                 seen = True
                 why = "it was read back to hold something else than what was written"
-                outcome = replace(outcome, errors=[*outcome.errors, f"{self._where}: {why}"])
+                result = replace(result, errors=[*result.errors, f"{self._where}: {why}"])
             except SwitchError as error:
                 why = str(error)
                 ours = error.what != "NOT_PRIMARY"
-                outcome = Outcome(None, False, [why], primary=ours, written=taken)
+                result = RefreshResult(None, False, [why], primary=ours, written=taken)
                 if error.what == "UNREACHABLE":
                     self._disconnect()
                 elif error.what == "WRITE_FAILED" and batch != 1:
                     # A whole request was refused without a word on its updates: ask one by one.
                     batch = 1
                 else:
-                    return outcome
+                    return result
             # One that never answered has all of its patience, one that did a few tries.
             tries += connected or tries > 0
             spent = tries >= _TRIES if tries else time.monotonic() >= deadline
             if spent or self._given_up():
-                return outcome
+                return result
             log.warning("switch %s: %s; trying again", self.target.name, why)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _once(
         self, connection: SwitchConnection, wanted: _Wanted, batch: int, seen: bool
-    ) -> tuple[Outcome, bool]:
+    ) -> tuple[RefreshResult, bool]:
         """One try; also returns whether nothing is left to be written but what was refused.
 
         ``seen``: what the switch is known to hold was read in this refresh.
@@ -189,17 +232,17 @@ class SwitchSession:
             held = None
             if connection.change_to(wanted.pipeline) is None:
                 held = tuple(connection.read_entries(self.target.name))
-            left = difference(wanted.entries, held) if held is not None else NOTHING
+            left = difference(wanted.entries, held) if held is not None else _NOTHING
             count = None if held is None else len(held)
-            return Outcome(count, False, [str(limit)], left=left), True
-        outcome, settled = self._make_hold(connection, older, held, batch, seen)
-        errors = [str(limit), *outcome.errors]
-        return replace(outcome, in_step=False, errors=errors), settled
+            return RefreshResult(count, False, [str(limit)], left=left), True
+        result, settled = self._make_hold(connection, older, held, batch, seen)
+        errors = [str(limit), *result.errors]
+        return replace(result, in_step=False, errors=errors), settled
 
     def _held_before(
         self, connection: SwitchConnection, pipeline: Pipeline, anew: bool
     ) -> _Wanted | None:
-        """What to mend while more is asked for than fits; None: nothing, the switch stays.
+        """Returns what to mend while more is asked for than fits; None: the switch stays.
 
         A switch without a program is given it. Where another may have written since, only a
         switch that lost entries is mended.
@@ -224,7 +267,7 @@ class SwitchSession:
         known: tuple[SwitchEntry, ...] | None,
         batch: int,
         seen: bool,
-    ) -> tuple[Outcome, bool]:
+    ) -> tuple[RefreshResult, bool]:
         """Write the difference, and read. Errors are updates that were refused.
 
         known: what it was last read to hold, if that may be built on.
@@ -254,10 +297,12 @@ class SwitchSession:
         errors = [f"{entry.key}: {words}" for entry, words in failures] if left else []
         primary = connection.is_primary or not connection.alive
         taken = len(_all_of(change)) - len(failures)
-        outcome = Outcome(len(held), not left, errors, primary=primary, left=left, written=taken)
+        result = RefreshResult(
+            len(held), not left, errors, primary=primary, left=left, written=taken
+        )
         # An update may be refused because the switch no longer held what it was read to hold.
         settled = not left or (seen and _all_of(left) <= {entry.key for entry, _ in failures})
-        return outcome, settled
+        return result, settled
 
     def _write(
         self,
@@ -291,7 +336,7 @@ class SwitchSession:
         )
 
     def compare(self, desired: Collection[SwitchEntry], pipeline: Pipeline) -> Comparison:
-        """What a refresh would change. It only reads, and takes no part in the arbitration.
+        """Returns what a refresh would change; only reads, and takes no part in the arbitration.
 
         Raises SwitchError ``UNREACHABLE``, ``BAD_TLS``, ``READ_FAILED``, ``LIMIT``.
         """
@@ -313,9 +358,10 @@ class SwitchSession:
         return Comparison(entries.insert, entries.modify, entries.delete, program)
 
     def disturbed(self) -> bool:
-        """Whether the switch may hold something else than after the last refresh. Never waits.
+        """Tells whether the switch may hold something else than after the last refresh.
 
-        The connection was lost or never made, we became primary since, or could become it.
+        The connection was lost or never made, we became primary since, or could become it. Never
+        waits.
         """
         connection = self._connection
         if connection is None or not connection.alive or not self._answers(connection):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from jobs.adapters.switches.program import Pipeline
-from jobs.adapters.switches.session import Outcome, SwitchSession, SwitchTarget
+from jobs.adapters.switches.session import RefreshResult, SwitchSession, SwitchTarget
 from udfs.errors import SwitchError
 from udfs.switches.derivation import DERIVATIONS
 from udfs.switches.entry import Difference, SwitchEntry, entry_from_row
@@ -88,22 +88,22 @@ class SwitchSessions:
         """Switches that may hold something else than they were read to hold. Never waits."""
         return {name for name, (_, session) in self._standing.items() if session.disturbed()}
 
-    def refresh(self, desired: Mapping[str, Rows], patience: float) -> dict[str, Outcome]:
+    def refresh(self, desired: Mapping[str, Rows], patience: float) -> dict[str, RefreshResult]:
         """Refresh the switches that ``desired`` names with its rows of ``switch_entries``."""
         names = sorted(desired.keys() & self._standing.keys())
-        outcomes = side_by_side(lambda n: self._refresh(n, desired[n], patience), names)
-        return dict(zip(names, outcomes, strict=True))
+        results = side_by_side(lambda n: self._refresh(n, desired[n], patience), names)
+        return dict(zip(names, results, strict=True))
 
-    def _refresh(self, name: str, rows: Rows, patience: float) -> Outcome:
+    def _refresh(self, name: str, rows: Rows, patience: float) -> RefreshResult:
         switch, session = self._standing[name]
         try:
             pipeline = self.pipeline(switch.pipeline)
             return session.refresh([entry_from_row(row) for row in rows], pipeline, patience)
         except SwitchError as error:
-            return Outcome(None, False, [str(error)])
+            return RefreshResult(None, False, [str(error)])
         except Exception as error:  # a value in its rows that nobody thought of
             log.exception("switch %s", name)
-            return Outcome(None, False, [f"{type(error).__name__}: {error}"])
+            return RefreshResult(None, False, [f"{type(error).__name__}: {error}"])
 
     def compare(
         self, desired: Mapping[str, Sequence[SwitchEntry]]
