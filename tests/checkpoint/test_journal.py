@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from jobs.adapters.checkpoint import journal as journal_module
 from jobs.adapters.checkpoint.files import LocalFolder
 from jobs.adapters.checkpoint.journal import Journal
-from jobs.adapters.checkpoint.reports import LEDGER, TABLES, Report, Rows, merged
+from jobs.adapters.checkpoint.reports import TABLES, Report, Rows, merged
+from jobs.adapters.tables.tables import LEDGER
 from udfs.errors import StreamError
 
 pytestmark = pytest.mark.unit

@@ -11,19 +11,11 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.checkpoint.files import Folder, HadoopFolder, LocalFolder
 from jobs.adapters.checkpoint.journal import Journal
-from jobs.adapters.checkpoint.reports import (
-    DELIVERIES,
-    LEDGER,
-    PUBLICATIONS,
-    TABLES,
-    Report,
-    Reports,
-    Rows,
-)
+from jobs.adapters.checkpoint.reports import TABLES, Report, Reports, Rows
 from jobs.adapters.planning import versions
 from jobs.adapters.planning.versions import BatchVersions
 from jobs.adapters.tables.network_versions import SOURCES
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS, Tables
 
 pytestmark = pytest.mark.integration
 

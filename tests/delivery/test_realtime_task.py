@@ -58,7 +58,7 @@ def live(number: int) -> LivePlan:
 
 
 class Driver:
-    """The other end of a line, in memory."""
+    """The other end of a channel, in memory."""
 
     def __init__(self, sent: Mapping[int, int] | None = None) -> None:
         self.plan = live(0)

@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from jobs.adapters.stream.attribute_input import unknown_names, with_pairs
+from jobs.adapters.stream.input import unknown_names, with_pairs
 from jobs.adapters.tables import who_gets
 from jobs.adapters.tables.attribute_registry import register
 from jobs.adapters.tables.tables import Tables

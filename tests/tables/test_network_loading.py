@@ -19,7 +19,7 @@ from udfs.network.rows import network_from_rows, tree_from_row, tree_to_row
 from udfs.network.succession import Choices
 from udfs.network.topology import fabric, jellyfish
 from udfs.network.virtual_tree import stored, tree_ports
-from udfs.switches.rollout import Source, check_meaning
+from udfs.switches.rollout import NetworkVersion, check_meaning
 from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
@@ -111,8 +111,8 @@ def test_nobody_sees_a_mixture_wherever_the_load_breaks_off(before: int, after: 
     new = network_of(tables.held)
     assert new is not None
     assert list(new.switches.values()) == list(some_network(after).switches.values())
-    source = Source(new, [tree_from_row(row) for row in tables.held["virtual_trees"]])
-    check_meaning(source, [Source(old, [tree_from_row(row) for row in trees])])
+    source = NetworkVersion(new, [tree_from_row(row) for row in tables.held["virtual_trees"]])
+    check_meaning(source, [NetworkVersion(old, [tree_from_row(row) for row in trees])])
     for tree in stored(source.trees):
         tree_ports(new, tree)
     for held in tables.seen:

@@ -1,8 +1,8 @@
 """Real-time mode in a worker: records leave as frames as they come, by plans that change meanwhile.
 
-A task lives as long as a long batch. What it must know from outside, and tell, goes over a `Line`:
-plans that come while it runs, and reports of what it sent. It yields nothing, since rows that a
-Python function yields reach nobody for seconds.
+A task lives as long as a long batch. What it must know from outside, and tell, goes over a
+`Channel`: plans that come while it runs, and reports of what it sent. It yields nothing, since rows
+that a Python function yields reach nobody for seconds.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class TaskReport(NamedTuple):
     rows: list[dict[str, Any]]
 
 
-class Line(Protocol):
+class Channel(Protocol):
     """A task's connection to the driver. None of these waits, except ``begin``.
 
     ``begin`` opens it for a task and gives, by partition, the offset before which everything has
@@ -87,7 +87,7 @@ class Line(Protocol):
 
 
 def deliver_at_once(
-    open_line: Callable[[], Line],
+    open_channel: Callable[[], Channel],
     topic: str,
     open_sink: Callable[[], Sink],
     samples: int,
@@ -100,27 +100,27 @@ def deliver_at_once(
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        line = open_line()
-        sent = line.begin()
+        channel = open_channel()
+        sent = channel.begin()
         task = None
         try:
             sink = open_sink()
             try:
-                task = LiveTask(line, sink, topic, samples, sent)
+                task = LiveTask(channel, sink, topic, samples, sent)
                 for batch in gathered(batches):
                     task.add(batch)
                 task.finish()
             except Exception:
                 # Who stops the stream cuts it off.
-                if not line.stopping:
+                if not channel.stopping:
                     raise
             finally:
                 sink.close()
         finally:
             if task is None or not task.over:
-                line.end()
-        if line.stopping:
-            # Spark ends this process now; an answer would only find its end of the line cut.
+                channel.end()
+        if channel.stopping:
+            # Spark ends this process now; an answer would only find its end of the channel closed.
             time.sleep(STOP_SECONDS)
         yield from ()
 
@@ -135,16 +135,16 @@ class LiveTask:
     """
 
     def __init__(
-        self, line: Line, sink: Sink, topic: str, samples: int, sent: Mapping[int, int]
+        self, channel: Channel, sink: Sink, topic: str, samples: int, sent: Mapping[int, int]
     ) -> None:
-        self._line = line
+        self._channel = channel
         self._sink = sink
         self._topic = topic
         self._samples = samples
         self._until = dict(sent)
         self._behind = dict(sent)
         self.over = False
-        self._live = line.plan
+        self._live = channel.plan
         self._started = self._ended = 0.0
         self._task = self._new_task()
 
@@ -152,10 +152,10 @@ class LiveTask:
         """Send the frames of these records; None says only that time has passed."""
         if self.over:
             return
-        if self._line.stopping:
+        if self._channel.stopping:
             self.finish()
             return
-        live = self._line.plan
+        live = self._channel.plan
         if live is not self._live:
             self._report()
             self._live = live
@@ -179,7 +179,7 @@ class LiveTask:
         if not self.over:
             self._report()
             self.over = True
-            self._line.end()
+            self._channel.end()
 
     def _new_task(self) -> Task:
         live = self._live
@@ -194,7 +194,7 @@ class LiveTask:
             self._sink.flush()
         rows = self._task.rows()
         seconds = self._ended - self._started
-        self._line.report(TaskReport(self._live.number, self._started, seconds, rows))
+        self._channel.report(TaskReport(self._live.number, self._started, seconds, rows))
         self._until |= {
             row["partition"]: row["until_offset"] for row in rows if row["kind"] == "partition"
         }

@@ -17,11 +17,9 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.app.error_texts import one_line
 from jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles
+from jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS
 from udfs.errors import StreamError
 
-LEDGER = "egress_ledger"
-DELIVERIES = "delivery_statistics"
-PUBLICATIONS = "publication_statistics"
 #: In the order in which they are written: what the ledger knows of, the statistics have.
 TABLES = (DELIVERIES, PUBLICATIONS, LEDGER)
 FOLDER = "stackcast-reports"

@@ -47,7 +47,7 @@ class BatchVersions:
     def current(self) -> dict[str, int]:
         """The versions for a batch that begins now. For one thread. Raises TableError MISSING."""
         if self._tables.local:
-            return self.look()
+            return self.poll()
         if self._beside is None:
             self._beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="versions")
         ahead, self._ahead = self._ahead, None
@@ -64,9 +64,9 @@ class BatchVersions:
 
     def _timed(self) -> tuple[float, dict[str, int]]:
         began = time.monotonic()
-        return began, self.look()
+        return began, self.poll()
 
-    def look(self) -> dict[str, int]:
+    def poll(self) -> dict[str, int]:
         """The versions as they are in this moment. Not while another thread looks.
 
         Raises TableError MISSING.

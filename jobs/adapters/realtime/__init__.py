@@ -1,4 +1,4 @@
-"""The stream in which each record leaves at once: its driver, the line to its workers, its ledger.
+"""The stream in which each record leaves at once: its driver, its channel to workers, its ledger.
 
 Called by the main jobs.
 """

@@ -1,4 +1,4 @@
-"""What a real-time stream writes down: its ledger in a Kafka topic, and how far it has come.
+"""The ledger of a real-time stream: a Kafka topic, positions, and the versions in use.
 
 Workers report every second; a report counts as taken when its rows are in Kafka. Positions are
 written after that, so a row may be there twice after a crash, and none is missing.
@@ -16,12 +16,13 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import one_line
+from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.checkpoint.positions import Positions
 from jobs.adapters.realtime.plans import Reported
 from jobs.adapters.stream.metrics import StreamMetrics, in_unicast
 from jobs.adapters.stream.report import BatchReport
+from jobs.adapters.tables.tables import LEDGER, Tables
 from udfs.delivery.realtime import TaskReport
 
 log = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ class RealTimeLedger:
             self._failing = True
             return False
         self._failing = False
-        self._bury(batch)
+        self._write_dead_letters(batch)
         self._count(batch, versions)
         with self._lock:
             for row in batch.partitions:
@@ -121,7 +122,7 @@ class RealTimeLedger:
         finally:
             self._producer.close()
 
-    def _bury(self, batch: BatchReport) -> None:
+    def _write_dead_letters(self, batch: BatchReport) -> None:
         if not batch.dead_letters:
             return
         log.warning("dead letters by reason: %s", dict(batch.reasons))
@@ -162,3 +163,44 @@ def ledger_rows(
         }
         for number, row in enumerate(found)
     ]
+
+
+class VersionsInUse:
+    """Writes rows of `egress_ledger` that say which versions a stream uses, and nothing else.
+
+    The refresher takes from switches what no stream names any more, and knows it by that table.
+    Rows have no partitions and count nothing: what was sent is in the ledger's topic. They are
+    written beside the caller.
+    """
+
+    def __init__(self, tables: Tables, topic: str) -> None:
+        self._tables = tables
+        self._topic = topic
+        self._written: Mapping[str, int] = {}
+        self._thread: threading.Thread | None = None
+
+    def put(self, number: int, versions: Mapping[str, int]) -> None:
+        """Says that all workers use these versions, if that is not said yet."""
+        if versions == self._written or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._thread = threading.Thread(
+            target=self._write, args=(number, dict(versions)), name="versions-in-use", daemon=True
+        )
+        self._thread.start()
+
+    def _write(self, number: int, versions: dict[str, int]) -> None:
+        row: dict[str, Any] = {
+            **dict.fromkeys(self._tables.read(LEDGER).columns),
+            "batch_id": number,
+            "topic": self._topic,
+            "partitions": [],
+            "versions": versions,
+            **dict.fromkeys((*_COUNTS, "dead_letters"), 0),
+            "started_at": dt.datetime.now(dt.UTC),
+            "seconds": 0.0,
+        }
+        try:
+            self._tables.append(LEDGER, [row])
+            self._written = versions
+        except SQL_ERRORS as error:
+            log.error("table %s could not be written: %s", LEDGER, one_line(error))

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.settings import PREFIX, Settings
 from jobs.adapters.planning import formats
-from jobs.adapters.planning.live_plan import LivePlan
 from jobs.adapters.planning.plans import Planned, Plans
+from jobs.adapters.planning.stream_plan import StreamPlan
 from jobs.adapters.planning.versions import BatchVersions
 from jobs.adapters.stream.metrics import StreamMetrics
 from jobs.adapters.tables.tables import Tables
@@ -32,7 +32,7 @@ from udfs.trees.header_stacks import Receivers
 log = logging.getLogger(__name__)
 
 #: Between two looks at the tables.
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 #: After a look that failed for want of Spark or a disk.
 AGAIN_SECONDS = 2.0
 #: Plans that reports may still be about.
@@ -71,7 +71,7 @@ class RealTimePlans:
         self._metrics = metrics
         self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
         plans = StatelessPlans(settings, tables)
-        self._live = LivePlan(spark, tables, settings.publisher, plans, metrics)
+        self._live = StreamPlan(spark, tables, settings.publisher, plans, metrics)
         self._seen: Mapping[str, int] = {}
         self._pickled_stacks: tuple[Any, int, bytes] | None = None
         self._reported: dict[int, Reported] = {}
@@ -91,11 +91,11 @@ class RealTimePlans:
 
     def start(self, announce: bool) -> None:
         """Make the first plan, then watch. ``announce``: nobody knows of the stream yet."""
-        versions = self._versions.look()
+        versions = self._versions.poll()
         if announce:
             self._versions.announce(versions)
             # Of what is ready by now, nothing may leave the switches from here on.
-            versions = self._versions.look()
+            versions = self._versions.poll()
         self._serve(self._live.make(versions))
         self._seen = versions
         self._thread.start()
@@ -108,11 +108,11 @@ class RealTimePlans:
         self._live.close()
 
     def _watch(self) -> None:
-        pause = LOOK_SECONDS
+        pause = POLL_SECONDS
         while not self._closing.wait(pause):
-            pause = LOOK_SECONDS
+            pause = POLL_SECONDS
             try:
-                self._look()
+                self._poll()
             except SQL_ERRORS as error:
                 log.error("the tables cannot be looked at: %s", one_line(error))
                 pause = AGAIN_SECONDS
@@ -120,8 +120,8 @@ class RealTimePlans:
                 log.exception("the tables cannot be looked at")
                 pause = AGAIN_SECONDS
 
-    def _look(self) -> None:
-        versions = self._versions.look()
+    def _poll(self) -> None:
+        versions = self._versions.poll()
         if versions != self._seen:
             self._metrics.pending(time.monotonic())
             try:

@@ -1,8 +1,8 @@
 """Real-time mode: frames leave milliseconds after their records come, and less is promised.
 
 Spark runs one long batch after another, whose tasks send from inside (`udfs.delivery.realtime`).
-Plans reach them, and their reports come back, over a line of our own
-(`jobs.adapters.realtime.line`).
+Plans reach them, and their reports come back, over a channel of our own
+(`jobs.adapters.realtime.channel`).
 """
 
 from __future__ import annotations
@@ -22,18 +22,16 @@ from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import PREFIX, Settings, seconds_of
 from jobs.adapters.checkpoint import positions as realtime_positions
 from jobs.adapters.planning import formats
-from jobs.adapters.realtime.ledger import RealTimeLedger
-from jobs.adapters.realtime.line import Answer, Look, Switchboard, open_line
-from jobs.adapters.realtime.marks import Marks
+from jobs.adapters.realtime.channel import ChannelServer, Poll, Reply, open_channel
+from jobs.adapters.realtime.ledger import RealTimeLedger, VersionsInUse
 from jobs.adapters.realtime.plans import RealTimePlans
 from jobs.adapters.stream import checks
-from jobs.adapters.stream.delivery import sink_options
 from jobs.adapters.stream.input import EventInput
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.warm_up import warm_up
 from jobs.adapters.stream.watch import StreamWatch
 from jobs.adapters.tables.tables import Tables
-from jobs.adapters.wire import open_sink
+from jobs.adapters.wire import open_sink, sink_options
 from udfs.delivery.realtime import deliver_at_once
 from udfs.errors import SettingsError, StreamError
 
@@ -144,12 +142,12 @@ class RealTimeStream:
         self._plans = RealTimePlans(spark, settings, tables, watch.metrics)
         self._ending.callback(self._plans.close)
         self._plans.start(announce=not known)
-        self._marks = Marks(tables, settings.topic)
+        self._in_use = VersionsInUse(tables, settings.topic)
         conf = spark.sparkContext.getConf()
         host = str(conf.get("spark.driver.host"))
         bind = str(conf.get("spark.driver.bindAddress", host))
-        self._board = Switchboard(host, bind, self._answer)
-        self._ending.callback(self._board.close)
+        self._channel = ChannelServer(host, bind, self._answer)
+        self._ending.callback(self._channel.close)
         warming.result()
         number = positions.number
         self._positions = positions
@@ -164,7 +162,7 @@ class RealTimeStream:
             if time.monotonic() - wrote >= _WRITE_SECONDS:
                 wrote = time.monotonic()
                 self._ledger.write_positions()
-                self._mark()
+                self._note_versions()
         if query.isActive:
             self._stop()
         else:
@@ -183,7 +181,7 @@ class RealTimeStream:
         records = Topics(live, self.looked_at).stream(batches=False)
         records = EventInput(settings, Tables(live, settings.tables)).prepare(records)
         work = deliver_at_once(
-            partial(open_line, self._board.address),
+            partial(open_channel, self._channel.address),
             settings.topic,
             partial(open_sink, sink_options(settings)),
             settings.dead_letter_samples,
@@ -200,17 +198,17 @@ class RealTimeStream:
             .start()
         )
 
-    def _answer(self, look: Look) -> Answer:
+    def _answer(self, poll: Poll) -> Reply:
         taken = 0
-        for report in look.reports:
+        for report in poll.reports:
             if not self._ledger.take(report, self._plans.reported(report.number)):
                 break
             taken += 1
         served = self._plans.served
-        stacks = None if look.stacks == served.stacks_number else served.stacks
-        return Answer(
+        stacks = None if poll.stacks == served.stacks_number else served.stacks
+        return Reply(
             plan_number=served.number,
-            plan=None if look.plan == served.number else served.plan,
+            plan=None if poll.plan == served.number else served.plan,
             stacks_number=served.stacks_number,
             stacks=stacks,
             taken=taken,
@@ -218,11 +216,11 @@ class RealTimeStream:
             stop=self._stopping,
         )
 
-    def _mark(self) -> None:
+    def _note_versions(self) -> None:
         served = self._plans.served
-        in_use = self._board.oldest_plan
+        in_use = self._channel.oldest_plan
         if in_use is not None and in_use >= served.number:
-            self._marks.put(self._positions.number, served.compilation.versions)
+            self._in_use.put(self._positions.number, served.compilation.versions)
 
     def _stop(self) -> None:
         """Tell all tasks to stop, take their last reports, and only then end the query."""
@@ -231,9 +229,9 @@ class RealTimeStream:
         deadline = time.monotonic() + _LAST_SECONDS
         # A task that was about to begin has been told, too, by then.
         time.sleep(3 * _TICK_SECONDS)
-        while self._board.active and time.monotonic() < deadline:
+        while self._channel.active and time.monotonic() < deadline:
             time.sleep(_TICK_SECONDS / 2)
-        if self._board.active:
+        if self._channel.active:
             log.warning("some workers have not reported: what they sent last will be sent again")
         self._ledger.write_positions()
         level = self._spark.sparkContext.getConf().get("spark.log.level", "WARN")

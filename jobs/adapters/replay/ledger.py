@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.adapters.app.error_texts import SQL_ERRORS
-from jobs.adapters.tables.tables import MOST_COMMITS, Tables
+from jobs.adapters.tables.tables import LEDGER, MOST_COMMITS, Tables
 from udfs.messages.sequence import session_id
 from udfs.replay.sent_ranges import NOTHING, SentRange, SentRanges
 
-TABLE = "egress_ledger"
 #: New commits that are looked at one by one; behind by more, the table is read anew.
 _MOST_STEPS = 20
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -48,13 +47,13 @@ class SentLedger:
 
         Without anything new it is one look at the table's log; else one at the new files.
         """
-        head = self._tables.head(TABLE)
+        head = self._tables.head(LEDGER)
         if head == self._head:
             return False
         rows = self._new(head)
         if rows is None:
             # Of this version: what is committed meanwhile is for the next time.
-            rows = self._tables.rows(TABLE, head[1])
+            rows = self._tables.rows(LEDGER, head[1])
             self._numbers, self.sources = {}, []
             self.ranges, self.sessions = SentRanges(), {}
         self._add(rows)
@@ -70,7 +69,7 @@ class SentLedger:
         rows: list[dict[str, Any]] = []
         for at in range(before, version, MOST_COMMITS):
             try:
-                some = self._tables.added(TABLE, at, min(version, at + MOST_COMMITS))
+                some = self._tables.added(LEDGER, at, min(version, at + MOST_COMMITS))
             except SQL_ERRORS:
                 return None  # files that are gone since were put together: read the table
             if some is None:

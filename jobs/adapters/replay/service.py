@@ -13,16 +13,16 @@ import socket
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.logs import named
 from jobs.adapters.app.settings import PREFIX, Settings
-from jobs.adapters.replay.hosts import Hosts
 from jobs.adapters.replay.metrics import RerequestMetrics
 from jobs.adapters.replay.replay import Replay, Run
 from jobs.adapters.replay.sender import Address, Sender
@@ -37,6 +37,9 @@ from udfs.replay.sent_ranges import Hole, SentRange
 from udfs.stop_request import StopRequest
 
 log = logging.getLogger(__name__)
+
+#: How old what is known of table ``hosts`` may get, seconds.
+_HOSTS_SECONDS = 1.0
 
 #: Datagrams that may wait to be read; further ones are dropped.
 MOST_WAITING = 65_536
@@ -345,3 +348,31 @@ def _listen(settings: Settings) -> socket.socket:
             key=key,
         ) from error
     return made
+
+
+class Hosts:
+    """Finds the host behind a request, by table ``hosts`` as it is now. For one thread."""
+
+    def __init__(self, settings: Settings, tables: Tables) -> None:
+        self._tables = tables
+        self._by_name = settings.rerequest_identify == "name"
+        self._head: tuple[str, int] | None = None
+        self._read_at = -_HOSTS_SECONDS
+        self._names: Mapping[str, str] = {}
+
+    def refresh(self) -> None:
+        """Take what is new, once a second at most. Raises TableError MISSING, Spark's errors."""
+        now = time.monotonic()
+        if now - self._read_at < _HOSTS_SECONDS:
+            return
+        head = self._tables.head("hosts")
+        if head != self._head:
+            rows: list[dict[str, Any]] = self._tables.rows("hosts", head[1])
+            column = "host" if self._by_name else "ipv4"
+            self._names = {row[column]: row["host"] for row in rows}
+            self._head = head
+        self._read_at = now
+
+    def identify(self, address: str, name: str) -> str | None:
+        """The host that asks from an IPv4 address, or under a name; None if there is none."""
+        return self._names.get(name if self._by_name else address)

@@ -9,12 +9,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, functions
 
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.tables import DELIVERIES, PUBLICATIONS, Tables
 from udfs.errors import SettingsError
 from udfs.trees.publications import Publication
-
-DELIVERIES = "delivery_statistics"
-PUBLICATIONS = "publication_statistics"
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 

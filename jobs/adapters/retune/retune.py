@@ -21,26 +21,25 @@ from jobs.adapters.retune.record import Recorded, read_record
 from jobs.adapters.retune.trials import compare
 from jobs.adapters.switches.program import Pipeline
 from jobs.adapters.tables.network_tables import NetworkTables
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.tables import TREES, Tables
 from udfs.errors import SettingsError, StackcastError, TableError
 from udfs.filters.advertisements import check_advertisements, select_advertisements
 from udfs.filters.subscriptions import Subscription
 from udfs.network.network import Network
 from udfs.network.rows import network_from_rows, tree_from_row, tree_to_row
 from udfs.network.virtual_tree import VirtualTree
-from udfs.retuning.budgets import Program, budgets
-from udfs.retuning.change import MIN_SAVING, Change, plan_change
-from udfs.retuning.comparison import Outcome, Record
-from udfs.retuning.mixture import Choice, choose
+from udfs.switches.capacity import Limits, tree_budgets
+from udfs.retuning.change import MIN_SAVING, TreeChange, plan_change
+from udfs.retuning.comparison import StrategyResult, Record
+from udfs.retuning.mixture import ChosenTrees, choose
 from udfs.retuning.relations import clients_of
-from udfs.retuning.steps import Step, Wanted, lost_links, next_step, under_way
+from udfs.retuning.steps import TreeStep, Wanted, lost_links, next_step, under_way
 from udfs.trees.publications import Clients, Statistics
 from udfs.trees.strategies.registry import STRATEGIES
 from udfs.trees.strategies.strategy import Edges, Situation
 
 log = logging.getLogger(__name__)
 
-TREES = "virtual_trees"
 #: Times that a commit is tried again after somebody else wrote the table.
 _TRIES = 5
 
@@ -81,9 +80,9 @@ class Plan:
     trees: Sequence[VirtualTree]
     recorded: Recorded
     record: Record
-    outcomes: Sequence[Outcome]
-    choice: Choice
-    change: Change
+    outcomes: Sequence[StrategyResult]
+    choice: ChosenTrees
+    change: TreeChange
 
 
 class Retuner:
@@ -188,12 +187,12 @@ class Retuner:
         nothing = Record(network, ())
         return plan_change(network, in_use(network, trees), {}, budget, nothing.replay).wanted
 
-    def look(self, wanted: Wanted) -> Step:
+    def look(self, wanted: Wanted) -> TreeStep:
         """What is to be written next, by the tables as they are now."""
         network, budget, trees = self._read()
         return next_step(network, trees, wanted, budget)
 
-    def step(self, wanted: Wanted) -> Step:
+    def step(self, wanted: Wanted) -> TreeStep:
         """Write what is next, in one commit, if anything; returns it.
 
         Where somebody else writes the table meanwhile, it is read again.
@@ -242,9 +241,9 @@ class Retuner:
             name = row["pipeline"]
             if name not in pipelines:
                 pipelines[name] = Pipeline.read(self._settings.p4_folder, name)
-            programs[row["switch"]] = Program(pipelines[name].sizes, row["max_rules"])
+            programs[row["switch"]] = Limits(pipelines[name].sizes, row["max_rules"])
         trees = [tree_from_row(row) for row in rows[TREES]]
-        return network, budgets(network, programs, self._options.rules), trees
+        return network, tree_budgets(network, programs, self._options.rules), trees
 
     def _clients(self, network: Network, record: Record) -> Clients:
         """By subscriptions and advertisements; where they do not compile, by what was received."""

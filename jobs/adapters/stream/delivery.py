@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -23,30 +23,21 @@ from jobs.adapters.app.settings import Settings, seconds_of
 from jobs.adapters.checkpoint.identity import changed, shaping
 from jobs.adapters.checkpoint.journal import Journal
 from jobs.adapters.checkpoint.pins import Pins
-from jobs.adapters.checkpoint.reports import (
-    DELIVERIES,
-    LEDGER,
-    PUBLICATIONS,
-    Report,
-    Reports,
-    Rows,
-)
+from jobs.adapters.checkpoint.reports import Report, Reports, Rows
 from jobs.adapters.checkpoint.state import CarriedState
 from jobs.adapters.planning import formats
-from jobs.adapters.planning.live_plan import LivePlan
 from jobs.adapters.planning.plans import Plans
+from jobs.adapters.planning.stream_plan import StreamPlan
 from jobs.adapters.planning.versions import BatchVersions
 from jobs.adapters.stream.input import EventInput
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.metrics import StreamMetrics
 from jobs.adapters.stream.report import BatchReport, Reach
-from jobs.adapters.tables.tables import Tables
-from jobs.adapters.wire import SinkOptions, open_sink
-from jobs.adapters.wire.options import Kind
-from jobs.adapters.wire.udp import parse_endpoint
+from jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS, Tables
+from jobs.adapters.wire import open_sink, sink_options
 from udfs.columns import REPORT, deliver
 from udfs.delivery.plan import Compilation
-from udfs.errors import SettingsError, SinkError, StackcastError, TableError
+from udfs.errors import StackcastError, TableError
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +73,7 @@ class Delivery:
             self._metrics.journal,
         )
         self._shaping = shaping(settings)
-        self._live = LivePlan(
+        self._live = StreamPlan(
             spark, tables, settings.publisher, Plans(settings, tables), self._metrics
         )
         self._input = EventInput(settings, tables)
@@ -333,29 +324,3 @@ class Delivery:
             LEDGER: Rows(1, batch | ledger, {"partitions": [report.partitions]}),
         }
         return Report(f"stackcast-{query}", batch_id, tables)
-
-
-def sink_options(settings: Settings) -> SinkOptions:
-    """The sink of the settings. Raises SettingsError BAD_VALUE where what it needs is missing."""
-    needed = {
-        "udp": ("sink.udp.endpoint", settings.udp_endpoint),
-        "af_packet": ("sink.af_packet.interface", settings.interface),
-        "pcap": ("sink.pcap.path", settings.pcap_path),
-    }
-    key, value = needed[settings.sink]
-    if not value:
-        raise SettingsError(
-            "BAD_VALUE", f"spark.stackcast.{key} is empty, but the sink {settings.sink} needs it"
-        )
-    if settings.sink == "udp":
-        try:
-            parse_endpoint(value)
-        except SinkError as error:
-            raise SettingsError("BAD_VALUE", f"spark.stackcast.{key}: {error.message}") from error
-    return SinkOptions(
-        kind=cast(Kind, settings.sink),
-        endpoint=settings.udp_endpoint,
-        window=settings.udp_window,
-        interface=settings.interface,
-        path=settings.pcap_path,
-    )

@@ -11,12 +11,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.tables import TREES, Tables
 from udfs.errors import TableError
 from udfs.network.network import Network
 from udfs.network.succession import KEYS, Choices, Succession, succession
-
-TREES = "virtual_trees"
 
 
 def compare(tables: Tables, network: Network, choices: Choices) -> Succession:

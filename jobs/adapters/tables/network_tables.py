@@ -15,7 +15,7 @@ from udfs.errors import NetworkError
 from udfs.network.labels import NARROW, LabelFormat
 from udfs.network.rows import network_from_rows, tree_from_row
 from udfs.network.virtual_tree import check_ids, stored
-from udfs.switches.rollout import Source, Versions
+from udfs.switches.rollout import NetworkVersion, Versions
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 class Older:
     """What versions in use say. gone: those among them that Delta cannot read ever again."""
 
-    sources: list[Source]
+    sources: list[NetworkVersion]
     gone: list[Versions]
 
 
@@ -45,7 +45,7 @@ class NetworkTables:
         self._labels = labels
         self._sources = tuple(sources)
         self._read: dict[tuple[str, int], list[dict[str, Any]]] = {}
-        self._sources_read: dict[frozenset[tuple[str, int]], Source] = {}
+        self._sources_read: dict[frozenset[tuple[str, int]], NetworkVersion] = {}
         self._told: set[frozenset[tuple[str, int]]] = set()
 
     def current(self) -> dict[str, int]:
@@ -81,7 +81,7 @@ class NetworkTables:
         kept = set(but)
         self._sources_read = {k: source for k, source in self._sources_read.items() if k <= kept}
 
-    def source(self, versions: Versions) -> Source:
+    def source(self, versions: Versions) -> NetworkVersion:
         """What the tables say. Raises NetworkError."""
         key = frozenset((name, versions[name]) for name in SOURCES)
         known = self._sources_read.get(key)
@@ -89,7 +89,7 @@ class NetworkTables:
             known = self._sources_read[key] = self._source(versions)
         return known
 
-    def _source(self, versions: Versions) -> Source:
+    def _source(self, versions: Versions) -> NetworkVersion:
         network = network_from_rows(
             self.rows("switches", versions["switches"]),
             self.rows("hosts", versions["hosts"]),
@@ -99,7 +99,7 @@ class NetworkTables:
         trees = self.rows("virtual_trees", versions["virtual_trees"])
         found = [tree_from_row(row) for row in trees]
         check_ids(stored(found), network.labels)
-        return Source(network, found)
+        return NetworkVersion(network, found)
 
     def older(self, in_use: Iterable[Versions]) -> Older:
         """What these versions say, in the same order.

@@ -11,12 +11,11 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.tables import LEDGER, Tables
 from udfs.switches import rollout
 from udfs.switches.rollout import Versions
 
 TABLE = "network_versions"
-LEDGER = "egress_ledger"
 
 #: The tables that decide what switches hold.
 SOURCES = ("switches", "hosts", "links", "virtual_trees")
@@ -93,7 +92,8 @@ class NetworkVersions:
             term = max(term, self._newest_term()) + step
             step *= 2
             now = dt.datetime.now(dt.UTC)
-            self._append({"versions": {}, "term": term, "ready_at": now}, term << _TERM_BITS)
+            row = {"versions": {}, "term": term, "ready_at": now, "table_ids": {}}
+            self._append(row, term << _TERM_BITS)
             with self._lock:
                 # All of it: no clock decides whether we find our row.
                 self._seen = None

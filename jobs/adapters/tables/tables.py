@@ -46,6 +46,12 @@ NAMES = (
 )
 
 
+#: Those that several rooms name.
+TREES = "virtual_trees"
+DELIVERIES = "delivery_statistics"
+PUBLICATIONS = "publication_statistics"
+LEDGER = "egress_ledger"
+
 #: The form of all tables, as their property ``stackcast.layout`` says. One that changes what is in
 #: them counts up, and says how tables of the form before get there.
 LAYOUT = 1
