@@ -71,7 +71,7 @@ def prove(
 
 
 class Evidence:
-    """What receipts are held against: topic, ledger, and the tables of each of its rows."""
+    """Things that receipts are held against: topic, ledger, and the tables of each of its rows."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self._settings = settings
@@ -93,7 +93,8 @@ class Evidence:
     def verdict(
         self, received: Mapping[str, Sequence[Receipt]], since: int = 0, ordered: bool = True
     ) -> Verdict:
-        """Of what each host wrote down, as of ``lab.proof.receipts.receipts``."""
+        """Returns the verdict on what each host wrote down, as of ``lab.proof.receipts.receipts``.
+        """
         topic = self._settings.topic
         verdict = check_receipts(self._expectation, self._recorded, received, topic, since, ordered)
         from_start = self._settings.starting_offsets == "earliest"

@@ -173,7 +173,7 @@ def work(options: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) 
 
 
 def describe(network: Network, found: Measures) -> str:
-    """What a network is like, for people."""
+    """Describes a network, for people."""
     ids = f"{found.links} directed links of {network.labels.max_id} that labels can name"
     degree = f"{found.least_degree} to {found.largest_degree}, {found.mean_degree:.2f} on average"
     if found.diameter is None:
@@ -195,7 +195,7 @@ def describe(network: Network, found: Measures) -> str:
 
 
 def describe_plan(plan: Succession) -> str:
-    """What loading does to the tables, for people."""
+    """Describes what loading does to the tables, for people."""
     changes = {name: change for name, change in plan.changes.items() if change}
     said = "; ".join(f"{name} {change}" for name, change in changes.items())
     lines = [f"tables    {said or 'as they should be'}"]

@@ -12,7 +12,7 @@ import sys
 
 from jobs.adapters.app import application, session
 from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.metrics_server import Verdict, serve
+from jobs.adapters.app.metrics_server import Health, serve
 from jobs.adapters.app.settings import KAFKA_PREFIX, Settings
 from jobs.adapters.planning import formats
 from jobs.adapters.replay.metrics import RerequestMetrics
@@ -40,15 +40,15 @@ def answer(settings: Settings, lifecycle: Lifecycle) -> int:
     metrics = RerequestMetrics()
     service = Rerequests(spark, settings, tables, metrics)
 
-    def judge() -> Verdict:
+    def health() -> Health:
         silent = service.unread_seconds
         problems = ()
         if silent > STALE_SECONDS:
             problems = (f"the ledger could not be read for {silent:.0f} s: the log says why",)
-        metrics.health(not problems, 0)
-        return Verdict(problems, facts={"computed": service.computed})
+        metrics.set_health(not problems, 0)
+        return Health(problems, facts={"computed": service.computed})
 
-    with serve(settings, metrics.registry, judge):
+    with serve(settings, metrics.registry, health):
         service.serve(lifecycle.stopping)
     return 0
 

@@ -31,7 +31,7 @@ from jobs.adapters.retune.record import parse_window
 from jobs.adapters.retune.retune import Options, Plan, Retuner
 from jobs.adapters.tables.tables import Tables
 from udfs.retuning.change import MIN_SAVING
-from udfs.retuning.steps import Step, Wanted
+from udfs.retuning.steps import TreeStep, Wanted
 
 log = logging.getLogger("stackcast.retune_trees")
 
@@ -134,7 +134,7 @@ def _tell(plan: Plan) -> None:
     )
 
 
-def _words(step: Step) -> str:
+def _words(step: TreeStep) -> str:
     words = [f"{len(step.installed)} trees are to be installed"] if step.installed else []
     for state in ("active", "retiring", "retired"):
         number = sum(after == state for _, after in step.moved.values())

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 
-from jobs.adapters.app.metrics_server import Verdict, serve
+from jobs.adapters.app.metrics_server import Health, serve
 from jobs.adapters.app.settings import Settings, seconds_of
 from jobs.adapters.stream.metrics import StreamMetrics
 from jobs.adapters.stream.watch import (
@@ -27,7 +27,7 @@ from jobs.adapters.stream.watch import (
     PENDING_SECONDS,
     SPARK_SECONDS,
     Seen,
-    judge,
+    health_of,
     local_folder,
 )
 from udfs.errors import SettingsError
@@ -46,11 +46,11 @@ def settings_at(port: int, host: str = "127.0.0.1") -> Settings:
 
 
 @contextmanager
-def served(verdict: Verdict | Exception) -> Iterator[tuple[int, Counter]]:
+def served(verdict: Health | Exception) -> Iterator[tuple[int, Counter]]:
     registry = CollectorRegistry()
     counter = Counter("stackcast_things", "Things", registry=registry)
 
-    def answer() -> Verdict:
+    def answer() -> Health:
         if isinstance(verdict, Exception):
             raise verdict
         return verdict
@@ -68,7 +68,7 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 
 def test_metrics_are_what_prometheus_reads():
-    with served(Verdict()) as (port, counter):
+    with served(Health()) as (port, counter):
         counter.inc(3)
         code, text = get(port, "/metrics")
         families = text_string_to_metric_families(text)
@@ -80,12 +80,12 @@ def test_metrics_are_what_prometheus_reads():
 @pytest.mark.parametrize(
     ("verdict", "code", "status"),
     [
-        (Verdict(facts={"last_batch": 7}), 200, "ok"),
-        (Verdict(remarks=("a switch is away",), facts={"last_batch": 7}), 200, "degraded"),
-        (Verdict(("no broker",), ("and more",), {"last_batch": 7}), 503, "unhealthy"),
+        (Health(facts={"last_batch": 7}), 200, "ok"),
+        (Health(remarks=("a switch is away",), facts={"last_batch": 7}), 200, "degraded"),
+        (Health(("no broker",), ("and more",), {"last_batch": 7}), 503, "unhealthy"),
     ],
 )
-def test_health_is_503_where_the_job_does_not_do_its_work(verdict: Verdict, code: int, status: str):
+def test_health_is_503_where_the_job_does_not_do_its_work(verdict: Health, code: int, status: str):
     with served(verdict) as (port, _):
         answered, text = get(port, "/health")
     told = json.loads(text)
@@ -96,7 +96,7 @@ def test_health_is_503_where_the_job_does_not_do_its_work(verdict: Verdict, code
 
 def test_without_a_port_nothing_is_served():
     before = threading.active_count()
-    with serve(settings_at(0), CollectorRegistry(), Verdict) as port:
+    with serve(settings_at(0), CollectorRegistry(), Health) as port:
         assert port == 0 and threading.active_count() == before
 
 
@@ -105,30 +105,30 @@ def test_a_taken_port_is_one_clear_error_and_a_wrong_address_another():
         port = taken.getsockname()[1]
         with (
             pytest.raises(SettingsError, match=rf"127\.0\.0\.1:{port}\b.*metrics\.port") as caught,
-            serve(settings_at(port), CollectorRegistry(), Verdict),
+            serve(settings_at(port), CollectorRegistry(), Health),
         ):
             pass
     assert caught.value.code == "SETTINGS.PORT_TAKEN"
     # An address of documentation (RFC 5737), which this machine may not listen at.
     with (
         pytest.raises(SettingsError, match=r"metrics\.host") as caught,
-        serve(settings_at(port, "203.0.113.7"), CollectorRegistry(), Verdict),
+        serve(settings_at(port, "203.0.113.7"), CollectorRegistry(), Health),
     ):
         pass
     assert caught.value.code == "SETTINGS.BAD_HOST"
 
 
 def test_the_port_is_free_again_when_the_job_has_ended():
-    with served(Verdict()) as (port, _):
+    with served(Health()) as (port, _):
         pass
-    with serve(settings_at(port), CollectorRegistry(), Verdict) as again:
+    with serve(settings_at(port), CollectorRegistry(), Health) as again:
         assert get(again, "/health")[0] == 200
     with pytest.raises(OSError):
         get(port, "/health")
 
 
 def test_clients_that_say_nothing_keep_nobody_waiting():
-    with served(Verdict()) as (port, _):
+    with served(Health()) as (port, _):
         silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
         assert get(port, "/health")[0] == 200
     # The server ended, though twenty clients had not spoken.
@@ -151,7 +151,7 @@ def test_a_stream_that_runs_is_well_and_says_where_it_is():
     metrics.in_use({"subscriptions": 3})
     metrics.last = 12, NOW - 2
     metrics.running = 13, NOW - 1
-    verdict = judge(WELL, metrics, NOW)
+    verdict = health_of(WELL, metrics, NOW)
     assert verdict.status == "ok"
     assert verdict.facts["last_batch"] == 12 and verdict.facts["last_batch_age_seconds"] == 2
     assert verdict.facts["running_batch"] == 13
@@ -165,7 +165,7 @@ def test_each_problem_alone_is_a_503_and_is_named():
         metrics = StreamMetrics()
         metrics.running = 5, NOW - running
         metrics.failure = failure
-        (problem,) = judge(seen, metrics, NOW).problems
+        (problem,) = health_of(seen, metrics, NOW).problems
         return problem
 
     assert "starting" in alone(None)
@@ -179,8 +179,8 @@ def test_each_problem_alone_is_a_503_and_is_named():
 def test_a_long_batch_of_real_time_is_none():
     metrics = StreamMetrics()
     metrics.running = 5, NOW - 310
-    assert not judge(WELL, metrics, NOW, BATCH_SECONDS + seconds_of("5 minutes")).problems
-    assert judge(WELL, metrics, NOW, BATCH_SECONDS).problems
+    assert not health_of(WELL, metrics, NOW, BATCH_SECONDS + seconds_of("5 minutes")).problems
+    assert health_of(WELL, metrics, NOW, BATCH_SECONDS).problems
 
 
 def test_what_harms_no_frame_is_a_remark():
@@ -189,27 +189,27 @@ def test_what_harms_no_frame_is_a_remark():
     metrics.pending(NOW - PENDING_SECONDS - 1)
     metrics.journal(JOURNAL_BATCHES + 1, 0.0)
     full = Seen(NOW, True, NOW, full=("tables",))
-    verdict = judge(full, metrics, NOW)
+    verdict = health_of(full, metrics, NOW)
     assert verdict.status == "degraded" and len(verdict.remarks) == 4
     assert verdict.facts["refused_versions"] == {"links": 3}
     assert verdict.facts["sink_ok"]
     metrics.journal(0, 0.0)
-    assert len(judge(full, metrics, NOW).remarks) == 3
+    assert len(health_of(full, metrics, NOW).remarks) == 3
     metrics.failure = "SINK.NO_INTERFACE"
-    assert not judge(full, metrics, NOW).facts["sink_ok"]
+    assert not health_of(full, metrics, NOW).facts["sink_ok"]
 
 
 def test_a_ledger_that_is_not_written_is_a_remark_though_few_batches_wait():
     metrics = StreamMetrics()
     metrics.journal(1, 50.0)
     now = time.monotonic()
-    assert not judge(Seen(now, True, now), metrics, now).remarks
+    assert not health_of(Seen(now, True, now), metrics, now).remarks
     # Nobody has said anything since: who writes it hangs.
     later = now + 30
-    (remark,) = judge(Seen(later, True, later), metrics, later).remarks
+    (remark,) = health_of(Seen(later, True, later), metrics, later).remarks
     assert "1 batches" in remark
     metrics.journal(0, 0.0)
-    assert not judge(Seen(later, True, later), metrics, later).remarks
+    assert not health_of(Seen(later, True, later), metrics, later).remarks
 
 
 @given(st.floats(0, 1e4), st.floats(0, 1e4), st.floats(0, 1e4), st.booleans())
@@ -217,8 +217,8 @@ def test_more_time_without_an_answer_never_makes_it_better(at, broker, running, 
     metrics = StreamMetrics()
     metrics.running = 1, NOW - running
     seen = Seen(NOW - at, active, NOW - broker)
-    problems = len(judge(seen, metrics, NOW).problems)
-    assert problems <= len(judge(seen, metrics, NOW + 60).problems)
+    problems = len(health_of(seen, metrics, NOW).problems)
+    assert problems <= len(health_of(seen, metrics, NOW + 60).problems)
 
 
 def test_only_places_on_this_machine_have_a_disk(tmp_path):
@@ -252,7 +252,7 @@ def test_a_stream_is_judged_while_its_batches_come_and_go():
     def look() -> None:
         try:
             while not stop.is_set():
-                judge(WELL, metrics, time.monotonic()).as_json()
+                health_of(WELL, metrics, time.monotonic()).as_json()
         except BaseException as error:
             failures.append(error)
 

@@ -1,4 +1,4 @@
-"""What all applications share: log, settings, end, and the exit code of every way to end."""
+"""Runs an application: log, settings, end, and the exit code of every way to end."""
 
 from __future__ import annotations
 

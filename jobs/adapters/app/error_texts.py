@@ -1,4 +1,4 @@
-"""What Spark and Delta say when a statement fails, in one line for people."""
+"""Errors of Spark and Delta, told in one line for people."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def one_line(error: BaseException) -> str:
 
 
 def gone_for_good(error: BaseException) -> bool:
-    """Whether a read failed as Delta lacks that version, or files of it: no later try can succeed.
+    """Tells whether a read failed as Delta lacks that version, or files of it: no later try can
+    succeed.
 
     False for anything else, as storage that does not answer.
     """

@@ -1,4 +1,4 @@
-"""How a job ends: after the batch in progress on SIGTERM, at once on Ctrl-C, and never half.
+"""Ends a job: after the batch in progress on SIGTERM, at once on Ctrl-C, and never half.
 
 ``spark-submit`` is a JVM with the Python program as its child, and a signal may reach either. A
 hook holds the JVM back until the Python side has finished, whichever of the two was signalled.

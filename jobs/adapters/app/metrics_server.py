@@ -10,15 +10,16 @@ import errno
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
 
 from jobs.adapters.app.settings import Settings
 from udfs.errors import SettingsError
@@ -30,9 +31,9 @@ CLIENT_SECONDS = 10
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """How a job is. problems: why it does not do its work; remarks: what does it less well; facts:
-    what can be put in JSON."""
+class Health:
+    """Health of a job. problems: why it does not do its work; remarks: what it does less well;
+    facts: what can be put in JSON."""
 
     problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -44,29 +45,29 @@ class Verdict:
         return "unhealthy" if self.problems else "degraded" if self.remarks else "ok"
 
     def as_json(self) -> str:
-        """The body of /health: status, problems, remarks, and all facts."""
-        told = {"status": self.status, "problems": self.problems, "remarks": self.remarks}
-        return json.dumps(told | self.facts, indent=1) + "\n"
+        """Returns the body of /health: status, problems, remarks, and all facts."""
+        found = {"status": self.status, "problems": self.problems, "remarks": self.remarks}
+        return json.dumps(found | self.facts, indent=1) + "\n"
 
 
 @contextmanager
 def serve(
-    settings: Settings, registry: CollectorRegistry, judge: Callable[[], Verdict]
+    settings: Settings, registry: CollectorRegistry, health: Callable[[], Health]
 ) -> Iterator[int]:
-    """Serve until the block ends; nothing where ``spark.stackcast.metrics.port`` is 0.
+    """Serves until the block ends; nothing where ``spark.stackcast.metrics.port`` is 0.
 
-    Yields the port. /health is 200 while ``judge()`` finds no problem, else 503. Raises
+    Yields the port. /health is 200 while ``health()`` has no problem, else 503. Raises
     SettingsError PORT_TAKEN, BAD_HOST.
     """
     if settings.metrics_port == 0:
         yield 0
         return
-    server = _listen(settings.metrics_host, settings.metrics_port, registry, judge)
+    server = _listen(settings.metrics_host, settings.metrics_port, _application(registry, health))
     thread = threading.Thread(
         target=partial(server.serve_forever, poll_interval=0.2), name="metrics", daemon=True
     )
     thread.start()
-    port = server.server_address[1]
+    port = server.server_port
     log.info("metrics and health at http://%s:%d/metrics and /health", settings.metrics_host, port)
     try:
         yield port
@@ -76,57 +77,49 @@ def serve(
         thread.join()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+def _application(registry: CollectorRegistry, health: Callable[[], Health]) -> WSGIApplication:
+    metrics: WSGIApplication = make_wsgi_app(registry)
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        try:
+            if path == "/metrics":
+                health()  # two of the metrics say what it finds
+                return metrics(environ, start_response)
+            if path == "/health":
+                found = health()
+                code = "503 Service Unavailable" if found.problems else "200 OK"
+                kind, body = "application/json", found.as_json().encode()
+            else:
+                code, kind, body = "404 Not Found", "text/plain", b"/metrics and /health are here\n"
+        except Exception:
+            log.exception("%s could not be answered", path)
+            code, kind = "500 Internal Server Error", "text/plain"
+            body = b"the job's log says why\n"
+        start_response(code, [("Content-Type", kind), ("Content-Length", str(len(body)))])
+        return [body]
+
+    return answer
+
+
+class _Server(ThreadingWSGIServer):  # type: ignore[misc]
     # A client that is slow must not keep the job from its end.
     block_on_close = False
-
-    def __init__(
-        self, address: tuple[str, int], registry: CollectorRegistry, judge: Callable[[], Verdict]
-    ) -> None:
-        self.registry = registry
-        self.judge = judge
-        super().__init__(address, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         log.debug("a client at %s went away", client_address, exc_info=True)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(WSGIRequestHandler):
     timeout = CLIENT_SECONDS
-    server: _Server
-
-    def do_GET(self) -> None:
-        path = self.path.split("?", maxsplit=1)[0]
-        try:
-            if path == "/metrics":
-                self.server.judge()  # two of the metrics say what it finds
-                encode, kind = choose_encoder(self.headers.get("Accept", ""))
-                code, body = 200, encode(self.server.registry)
-            elif path == "/health":
-                verdict = self.server.judge()
-                code, kind = 503 if verdict.problems else 200, "application/json"
-                body = verdict.as_json().encode()
-            else:
-                code, kind, body = 404, "text/plain", b"/metrics and /health are here\n"
-        except Exception:
-            log.exception("%s could not be answered", path)
-            code, kind, body = 500, "text/plain", b"the job's log says why\n"
-        self.send_response(code)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """A line every few seconds says nothing."""
 
 
-def _listen(
-    host: str, port: int, registry: CollectorRegistry, judge: Callable[[], Verdict]
-) -> _Server:
+def _listen(host: str, port: int, application: WSGIApplication) -> WSGIServer:
     try:
-        return _Server((host, port), registry, judge)
+        return make_server(host, port, application, _Server, _Handler)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise SettingsError(

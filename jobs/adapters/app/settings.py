@@ -31,7 +31,7 @@ _LARGEST = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Form:
-    """What a text value must look like, and how to say so."""
+    """Form of a text value, and how an error says it."""
 
     pattern: str
     words: str

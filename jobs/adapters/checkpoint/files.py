@@ -20,10 +20,10 @@ class Folder(Protocol):
     """A folder of small files by name; it is made with its first file."""
 
     def read(self, name: str) -> bytes | None:
-        """What a file holds, or None."""
+        """Returns the content of a file, or None."""
 
     def names(self) -> list[str]:
-        """Of all files, in no order."""
+        """Returns the names of all files, in no order."""
 
     def write(self, name: str, content: bytes) -> bool:
         """Write a file that is not there; False if it could not get its name, as one is.
@@ -35,7 +35,7 @@ class Folder(Protocol):
         """Remove a file, if it is there."""
 
     def path(self, name: str) -> str:
-        """Where a file is, for people."""
+        """Returns where a file is, for people."""
 
 
 class LocalFolder:
@@ -154,11 +154,11 @@ class BatchFiles:
         self._kept = kept
 
     def read(self, batch_id: int) -> bytes | None:
-        """What was written for a batch, or None."""
+        """Returns what was written for a batch, or None."""
         return self._folder.read(self._name(batch_id))
 
     def batches(self) -> list[int]:
-        """Which batches have a file, ascending."""
+        """Returns the batches that have a file, ascending."""
         numbers = [
             name.removesuffix(self._suffix)
             for name in self._folder.names()
@@ -186,7 +186,7 @@ class BatchFiles:
         self._folder.remove(self._name(batch_id))
 
     def name(self, batch_id: int) -> str:
-        """Where the file of a batch is."""
+        """Returns where the file of a batch is."""
         return self._folder.path(self._name(batch_id))
 
     def _name(self, batch_id: int) -> str:

@@ -1,4 +1,5 @@
-"""What a checkpoint is for: topic, format and tables, on record in the checkpoint itself.
+"""Identity of a checkpoint: the topic, format and tables that it is for, on record in the
+checkpoint itself.
 
 Offsets, pinned versions and state cells mean nothing for another topic, format or set of tables,
 and a stream that went on with them would lose or repeat events without a word. So the first start
@@ -47,8 +48,8 @@ class Identity:
 
     @classmethod
     def now(cls, settings: Settings, tables: Tables, ids: tuple[str, str]) -> Identity:
-        """What a checkpoint would be for that is begun now; ``ids`` are those of Kafka's cluster
-        and of the topic. Raises TableError MISSING."""
+        """Returns the identity of a checkpoint that is begun now; ``ids`` are those of Kafka's
+        cluster and of the topic. Raises TableError MISSING."""
         cluster, topic_id = ids
         names = (*TABLES, *formats.sources(settings))
         return cls(
@@ -137,8 +138,8 @@ class Identity:
 
 
 def specification_digest(settings: Settings) -> str:
-    """Of the format's specification, whatever its comments and blanks; of attributes, which are in
-    a table with versions, it is empty."""
+    """Returns a digest of the format's specification, whatever its comments and blanks; of
+    attributes, which are in a table with versions, it is empty."""
     if settings.format == ATTRIBUTES:
         return ""
     text = schemas.read_text(f"messages/{settings.format}.spec")

@@ -35,7 +35,7 @@ LAST_TRIES = 3
 
 
 class Files(Protocol):
-    """Where reports are safe, as `jobs.adapters.checkpoint.reports.Reports` keeps them."""
+    """Keeps reports safe, as `jobs.adapters.checkpoint.reports.Reports` keeps them."""
 
     def left(self) -> list[Report]: ...
     def put(self, report: Report) -> None: ...
@@ -43,7 +43,7 @@ class Files(Protocol):
 
 
 class Target(Protocol):
-    """Where rows go, as `jobs.adapters.tables.tables.Tables` takes them."""
+    """Takes rows, as `jobs.adapters.tables.tables.Tables` takes them."""
 
     def append(self, name: str, rows: pa.Table, transaction: tuple[str, int]) -> None: ...
     def last_transaction(self, name: str, writer: str) -> int | None: ...
@@ -240,6 +240,6 @@ class Journal:
 
 
 def _runs(reports: Sequence[Report]) -> Iterator[list[Report]]:
-    """Of one writer each, in their order."""
+    """Yields runs of reports of one writer each, in their order."""
     for _, some in groupby(reports, key=lambda report: report.writer):
         yield list(some)

@@ -1,7 +1,7 @@
 """Pinned versions of a micro-batch, written before its first frame leaves.
 
 Spark runs a batch again after a crash. With the versions on record it is computed from the same
-tables, so the same frames go out with the same numbers (design, section 5).
+tables, so the same frames go out with the same numbers.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class Pins:
             raise TableError("PIN_NOT_WRITTEN", f"{name} could not get its name")
 
     def useless(self, batch_id: int, error: TableError) -> StackcastError:
-        """What to tell where a batch cannot be computed from the versions that it is pinned to."""
+        """Returns the error to raise where a batch cannot be computed from the versions that it is
+        pinned to."""
         if error.what != "VERSION_GONE":
             return error
         return StreamError(

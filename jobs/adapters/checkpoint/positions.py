@@ -1,4 +1,4 @@
-"""How far a real-time stream has come: by partition, the offset before which everything was sent.
+"""Positions of a real-time stream: by partition, the offset before which everything was sent.
 
 Spark's own checkpoint knows it once a long batch, workers say it every second. So each start begins
 a checkpoint of Spark's anew, at these offsets.
@@ -65,7 +65,7 @@ class Positions:
 def first_positions(
     spark: SparkSession, settings: Settings, spans: Mapping[int, tuple[int, int]]
 ) -> dict[int, int]:
-    """Where a stream without positions begins, for each partition of the topic.
+    """Returns where a stream without positions begins, for each partition of the topic.
 
     Where micro-batches of this checkpoint ended; else where ``startingOffsets`` say. ``spans``: of
     each partition the first offset that is there, and the end.

@@ -1,4 +1,4 @@
-"""Where a stream stands, as its checkpoint says: read from what Spark writes there, without Spark.
+"""Position of a stream, as its checkpoint says: read from what Spark writes there, without Spark.
 
 Spark writes ``offsets/<batch>`` before a batch and ``commits/<batch>`` after it, and once
 ``sources/0/0``, where the stream began.

@@ -1,4 +1,4 @@
-"""What a batch says of itself: rows of the ledger and of the statistics, as a file in between.
+"""Reports of batches: rows of the ledger and of the statistics, as a file in between.
 
 The columns of a report are lists, or one value for all of its rows, so that ten thousand hosts cost
 no Python step each.

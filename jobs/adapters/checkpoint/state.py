@@ -1,4 +1,4 @@
-"""What rules with state keep from micro-batch to micro-batch: a file a batch in the checkpoint.
+"""State that rules keep from micro-batch to micro-batch: a file a batch in the checkpoint.
 
 A batch starts from the file of the batch before, so one that runs again after a crash computes the
 same frames. Where rules keep no state, no file is read or written.

@@ -65,7 +65,7 @@ class PlanTables:
     def _write_matches(
         self, compilation: Compilation, subscriptions: Sequence[Subscription], network: Network
     ) -> None:
-        """How subscribers stand to what is advertised."""
+        """Writes which subscribers may get something of what is advertised."""
         if not compilation.announced and self._no_matches:
             return
         try:

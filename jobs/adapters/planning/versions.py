@@ -1,4 +1,4 @@
-"""Which versions of the tables the next micro-batch is made from."""
+"""Versions of the tables that the next micro-batch is made from."""
 
 from __future__ import annotations
 
@@ -110,5 +110,5 @@ class BatchVersions:
 
 
 def network_part(versions: Versions) -> dict[str, int]:
-    """Of a batch's versions those of tables that switches are written from."""
+    """Returns, of a batch's versions, those of tables that switches are written from."""
     return {name: versions[name] for name in SOURCES}

@@ -47,7 +47,7 @@ _BROKEN = (OSError, EOFError, AuthenticationError, pickle.UnpicklingError)
 
 @dataclass(frozen=True)
 class Address:
-    """Where the driver listens, and what proves who asks. Pickles; does not print its secret."""
+    """Address of the driver, and what proves who asks. Pickles; does not print its secret."""
 
     host: str
     port: int
@@ -56,7 +56,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Poll:
-    """What a worker asks: the numbers of plan and stacks that it has (-1: none), reports that it
+    """Question of a worker: the numbers of plan and stacks that it has (-1: none), reports that it
     was not told to be taken, how many of its tasks may still send."""
 
     plan: int
@@ -67,7 +67,7 @@ class Poll:
 
 @dataclass(frozen=True)
 class Reply:
-    """What it is told. plan, stacks: pickled, None where the worker has them or there are none;
+    """Answer to it. plan, stacks: pickled, None where the worker has them or there are none;
     plan_number, stacks_number: which they are. taken: how many of the reports. sent: by partition,
     the offset before which everything has been sent. stop: send nothing more."""
 
@@ -99,7 +99,7 @@ class ChannelServer:
 
     @property
     def active(self) -> int:
-        """How many tasks may still send, and reports that are not taken."""
+        """Number of tasks that may still send, and of reports that are not taken."""
         with self._lock:
             return sum(self._active.values())
 
@@ -231,7 +231,7 @@ class WorkerChannel:
 
     @property
     def stopping(self) -> bool:
-        """Whether nothing more may be sent."""
+        """True where nothing more may be sent."""
         return self._stopping
 
     def report(self, report: TaskReport) -> None:
@@ -292,7 +292,7 @@ class WorkerChannel:
             self._lock.notify_all()
 
     def _idle(self) -> bool:
-        """Whether the talk is over: no task for a while. The next one starts it anew."""
+        """Tells whether the talk is over: no task for a while. The next one starts it anew."""
         with self._lock:
             over = not self._active and time.monotonic() - self._idle_since > LINGER_SECONDS
             if over:

@@ -84,7 +84,7 @@ class RealTimeLedger:
         self.sent = dict(sent)
 
     def take(self, report: TaskReport, plan: Reported | None) -> bool:
-        """Whether its rows are in Kafka now. plan: its own, if that is still known."""
+        """Tells whether its rows are in Kafka now. plan: its own, if that is still known."""
         batch = BatchReport(report.rows, () if plan is None else plan.reached)
         versions = {} if plan is None else dict(plan.versions)
         rows = ledger_rows(self._settings.topic, report, versions)

@@ -51,7 +51,8 @@ class Served:
 
 
 class Reported(NamedTuple):
-    """What reports of a plan are read with: its versions, and by delivery whom its stacks reach."""
+    """Things that reports of a plan are read with: its versions, and by delivery whom its stacks
+    reach."""
 
     versions: Mapping[str, int]
     reached: Sequence[Sequence[Receivers] | None]
@@ -86,7 +87,7 @@ class RealTimePlans:
         return self._served
 
     def reported(self, number: int) -> Reported | None:
-        """Of the plan of this number; None where it is long gone."""
+        """Returns what reports of this plan are read with; None where it is long gone."""
         return self._reported.get(number)
 
     def start(self, announce: bool) -> None:
@@ -128,7 +129,7 @@ class RealTimePlans:
                 self._serve(self._live.make(versions))
                 self._metrics.pending(None)
             except StackcastError as error:
-                # The last good version stays live (design, section 5).
+                # The last good version stays live.
                 log.error(
                     "the changed tables cannot be used, the last good ones stay live: %s", error
                 )
@@ -186,7 +187,7 @@ class StatelessPlans(Plans):
 
 
 def keeps_state(rule: CheckedRule) -> bool:
-    """Whether a rule reads or updates state."""
+    """Tells whether a rule reads or updates state."""
     return bool(rule.updates) or is_stateful(rule.condition)
 
 

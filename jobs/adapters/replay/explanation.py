@@ -1,4 +1,5 @@
-"""Why a notification was sent, to whom, and which way: computed again from what is on record."""
+"""Explains why a notification was sent, to whom, and which way: computed again from what is on
+record."""
 
 from __future__ import annotations
 
@@ -95,7 +96,7 @@ class SentExplanation:
     def _why_not(
         self, prepared: Prepared, value: bytes | None, offset: int, index: int, sent: Sequence[int]
     ) -> ReplayError:
-        """Why no notification has a message of this record."""
+        """Says why no notification has a message of this record."""
         where = f"message {index} of the record at offset {offset}"
         others = ", ".join(map(str, sent[:8])) or "none"
         if value is None:
@@ -184,7 +185,7 @@ class SentExplanation:
     def _rule(
         self, prepared: Prepared, rule: CheckedRule, events: Sequence[Mapping[str, int]]
     ) -> Json:
-        """What a rule says of the messages, which are those that went together."""
+        """Explains what a rule says of the messages, which are those that went together."""
         stateful = is_stateful(rule.condition)
         verdicts: list[Json] = []
         for number, raw in enumerate(events):

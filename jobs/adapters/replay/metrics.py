@@ -1,4 +1,4 @@
-"""What the service of re-requests tells Prometheus."""
+"""Metrics of the service of re-requests for Prometheus."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class RerequestMetrics:
         """So many requests wait for their answers."""
         self._waiting.set(requests)
 
-    def health(self, healthy: bool, remarks: int) -> None:
-        """What /health says."""
+    def set_health(self, healthy: bool, remarks: int) -> None:
+        """Takes what /health says."""
         self._healthy.set(healthy)
         self._degraded.set(remarks)

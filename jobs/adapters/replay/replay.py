@@ -43,7 +43,7 @@ _MOST_SETTINGS = 2
 
 @dataclass(frozen=True)
 class Prepared:
-    """What batches of one source are computed with. plan, header_stacks: broadcast."""
+    """Things that batches of one source are computed with. plan, header_stacks: broadcast."""
 
     settings: Settings
     planned: Planned
@@ -53,7 +53,7 @@ class Prepared:
 
     @property
     def stateful(self) -> bool:
-        """Whether rules keep state, so that a batch is computed from its first record on."""
+        """True where rules keep state, so that a batch is computed from its first record on."""
         return self.planned.compilation.plan.state is not None
 
 
@@ -225,7 +225,7 @@ class Replay:
         return carried
 
     def _began_without(self, batch: int) -> bool:
-        """Whether the rules of the batch before kept no state, so that no file has any."""
+        """Tells whether the rules of the batch before kept no state, so that no file has any."""
         if batch == 0:
             return True
         before = self.ledger.ranges.newest(batch - 1)
@@ -237,7 +237,7 @@ class Replay:
             return False
 
     def _check(self, stretch: Stretch, begin: int, until: int, seen: Records) -> None:
-        """Whether all records were there, by what the ledger says of first and last ones."""
+        """Checks that all records were there, by what the ledger says of first and last ones."""
         first = {r.begin: r.begin for r in stretch.ranges}.get(begin)
         last = {r.end: r.end - 1 for r in stretch.ranges}.get(until)
         if seen.number and (seen.first, seen.last) == (first, last):

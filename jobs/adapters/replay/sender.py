@@ -50,7 +50,7 @@ class Sender:
             self._changed.notify()
 
     def busy(self, key: Key) -> bool:
-        """Whether an answer to this host, for this session, is on its way."""
+        """Tells whether an answer to this host, for this session, is on its way."""
         with self._changed:
             return key in self._waiting
 

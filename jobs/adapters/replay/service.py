@@ -96,13 +96,13 @@ class Rerequests:
 
     @property
     def address(self) -> Address:
-        """Where it listens."""
+        """Address that it listens at."""
         host, port = self._socket.getsockname()
         return host, port
 
     @property
     def unread_seconds(self) -> float:
-        """How long tables could not be read; 0 where they can."""
+        """Seconds that tables could not be read; 0 where they can."""
         since = self._unread_since
         return 0.0 if since is None else time.monotonic() - since
 

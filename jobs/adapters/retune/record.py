@@ -1,4 +1,5 @@
-"""What was published, for retuning: read from the statistics, added up before it comes here."""
+"""Record of what was published, for retuning: read from the statistics, added up before it comes
+here."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ _TRIES = 5
 
 @dataclass(frozen=True)
 class Options:
-    """What may be asked of a run. rules: trees a switch at most. max_changed_rules: None for any
+    """Options of a run. rules: trees a switch at most. max_changed_rules: None for any
     number. most: publications that are replayed. strategies: names; empty for all. seconds: that a
     strategy may take, and the search for a mixture."""
 
@@ -73,7 +73,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run came to. trees: all rows of `virtual_trees`, as read."""
+    """Result of a run. trees: all rows of `virtual_trees`, as read."""
 
     network: Network
     budget: Mapping[str, int]
@@ -96,7 +96,8 @@ class Retuner:
         self._names = options.names()
 
     def plan(self) -> Plan | None:
-        """What to change, and why; None where nothing is on record that the network can carry.
+        """Returns what to change, and why; None where nothing is on record that the network can
+        carry.
 
         Raises NetworkError, TableError, SwitchError as the tables and programs have it.
         """
@@ -182,13 +183,14 @@ class Retuner:
         return max(0, most - busy)
 
     def keep(self) -> Wanted:
-        """What stays where nothing is on record: all but trees that lost a link or their room."""
+        """Returns the change where nothing is on record: all stays but trees that lost a link or
+        their room."""
         network, budget, trees = self._read()
         nothing = Record(network, ())
         return plan_change(network, in_use(network, trees), {}, budget, nothing.replay).wanted
 
     def look(self, wanted: Wanted) -> TreeStep:
-        """What is to be written next, by the tables as they are now."""
+        """Returns what is to be written next, by the tables as they are now."""
         network, budget, trees = self._read()
         return next_step(network, trees, wanted, budget)
 
@@ -308,7 +310,7 @@ def in_use(network: Network, trees: Sequence[VirtualTree]) -> dict[Edges, str]:
 
 
 def _until(seconds: float) -> Callable[[], None]:
-    """What raises TimeoutError from then on."""
+    """Returns a function that raises TimeoutError from then on."""
     end = time.monotonic() + seconds
 
     def check() -> None:

@@ -14,7 +14,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from jobs.adapters.app.error_texts import SQL_ERRORS
-from udfs.retuning.comparison import Outcome, Record, examine
+from udfs.retuning.comparison import StrategyResult, Record, evaluate
 from udfs.trees.strategies.registry import STRATEGIES
 from udfs.trees.strategies.strategy import Situation
 
@@ -32,8 +32,8 @@ def compare(
     budget: Mapping[str, int],
     record: Record,
     seconds: float,
-) -> Iterator[Outcome]:
-    """Of each strategy its outcome, as they come: one job of Spark a strategy, of one task.
+) -> Iterator[StrategyResult]:
+    """Yields the result of each strategy, as they come: one job of Spark a strategy, of one task.
 
     A task needs the memory of one strategy, whatever executor it is on. One that takes longer than
     ``seconds`` is cancelled, with its Python worker; the outcome has an error then.
@@ -51,10 +51,10 @@ def compare(
         names, situation, budget, record = pickle.loads(given.value)
         for frame in frames:
             for number in frame["id"]:
-                outcome = examine(STRATEGIES[names[number]], situation, budget, record)
+                outcome = evaluate(STRATEGIES[names[number]], situation, budget, record)
                 yield pd.DataFrame({"outcome": [pickle.dumps(outcome)]})
 
-    def ask(number: int) -> Outcome:
+    def ask(number: int) -> StrategyResult:
         frame = spark.range(number, number + 1, 1, 1).mapInPandas(work, "outcome binary")
         with _cancelled_after(context, seconds, f"retune-{run}-{number}") as late:
             try:
@@ -62,12 +62,12 @@ def compare(
             except SQL_ERRORS:
                 if not late.is_set():
                     raise
-                return Outcome(
+                return StrategyResult(
                     names[number],
                     error=f"it took longer than {seconds:g} s (--strategy-seconds)",
                     seconds=seconds,
                 )
-        outcome: Outcome = pickle.loads(row["outcome"])
+        outcome: StrategyResult = pickle.loads(row["outcome"])
         return outcome
 
     try:

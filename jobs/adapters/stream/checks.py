@@ -1,4 +1,4 @@
-"""What is looked at before a stream starts, and after it has failed, to say plainly what is wrong.
+"""Checks before a stream starts, and after it has failed, to say plainly what is wrong.
 
 Spark would find most of it too, by a stack of Java calls in the middle of a batch, or not at all.
 """
@@ -155,7 +155,7 @@ def no_room(settings: Settings, words: str, spill: str) -> StreamError:
 
 
 def full_places(places: Mapping[str, str]) -> list[str]:
-    """Of ``places``, what they are for -> path, those without room, in words.
+    """Returns the ``places`` (what they are for -> path) without free space, in words.
 
     Only folders of this machine are looked at; one that is not there yet counts as its parent.
     """
@@ -198,7 +198,7 @@ def _check_versions(
 
 
 def _onward(stands: Position | None) -> str:
-    """How to go on with a new checkpoint where this one stands."""
+    """Says how to go on with a new checkpoint where this one stands."""
     text = f"set {PREFIX}checkpoint to a new folder"
     if stands is None:
         return text

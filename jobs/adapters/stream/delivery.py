@@ -228,7 +228,7 @@ class Delivery:
         return compilation
 
     def _refuse(self, versions: dict[str, int], error: StackcastError) -> None:
-        """The last good version stays live (design, section 5); the bad one is not tried again."""
+        """The last good version stays live; the bad one is not tried again."""
         used = {} if self._compilation is None else self._compilation.versions
         changed = {name: v for name, v in versions.items() if used.get(name) != v}
         log.error(
@@ -299,7 +299,7 @@ class Delivery:
         started: dt.datetime,
         seconds: float,
     ) -> Report:
-        """What ledger and statistics get of a batch."""
+        """Makes the rows that ledger and statistics get of a batch."""
         # The id of a query is kept in its checkpoint, so a new checkpoint counts batches anew.
         query = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         ledger = {

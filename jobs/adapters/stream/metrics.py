@@ -1,4 +1,4 @@
-"""What a stream tells Prometheus: counters, gauges and histograms, all called ``stackcast_*``.
+"""Metrics of a stream for Prometheus: counters, gauges and histograms, all called ``stackcast_*``.
 
 Nothing here is called per event: once a batch, once a plan, once a look of the watch. No label
 takes a value per host or per rule; those there are have as many values as a topic has partitions,
@@ -27,7 +27,7 @@ _CODE = re.compile(r"\b([A-Z][A-Z0-9]+\.[A-Z][A-Z0-9_]+)\b")
 
 
 class Report(Protocol):
-    """What a batch's tasks reported, as `jobs.adapters.stream.report.BatchReport` adds it up."""
+    """A batch as its tasks reported it, as `jobs.adapters.stream.report.BatchReport` adds it up."""
 
     @property
     def reasons(self) -> Mapping[str, int]: ...
@@ -178,7 +178,7 @@ class StreamMetrics:
         self._again.inc()
 
     def delivered(self, report: Report, versions: Mapping[str, int]) -> None:
-        """What all tasks of a batch reported, and the versions that it was made from."""
+        """Takes what all tasks of a batch reported, and the versions that it was made from."""
         self.counted(
             report.total("packets"),
             report.total("messages"),
@@ -270,7 +270,7 @@ class StreamMetrics:
         self.offsets |= offsets
 
     def spans(self, spans: Mapping[int, tuple[int, int]], start: Mapping[int, int]) -> None:
-        """What a topic holds: by partition the first offset that is there, and the end.
+        """Takes what a topic holds: by partition the first offset that is there, and the end.
 
         ``start``: where reading begins in partitions of which nothing was processed yet.
         """
@@ -295,8 +295,8 @@ class StreamMetrics:
         self._free.labels(place).set(free)
         self._size.labels(place).set(size)
 
-    def health(self, healthy: bool, remarks: int) -> None:
-        """What /health says."""
+    def set_health(self, healthy: bool, remarks: int) -> None:
+        """Takes what /health says."""
         self._healthy.set(healthy)
         self._degraded.set(remarks)
 

@@ -1,4 +1,4 @@
-"""What the tasks of one micro-batch reported, added up.
+"""Adds up what the tasks of one micro-batch reported.
 
 By columns: a batch over ten thousand hosts has as many rows, and a Python step for each receiver of
 each header stack would take longer than sending.
@@ -23,7 +23,7 @@ _PARTS = 1 << 32
 
 
 class Reach:
-    """Whom the header stacks of a plan reach, as numbers, remembered from batch to batch.
+    """Receivers that the header stacks of a plan reach, as numbers, remembered from batch to batch.
 
     ``stacks``: by delivery, the receivers that each header stack reaches, of those that the plan
     came with; None for others, whose rows say it. ``hosts`` and ``sets``: what numbers mean.

@@ -1,7 +1,7 @@
-"""Looks at a running stream from beside it: lag, broker, disk, health.
+"""Watches a running stream from beside it: lag, broker, disk, health.
 
-A thread asks Spark and Kafka every few seconds and writes down what it saw; `judge` decides by that
-and by what the stream's batches noted, and asks nobody. The stream never waits for either.
+A thread asks Spark and Kafka every few seconds and writes down what it saw; `health_of` decides by
+that and by what the stream's batches noted, and asks nobody. The stream never waits for either.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from jobs.adapters.app.error_texts import one_line
-from jobs.adapters.app.metrics_server import Verdict, serve
+from jobs.adapters.app.metrics_server import Health, serve
 from jobs.adapters.app.settings import Settings, seconds_of
 from jobs.adapters.checkpoint.progress import position
 from jobs.adapters.stream.kafka import Topics
@@ -29,7 +29,7 @@ from jobs.adapters.stream.metrics import StreamMetrics
 
 log = logging.getLogger(__name__)
 
-#: Between two looks.
+#: Between two polls.
 POLL_SECONDS = 5.0
 #: A broker that has not answered for so long is told as gone.
 BROKER_SECONDS = 15.0
@@ -49,7 +49,7 @@ LEAST_FREE = 0.05
 
 @dataclass(frozen=True)
 class Seen:
-    """What the last look saw. at, broker_at: of ``time.monotonic``, when it began, and when the
+    """Findings of the last poll. at, broker_at: of ``time.monotonic``, when it began, and when the
     broker last answered; lag: records by partition; full: places with hardly any room."""
 
     at: float
@@ -60,13 +60,14 @@ class Seen:
     full: tuple[str, ...] = ()
 
 
-def judge(
+def health_of(
     seen: Seen | None,
     metrics: StreamMetrics,
     now: float,
     longest_batch: float = BATCH_SECONDS,
-) -> Verdict:
-    """How the stream is at ``time.monotonic() == now``, by what was noted. Asks nobody.
+) -> Health:
+    """Returns the health of the stream at ``time.monotonic() == now``, by what was noted. Asks
+    nobody.
 
     Problems, of which any is a 503: no query runs (yet, or any more); a batch has run for longer
     than ``longest_batch`` seconds; the last batch failed; the broker has not answered for
@@ -115,7 +116,7 @@ def judge(
         "lag_by_partition": lag,
         "batches_not_in_ledger": metrics.journal_waits,
     }
-    return Verdict(tuple(problems), tuple(remarks), facts)
+    return Health(tuple(problems), tuple(remarks), facts)
 
 
 class StreamWatch:
@@ -143,10 +144,10 @@ class StreamWatch:
 
     def open(self) -> None:
         """Serve from now on."""
-        self._open.enter_context(serve(self._settings, self.metrics.registry, self.judge))
+        self._open.enter_context(serve(self._settings, self.metrics.registry, self.health))
 
     def attach(self, query: StreamingQuery) -> None:
-        """The query runs: look at it from now on."""
+        """The query runs: it is watched from now on."""
         self._query = query
         if self._settings.metrics_port == 0:
             return
@@ -154,32 +155,32 @@ class StreamWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop looking and serving."""
+        """Stops watching and serving."""
         self._closing.set()
         if self._thread is not None:
             # It may be waiting for a broker that is gone, and the job's end must not.
             self._thread.join(1.0)
         self._open.close()
 
-    def judge(self) -> Verdict:
-        """How the stream is now."""
-        verdict = judge(self._seen, self.metrics, time.monotonic(), self._longest)
-        self.metrics.health(not verdict.problems, len(verdict.remarks))
-        return verdict
+    def health(self) -> Health:
+        """Returns the health of the stream now."""
+        found = health_of(self._seen, self.metrics, time.monotonic(), self._longest)
+        self.metrics.set_health(not found.problems, len(found.remarks))
+        return found
 
     def _watch(self) -> None:
         said = ""
         while not self._closing.is_set():
             try:
-                self._look()
+                self._poll()
                 said = ""
             except Exception as error:
-                # Whatever it is, the stream goes on; /health tells that nobody looks.
+                # Whatever it is, the stream goes on; /health tells that nobody watches.
                 if not self._closing.is_set() and said != (said := one_line(error)):
-                    log.warning("the stream could not be looked at: %s", said)
+                    log.warning("the stream could not be watched: %s", said)
             self._closing.wait(POLL_SECONDS)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         query, before, now = self._query, self._seen, time.monotonic()
         if query is None:
             return

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
-from jobs.adapters.app.metrics_server import Verdict
+from jobs.adapters.app.metrics_server import Health
 from jobs.adapters.switches.session import RefreshResult
 from udfs.errors import StackcastError
 
@@ -184,7 +184,7 @@ class SwitchMetrics:
         self.leads, self.looked_at = leads, time.monotonic()
         self._leads.set(leads)
 
-    def judge(self) -> Verdict:
+    def judge(self) -> Health:
         """How the refresher is now; asks nobody.
 
         A problem is that it does not look around (any more). Tables that cannot be used and
@@ -196,7 +196,7 @@ class SwitchMetrics:
         self._degraded.set(len(verdict.remarks))
         return verdict
 
-    def _judge(self, now: float) -> Verdict:
+    def _judge(self, now: float) -> Health:
         problems, remarks = [], []
         if self.looked_at is None:
             problems.append("it has not looked at tables and switches yet")
@@ -213,4 +213,4 @@ class SwitchMetrics:
             "switches": len(self._names),
             "not_in_step": wrong,
         }
-        return Verdict(tuple(problems), tuple(remarks), facts)
+        return Health(tuple(problems), tuple(remarks), facts)

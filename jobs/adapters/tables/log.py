@@ -139,7 +139,7 @@ def actions(commit: str) -> Iterable[dict[str, Any]]:
 
 
 def only_adds(commit: str | None) -> bool:
-    """Whether all rows that were there before a commit are there after it."""
+    """Tells whether all rows that were there before a commit are there after it."""
     found = actions(commit or "")
     return bool(found) and not any(
         action["remove"].get("dataChange", True) for action in found if "remove" in action

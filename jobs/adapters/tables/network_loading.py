@@ -18,7 +18,7 @@ from udfs.network.succession import KEYS, Choices, Succession, succession
 
 
 def compare(tables: Tables, network: Network, choices: Choices) -> Succession:
-    """What the tables would become. Raises TableError ``MISSING``, NetworkError."""
+    """Returns what the tables would become. Raises TableError ``MISSING``, NetworkError."""
     for name in (*KEYS, TREES):
         tables.version(name)
     with ThreadPoolExecutor() as pool:

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Older:
-    """What versions in use say. gone: those among them that Delta cannot read ever again."""
+    """Contents of versions in use. gone: those among them that Delta cannot read ever again."""
 
     sources: list[NetworkVersion]
     gone: list[Versions]
@@ -82,7 +82,7 @@ class NetworkTables:
         self._sources_read = {k: source for k, source in self._sources_read.items() if k <= kept}
 
     def source(self, versions: Versions) -> NetworkVersion:
-        """What the tables say. Raises NetworkError."""
+        """Returns what the tables say. Raises NetworkError."""
         key = frozenset((name, versions[name]) for name in SOURCES)
         known = self._sources_read.get(key)
         if known is None:
@@ -102,7 +102,7 @@ class NetworkTables:
         return NetworkVersion(network, found)
 
     def older(self, in_use: Iterable[Versions]) -> Older:
-        """What these versions say, in the same order.
+        """Returns what these versions say, in the same order.
 
         Left out are those whose rows make no network: no stream can use them, either. An error of
         storage that may pass is raised: what is in use is not known then.

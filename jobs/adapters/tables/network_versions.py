@@ -64,7 +64,7 @@ class NetworkVersions:
         return rollout.newest(self.ready(), current)
 
     def used(self) -> list[Versions]:
-        """Of each stream the versions of its last batch, or those that it announced."""
+        """Returns, for each stream, the versions of its last batch, or those that it announced."""
         last = self.topics()
         used: dict[str, Versions] = {}
         for row in self._valid():
@@ -75,7 +75,7 @@ class NetworkVersions:
         return [*used.values(), *last.values()]
 
     def topics(self) -> dict[str, Versions]:
-        """Of each stream on record in `egress_ledger` the versions of its last batch."""
+        """Returns, for each stream on record in `egress_ledger`, the versions of its last batch."""
         with self._lock:
             self._read_ledger()
             return {topic: row["versions"] for topic, row in self._last.items()}
@@ -105,7 +105,8 @@ class NetworkVersions:
                     return
 
     def superseded(self) -> bool:
-        """Whether another has begun a term since ours, so that our `publish` has no effect."""
+        """Tells whether another has begun a term since ours, so that our `publish` has no effect.
+        """
         newest = self._newest_term()
         return self._term is not None and newest > self._term
 
@@ -153,7 +154,8 @@ class NetworkVersions:
         self._tables.append(TABLE, [dict.fromkeys(COLUMNS) | row], transaction)
 
     def _ids(self, versions: Versions) -> dict[str, str]:
-        """Which tables these are versions of; none where a table has not come so far."""
+        """Returns the ids of the tables that these are versions of; none where a table has not come
+        so far."""
         heads = {name: self._tables.head(name) for name in versions}
         return {
             name: table if versions[name] <= version else ""
@@ -207,7 +209,7 @@ class NetworkVersions:
         self._ledger_seen = now
 
     def _goes_on(self, name: str, seen: tuple[str, int] | None, now: tuple[str, int]) -> bool:
-        """Whether a table has all rows that it had when it was ``seen``."""
+        """Tells whether a table has all rows that it had when it was ``seen``."""
         if seen is None or seen[0] != now[0]:
             return False
         return self._tables.only_added(name, seen[1], now[1])

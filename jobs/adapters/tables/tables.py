@@ -23,7 +23,7 @@ import schemas
 from jobs.adapters.tables.log import LocalLog, SparkLog, actions, added_files, only_adds
 from udfs.errors import TableError
 
-#: Every table, in the order of the design's section 4.
+#: Every table, what people write first.
 NAMES = (
     "subscriptions",
     "rejected_subscriptions",
@@ -90,7 +90,7 @@ class Tables:
 
     @property
     def local(self) -> bool:
-        """Whether the tables are in a folder of this machine, so that a look at a version is one
+        """True where the tables are in a folder of this machine, so that a look at a version is one
         at a file."""
         return self._local
 
@@ -108,7 +108,7 @@ class Tables:
         self._spark.sql(text.substitute(table=place, layout=LAYOUT))
 
     def _statement_name(self, name: str) -> str:
-        """What a statement calls the table, attached or not."""
+        """Returns what a statement calls the table, attached or not."""
         path = self._path(name).replace("`", "``")
         return f"delta.`{path}`" if self._by_path else self.sql_name(name)
 
@@ -192,7 +192,8 @@ class Tables:
         return head
 
     def only_added(self, name: str, before: int, version: int) -> bool:
-        """Whether ``version`` has all rows of the version ``before``; False if it is hard to tell.
+        """Tells whether ``version`` has all rows of the version ``before``; False if it is hard to
+        tell.
 
         Rewritten files with the same rows, as by OPTIMIZE, take none away. The table is the one
         that it was: `head` tells.
@@ -273,7 +274,8 @@ class Tables:
         return _pylist(frame.groupBy(key).agg(functions.max(order).alias(order), last))
 
     def committed_at(self, name: str, version: int) -> dt.datetime | None:
-        """When a version was committed, as its log says; None where the log has it no more."""
+        """Returns when a version was committed, as its log says; None where the log has it no more.
+        """
         if self._local:
             found = actions(self._log(name).commit(version) or "")
             times = [a["commitInfo"].get("timestamp") for a in found if "commitInfo" in a]

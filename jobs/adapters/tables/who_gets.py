@@ -35,7 +35,7 @@ _NAMED = re.compile(rf"\b({RANGES}|{FUNCTION})\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Held:
-    """What a version of a table says of itself.
+    """Contents of a table at a version.
 
     compiled: versions of ``subscriptions`` that its rows are from. states: those of leaves; in
     entries, those that rows lead to and no row is of.
@@ -46,7 +46,7 @@ class Held:
 
 
 def asks(statements: Iterable[str]) -> bool:
-    """Whether a statement names the view or the function."""
+    """Tells whether a statement names the view or the function."""
     return any(_NAMED.search(statement) for statement in statements)
 
 

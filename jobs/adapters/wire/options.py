@@ -1,4 +1,4 @@
-"""What a sink is, and how one is chosen."""
+"""Protocol of a sink, and the options that choose one."""
 
 from __future__ import annotations
 

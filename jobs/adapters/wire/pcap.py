@@ -146,7 +146,7 @@ class Record:
 
 
 def is_pcap(head: bytes) -> bool:
-    """Whether a file that begins with these bytes is a capture: classic pcap, or pcapng."""
+    """Tells whether a file that begins with these bytes is a capture: classic pcap, or pcapng."""
     if len(head) < 4:
         return False
     known = (_MAGIC, _MAGIC_NANOSECONDS, _MAGIC_PCAPNG)
