@@ -208,11 +208,32 @@ ensure_environment() {
   say "the environment is ready"
 }
 
+# The files that kernels are in, and all that these import: what may be compiled into a kernel.
+kernel_sources() {
+  local files more
+  files=$(grep -rl --include='*.py' njit udfs) || return 0
+  while :; do
+    # A module, or all modules of a package.
+    more=$({
+      printf '%s\n' "$files"
+      # shellcheck disable=SC2086  # one word each
+      sed -nE 's/^ *(from|import) +(udfs[A-Za-z0-9_.]*).*/\2/p' $files | LC_ALL=C sort -u |
+        tr . / | while read -r file; do
+          for file in "$file.py" "$file"/*.py; do [ ! -f "$file" ] || echo "$file"; done
+        done
+    } | LC_ALL=C sort -u)
+    [ "$more" != "$files" ] || break
+    files=$more
+  done
+  printf '%s\n' "$files"
+}
+
 # Numba looks at the age of the file that a kernel is in, and not at those whose functions and
 # constants were compiled into it: other sources get another folder.
 choose_kernel_cache() {
   local folder digest
-  digest=$(cd "$ROOT" && find udfs -name '*.py' -type f -exec cksum {} + | LC_ALL=C sort | stamp)
+  # shellcheck disable=SC2046  # one word each
+  digest=$(cd "$ROOT" && cksum /dev/null $(kernel_sources) | stamp)
   NUMBA_CACHE_DIR=$VAR/numba/$digest
   if [ -d "$NUMBA_CACHE_DIR" ]; then return; fi
   mkdir -p -- "$NUMBA_CACHE_DIR" 2>/dev/null || true
@@ -262,6 +283,19 @@ case "${1:-}" in
     compile_kernels
     cd "$ROOT"
     exec python -m pytest "$@"
+    ;;
+  make)
+    name=${2:-}
+    case "$name" in
+      p4 | docs | structure) ;;
+      *) die "'$name' is nothing that can be made; there are: docs p4 structure" ;;
+    esac
+    shift 2
+    ensure_environment test
+    export_environment
+    # What is made is held by the tests, and made by their code.
+    export PYTHONPATH="$ROOT:$ROOT/tests/support"
+    exec python -m "tests.make.$name" "$@"
     ;;
   bench)
     name=${2:-}

@@ -255,8 +255,11 @@ def able(tmp_path: Path) -> Iterator[Machine]:
     made.clone = folder / "my clone"
     (made.clone / "conf").mkdir(parents=True)
     (made.clone / "udfs" / "one").mkdir(parents=True)
-    (made.clone / "udfs" / "one" / "kernels.py").write_text("LAYOUT = 1\n")
-    (made.clone / "udfs" / "pool.py").write_text("LAYOUT = 1\n")
+    kernels = "from numba import njit\nfrom udfs.pool import LAYOUT\nfrom udfs import one\n"
+    (made.clone / "udfs" / "one" / "kernels.py").write_text(kernels)
+    (made.clone / "udfs" / "pool.py").write_text("from udfs.words import WORD\nLAYOUT = 1\n")
+    (made.clone / "udfs" / "words.py").write_text("WORD = 1\n")
+    (made.clone / "udfs" / "errors.py").write_text("from udfs.pool import LAYOUT\n")
     for name in ("spark-submit.sh", "constraints.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, made.clone)
     (made.clone / "conf" / "ivy.xml").write_text("delta-1.jar\nkafka-1.jar\n")
@@ -339,18 +342,20 @@ def test_kernels_of_other_sources_are_kept_apart_and_old_ones_removed(ready: Mac
     assert first.parent == ready.var / "numba" and first.is_dir()
     (first / "kernel.nbc").write_text("machine code")
     assert kernel_cache(ready) == first
-    # What is no source changes nothing; the module that a kernel takes a constant of does.
+    # What is in no kernel changes nothing; the module that a kernel takes a constant of does, and
+    # that which this one has it of.
+    (ready.clone / "udfs" / "errors.py").write_text("CODE = 1\n")
     (ready.clone / "udfs" / "__pycache__").mkdir()
     (ready.clone / "udfs" / "__pycache__" / "pool.cpython-312.pyc").write_text("LAYOUT = 1")
     assert kernel_cache(ready) == first
-    (ready.clone / "udfs" / "pool.py").write_text("LAYOUT = 2\n")
+    (ready.clone / "udfs" / "pool.py").write_text("from udfs.words import WORD\nLAYOUT = 2\n")
     second = kernel_cache(ready)
     assert second.parent == first.parent and second != first and second.is_dir()
     # Jobs that still run may write to that of a moment ago.
     assert (first / "kernel.nbc").exists()
     days_ago = time.time() - 3 * 86_400
     os.utime(first, (days_ago, days_ago))
-    (ready.clone / "udfs" / "pool.py").rename(ready.clone / "udfs" / "pools.py")
+    (ready.clone / "udfs" / "words.py").write_text("WORD = 2\n")
     third = kernel_cache(ready)
     assert {path.name for path in first.parent.iterdir()} == {second.name, third.name}
     assert kernel_cache(ready, NUMBA_CACHE_DIR="/my/cache") == Path("/my/cache")
