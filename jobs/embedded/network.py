@@ -34,6 +34,7 @@ from lab.up.lab import Lab
 from udfs.filters.subscriptions import CheckedRule, check, select
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.specification import Specification
+from udfs.network.drawing import drawing
 from udfs.network.network import Network
 
 log = logging.getLogger("stackcast.lab")
@@ -162,8 +163,7 @@ class Outcome:
         return page.ReportData(
             summary=summary,
             hosts=self._compared.rows(),
-            nodes=showcase.nodes(),
-            links=showcase.links(),
+            **drawing(self._network),
             subscriptions=[
                 {"id": r["id"], "host": r["subscriber"], "filter": r["filter"]}
                 for r in self._subscriptions

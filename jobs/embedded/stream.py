@@ -34,6 +34,7 @@ from lab.report.showcase import Showcase
 from lab.traffic.publisher import Published
 from lab.up import deployment
 from lab.up.lab import Lab
+from udfs.network.drawing import drawing
 from udfs.network.network import Network
 from udfs.stop_request import StopRequest
 from udfs.trees.broadcast import broadcast_trees
@@ -215,8 +216,7 @@ class Outcome:
                 }
                 for row in self._ledger
             ],
-            nodes=showcase.nodes(),
-            links=showcase.links(),
+            **drawing(self._network),
             subscriptions=[
                 {"id": r["id"], "host": r["subscriber"], "filter": r["filter"]}
                 for r in self._tables.rows("subscriptions")

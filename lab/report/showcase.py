@@ -48,24 +48,6 @@ class Showcase:
         self._registry = registry
         self._encoder = Encoder(network, publisher, trees, max_labels)
 
-    def nodes(self) -> list[dict[str, Any]]:
-        """Nodes of the map."""
-        switches = [
-            {"id": s.name, "kind": "switch", "layer": s.layer}
-            for s in self._network.switches.values()
-        ]
-        hosts = [
-            {"id": h.name, "kind": "publisher" if h.role == "publisher" else "host", "layer": None}
-            for h in self._network.hosts.values()
-        ]
-        return switches + hosts
-
-    def links(self) -> list[dict[str, str]]:
-        """Links of the map, each once."""
-        pairs = {tuple(sorted((link.switch, link.neighbor))) for link in self._network.links}
-        attached = {tuple(sorted((h.switch, h.name))) for h in self._network.hosts.values()}
-        return [{"u": u, "v": v} for u, v in sorted(pairs | attached)]
-
     def notifications(
         self, records: Iterable[tuple[int, int, bytes]], rules: Sequence[CheckedRule]
     ) -> list[dict[str, Any]]:

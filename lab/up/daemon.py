@@ -31,7 +31,7 @@ from lab.fabric.hosts import check_external
 from lab.fabric.topologies import NetworkOptions, load_network
 from lab.traffic.publisher import ensure_topic
 from lab.up import deployment
-from lab.up.folder import FolderLock, claim
+from lab.up.folder import FolderLock, claim, write_whole
 from lab.up.lab import Lab
 from udfs.errors import LabError, StackcastError
 from udfs.stop_request import StopRequest
@@ -235,10 +235,7 @@ def _answering(lab: Lab) -> Iterator[str]:
 
 
 def _write_state(folder: Path, state: dict[str, Any]) -> None:
-    """In one step, so that nobody reads half of it."""
-    draft = folder / "lab.json.new"
-    draft.write_text(json.dumps(state, indent=2) + "\n")
-    draft.rename(_state(folder))
+    write_whole(_state(folder), json.dumps(state, indent=2) + "\n")
 
 
 def main() -> int:

@@ -35,6 +35,14 @@ _LEFTOVERS = (
 )
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file in one step, so that nobody reads half of it; makes its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+
+
 def claim(folder: Path) -> None:
     """Makes the folder a lab's own: a new or empty one becomes it, one of a lab is it.
 

@@ -47,12 +47,12 @@ def sample(filter_text: str = "price > 50.25") -> ReportData:
         hosts=HOSTS,
         batches=[{"batch_id": 0, "rows": 9, "seconds": 0.5, "versions": {"subscriptions": 1}}],
         nodes=[
-            {"id": "feed1", "kind": "publisher", "layer": None},
-            {"id": "rack1", "kind": "switch", "layer": "rack"},
-            {"id": "h1", "kind": "host", "layer": None},
-            {"id": "h2", "kind": "host", "layer": None},
+            {"id": "feed1", "kind": "publisher", "layer": None, "x": 0.0, "y": 1.0},
+            {"id": "rack1", "kind": "switch", "layer": "rack", "x": 0.5, "y": 0.0},
+            {"id": "h1", "kind": "host", "layer": None, "x": 0.5, "y": 1.0},
+            {"id": "h2", "kind": "host", "layer": None, "x": 1.0, "y": 1.0},
         ],
-        links=[{"u": "rack1", "v": name} for name in ("feed1", "h1", "h2")],
+        links=[{"u": "rack1", "v": name, "up": True} for name in ("feed1", "h1", "h2")],
         subscriptions=[{"id": "s1", "host": "h2", "filter": filter_text}],
         notifications=[
             {
@@ -106,9 +106,9 @@ def test_page_is_complete_in_itself() -> None:
 
 
 def test_licence_of_the_vendored_library_lies_beside_it() -> None:
-    import lab.report  # noqa: PLC0415
+    import udfs.report  # noqa: PLC0415
 
-    folder = Path(lab.report.__file__).parent
+    folder = Path(udfs.report.__file__).parent
     assert "Permission is hereby granted" in (folder / "cytoscape.LICENSE").read_text()
 
 

@@ -1,10 +1,11 @@
-"""Where to draw a network's switches and hosts: in rows by layer, or by their distances."""
+"""The drawing of a network: its switches and hosts in rows by layer, or by their distances."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +17,39 @@ Floats = NDArray[np.float64]
 
 _ROUNDS = 80
 _HOST_DISTANCE = 0.35
+#: Between the hosts of two switches of a row, by the distance of two hosts of one switch.
+_GAP = 0.6
 #: Turns from one host of a switch to the next: no two of them meet.
 _GOLDEN = math.pi * (3 - math.sqrt(5))
 
 
+def drawing(network: Network) -> dict[str, list[dict[str, Any]]]:
+    """Returns the network as the map of a report takes it (`udfs.report`); all of it is JSON.
+
+    ``nodes``: id, kind (``switch``, ``host`` or ``publisher``), layer of a switch or None, x and y
+    as `layout` has them. ``links``: u, v and up, each link once, those to hosts too.
+    """
+    places = layout(network)
+    kinds = {name: ("switch", switch.layer) for name, switch in network.switches.items()}
+    for name, host in network.hosts.items():
+        kinds[name] = ("publisher" if host.role == "publisher" else "host", None)
+    pairs = {
+        (min(x.switch, x.neighbor), max(x.switch, x.neighbor)): network.usable(x)
+        for x in network.links
+    }
+    return {
+        "nodes": [
+            {"id": name, "kind": kind, "layer": layer, "x": places[name][0], "y": places[name][1]}
+            for name, (kind, layer) in kinds.items()
+        ],
+        "links": [{"u": u, "v": v, "up": up} for (u, v), up in sorted(pairs.items())],
+    }
+
+
 def layout(network: Network) -> dict[str, Place]:
-    """A place in the unit square for each switch and host; y grows downwards. Deterministic.
+    """Returns a place in the unit square for each switch and host; y grows downwards.
+
+    Deterministic.
 
     Where all switches have a layer, they stand in rows, those nearest to hosts lowest, and hosts in
     a row below them. Else switches stand as far apart as there are links between them, as well as a
@@ -54,18 +82,25 @@ def _rows(network: Network) -> dict[str, Place]:
         layers,
         key=lambda layer: (-sum(above[n] for n in layers[layer]) / len(layers[layer]), layer),
     )
-    places: dict[str, Place] = {}
-    for y, layer in enumerate(order):
-        _spread(places, layers[layer], float(y))
     switch_at = {name: n for n, name in enumerate(network.switches)}
     hosts = sorted(network.hosts.values(), key=lambda host: (switch_at[host.switch], host.port))
-    _spread(places, [host.name for host in hosts], float(len(order)))
+    # Of each switch the places of its hosts, from the left.
+    own: dict[str, list[float]] = {}
+    right = 0.0
+    for host in hosts:
+        right += 1 if host.switch in own else 1 + _GAP
+        own.setdefault(host.switch, []).append(right)
+    wide = right or 1.0
+    places: dict[str, Place] = {}
+    for y, layer in enumerate(order):
+        names = layers[layer]
+        above_own = y == len(order) - 1 and own.keys() >= set(names)
+        for n, name in enumerate(names):
+            x = sum(own[name]) / len(own[name]) if above_own else (n + 0.5) * wide / len(names)
+            places[name] = (x, float(y))
+    for host in hosts:
+        places[host.name] = (own[host.switch].pop(0), float(len(order)))
     return places
-
-
-def _spread(places: dict[str, Place], names: Sequence[str], y: float) -> None:
-    for n, name in enumerate(names):
-        places[name] = ((n + 0.5) / len(names), y)
 
 
 def _neighbors(network: Network) -> dict[str, list[str]]:

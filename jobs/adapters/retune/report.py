@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from jobs.adapters.retune.retune import Plan, in_use
-from udfs.network.drawing import layout
+from udfs.network.drawing import drawing
 from udfs.network.network import Network
+from udfs.report.page import render
 from udfs.retuning.steps import rules
 from udfs.trees.strategies.strategy import Edges
 
@@ -18,18 +19,24 @@ MOST_SWITCHES = 600
 
 
 def write(folder: Path, plan: Plan) -> None:
-    """Write ``retune.json`` and ``retune.html``; each is there whole or not at all."""
+    """Writes ``retune.json`` and ``retune.html``; each is there whole or not at all."""
     figures = summary(plan)
-    if len(plan.network.switches) > MOST_SWITCHES:
+    drawn = len(plan.network.switches) <= MOST_SWITCHES
+    if not drawn:
         for tree in figures["trees"]:
             # Gigabytes, maybe; they are in `virtual_trees`.
             del tree["edges"]
     _write(folder / "retune.json", json.dumps(figures, indent=2, default=str) + "\n")
-    _write(folder / "retune.html", page(figures | {"map": _map(plan)}))
+    content = figures | {"map": drawing(plan.network) if drawn else None}
+    body, script = (
+        Path(__file__).with_name(name).read_text(encoding="utf-8")
+        for name in ("retune.html", "retune.js")
+    )
+    _write(folder / "retune.html", render("retuning of virtual trees", body, script, content))
 
 
 def summary(plan: Plan) -> dict[str, Any]:
-    """The figures: what was compared and chosen, what the change costs and saves."""
+    """Returns the figures: what was compared and chosen, what the change costs and saves."""
     change, choice = plan.change, plan.choice
     now = plan.record.replay(list(in_use(plan.network, plan.trees)))
     names = {**choice.trees, **change.wanted}
@@ -47,7 +54,11 @@ def summary(plan: Plan) -> dict[str, Any]:
             "least": min(plan.budget.values()),
             "most": max(plan.budget.values()),
         },
-        "now": {"bytes": now.bytes, "labels": now.labels, "trees": len(now_trees(plan))},
+        "now": {
+            "bytes": now.bytes,
+            "labels": now.labels,
+            "trees": len(in_use(plan.network, plan.trees)),
+        },
         "strategies": [
             {
                 "name": outcome.name,
@@ -89,10 +100,6 @@ def summary(plan: Plan) -> dict[str, Any]:
     }
 
 
-def now_trees(plan: Plan) -> list[Edges]:
-    return list(in_use(plan.network, plan.trees))
-
-
 def _tree(network: Network, edges: Edges, strategy: str, state: str) -> dict[str, Any]:
     ends = {name for pair in edges for name in pair}
     return {
@@ -102,33 +109,6 @@ def _tree(network: Network, edges: Edges, strategy: str, state: str) -> dict[str
         "hosts": sum(name in network.hosts for name in ends),
         "edges": [list(pair) for pair in sorted(edges)],
     }
-
-
-def _map(plan: Plan) -> dict[str, Any] | None:
-    network = plan.network
-    if len(network.switches) > MOST_SWITCHES:
-        return None
-    places = layout(network)
-    pairs = {
-        (min(x.switch, x.neighbor), max(x.switch, x.neighbor)): network.usable(x)
-        for x in network.links
-    }
-    return {
-        "layered": all(switch.layer for switch in network.switches.values()),
-        "nodes": [
-            {"id": name, "x": x, "y": y, "host": name in network.hosts}
-            for name, (x, y) in places.items()
-        ],
-        "links": [{"u": u, "v": v, "up": up} for (u, v), up in sorted(pairs.items())],
-    }
-
-
-def page(content: dict[str, Any]) -> str:
-    """The page as text. Names of users are data in it, never markup."""
-    text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), default=str)
-    text = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-    part = Path(__file__).with_name("retune_page.html").read_text(encoding="utf-8")
-    return part.replace("/*{data}*/", text, 1)
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,33 +1,6 @@
-"use strict";
-// Every text of a user reaches the page through textContent or a canvas label, never as markup.
+// What the report of a run shows: figures, and where notifications went.
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const byId = (id) => document.getElementById(id);
   const SHOWN_AT_MOST = 200;
-
-  function make(tag, properties = {}, ...children) {
-    const { className, text, style, on, ...attributes } = properties;
-    const node = document.createElement(tag);
-    if (className) node.className = className;
-    if (text !== undefined) node.textContent = text;
-    for (const [name, value] of Object.entries(style ?? {})) node.style.setProperty(name, value);
-    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-    for (const [event, handler] of Object.entries(on ?? {})) node.addEventListener(event, handler);
-    node.append(...children);
-    return node;
-  }
-  const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
-  function number(value) {
-    if (typeof value !== "number") return value === undefined || value === null ? "" : String(value);
-    return value.toLocaleString("en-US", { maximumFractionDigits: Number.isInteger(value) ? 0 : 2 });
-  }
-  function bytes(value) {
-    const units = ["B", "kB", "MB", "GB", "TB"];
-    let unit = 0;
-    while (value >= 1000 && unit < units.length - 1) { value /= 1000; unit += 1; }
-    return `${value.toFixed(unit ? 1 : 0)} ${units[unit]}`;
-  }
-  const naturally = new Intl.Collator("en", { numeric: true }).compare;
 
   // --- headline, bytes, batches, hosts ---------------------------------------------------------
   const summary = data.summary;
@@ -41,9 +14,7 @@
     ["dead_letters", "dead letters"], ["seconds", "seconds"],
   ]) {
     if (!(key in summary)) continue;
-    const box = make("div", {}, make("b", { text: number(summary[key]) }), make("span", { text: label }));
-    if (fault && summary[key]) box.className = "bad";
-    byId("headline").append(box);
+    byId("headline").append(figure(number(summary[key]), label, fault && summary[key]));
   }
 
   const ways = [
@@ -55,10 +26,8 @@
   for (const [key, label, how] of ways) {
     const times = key !== "link_bytes" && summary.link_bytes
       ? ` · ${(summary[key] / summary.link_bytes).toFixed(2)} ×` : "";
-    byId("bytes").append(make("div", { className: key === "link_bytes" ? "bar own" : "bar" },
-      make("p", {}, make("b", { text: label }), make("span", { text: bytes(summary[key]) + times })),
-      make("i", { style: { width: `${100 * summary[key] / most}%` } }),
-      make("small", { className: "note", text: how })));
+    byId("bytes").append(
+      bar(label, summary[key] / most, bytes(summary[key]) + times, how, key === "link_bytes" ? "own" : ""));
   }
 
   function table(heads, rows) {
@@ -132,144 +101,10 @@
     (sample) => sample.subscriptions.some((id) => String(id) === String(subscription.id)));
   for (const kind of Object.values(kinds)) kind.index = kind.rows.map((row) => kind.text(row).toLowerCase());
 
-  // --- the map ---------------------------------------------------------------------------------
-  const mapElement = byId("map");
-  const kindOf = (node) => (node.kind === "switch" || node.kind === "publisher" ? node.kind : "host");
-  const switches = data.nodes.filter((node) => kindOf(node) === "switch");
-  const publishers = new Set(data.nodes.filter((node) => kindOf(node) === "publisher").map((node) => node.id));
-  const layered = switches.length > 0 && switches.every((node) => node.layer);
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-
-  function mapStyle() {
-    const label = { label: "data(label)", color: colour("ink"), "font-size": 11.5, "font-family": "system-ui, sans-serif", "text-valign": "center", "text-wrap": "wrap", "min-zoomed-font-size": 5 };
-    const node = { ...label, "background-color": colour("node"), "border-color": colour("node-line"), "border-width": 1.5 };
-    return [
-      { selector: "node", style: node },
-      { selector: "node.switch", style: { shape: "round-rectangle", width: 56, height: 36 } },
-      { selector: "node.host", style: { shape: "ellipse", width: 32, height: 32, "background-color": colour("panel") } },
-      { selector: "node.publisher", style: { shape: "round-rectangle", "corner-radius": 15, width: 50, height: 30, "background-color": colour("panel"), "border-color": colour("publisher"), "border-width": 2.5, color: colour("publisher") } },
-      { selector: "node.outside", style: { "text-valign": "bottom", "text-margin-y": 3 } },
-      { selector: "node.switch.outside", style: { width: 18, height: 18 } },
-      { selector: "node.host.outside", style: { width: 11, height: 11, "font-size": 9 } },
-      { selector: "node.publisher.outside", style: { width: 22, height: 14 } },
-      { selector: "edge", style: { width: 1.3, "line-color": colour("edge"), "curve-style": "straight", "arrow-scale": 1.05 } },
-      { selector: ".faded", style: { opacity: 0.4 } },
-      { selector: "node.lit", style: { "border-color": colour("way"), "border-width": 2.5 } },
-      { selector: "node.publisher.lit", style: { "border-color": colour("publisher"), "border-width": 3.5 } },
-      { selector: "edge.lit", style: { width: 3.2, "line-color": colour("way"), "target-arrow-color": colour("way"), "source-arrow-color": colour("way"), "z-index": 9 } },
-      { selector: "edge.forward", style: { "target-arrow-shape": "triangle" } },
-      { selector: "edge.backward", style: { "source-arrow-shape": "triangle" } },
-      { selector: "node.receiver", style: { "background-color": colour("receiver"), "border-color": colour("receiver"), color: colour("panel"), "font-weight": "bold" } },
-      { selector: "node.outside.receiver", style: { color: colour("receiver") } },
-      { selector: "node.target", style: { "border-color": colour("accent"), "border-width": 4 } },
-    ];
-  }
-
-  const joined = (u, v) => `${u}\u0000${v}`;
-  const nodeIds = new Map(data.nodes.map((node, place) => [node.id, `n${place}`]));
-  const edgeIds = new Map();
-  const elements = data.nodes.map((node) => ({
-    group: "nodes", classes: kindOf(node) + (layered ? "" : " outside"),
-    data: { id: nodeIds.get(node.id), name: node.id, label: layered ? node.id.replaceAll("-", "\n") : node.id },
-  }));
-  data.links.forEach(({ u, v }, place) => {
-    if (!nodeIds.has(u) || !nodeIds.has(v) || edgeIds.has(joined(v, u))) return;
-    edgeIds.set(joined(u, v), `e${place}`);
-    elements.push({ group: "edges", data: { id: `e${place}`, source: nodeIds.get(u), target: nodeIds.get(v) } });
+  const map = networkMap(byId("map"), data.nodes, data.links);
+  const light = (notifications, targets) => map.light({
+    ways: notifications.flatMap((row) => row.edges), receivers: notifications.flatMap((row) => row.receivers), targets,
   });
-  const map = cytoscape({
-    container: mapElement, elements, style: mapStyle(), layout: { name: "preset" },
-    minZoom: 0.2, maxZoom: 3, boxSelectionEnabled: false, autounselectify: true,
-  });
-
-  // Rows by layer: hosts at the bottom, switches above them by their distance from the hosts.
-  function rowsOfLayers() {
-    const near = new Map(data.nodes.map((node) => [node.id, []]));
-    for (const { u, v } of data.links) { near.get(u)?.push(v); near.get(v)?.push(u); }
-    const ends = data.nodes.filter((node) => kindOf(node) !== "switch").map((node) => node.id);
-    const distance = new Map(ends.map((id) => [id, 0]));
-    for (const id of ends) for (const next of near.get(id)) if (!distance.has(next)) { distance.set(next, distance.get(id) + 1); ends.push(next); }
-    const layers = new Map();
-    for (const node of switches) layers.set(node.layer, [...(layers.get(node.layer) ?? []), node.id]);
-    const depth = (ids) => ids.reduce((sum, id) => sum + (distance.get(id) ?? 0), 0) / ids.length;
-    const rows = [...layers.values()].sort((a, b) => depth(a) - depth(b));
-    for (const row of rows) row.sort(naturally);
-    const rank = new Map((rows[0] ?? []).map((id, place) => [id, place]));
-    const home = (id) => Math.min(...near.get(id).map((next) => rank.get(next) ?? Infinity));
-    const hosts = data.nodes.filter((node) => kindOf(node) !== "switch").map((node) => node.id);
-    hosts.sort((a, b) => home(a) - home(b) || naturally(a, b));
-    return { rows, hosts, home };
-  }
-
-  function placeNodes() {
-    const width = Math.max(320, mapElement.clientWidth);
-    const height = Math.max(260, mapElement.clientHeight);
-    const at = new Map();
-    if (!layered) {
-      const ring = Math.min(width, height) / 2.3;
-      data.nodes.forEach((node, place) => {
-        const angle = 2 * Math.PI * place / data.nodes.length;
-        at.set(nodeIds.get(node.id), { x: ring * Math.cos(angle), y: ring * Math.sin(angle) });
-      });
-      map.nodes().positions((node) => at.get(node.id()));
-      map.layout({ name: "cose", animate: false, randomize: false, fit: true, padding: 24, nodeOverlap: 12, idealEdgeLength: () => 46, nodeRepulsion: () => 9000 }).run();
-      return;
-    }
-    const { rows, hosts, home } = rowsOfLayers();
-    // Half a place of air between the hosts of different switches, so that racks read as groups.
-    let spot = 0;
-    const spots = hosts.map((id, place) => {
-      if (place && home(id) !== home(hosts[place - 1])) spot += 0.6;
-      const room = publishers.has(id) ? 1.5 : 1;
-      spot += room;
-      return spot - room / 2;
-    });
-    const step = Math.max(34, width / (spot + 0.2));
-    const span = step * (spot + 0.2);
-    const level = (height - 70) / Math.max(1, rows.length);
-    const bottom = height - 32;
-    hosts.forEach((id, place) => at.set(nodeIds.get(id), { x: (spots[place] + 0.1) * step, y: bottom }));
-    rows.forEach((row, depth) => row.forEach((id, place) => {
-      let x = span * (place + 0.5) / row.length;
-      const own = depth ? [] : hosts.filter((host) => home(host) === place);
-      if (own.length) x = own.reduce((sum, host) => sum + at.get(nodeIds.get(host)).x, 0) / own.length;
-      at.set(nodeIds.get(id), { x, y: bottom - level * (depth + 1) });
-    }));
-    map.nodes().positions((node) => at.get(node.id()));
-    map.fit(undefined, 16);
-  }
-  placeNodes();
-  if (!nodeIds.size) mapElement.replaceChildren(make("p", { className: "note", text: "This run recorded no network." }));
-  let size = null;
-  const sizeNow = () => `${mapElement.clientWidth} ${mapElement.clientHeight}`;
-  new ResizeObserver(() => {
-    const before = size;
-    size = sizeNow();
-    if (before === null || before === size) return;
-    map.resize();
-    if (layered) placeNodes(); else map.fit(undefined, 24);
-  }).observe(mapElement);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => map.style(mapStyle()));
-
-  function light(notifications, targets) {
-    map.batch(() => {
-      map.elements().removeClass("lit forward backward receiver target faded");
-      if (!notifications.length && !targets.length) return;
-      map.elements().addClass("faded");
-      const show = (name, classes) => nodeIds.has(name) && map.getElementById(nodeIds.get(name)).removeClass("faded").addClass(classes);
-      for (const notification of notifications) {
-        for (const [u, v] of notification.edges) {
-          const forward = edgeIds.get(joined(u, v));
-          const edge = map.getElementById(forward ?? edgeIds.get(joined(v, u)) ?? "");
-          edge.removeClass("faded").addClass(forward ? "lit forward" : "lit backward");
-          show(u, "lit");
-          show(v, "lit");
-        }
-        for (const host of notification.receivers) show(host, "receiver");
-      }
-      for (const host of targets) show(host, "target");
-    });
-  }
 
   // --- the detail ------------------------------------------------------------------------------
   const wire = { tree: 1, hop: 2, stop: 3 };
@@ -323,7 +158,7 @@
   function showNothing() {
     byId("detail").replaceChildren(
       make("h2", { text: "The network" }),
-      make("p", { className: "note", text: `${plural(switches.length, "switch", "switches")}, ${plural(data.nodes.length - switches.length, "host")}, ${plural(data.links.length, "link")}; ${plural(data.subscriptions.length, "subscription")}, ${plural(data.notifications.length, "sample notification")}.` }),
+      make("p", { className: "note", text: `${map.words}; ${plural(data.subscriptions.length, "subscription")}, ${plural(data.notifications.length, "sample notification")}.` }),
       heading("How to read it"),
       make("p", { text: "Choose a notification to light the links it took and to read its header stack label by label. Choose a subscription to light its host and all sampled notifications that it matched. Choose a host on the map to list its subscriptions." }),
       heading("Keys"),
@@ -396,11 +231,8 @@
   }
   byId("search").addEventListener("input", showList);
   byId("clear").addEventListener("click", clear);
-  map.on("tap", "node", (event) => {
-    const node = event.target;
-    if (node.hasClass("host")) askForHost(node.data("name"));
-  });
-  map.on("tap", (event) => { if (event.target === map) clear(); });
+  map.onHost(askForHost);
+  map.onGround(clear);
   document.addEventListener("keydown", (event) => {
     const typing = document.activeElement === byId("search");
     if (event.key === "/" && !typing) { event.preventDefault(); byId("search").focus(); }

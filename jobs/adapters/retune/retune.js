@@ -1,0 +1,57 @@
+// What the report of a retuning shows: figures, the strategies compared, and the trees on the map.
+(() => {
+  const { record, change, choice, now, budget, strategies, trees } = data;
+  const heads = [`${plural(record.publications, "different publication")}, ${plural(record.notifications, "notification")} of ${plural(record.batches, "batch", "batches")}`];
+  if (record.first) heads[0] += `, ${record.first.slice(0, 19)} to ${record.last.slice(0, 19)} UTC`;
+  if (record.bytes_covered < 1) heads.push(`the heaviest, ${percent(record.bytes_covered)} of the bytes`);
+  if (record.deliveries_left_out) heads.push(`${plural(record.deliveries_left_out, "delivery", "deliveries")} left out, as the network leads there no more`);
+  byId("about").textContent = `${heads.join("; ")}.`;
+
+  for (const [value, words] of [
+    [percent(change.saving), "of the bytes on links saved"],
+    [number(change.rules), "rules change"],
+    [number(change.added), "trees come"],
+    [number(change.removed), "trees go"],
+    [number(change.kept), "trees stay"],
+    [budget.least === budget.most ? number(budget.most) : `${budget.least} to ${budget.most}`, "trees a switch may hold"],
+  ]) byId("headline").append(figure(value, words));
+
+  const rows = [
+    { name: "as they are", kind: "now", ...now },
+    { name: "after this change", kind: "own", bytes: change.bytes_after, trees: change.added + change.kept },
+    { ...choice, name: choice.name === "mixture" ? "chosen: a mixture" : `chosen: ${choice.name}`, kind: "own" },
+    ...strategies.slice().sort((a, b) => Boolean(a.error) - Boolean(b.error) || a.bytes - b.bytes),
+  ];
+  const most = Math.max(1, ...rows.map((row) => (row.error ? 0 : row.bytes)));
+  for (const row of rows) {
+    const labels = row.labels === undefined ? "" : `, ${row.labels.toFixed(2)} labels`;
+    byId("bars").append(row.error
+      ? bar(row.name, undefined, row.error)
+      : bar(row.name, row.bytes / most, `${bytes(row.bytes)}, ${plural(row.trees, "tree")}${labels}`, "", row.kind));
+  }
+
+  const map = data.map && networkMap(byId("map"), data.map.nodes, data.map.links);
+  if (!map) byId("map").append(make("p", { className: "note", text: "The network is too large for a map." }));
+  const size = (tree) => `${plural(tree.switches, "switch", "switches")}, ${plural(tree.hosts, "host")}`;
+
+  const buttons = [];
+  function show(tree, button) {
+    for (const other of buttons) other.setAttribute("aria-pressed", other === button);
+    map?.light({ ways: tree.edges, arrows: false });
+    byId("caption").textContent = `${tree.strategy || "tree"}: ${size(tree)}`;
+  }
+  const states = { new: "comes", kept: "stays", goes: "goes" };
+  for (const tree of trees) {
+    const ends = [...new Set((tree.edges ?? []).flat())];
+    const some = ends.slice(0, 4).join(", ") + (ends.length > 4 ? ", …" : "");
+    const button = make("button", { className: "choice", type: "button", "aria-pressed": false, on: { click: () => show(tree, button) } },
+      make("span", { className: `tag ${tree.state}`, text: states[tree.state] }),
+      make("strong", { text: tree.strategy || "tree" }),
+      make("small", { text: some ? `${size(tree)}: ${some}` : size(tree) }));
+    buttons.push(button);
+    byId("choices").append(make("li", {}, button));
+  }
+  if (buttons.length) buttons[0].click();
+  else byId("choices").append(make("li", { className: "note", text: "No trees: hop labels lead everywhere." }));
+  document.documentElement.dataset.ready = "yes";
+})();

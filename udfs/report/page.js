@@ -1,0 +1,151 @@
+"use strict";
+// What the pages of all reports share: making elements, numbers, bars, and the map of a network.
+// Every text of a user reaches a page through textContent or a canvas label, never as markup.
+const data = JSON.parse(document.getElementById("data").textContent);
+const byId = (id) => document.getElementById(id);
+
+function make(tag, properties = {}, ...children) {
+  const { className, text, style, on, ...attributes } = properties;
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  if (text !== undefined) node.textContent = text;
+  for (const [name, value] of Object.entries(style ?? {})) node.style.setProperty(name, value);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  for (const [event, handler] of Object.entries(on ?? {})) node.addEventListener(event, handler);
+  node.append(...children);
+  return node;
+}
+
+// --- numbers -----------------------------------------------------------------------------------
+function number(value) {
+  if (typeof value !== "number") return value === undefined || value === null ? "" : String(value);
+  return value.toLocaleString("en-US", { maximumFractionDigits: Number.isInteger(value) ? 0 : 2 });
+}
+const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
+function bytes(value) {
+  const units = ["B", "kB", "MB", "GB", "TB", "PB"];
+  let unit = 0;
+  while (value >= 1000 && unit < units.length - 1) { value /= 1000; unit += 1; }
+  return `${value.toFixed(unit ? 2 : 0)} ${units[unit]}`;
+}
+const percent = (share) => `${(100 * share).toFixed(2)} %`;
+const naturally = new Intl.Collator("en", { numeric: true }).compare;
+
+// One of the numbers at the top of a page.
+const figure = (value, words, bad = false) =>
+  make("div", bad ? { className: "bad" } : {}, make("b", { text: value }), make("span", { text: words }));
+
+// A bar of a length from 0 to 1 (none: only the words), with its name before and words behind it.
+function bar(name, share, words, note = "", kind = "") {
+  return make("div", { className: `bar ${kind}` },
+    make("b", { text: name }), make("span", { text: words }),
+    ...(share === undefined ? [] : [make("i", { style: { width: `${100 * share}%` } })]),
+    ...(note ? [make("small", { className: "note", text: note })] : []));
+}
+
+// --- the map -----------------------------------------------------------------------------------
+// nodes: {id, kind, layer, x, y}, kind is switch, host or publisher, x and y from 0 to 1. links:
+// {u, v, up}, each once.
+function networkMap(container, nodes, links) {
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const switches = nodes.filter((node) => node.kind === "switch");
+  // In rows names fit into the nodes; else they stand below them.
+  const layered = switches.length > 0 && switches.every((node) => node.layer);
+
+  function style() {
+    const label = { label: "data(label)", color: colour("ink"), "font-size": 11.5, "font-family": "system-ui, sans-serif", "text-valign": "center", "text-wrap": "wrap", "min-zoomed-font-size": 5 };
+    const node = { ...label, "background-color": colour("node"), "border-color": colour("node-line"), "border-width": 1.5 };
+    return [
+      { selector: "node", style: node },
+      { selector: "node.switch", style: { shape: "round-rectangle", width: 56, height: 36 } },
+      { selector: "node.host", style: { shape: "ellipse", width: 32, height: 32, "background-color": colour("panel") } },
+      { selector: "node.publisher", style: { shape: "round-rectangle", "corner-radius": 15, width: 44, height: 30, "background-color": colour("panel"), "border-color": colour("publisher"), "border-width": 2.5, color: colour("publisher") } },
+      { selector: "node.outside", style: { "text-valign": "bottom", "text-margin-y": 3 } },
+      { selector: "node.switch.outside", style: { width: 18, height: 18 } },
+      { selector: "node.host.outside", style: { width: 11, height: 11, "font-size": 9 } },
+      { selector: "node.publisher.outside", style: { width: 22, height: 14 } },
+      { selector: "edge", style: { width: 1.3, "line-color": colour("edge"), "curve-style": "straight", "arrow-scale": 1.05 } },
+      { selector: "edge.down", style: { "line-style": "dashed" } },
+      { selector: ".faded", style: { opacity: 0.4 } },
+      { selector: "node.lit", style: { "border-color": colour("way"), "border-width": 2.5 } },
+      { selector: "node.publisher.lit", style: { "border-color": colour("publisher"), "border-width": 3.5 } },
+      { selector: "edge.lit", style: { width: 3.2, "line-color": colour("way"), "target-arrow-color": colour("way"), "source-arrow-color": colour("way"), "z-index": 9 } },
+      { selector: "edge.forward", style: { "target-arrow-shape": "triangle" } },
+      { selector: "edge.backward", style: { "source-arrow-shape": "triangle" } },
+      { selector: "node.receiver", style: { "background-color": colour("receiver"), "border-color": colour("receiver"), color: colour("panel"), "font-weight": "bold" } },
+      { selector: "node.outside.receiver", style: { color: colour("receiver") } },
+      { selector: "node.target", style: { "border-color": colour("accent"), "border-width": 4 } },
+    ];
+  }
+
+  const joined = (u, v) => `${u}\u0000${v}`;
+  const nodeIds = new Map(nodes.map((node, place) => [node.id, `n${place}`]));
+  const edgeIds = new Map();
+  const elements = nodes.map((node) => ({
+    group: "nodes", classes: node.kind + (layered ? "" : " outside"),
+    data: { id: nodeIds.get(node.id), name: node.id, label: layered ? node.id.replaceAll("-", "\n") : node.id },
+  }));
+  links.forEach(({ u, v, up }, place) => {
+    edgeIds.set(joined(u, v), `e${place}`);
+    elements.push({ group: "edges", classes: up ? "" : "down", data: { id: `e${place}`, source: nodeIds.get(u), target: nodeIds.get(v) } });
+  });
+  const drawn = cytoscape({
+    container, elements, style: style(), layout: { name: "preset" },
+    minZoom: 0.05, maxZoom: 3, boxSelectionEnabled: false, autounselectify: true,
+  });
+
+  // Wide enough for all hosts in a row, in the container's proportions; or a square for all nodes.
+  const hosts = nodes.length - switches.length;
+  function place() {
+    let wide = Math.max(320, container.clientWidth - 60), high = Math.max(260, container.clientHeight - 60);
+    const zoom = Math.max(1, 50 * hosts / wide);
+    [wide, high] = [wide * zoom, high * zoom];
+    if (!layered) wide = high = Math.max(Math.min(wide, high), 60 * Math.sqrt(nodes.length));
+    nodes.forEach(({ id, x, y }) => drawn.getElementById(nodeIds.get(id)).position({ x: x * wide, y: y * high }));
+    drawn.fit(undefined, layered ? 16 : 24);
+  }
+  place();
+  if (!nodes.length) container.replaceChildren(make("p", { className: "note", text: "There is no network to draw." }));
+  let size = null;
+  new ResizeObserver(() => {
+    const before = size;
+    size = `${container.clientWidth} ${container.clientHeight}`;
+    if (before === null || before === size) return;
+    drawn.resize();
+    place();
+  }).observe(container);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.style(style()));
+
+  // ways: [u, v] of each link, as it is flown through if arrows are wanted. receivers, targets: ids.
+  function light({ ways = [], arrows = true, receivers = [], targets = [] }) {
+    drawn.batch(() => {
+      drawn.elements().removeClass("lit forward backward receiver target faded");
+      if (!ways.length && !receivers.length && !targets.length) return;
+      drawn.elements().addClass("faded");
+      const show = (id, classes) => nodeIds.has(id) && drawn.getElementById(nodeIds.get(id)).removeClass("faded").addClass(classes);
+      for (const [u, v] of ways) {
+        const forward = edgeIds.get(joined(u, v));
+        const edge = drawn.getElementById(forward ?? edgeIds.get(joined(v, u)) ?? "");
+        edge.removeClass("faded").addClass("lit");
+        if (arrows) edge.addClass(forward ? "forward" : "backward");
+        show(u, "lit");
+        show(v, "lit");
+      }
+      for (const id of receivers) show(id, "receiver");
+      for (const id of targets) show(id, "target");
+    });
+  }
+
+  return {
+    light,
+    // The counts in words, as the log of a run has them.
+    words: [
+      plural(switches.length, "switch", "switches"),
+      plural(nodes.filter((node) => node.kind === "host").length, "subscriber"),
+      plural(nodes.filter((node) => node.kind === "publisher").length, "publisher"),
+      plural(links.length, "link"),
+    ].join(", "),
+    onHost: (handler) => drawn.on("tap", "node.host", (event) => handler(event.target.data("name"))),
+    onGround: (handler) => drawn.on("tap", (event) => { if (event.target === drawn) handler(); }),
+  };
+}

@@ -1,0 +1,44 @@
+"""A report as one HTML page, which loads nothing from elsewhere.
+
+Style, scripts, cytoscape.js and data are inside the page, and its Content-Security-Policy forbids
+every load. Names of users are data in it, never markup.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+_PARTS = Path(__file__).parent
+
+
+def render(title: str, body: str, script: str, content: Any) -> str:
+    """Returns the page as text.
+
+    title: plain text, put after the product's name. body: HTML. script: JavaScript that runs after
+    ``page.js``, whose helpers it may use. content: what is JSON (else its ``str``), which the
+    script has as ``data``; texts in it may hold any character.
+    """
+    page = _part("page.html")
+    for mark, text in (
+        ("/*{title}*/", title),
+        ("/*{style}*/", _part("page.css")),
+        ("/*{body}*/", body),
+        ("/*{cytoscape}*/", _part("cytoscape.min.js")),
+        ("/*{script}*/", _part("page.js") + script),
+        # Last, so that no mark inside a user's text is ever filled in.
+        ("/*{data}*/", script_safe(content)),
+    ):
+        page = page.replace(mark, text, 1)
+    return page
+
+
+def script_safe(content: Any) -> str:
+    """Returns JSON that cannot end, or start anything inside, the script element around it."""
+    text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), default=str)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _part(name: str) -> str:
+    return (_PARTS / name).read_text(encoding="utf-8")
