@@ -91,7 +91,7 @@ class TradingSession(Kind):
     noun = "messages"
 
     def source(self, settings: Settings, folder: Path) -> AbstractContextManager[Wait]:
-        return lab.traffic.trading_session(settings, folder)
+        return lab.trading_session(settings, folder)
 
     def publish(self, settings: Settings, source: Path | None, stop: StopRequest) -> Published:
         servers, topic = settings.kafka["bootstrap.servers"], settings.topic

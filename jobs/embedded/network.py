@@ -54,16 +54,16 @@ def run(settings: Settings, lifecycle: Lifecycle, kind: Kind, keep_spark: bool =
         generator = stack.enter_context(kind.source(settings, folder))
         spark_and_tables = embedded_lab.beside(lambda: embedded_lab.open_tables(settings))
         lab.up()
-        log.info("%d switches at %s", len(network.switches), lab.switch.p4runtime)
+        log.info("%d switches at %s", len(network.switches), lab.p4runtime)
         spark, tables = spark_and_tables.result()
         if not keep_spark:
             stack.callback(spark.stop)
         lifecycle.hold_jvm(spark)
-        embedded_lab.fill(tables, kind.rows(settings, network, lab.switch.p4runtime))
+        embedded_lab.fill(tables, kind.rows(settings, network, lab.p4runtime))
         embedded_lab.refresh(tables, settings, lifecycle)
         source = generator()
         options = SinkOptions(
-            "udp", endpoint=lab.fabric.ingress[settings.publisher], window=deployment.WINDOW
+            "udp", endpoint=lab.ingress[settings.publisher], window=deployment.WINDOW
         )
         sink = open_sink(options)
         stack.callback(sink.close)

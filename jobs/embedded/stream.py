@@ -61,7 +61,7 @@ def run(settings: Settings, lifecycle: Lifecycle, kind: Kind) -> int:
             "broker %s; %d switches at %s",
             lab.bootstrap_servers,
             len(network.switches),
-            lab.switch.p4runtime,
+            lab.p4runtime,
         )
         spark, tables = spark_and_tables.result()
         stack.callback(spark.stop)
@@ -70,10 +70,10 @@ def run(settings: Settings, lifecycle: Lifecycle, kind: Kind) -> int:
             settings,
             kafka=settings.kafka | {"bootstrap.servers": lab.bootstrap_servers},
             checkpoint=str(folder / "checkpoint"),
-            udp_endpoint=lab.fabric.ingress[settings.publisher],
+            udp_endpoint=lab.ingress[settings.publisher],
             udp_window=deployment.WINDOW,
         )
-        embedded_lab.fill(tables, kind.rows(settings, network, lab.switch.p4runtime))
+        embedded_lab.fill(tables, kind.rows(settings, network, lab.p4runtime))
         embedded_lab.refresh(tables, settings, lifecycle)
         source = generator()
         published = _deliver(spark, settings, lifecycle, kind, source)

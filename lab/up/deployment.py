@@ -92,7 +92,7 @@ def write(lab: Lab, count: int, seed: int, match: str = "spark") -> None:
 
     ``lab.conf`` is complete, since Spark reads no ``spark-defaults.conf`` beside a properties file.
     """
-    publisher, endpoint = next(iter(lab.fabric.ingress.items()))
+    publisher, endpoint = next(iter(lab.ingress.items()))
     ours = {
         "kafka.bootstrap.servers": lab.bootstrap_servers,
         "match": match,
@@ -108,7 +108,7 @@ def write(lab: Lab, count: int, seed: int, match: str = "spark") -> None:
     folder = lab.folder / "network"
     folder.mkdir(exist_ok=True)
     now = dt.datetime.now(dt.UTC).isoformat()
-    for table, content in rows(lab.network, lab.switch.p4runtime, count, seed, now, match).items():
+    for table, content in rows(lab.network, lab.p4runtime, count, seed, now, match).items():
         lines = "".join(json.dumps(row) + "\n" for row in content)
         (folder / f"{table}.jsonl").write_text(lines)
 

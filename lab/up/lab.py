@@ -33,7 +33,7 @@ _ANSWER_S = 60
 class Lab:
     """Broker and network, brought up and taken down together; a context manager.
 
-    Entering takes the folder, which must be new, empty or a lab's (``lab.folder.claim``), so that
+    Entering takes the folder, which must be new, empty or a lab's (`lab.up.folder.claim`), so that
     it may be prepared; ``clear`` removes what an earlier run left; ``up`` starts things; leaving
     takes everything down and gives the folder back.
 

@@ -56,7 +56,7 @@ def test_a_lab_comes_up_answers_and_leaves_no_process(tmp_path):
         assert len(started) == 2
         ensure_topic(lab.bootstrap_servers, "any")
         assert lab.hosts == ("h1", "h2")
-        assert set(lab.fabric.ingress) == {"feed1"}
+        assert set(lab.ingress) == {"feed1"}
         assert lab.switch.p4runtime.startswith("127.0.0.1:")
         assert lab.settle()["frames_in"] == 0
         lab.check()

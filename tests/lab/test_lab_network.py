@@ -324,7 +324,7 @@ def test_it_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         [
             sys.executable,
             "-c",
-            "import sys; from pathlib import Path; from lab.process import Child\n"
+            "import sys; from pathlib import Path; from lab.up.process import Child\n"
             "child = Child('network', sys.argv[2:], Path(sys.argv[1]) / 'network.log')\n"
             "print(child.start(30), flush=True); sys.stdin.read()",
             str(tmp_path),

@@ -46,7 +46,7 @@ class Deployment:
             p4_folder=str(P4),
         )
         rows = deployment.rows(
-            NETWORK, lab.switch.p4runtime, 20, 4, match="network", message_format="attributes"
+            NETWORK, lab.p4runtime, 20, 4, match="network", message_format="attributes"
         )
         for name, content in rows.items():
             tables.append(name, list(content))

@@ -73,7 +73,7 @@ class Deployment:
             wait_seconds=10,
             p4_folder=str(P4),
         )
-        rows = deployment.rows(NETWORK, lab.switch.p4runtime, 80, 4, match="network")
+        rows = deployment.rows(NETWORK, lab.p4runtime, 80, 4, match="network")
         for name, content in rows.items():
             tables.append(name, list(content))
 

@@ -168,7 +168,7 @@ def settings_of(lab: Lab, tables: str, **own: object) -> Settings:
     made = Settings(
         tables=tables,
         publisher=PUBLISHER,
-        udp_endpoint=lab.fabric.ingress[PUBLISHER],
+        udp_endpoint=lab.ingress[PUBLISHER],
         udp_window=64,
         wait_seconds=10,
         kafka={"bootstrap.servers": lab.bootstrap_servers},
@@ -189,7 +189,7 @@ def filled(
     now = dt.datetime.now(dt.UTC)
     who = {"updated_by": "test", "updated_at": now}
     contents = {
-        **network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, lab.switch.p4runtime)),
+        **network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, lab.p4runtime)),
         "virtual_trees": [tree_to_row(tree) for tree in broadcast_trees(NETWORK)],
         "attributes": [
             dataclasses.asdict(one) | {"registered_by": "test", "registered_at": now}

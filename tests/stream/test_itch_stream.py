@@ -21,7 +21,7 @@ from scapy.utils import rdpcap
 
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.stream.delivery import Delivery
+from jobs.adapters.stream.delivery import BatchDelivery
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.micro_batches import start
 from jobs.adapters.switches.refresh import Refresher
@@ -65,7 +65,7 @@ def settings_of(lab: Lab, location: str, **others: object) -> Settings:
     return Settings(
         tables=location,
         publisher=PUBLISHER,
-        udp_endpoint=lab.fabric.ingress[PUBLISHER],
+        udp_endpoint=lab.ingress[PUBLISHER],
         udp_window=64,
         wait_seconds=10,
         kafka={"bootstrap.servers": lab.bootstrap_servers},
@@ -100,7 +100,7 @@ def filled_tables(
     folder = tmp_path_factory.mktemp("filled") / "tables"
     shutil.copytree(empty_tables, folder)
     tables = Tables(spark, str(folder))
-    addresses = dict.fromkeys(NETWORK.switches, lab.switch.p4runtime)
+    addresses = dict.fromkeys(NETWORK.switches, lab.p4runtime)
     for name, rows in network_to_rows(NETWORK, addresses).items():
         tables.append(name, rows)
     tables.append("virtual_trees", [tree_to_row(t) for t in broadcast_trees(NETWORK)])
@@ -142,7 +142,7 @@ class Deployment:
         producer.flush()
         producer.close()
 
-    def run(self, *steps: Callable[[], None]) -> Delivery:
+    def run(self, *steps: Callable[[], None]) -> BatchDelivery:
         """Run the stream: drain, then each step and drain again, then stop."""
         return drain(self.spark, self.settings, *steps)
 

@@ -54,7 +54,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 @pytest.fixture
 def filled(tables: Tables, lab: Lab) -> Tables:
     for name, rows in network_to_rows(
-        NETWORK, dict.fromkeys(NETWORK.switches, lab.switch.p4runtime)
+        NETWORK, dict.fromkeys(NETWORK.switches, lab.p4runtime)
     ).items():
         tables.append(name, rows)
     tables.append("virtual_trees", [tree_to_row(tree) for tree in TREES])
@@ -77,7 +77,7 @@ class Deployment:
         self.settings = Settings(
             tables=tables.location,
             publisher=PUBLISHER,
-            udp_endpoint=lab.fabric.ingress[PUBLISHER],
+            udp_endpoint=lab.ingress[PUBLISHER],
             udp_window=64,
             topic=TOPIC,
             dead_letter_topic="itch.dead",
