@@ -28,7 +28,7 @@ from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.retune import report
 from jobs.adapters.retune.record import parse_window
-from jobs.adapters.retune.retune import Options, Plan, Retuner
+from jobs.adapters.retune.retune import RetuneOptions, RetunePlan, Retuner
 from jobs.adapters.tables.tables import Tables
 from udfs.retuning.change import MIN_SAVING
 from udfs.retuning.steps import TreeStep, Wanted
@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def work(arguments: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -> int:
-    options = Options(
+    options = RetuneOptions(
         arguments.rules,
         arguments.max_changed_rules,
         arguments.min_saving,
@@ -120,7 +120,7 @@ def apply(retuner: Retuner, wanted: Wanted, patience: float, lifecycle: Lifecycl
         lifecycle.stopping.wait(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 
 
-def _tell(plan: Plan) -> None:
+def _tell(plan: RetunePlan) -> None:
     change = plan.change
     if not change.rules:
         log.info("no change saves enough to be worth its rules")

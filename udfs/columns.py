@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyspark.sql.functions import pandas_udf
 from pyspark.sql.types import (
     ArrayType,
@@ -28,7 +26,8 @@ from pyspark.sql.types import (
 )
 
 from udfs.delivery.frame_headers import StacksHandle
-from udfs.delivery.plan import Plan
+from udfs.delivery.plan import PlanHandle
+from udfs.delivery.sink import Sink
 from udfs.delivery.task import Task
 from udfs.trees.header_stacks import Receivers, Stack, Stacks, warm_up
 
@@ -96,21 +95,6 @@ STACKS = StructType(
         StructField("seconds", DoubleType()),
     ]
 )
-
-
-class Sink(Protocol):
-    """Where frames go. ``send`` gets concatenated frames and their borders (int64[f + 1])."""
-
-    def send(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> int: ...
-    def flush(self) -> None: ...
-    def close(self) -> None: ...
-
-
-class PlanHandle(Protocol):
-    """A broadcast plan; ``value`` loads it once a worker."""
-
-    @property
-    def value(self) -> Plan: ...
 
 
 def deliver(

@@ -22,7 +22,7 @@ from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.checkpoint.identity import NAME
 from jobs.adapters.checkpoint.progress import position
 from jobs.adapters.stream.checks import after_failure, before_start
-from jobs.adapters.stream.delivery import Delivery
+from jobs.adapters.stream.delivery import BatchDelivery
 from jobs.adapters.stream.micro_batches import start
 from jobs.adapters.tables.tables import Tables
 from lab.traffic.publisher import ensure_topic
@@ -94,14 +94,14 @@ class Running:
         self._deployment = deployment
         #: The second batch has its offsets, and waits here before it reads.
         self.gate = threading.Event()
-        process = Delivery.process
+        process = BatchDelivery.process
 
-        def waiting(delivery: Delivery, records: DataFrame, batch_id: int) -> None:
+        def waiting(delivery: BatchDelivery, records: DataFrame, batch_id: int) -> None:
             if batch_id:
                 self.gate.wait(120)
             process(delivery, records, batch_id)
 
-        patch.setattr(Delivery, "process", waiting)
+        patch.setattr(BatchDelivery, "process", waiting)
         self._lifecycle = Lifecycle()
         self._query, self.delivery = start(deployment.spark, deployment.settings, self._lifecycle)
 

@@ -23,7 +23,7 @@ from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.retune import trials
 from jobs.adapters.retune.record import read_record
-from jobs.adapters.retune.retune import Options, Retuner
+from jobs.adapters.retune.retune import RetuneOptions, Retuner
 from jobs.adapters.switches.refresh import Refresher
 from jobs.adapters.tables.tables import Tables
 from lab.up.process import Child
@@ -260,7 +260,7 @@ def test_two_runs_at_once_take_different_ids(
 ) -> None:
     wanted = {steiner_tree(NETWORK, NEAR): "relation"}
     other = VirtualTree(1, steiner_tree(NETWORK, FAR), "other", "installing")
-    retuner = Retuner(deployment.spark, deployment.tables, deployment.settings, Options())
+    retuner = Retuner(deployment.spark, deployment.tables, deployment.settings, RetuneOptions())
     write = deployment.tables.move_and_add
 
     def late(*arguments: Any) -> None:
@@ -277,7 +277,7 @@ def test_two_runs_at_once_take_different_ids(
 
 def test_what_cannot_be_asked_is_told() -> None:
     with pytest.raises(SettingsError, match="there are hops"):
-        Options(strategies=("best",)).names()
+        RetuneOptions(strategies=("best",)).names()
     for arguments in (["--rules", "-1"], ["--min-saving", "1"], ["--publications", "0"]):
         with pytest.raises(SystemExit):
             retune_trees.parser().parse_args(arguments)

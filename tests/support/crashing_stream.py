@@ -58,7 +58,7 @@ STEPS = {
     "ledger": Step("jobs.adapters.tables.tables.Tables", "append", "egress_ledger"),
     "statistics": Step("jobs.adapters.tables.tables.Tables", "append", "delivery_statistics"),
     "publications": Step("jobs.adapters.tables.tables.Tables", "append", "publication_statistics"),
-    "batch": Step("jobs.adapters.stream.delivery.Delivery", "process"),
+    "batch": Step("jobs.adapters.stream.delivery.BatchDelivery", "process"),
 }
 #: What happens in a worker, and what Spark writes by itself.
 IN_WORKER = ("first frame", "last frame", "worker")

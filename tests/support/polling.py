@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.stream.delivery import Delivery
+from jobs.adapters.stream.delivery import BatchDelivery
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.micro_batches import start
 from jobs.adapters.tables.tables import Tables
@@ -25,7 +25,7 @@ def polled(tables: Tables, name: str) -> list[dict[str, Any]]:
     return _KNOWN[place][1]
 
 
-def drain(spark: SparkSession, settings: Settings, *steps: Callable[[], None]) -> Delivery:
+def drain(spark: SparkSession, settings: Settings, *steps: Callable[[], None]) -> BatchDelivery:
     """Run the stream until its topic is drained, then each step and drain again, then stop.
 
     Raises StreamError where it ends by itself.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +92,13 @@ class Plan:
     def deliveries(self, leaf: NDArray[np.int32]) -> NDArray[np.int32]:
         """Delivery of each event, int32[m], by its leaf."""
         return leaf if self.delivery is None else self.delivery[leaf]
+
+
+class PlanHandle(Protocol):
+    """A broadcast plan; ``value`` loads it once a worker."""
+
+    @property
+    def value(self) -> Plan: ...
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from udfs.delivery.plan import Plan
+from udfs.delivery.sink import Sink
 from udfs.delivery.task import Task
 from udfs.trees.header_stacks import HeaderStacks
 
@@ -30,14 +30,6 @@ TICK_SECONDS = 0.05
 STOP_SECONDS = 10.0
 #: Most batches (of one record each) that wait in a worker, and that are taken together.
 MOST_WAITING = 2048
-
-
-class Sink(Protocol):
-    """Where frames go, as in :class:`udfs.columns.Sink`."""
-
-    def send(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> int: ...
-    def flush(self) -> None: ...
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from udfs.delivery.frame_headers import FrameHeaders, StacksHandle
-from udfs.delivery.plan import Plan
+from udfs.delivery.plan import PlanHandle
 from udfs.delivery.task import Task
 from udfs.messages.sequence import OFFSET_SHIFT
 from udfs.stacks.frame import Frames
@@ -44,13 +44,6 @@ ARROW = pa.schema(
         ("last_offset", pa.int64()),
     ]
 )
-
-
-class PlanHandle(Protocol):
-    """A broadcast plan; ``value`` loads it once a worker."""
-
-    @property
-    def value(self) -> Plan: ...
 
 
 def again(

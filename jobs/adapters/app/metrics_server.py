@@ -102,7 +102,7 @@ def _application(registry: CollectorRegistry, health: Callable[[], Health]) -> W
     return answer
 
 
-class _Server(ThreadingWSGIServer):  # type: ignore[misc]
+class _Server(ThreadingWSGIServer):
     # A client that is slow must not keep the job from its end.
     block_on_close = False
 

@@ -19,7 +19,7 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
-class Source:
+class Origin:
     """The versions of tables and the settings that batches were computed from."""
 
     versions: Mapping[str, int]
@@ -39,7 +39,7 @@ class SentLedger:
         self._head: tuple[str, int] | None = None
         self._numbers: dict[tuple[Any, ...], int] = {}
         self.ranges = SentRanges()
-        self.sources: list[Source] = []
+        self.sources: list[Origin] = []
         self.sessions: dict[bytes, int] = {}
 
     def refresh(self) -> bool:
@@ -97,7 +97,7 @@ class SentLedger:
         key = tuple(sorted(versions.items())), tuple(sorted(settings.items()))
         if key not in self._numbers:
             self._numbers[key] = len(self.sources)
-            self.sources.append(Source(versions, settings))
+            self.sources.append(Origin(versions, settings))
         return self._numbers[key]
 
 

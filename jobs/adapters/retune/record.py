@@ -18,7 +18,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedPublications:
     """Publications on record, and what to know of them.
 
     batches: in the window. covered: share of the bytes that ``publications`` stand for, as only
@@ -45,7 +45,7 @@ def read_record(
     most: int,
     window: dt.timedelta | None = None,
     as_of: int | None = None,
-) -> Recorded:
+) -> RecordedPublications:
     """Returns the ``most`` heaviest publications of a window, or of all that is on record.
 
     window: so long before the last batch on record. as_of: a version of `delivery_statistics`; all
@@ -56,7 +56,7 @@ def read_record(
     last = deliveries.agg(functions.max("recorded_at").alias("last")).toArrow().to_pylist()
     ended = last[0]["last"]
     if ended is None:
-        return Recorded([])
+        return RecordedPublications([])
     if window is not None:
         deliveries = deliveries.where(functions.col("recorded_at") > functions.lit(ended - window))
     keys = ["batch_id", "publisher", "recorded_at"]
@@ -68,7 +68,7 @@ def read_record(
     about = span.toArrow().to_pylist()[0]
     rows = tables.read(PUBLICATIONS).join(sent, keys, "left_semi")
     publications, covered = _heaviest(rows, most)
-    return Recorded(publications, about["batches"], covered, about["first"], ended)
+    return RecordedPublications(publications, about["batches"], covered, about["first"], ended)
 
 
 def _heaviest(rows: DataFrame, most: int) -> tuple[list[Publication], float]:

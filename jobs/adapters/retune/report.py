@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from jobs.adapters.retune.retune import Plan, in_use
+from jobs.adapters.retune.retune import RetunePlan, in_use
 from udfs.network.drawing import drawing
 from udfs.network.network import Network
 from udfs.report.page import render
@@ -18,7 +18,7 @@ from udfs.trees.strategies.strategy import Edges
 MOST_SWITCHES = 600
 
 
-def write(folder: Path, plan: Plan) -> None:
+def write(folder: Path, plan: RetunePlan) -> None:
     """Writes ``retune.json`` and ``retune.html``; each is there whole or not at all."""
     figures = summary(plan)
     drawn = len(plan.network.switches) <= MOST_SWITCHES
@@ -35,7 +35,7 @@ def write(folder: Path, plan: Plan) -> None:
     _write(folder / "retune.html", render("retuning of virtual trees", body, script, content))
 
 
-def summary(plan: Plan) -> dict[str, Any]:
+def summary(plan: RetunePlan) -> dict[str, Any]:
     """Returns the figures: what was compared and chosen, what the change costs and saves."""
     change, choice = plan.change, plan.choice
     now = plan.record.replay(list(in_use(plan.network, plan.trees)))

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
-from jobs.adapters.retune.record import Recorded, read_record
+from jobs.adapters.retune.record import RecordedPublications, read_record
 from jobs.adapters.retune.trials import compare
 from jobs.adapters.switches.program import Pipeline
 from jobs.adapters.tables.network_tables import NetworkTables
@@ -28,12 +28,12 @@ from udfs.filters.subscriptions import Subscription
 from udfs.network.network import Network
 from udfs.network.rows import network_from_rows, tree_from_row, tree_to_row
 from udfs.network.virtual_tree import VirtualTree
-from udfs.switches.capacity import Limits, tree_budgets
 from udfs.retuning.change import MIN_SAVING, TreeChange, plan_change
-from udfs.retuning.comparison import StrategyResult, Record
+from udfs.retuning.comparison import Record, StrategyResult
 from udfs.retuning.mixture import ChosenTrees, choose
 from udfs.retuning.relations import clients_of
 from udfs.retuning.steps import TreeStep, Wanted, lost_links, next_step, under_way
+from udfs.switches.capacity import Limits, tree_budgets
 from udfs.trees.publications import Clients, Statistics
 from udfs.trees.strategies.registry import STRATEGIES
 from udfs.trees.strategies.strategy import Edges, Situation
@@ -45,7 +45,7 @@ _TRIES = 5
 
 
 @dataclass(frozen=True)
-class Options:
+class RetuneOptions:
     """Options of a run. rules: trees a switch at most. max_changed_rules: None for any
     number. most: publications that are replayed. strategies: names; empty for all. seconds: that a
     strategy may take, and the search for a mixture."""
@@ -72,13 +72,13 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RetunePlan:
     """Result of a run. trees: all rows of `virtual_trees`, as read."""
 
     network: Network
     budget: Mapping[str, int]
     trees: Sequence[VirtualTree]
-    recorded: Recorded
+    recorded: RecordedPublications
     record: Record
     outcomes: Sequence[StrategyResult]
     choice: ChosenTrees
@@ -89,13 +89,13 @@ class Retuner:
     """Plans by `plan`, then writes by `step` until nothing is left."""
 
     def __init__(
-        self, spark: SparkSession, tables: Tables, settings: Settings, options: Options
+        self, spark: SparkSession, tables: Tables, settings: Settings, options: RetuneOptions
     ) -> None:
         self._spark, self._tables, self._settings = spark, tables, settings
         self._options = options
         self._names = options.names()
 
-    def plan(self) -> Plan | None:
+    def plan(self) -> RetunePlan | None:
         """Returns what to change, and why; None where nothing is on record that the network can
         carry.
 
@@ -164,7 +164,7 @@ class Retuner:
             self._cap(network, trees),
             options.min_saving,
         )
-        return Plan(network, budget, trees, recorded, record, outcomes, choice, change)
+        return RetunePlan(network, budget, trees, recorded, record, outcomes, choice, change)
 
     def _cap(self, network: Network, trees: Sequence[VirtualTree]) -> int | None:
         """Rules that may change by now: what an earlier run has under way counts."""
@@ -286,7 +286,7 @@ class Retuner:
         return Clients(potential, found.permanent)
 
     @staticmethod
-    def _tell(recorded: Recorded, record: Record) -> None:
+    def _tell(recorded: RecordedPublications, record: Record) -> None:
         log.info(
             "%d batches on record, %d different publications, %.1f %% of their bytes",
             recorded.batches,

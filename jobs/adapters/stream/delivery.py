@@ -42,7 +42,7 @@ from udfs.errors import StackcastError, TableError
 log = logging.getLogger(__name__)
 
 
-class Delivery:
+class BatchDelivery:
     """The state of a running stream: current plan, and where it writes.
 
     ``process`` is the function for ``foreachBatch``. ``processed`` holds, by partition, the offset

@@ -12,11 +12,13 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
+from jobs.adapters.stream.report import BatchReport
+from udfs.delivery.plan import Compilation
 from udfs.messages.readers import REASONS
 
 ETHERNET = 14
@@ -24,33 +26,6 @@ ETHERNET = 14
 STAGE_BUCKETS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 PLAN_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300)
 _CODE = re.compile(r"\b([A-Z][A-Z0-9]+\.[A-Z][A-Z0-9_]+)\b")
-
-
-class Report(Protocol):
-    """A batch as its tasks reported it, as `jobs.adapters.stream.report.BatchReport` adds it up."""
-
-    @property
-    def reasons(self) -> Mapping[str, int]: ...
-    def total(self, column: str) -> int: ...
-    def publications(self) -> list[dict[str, Any]]: ...
-
-
-class Rejection(Protocol):
-    """A rule that is not live."""
-
-    @property
-    def code(self) -> str: ...
-
-
-class Planned(Protocol):
-    """A plan in use, as `udfs.delivery.plan.Compilation` is."""
-
-    @property
-    def versions(self) -> Mapping[str, int]: ...
-    @property
-    def rules(self) -> Any: ...
-    @property
-    def rejections(self) -> Iterable[Any]: ...
 
 
 class StreamMetrics:
@@ -177,7 +152,7 @@ class StreamMetrics:
         """The batch in progress had been begun by an earlier run."""
         self._again.inc()
 
-    def delivered(self, report: Report, versions: Mapping[str, int]) -> None:
+    def delivered(self, report: BatchReport, versions: Mapping[str, int]) -> None:
         """Takes what all tasks of a batch reported, and the versions that it was made from."""
         self.counted(
             report.total("packets"),
@@ -216,7 +191,7 @@ class StreamMetrics:
         for table, version in versions.items():
             self._versions.labels(table).set(version)
 
-    def planned(self, plan: Planned, seconds: float) -> None:
+    def planned(self, plan: Compilation, seconds: float) -> None:
         """A plan of tables is in use from now on; it took so long to make."""
         self._plan.observe(seconds)
         self._rules.set(len(plan.rules))

@@ -13,7 +13,7 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.checkpoint import positions
 from jobs.adapters.planning import formats
 from jobs.adapters.stream import checks
-from jobs.adapters.stream.delivery import Delivery
+from jobs.adapters.stream.delivery import BatchDelivery
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.warm_up import warm_up
 from jobs.adapters.stream.watch import StreamWatch
@@ -38,7 +38,7 @@ def run(settings: Settings, lifecycle: Lifecycle, name: str) -> int:
 
 def start(
     spark: SparkSession, settings: Settings, lifecycle: Lifecycle
-) -> tuple[StreamingQuery, Delivery]:
+) -> tuple[StreamingQuery, BatchDelivery]:
     """Wire topic, tables and sink together; the stream is running when this returns.
 
     Metrics and health are served from here on until the delivery is closed. Raises SettingsError
@@ -61,7 +61,7 @@ def _start(
     lifecycle: Lifecycle,
     topics: Topics,
     watch: StreamWatch,
-) -> tuple[StreamingQuery, Delivery]:
+) -> tuple[StreamingQuery, BatchDelivery]:
     warming = warm_up(spark)
     topics.wait(lifecycle.stopping.is_set)
     topics.ensure_dead_letters()
@@ -69,7 +69,7 @@ def _start(
     timestamps = needs_arrival(formats.specification_of(settings, tables))
     positions.refuse_after_real_time(spark, settings)
     checks.before_start(spark, settings, tables, topics)
-    delivery = Delivery(spark, settings, tables, topics, watch.metrics)
+    delivery = BatchDelivery(spark, settings, tables, topics, watch.metrics)
     delivery.prepare()
     warming.result()
 

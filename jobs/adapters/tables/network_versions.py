@@ -105,8 +105,7 @@ class NetworkVersions:
                     return
 
     def superseded(self) -> bool:
-        """Tells whether another has begun a term since ours, so that our `publish` has no effect.
-        """
+        """Tells whether another has begun a term since ours: `publish` then has no effect."""
         newest = self._newest_term()
         return self._term is not None and newest > self._term
 

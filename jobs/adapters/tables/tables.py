@@ -274,8 +274,7 @@ class Tables:
         return _pylist(frame.groupBy(key).agg(functions.max(order).alias(order), last))
 
     def committed_at(self, name: str, version: int) -> dt.datetime | None:
-        """Returns when a version was committed, as its log says; None where the log has it no more.
-        """
+        """Returns when a version was committed, by its log; None where the log has it no more."""
         if self._local:
             found = actions(self._log(name).commit(version) or "")
             times = [a["commitInfo"].get("timestamp") for a in found if "commitInfo" in a]

@@ -34,7 +34,7 @@ _NAMED = re.compile(rf"\b({RANGES}|{FUNCTION})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Held:
+class TableAt:
     """Contents of a table at a version.
 
     compiled: versions of ``subscriptions`` that its rows are from. states: those of leaves; in
@@ -60,7 +60,7 @@ def define(spark: SparkSession, tables: Tables, specification: Specification) ->
     def at(name: str, version: int) -> str:
         return f"{tables.sql_name(name)} VERSION AS OF {version}"
 
-    def held(name: str, version: int) -> Held:
+    def held(name: str, version: int) -> TableAt:
         states = "collect_set(state)"
         if name == "filter_entries":
             states = "array_except(collect_set(next), collect_set(state))"
@@ -68,7 +68,7 @@ def define(spark: SparkSession, tables: Tables, specification: Specification) ->
             f"SELECT collect_set(subscriptions_version) AS compiled, {states} AS states"
             f" FROM {at(name, version)}"
         ).collect()
-        return Held(frozenset(row.compiled), frozenset(row.states))
+        return TableAt(frozenset(row.compiled), frozenset(row.states))
 
     entries, leaves = agreeing(tables.version, held)
     define_over(spark, at("filter_entries", entries), at("filter_leaves", leaves), specification)
@@ -76,7 +76,7 @@ def define(spark: SparkSession, tables: Tables, specification: Specification) ->
 
 def agreeing(
     current: Callable[[str], int],
-    held: Callable[[str, int], Held],
+    held: Callable[[str, int], TableAt],
     pause: Callable[[float], None] = time.sleep,
 ) -> tuple[int, int]:
     """The newest versions of ``filter_entries`` and ``filter_leaves`` that are of one compilation.
@@ -85,9 +85,9 @@ def agreeing(
     the rows of a table, as of a version, say; errors of SQL where the version cannot be read.
     Raises TableError NOT_IN_STEP if there is no such pair for ``ATTEMPTS`` times ``PAUSE`` seconds.
     """
-    known: dict[tuple[str, int], Held | None] = {}
+    known: dict[tuple[str, int], TableAt | None] = {}
 
-    def look(name: str, version: int, back: int) -> Held | None:
+    def look(name: str, version: int, back: int) -> TableAt | None:
         if version < 0:
             return None
         if (name, version) not in known:
@@ -107,7 +107,7 @@ def agreeing(
         for back in sorted(product(range(BACK), repeat=2), key=sum):
             found = look(_PAIR[0], entries - back[0], back[0])
             reached = look(_PAIR[1], leaves - back[1], back[1])
-            nothing = back == (0, 0) and found == reached == Held(frozenset(), frozenset())
+            nothing = back == (0, 0) and found == reached == TableAt(frozenset(), frozenset())
             if found and reached and (nothing or _agree(found, reached)):
                 return entries - back[0], leaves - back[1]
     raise TableError(
@@ -119,7 +119,7 @@ def agreeing(
     )
 
 
-def _agree(entries: Held, leaves: Held) -> bool:
+def _agree(entries: TableAt, leaves: TableAt) -> bool:
     if not entries.compiled:
         # Such a filter has one leaf, where every event is.
         return len(leaves.states) == 1

@@ -9,9 +9,10 @@ from typing import cast
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.wire.af_packet import PacketSink
-from jobs.adapters.wire.options import Kind, Sink, SinkOptions
+from jobs.adapters.wire.options import Kind, SinkOptions
 from jobs.adapters.wire.pcap import PcapSink
 from jobs.adapters.wire.udp import UdpSink, parse_endpoint
+from udfs.delivery.sink import Sink
 from udfs.errors import SettingsError, SinkError
 
 __all__ = ["Sink", "SinkOptions", "open_sink", "sink_options"]
