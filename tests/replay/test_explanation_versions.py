@@ -9,23 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import AnalysisException
 
-from jobs.adapters.tables.who_gets import ATTEMPTS, Held, agreeing
+from jobs.adapters.tables.who_gets import ATTEMPTS, TableAt, agreeing
 from udfs.errors import TableError
 
 pytestmark = pytest.mark.unit
 
-NOTHING = Held(frozenset(), frozenset())
+NOTHING = TableAt(frozenset(), frozenset())
 
 
-def of(subscriptions: int, *states: int) -> Held:
-    return Held(frozenset({subscriptions}), frozenset(states))
+def of(subscriptions: int, *states: int) -> TableAt:
+    return TableAt(frozenset({subscriptions}), frozenset(states))
 
 
 class Written:
     """Two tables by version; ``later`` is what the stream commits while the question waits."""
 
     def __init__(
-        self, entries: list[Held], leaves: list[Held], *later: Callable[[Written], None]
+        self, entries: list[TableAt], leaves: list[TableAt], *later: Callable[[Written], None]
     ) -> None:
         self.tables = {"filter_entries": entries, "filter_leaves": leaves}
         self.later = list(later)
@@ -35,7 +35,7 @@ class Written:
     def current(self, name: str) -> int:
         return len(self.tables[name]) - 1
 
-    def held(self, name: str, version: int) -> Held:
+    def held(self, name: str, version: int) -> TableAt:
         if (name, version) in self.gone:
             raise AnalysisException("files of the version are gone")
         return self.tables[name][version]
