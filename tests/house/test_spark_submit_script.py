@@ -259,7 +259,7 @@ def able(tmp_path: Path) -> Iterator[Machine]:
     (made.clone / "udfs" / "one" / "kernels.py").write_text(kernels)
     (made.clone / "udfs" / "pool.py").write_text("from udfs.words import WORD\nLAYOUT = 1\n")
     (made.clone / "udfs" / "words.py").write_text("WORD = 1\n")
-    (made.clone / "udfs" / "errors.py").write_text("from udfs.pool import LAYOUT\n")
+    (made.clone / "udfs" / "one" / "two").mkdir()
     for name in ("spark-submit.sh", "constraints.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, made.clone)
     (made.clone / "conf" / "ivy.xml").write_text("delta-1.jar\nkafka-1.jar\n")
@@ -344,7 +344,7 @@ def test_kernels_of_other_sources_are_kept_apart_and_old_ones_removed(ready: Mac
     assert kernel_cache(ready) == first
     # What is in no kernel changes nothing; the module that a kernel takes a constant of does, and
     # that which this one has it of.
-    (ready.clone / "udfs" / "errors.py").write_text("CODE = 1\n")
+    (ready.clone / "udfs" / "one" / "two" / "plans.py").write_text("from udfs.pool import LAYOUT")
     (ready.clone / "udfs" / "__pycache__").mkdir()
     (ready.clone / "udfs" / "__pycache__" / "pool.cpython-312.pyc").write_text("LAYOUT = 1")
     assert kernel_cache(ready) == first
