@@ -9,8 +9,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import costs
 import examples
 import processes
+import progress
 import pytest
 from pyspark.sql import SparkSession
 
@@ -20,7 +22,7 @@ from jobs.adapters.tables.tables import Tables
 from udfs.messages.specification import Specification, parse_specification
 
 pytest_cmdline_main = processes.pytest_cmdline_main
-pytest_configure = examples.pytest_configure
+no_servers = costs.no_servers
 
 # A Spark of the tests lives for minutes, and the better compiler takes more than it gives by then:
 # a third of the time. Alone, the quick one would have 48 MB for its code, which Spark fills. It
@@ -29,6 +31,14 @@ os.environ.setdefault(
     "SPARK_SUBMIT_OPTS",
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
 )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """What is run, and how much of it, is settled before other plugins look."""
+    examples.pytest_configure(config)
+    costs.pytest_configure(config)
+    progress.pytest_configure(config)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

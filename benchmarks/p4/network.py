@@ -13,7 +13,7 @@ from benchmarks.compile import say
 from benchmarks.p4.workloads import PUBLISHER, Workload
 from lab.fabric.switches import Fabric
 from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.stacks.forwarding import deliver
+from udfs.stacks.forwarding import ForwardingModel
 from udfs.switches.stack_entries import switch_entries
 
 PAYLOAD = 70
@@ -28,7 +28,9 @@ def session(work: Workload, program: bytes) -> None:
     frames = [stack_frame(labels, datagram(random.randbytes(PAYLOAD))) for labels in stacks]
     wanted: Counter[str] = Counter()
     for labels, times in work.stacks.items():
-        for host, copies in deliver(work.network, work.tables, PUBLISHER, labels).hosts.items():
+        for host, copies in (
+            ForwardingModel(work.network, work.tables).deliver(PUBLISHER, labels).hosts.items()
+        ):
             wanted[host] += copies * times
     behind = datagram(bytes(PAYLOAD))
     began = time.thread_time()

@@ -16,7 +16,7 @@ from benchmarks.trees.networks import CANDIDATES, zoo
 from benchmarks.trees.results import Lines, in_parallel
 from udfs.network.network import Network
 from udfs.network.topology import fabric, from_graph, jellyfish
-from udfs.retuning.replay import Replayer
+from udfs.retuning.costs import Replayer
 from udfs.trees.encode import Encoder
 from udfs.trees.publications import Publication
 from udfs.trees.strategies.registry import STRATEGIES

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from udfs.network.network import Network
-from udfs.retuning.replay import Replayer
+from udfs.retuning.costs import Replayer
 from udfs.trees.encode import Algorithm
 from udfs.trees.publications import Publication
 from udfs.trees.strategies.strategy import Edges, numbered

@@ -68,54 +68,6 @@ def network_options(settings: Settings) -> NetworkOptions:
     )
 
 
-def beside(work: Callable[[], T]) -> Future[T]:
-    """Run ``work`` on a thread that does not keep the program alive."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
-
-
-@contextmanager
-def trading_session(settings: Settings, folder: Path) -> Iterator[Callable[[], Path]]:
-    """Generate the session in a process of its own; yields a function that waits for the file."""
-    if settings.lab_session:
-        path = Path(settings.lab_session)
-        if not path.is_file():
-            raise LabError(
-                "NO_SESSION", f"there is no file {path}: set spark.stackcast.lab.session"
-            )
-        yield lambda: path
-        return
-    path = folder / "session.NASDAQ_ITCH50"
-    command = [sys.executable, "-m", "lab.traffic.generate", "--out", str(path)]
-    for option, value in (
-        ("--messages", settings.lab_messages),
-        ("--seed", settings.lab_seed),
-        ("--symbols", settings.lab_symbols),
-    ):
-        command += [option, str(value)]
-    with (folder / "generate.log").open("wb") as output:
-        child = subprocess.Popen(command, stdout=output, stderr=output, **child_options())
-
-    def wait() -> Path:
-        if child.wait() != 0:
-            text = (folder / "generate.log").read_text()[-2000:]
-            raise LabError("NO_SESSION", f"the trading session could not be generated: {text}")
-        return path
-
-    try:
-        yield wait
-    finally:
-        stop_process(child, 5)
-
-
 def open_tables(settings: Settings) -> tuple[SparkSession, Tables]:
     """Raises SettingsError, TableError."""
     spark = session.start("stackcast embedded")

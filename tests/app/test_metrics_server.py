@@ -32,7 +32,7 @@ from jobs.adapters.stream.watch import (
 )
 from udfs.errors import SettingsError
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.server
 
 
 def free_port() -> int:

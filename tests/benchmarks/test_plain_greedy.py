@@ -14,7 +14,7 @@ from benchmarks.trees.plain_greedy import STEINER, PlainGreedy
 from udfs.network.labels import MAX_LABELS
 from udfs.network.topology import fabric, from_graph
 from udfs.network.virtual_tree import VirtualTree, stored
-from udfs.stacks.forwarding import deliver, network_tables
+from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
@@ -34,7 +34,7 @@ def test_its_stacks_deliver_to_each_receiver_exactly_once_and_to_nobody_else(rng
         return
     tables = network_tables(network, stored(trees))
     for as_it_is in (network, mended(network)):
-        delivery = deliver(as_it_is, tables, publisher, labels)
+        delivery = ForwardingModel(as_it_is, tables).deliver(publisher, labels)
         assert delivery.hosts == Counter(receivers)
         assert not delivery.loop
         assert {(u, v) for u, v, _ in delivery.links[1:]} == set(encoding.edges)

@@ -27,7 +27,7 @@ from lab.traffic.trading_session import TradingSession
 from udfs.messages.reference import build_packet, read_packet
 from udfs.messages.sequence import session_id
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.server
 
 TOPIC = "itch.raw"
 SESSIONS = [session_id(TOPIC, 0), session_id(TOPIC, 1)]

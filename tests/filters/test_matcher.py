@@ -342,6 +342,7 @@ except ValueError:
 """
 
 
+@pytest.mark.server
 def test_without_numba_the_same_leaves_are_found():
     compiled = compile_rules([CheckedRule("r", price(">", 5), ("h1",))], SPEC)
     types = np.full(12, ord("A"), np.uint8)

@@ -30,7 +30,7 @@ from kafka import KafkaProducer
 from jobs.adapters.app import session
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.stream.delivery import Delivery
+from jobs.adapters.stream.delivery import BatchDelivery
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.micro_batches import start
 from jobs.adapters.tables.tables import Tables
@@ -132,7 +132,7 @@ def main(out: Path) -> None:
 
 def run_and_die(folder: Path, bootstrap_servers: str) -> None:
     """The second run, in a process of its own."""
-    Delivery._bury = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    BatchDelivery._bury = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     settings = settings_of(folder, bootstrap_servers, "frames-killed")
     query, _ = start(session.start("golden stream"), settings, lifecycle := Lifecycle())
     lifecycle.run(query, lambda: False)

@@ -32,7 +32,13 @@ def tracked(*patterns: str) -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    "command", ["ruff check", "ruff format --check", "mypy", "lint-imports"], ids=str
+    "command",
+    [
+        *("ruff check", "ruff format --check", "lint-imports"),
+        # Where nothing was checked before, half a minute.
+        pytest.param("mypy", marks=pytest.mark.slow),
+    ],
+    ids=str,
 )
 def test_the_tools_find_nothing(command: str):
     program, *arguments = command.split()

@@ -12,7 +12,7 @@ import processes
 import pytest
 from paths import TESTS
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.server
 
 EXAMPLE = """
 import os

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.server
 
 TOOLS = (
     "awk bash cat chmod cksum cp dirname env find flock grep head ls mkdir rm sed sleep sort tee "

@@ -13,7 +13,7 @@ import pytest
 from lab.up.process import Child
 from udfs.errors import LabError
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.server
 
 
 def python(name: str, text: str, folder: Path) -> Child:

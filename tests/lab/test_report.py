@@ -166,6 +166,7 @@ def test_table_on_a_terminal_says_the_same() -> None:
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
 
+@pytest.mark.server
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium")
 def test_an_address_with_a_choice_lights_it(tmp_path: Path) -> None:
     path = tmp_path / "report.html"

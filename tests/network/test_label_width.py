@@ -15,7 +15,7 @@ from udfs.network.network import Network
 from udfs.network.programs import FILTERING, STACKS, check_labels, stack_program
 from udfs.network.rows import network_from_rows, network_to_rows
 from udfs.network.topology import fabric
-from udfs.stacks.forwarding import bytes_on_links, deliver, network_tables
+from udfs.stacks.forwarding import ForwardingModel, bytes_on_links, network_tables
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.encode import encode
 
@@ -88,7 +88,9 @@ def test_a_link_id_of_over_14_bits_needs_wide_labels():
 def test_bytes_on_links_count_labels_by_their_size(network):
     trees = broadcast_trees(network)
     (encoding,) = encode(network, "feed1", frozenset(["h1", "h8"]), trees)
-    delivery = deliver(network, network_tables(network, trees), "feed1", encoding.labels)
+    delivery = ForwardingModel(network, network_tables(network, trees)).deliver(
+        "feed1", encoding.labels
+    )
     assert sorted(delivery.hosts) == ["h1", "h8"]
     found = bytes_on_links(network, delivery, 100)
     for u, v, labels in delivery.links:
@@ -102,7 +104,7 @@ def test_a_switch_that_reads_other_labels_forwards_nothing():
     tables = network_tables(WIDE_NETWORK, trees)
     for held in tables.values():
         held.labels = NARROW
-    assert not deliver(WIDE_NETWORK, tables, "feed1", encoding.labels).hosts
+    assert not ForwardingModel(WIDE_NETWORK, tables).deliver("feed1", encoding.labels).hosts
 
 
 @EACH

@@ -14,7 +14,7 @@ from udfs.network.rows import network_from_rows, tree_from_row, tree_to_row
 from udfs.network.succession import Choices, Succession, succession
 from udfs.network.topology import fabric, jellyfish
 from udfs.network.virtual_tree import tree_ports
-from udfs.switches.rollout import Source, check_meaning
+from udfs.switches.rollout import NetworkVersion, check_meaning
 from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
@@ -90,7 +90,7 @@ def test_no_link_id_and_no_stored_tree_gets_another_meaning(before, now, seed, p
     ]
     assert set(plan.retired.values()) <= {"active"}
     # The refresher's own rule: link ids and trees of versions in use mean what they meant.
-    check_meaning(Source(network, states), [Source(of(held), trees)])
+    check_meaning(NetworkVersion(network, states), [NetworkVersion(of(held), trees)])
     for tree in states:
         if tree.state != "retired":
             assert tree_ports(network, tree) == tree_ports(of(held), tree)

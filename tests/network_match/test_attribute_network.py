@@ -43,8 +43,8 @@ from udfs.switches.entry import (
     replicas,
 )
 from udfs.switches.match import Match
-from udfs.switches.ordering import steps, withheld
-from udfs.switches.rollout import Source
+from udfs.switches.ordering import withheld, write_steps
+from udfs.switches.rollout import NetworkVersion
 from udfs.switches.routes import ROUTE
 from udfs.trees.broadcast import broadcast_trees
 
@@ -214,7 +214,7 @@ def test_a_refresh_that_dies_anywhere_leaves_every_event_its_old_or_its_new_port
         before, after = Table(old[switch]), Table(entries)
         allowed = [before.outcomes(event) | after.outcomes(event) for event in keys]
         assert all(len(one.outcomes(event)) == 1 for one in (before, after) for event in keys)
-        for step in steps(difference(entries, held.values())):
+        for step in write_steps(difference(entries, held.values())):
             # A target may take the updates of one step in any order.
             for entry in rng.sample(step.entries, len(step.entries)):
                 if step.kind == "delete":
@@ -241,7 +241,7 @@ def test_after_such_a_death_the_next_refresh_has_the_switch_go_on_as_gently(
         held = {entry.key: entry for entry in old[switch]}
         updates = [
             (step.kind, entry)
-            for step in steps(difference(new[switch], held.values()))
+            for step in write_steps(difference(new[switch], held.values()))
             for entry in step.entries
         ]
         for kind, entry in updates[: rng.randint(0, len(updates))]:
@@ -249,7 +249,7 @@ def test_after_such_a_death_the_next_refresh_has_the_switch_go_on_as_gently(
             if kind != "delete":
                 held[entry.key] = entry
         cut_off, after = Table(held.values()), Table(newest[switch])
-        for step in steps(difference(newest[switch], held.values())):
+        for step in write_steps(difference(newest[switch], held.values())):
             for entry in step.entries:
                 held.pop(entry.key, None)
                 if step.kind != "delete":
@@ -272,7 +272,7 @@ def test_whatever_a_switch_refuses_every_event_keeps_its_old_or_gets_its_new_por
         held = {entry.key: entry for entry in old[switch]}
         before, after = Table(old[switch]), Table(entries)
         failed: list[SwitchEntry] = []
-        for step in steps(difference(entries, held.values())):
+        for step in write_steps(difference(entries, held.values())):
             kept = withheld(step, failed)
             for entry in step.entries:
                 if entry in kept or rng.random() < 0.05:
@@ -367,8 +367,8 @@ def test_priorities_are_steps_and_those_are_few():
     )
     entries = made(AttributeFilters(REGISTRY, "feed1"), found)["s1"]
     assert len([entry for entry in entries if entry.table == EVENT]) > 500
-    assert len(steps(difference(entries, []))) < 70
-    assert len(steps(difference([], entries))) < 70
+    assert len(write_steps(difference(entries, []))) < 70
+    assert len(write_steps(difference([], entries))) < 70
 
 
 # The job's side.
@@ -486,7 +486,7 @@ def test_where_the_stream_matches_neither_matching_program_may_run(program):
 
 def test_such_a_switch_holds_routes_its_entries_and_their_groups_and_nothing_else():
     filters = entries_of(NetworkMatch(of_attributes()), [row(1, "temp < 30", "h5")])
-    source = Source(LINE, broadcast_trees(LINE))
+    source = NetworkVersion(LINE, broadcast_trees(LINE))
     union = derive(source, [source], PIPELINES, {ATTRIBUTES: [EVENT, ROUTE]}, filters)
     assert not union.taken_back
     assert {entry.table for entry in union.entries} == {GROUPS, ROUTE, EVENT}

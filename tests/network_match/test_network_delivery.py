@@ -39,7 +39,7 @@ from udfs.network.network import Network
 from udfs.network.topology import fabric
 from udfs.network_match.filters import NetworkFilters
 from udfs.switches.entry import SwitchEntry, difference
-from udfs.switches.ordering import steps
+from udfs.switches.ordering import write_steps
 from udfs.switches.ports import port_groups
 
 pytestmark = pytest.mark.unit
@@ -75,7 +75,7 @@ class Switches:
         for switch, entries in made.entries.items():
             changes = [
                 (entry.key, None if step.kind == "delete" else entry)
-                for step in steps(difference(entries, self._held.get(switch, ())))
+                for step in write_steps(difference(entries, self._held.get(switch, ())))
                 for entry in step.entries
             ]
             waiting.append((switch, changes))

@@ -26,7 +26,7 @@ from udfs.network_match.routing import ports_towards
 from udfs.network_match.values import ProgramEntries, TableEntry
 from udfs.switches.entry import SwitchEntry, difference
 from udfs.switches.match import Match
-from udfs.switches.ordering import steps
+from udfs.switches.ordering import write_steps
 
 pytestmark = pytest.mark.unit
 
@@ -109,7 +109,7 @@ def test_in_the_middle_of_an_edit_every_event_goes_by_the_old_rules_or_by_the_ne
             present = {entry.key: entry for entry in held.get(switch, [])}
             if before is not None:
                 allowed = list(zip(wanted(switch, before), wanted(switch, now), strict=True))
-                for step in steps(difference(wanted_rows, present.values())):
+                for step in write_steps(difference(wanted_rows, present.values())):
                     for entry in chance.sample(step.entries, len(step.entries)):
                         if step.kind == "delete":
                             del present[entry.key]

@@ -18,7 +18,7 @@ from udfs.p4_program.program import MAIN
 from udfs.switches import derivation
 from udfs.switches.derivation import derive
 from udfs.switches.entry import GROUPS, entry_to_row
-from udfs.switches.rollout import Source
+from udfs.switches.rollout import NetworkVersion
 from udfs.switches.routes import ROUTE
 from udfs.trees.broadcast import broadcast_trees
 
@@ -178,7 +178,7 @@ def test_where_the_stream_matches_no_switch_may_filter():
 def test_a_filtering_switch_holds_groups_routes_and_its_filters_and_nothing_of_older_versions():
     match = NetworkMatch(settings())
     filters = entries(match, [row(1, "price > 1")])
-    source = Source(NETWORK, broadcast_trees(NETWORK))
+    source = NetworkVersion(NETWORK, broadcast_trees(NETWORK))
     union = derive(source, [source], PIPELINES, {FILTERING: [START]}, filters)
     assert not union.taken_back
     kinds = {entry.table for entry in union.entries}

@@ -24,7 +24,7 @@ from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.network.labels import NARROW, STOP, TREE, WIDE, label
 from udfs.network.network import Network
 from udfs.network.virtual_tree import stored
-from udfs.stacks.forwarding import deliver, network_tables
+from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.switches.stack_entries import LABELS_A_PASS, switch_entries
 from udfs.trees.encode import encode
 
@@ -167,7 +167,9 @@ def test_every_receiver_gets_the_plain_datagram_once_and_nobody_else(pool, form,
     host = network.hosts[publisher]
     with running(pool, network, trees) as switches:
         for encoding in encode(network, publisher, receivers, trees):
-            wanted = deliver(network, network_tables(network, trees), publisher, encoding.labels)
+            wanted = ForwardingModel(network, network_tables(network, trees)).deliver(
+                publisher, encoding.labels
+            )
             frame = stack_frame(encoding.labels, behind, form=form)
             got, links = sent(network, switches, host.switch, host.port, frame)
             assert got == {(name, plain_frame(behind)): 1 for name in encoding.receivers}

@@ -28,7 +28,7 @@ from udfs.errors import StreamError
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.readers import Packets
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.server
 
 MADE = Planner(Packets(ITCH), ADDRESSING).plan(
     [Subscription("one", "h1", "price > 3")], NETWORK, TREES, VERSIONS

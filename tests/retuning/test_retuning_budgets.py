@@ -8,7 +8,7 @@ import pytest
 
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
-from udfs.retuning.budgets import Program, budgets
+from udfs.switches.capacity import Limits, tree_budgets
 from udfs.switches.entry import GROUPS
 from udfs.switches.ordering import check_limits
 from udfs.switches.stack_entries import switch_entries
@@ -24,8 +24,8 @@ SPINE = next(s.name for s in NETWORK.switches.values() if s.layer == "spine")
 def test_a_switch_gets_as_many_trees_as_its_limits_let_it_hold():
     (tree,) = broadcast_trees(NETWORK)
     for max_rules in range(10, 60):
-        programs = dict.fromkeys(NETWORK.switches, Program(SIZES, max_rules))
-        found = budgets(NETWORK, programs, 40)
+        programs = dict.fromkeys(NETWORK.switches, Limits(SIZES, max_rules))
+        found = tree_budgets(NETWORK, programs, 40)
         for number, fits in ((found[SPINE], True), (found[SPINE] + 1, False)):
             trees = [VirtualTree(n, tree.edges, "test") for n in range(1, number + 1)]
             own = [e for e in switch_entries(NETWORK, trees, 2) if e.switch == SPINE]
@@ -38,9 +38,11 @@ def test_tables_have_limits_too_and_other_programs_hold_no_trees():
     used = Counter(e.table for e in switch_entries(NETWORK, (), 2) if e.switch == SPINE)
     assert GROUPS in used
     labels = used["ingress.label_1.look_up"]
-    programs = {SPINE: Program(dict.fromkeys(SIZES, labels + 7)), "other": Program(SIZES)}
-    found = budgets(NETWORK, programs, 40)
+    programs = {SPINE: Limits(dict.fromkeys(SIZES, labels + 7)), "other": Limits(SIZES)}
+    found = tree_budgets(NETWORK, programs, 40)
     assert found[SPINE] == 7
     assert sum(found.values()) == 7
-    assert budgets(NETWORK, {SPINE: Program({"ingress.subscriptions.start": 9})}, 40)[SPINE] == 0
-    assert budgets(NETWORK, {SPINE: Program(SIZES)}, 40)[SPINE] == 40
+    assert (
+        tree_budgets(NETWORK, {SPINE: Limits({"ingress.subscriptions.start": 9})}, 40)[SPINE] == 0
+    )
+    assert tree_budgets(NETWORK, {SPINE: Limits(SIZES)}, 40)[SPINE] == 40

@@ -15,7 +15,7 @@ from udfs.network.labels import NARROW, WIDE
 from udfs.network.network import Link, Network
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree, stored
-from udfs.retuning.steps import Step, next_step, rules, under_way
+from udfs.retuning.steps import TreeStep, next_step, rules, under_way
 from udfs.trees.steiner import steiner_tree
 from udfs.trees.strategies.strategy import Edges, Room, uniform
 
@@ -52,7 +52,7 @@ class World:
         self.budget = budget
         self.meaning = {tree.id: tree.edges for tree in rows}
 
-    def write(self, step: Step) -> None:
+    def write(self, step: TreeStep) -> None:
         for tree in step.installed:
             assert tree.id not in self.meaning, "an id is used again"
             assert tree.state == "installing"
@@ -149,14 +149,14 @@ def test_new_trees_are_in_use_before_the_old_ones_go():
     assert not waiting.writes and waiting.left == 1
     world.refresh()
     step = next_step(NETWORK, world.rows.values(), {new: "new"}, world.budget)
-    assert step == Step(moved={1: ("active", "retiring")})
+    assert step == TreeStep(moved={1: ("active", "retiring")})
 
 
 def test_where_nothing_fits_beside_them_the_old_ones_go_first():
     old, new = TREES[:2]
     world = World([VirtualTree(1, old, "old")], uniform(NETWORK, 1))
     step = next_step(NETWORK, world.rows.values(), {new: "new"}, world.budget)
-    assert step == Step(moved={1: ("active", "retiring")}, left=1)
+    assert step == TreeStep(moved={1: ("active", "retiring")}, left=1)
     world.write(step)
     # It still takes its room.
     assert not next_step(NETWORK, world.rows.values(), {new: "new"}, world.budget).writes
@@ -168,7 +168,7 @@ def test_where_nothing_fits_beside_them_the_old_ones_go_first():
 def test_a_tree_that_stays_keeps_its_row_and_one_that_was_going_comes_back():
     rows = [VirtualTree(5, TREES[0], "old"), VirtualTree(6, TREES[1], "old", "retiring")]
     step = next_step(NETWORK, rows, dict.fromkeys(TREES[:2], "new"), uniform(NETWORK, 2))
-    assert step == Step(moved={6: ("retiring", "active")})
+    assert step == TreeStep(moved={6: ("retiring", "active")})
 
 
 def test_ids_are_above_all_that_ever_were():
@@ -201,7 +201,7 @@ def test_a_tree_that_lost_a_link_is_retired_and_one_over_a_failed_link_stays():
     rows = [VirtualTree(1, tree, "old"), VirtualTree(2, tree, "old", "retiring")]
     lost = without(NETWORK, pair)
     step = next_step(lost, rows, {tree: "old"}, uniform(lost, 9))
-    assert step == Step(moved={1: ("active", "retired"), 2: ("retiring", "retired")})
+    assert step == TreeStep(moved={1: ("active", "retired"), 2: ("retiring", "retired")})
     failed = [
         Link(x.id, x.switch, x.port, x.neighbor, x.neighbor_port, x.weight, False)
         if {x.switch, x.neighbor} == set(pair)
@@ -214,7 +214,7 @@ def test_a_tree_that_lost_a_link_is_retired_and_one_over_a_failed_link_stays():
 
 def test_what_has_no_room_at_all_is_told():
     step = next_step(NETWORK, [], {TREES[0]: "new"}, uniform(NETWORK, 0))
-    assert step == Step(unfit=(TREES[0],))
+    assert step == TreeStep(unfit=(TREES[0],))
 
 
 def test_a_tree_costs_a_rule_in_each_of_its_switches():

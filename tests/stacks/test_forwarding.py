@@ -16,7 +16,6 @@ from udfs.stacks.forwarding import (
     ForwardingModel,
     SwitchTables,
     bytes_on_links,
-    deliver,
     forward,
     network_tables,
 )
@@ -64,7 +63,7 @@ def test_figure_5_2_overlapping_trees_with_a_stop_and_a_hop():
     assert forward(tables["N1"], 1, stack) == [(2, stack), (3, stack)]
     # N3 stops the copy to S7 and adds the one to S4.
     assert forward(tables["N3"], 1, stack) == [(2, None), (4, None)]
-    delivery = deliver(network, tables, "P", stack)
+    delivery = ForwardingModel(network, tables).deliver("P", stack)
     assert delivery.hosts == Counter({f"S{i}": 1 for i in range(1, 7)})
     assert not delivery.loop
     # The hop and stop of N3 also travel to N4, which never uses them.
@@ -92,7 +91,7 @@ def test_figure_5_3_distant_trees_bridged_by_a_hop():
     last = label(HOP, network.link("N5", "S5").id)
     stop = label(STOP, network.link("N3", "S6").id)
     stack = (label(TREE, 1), bridge, label(TREE, 2), stop, last)
-    delivery = deliver(network, network_tables(network, [vt1, vt2]), "P", stack)
+    delivery = ForwardingModel(network, network_tables(network, [vt1, vt2])).deliver("P", stack)
     assert delivery.hosts == Counter({f"S{i}": 1 for i in range(1, 6)})
     assert not delivery.loop
     # The bridge is taken off where it is used, then the stop; N5 sees all five labels.
@@ -112,9 +111,9 @@ def test_a_ring_of_trees_is_seen_as_a_loop_and_ends():
     network = drawn({"A": {1: "P", 2: "B", 3: "C"}, "B": {1: "A", 2: "C"}, "C": {1: "B", 2: "A"}})
     trees = [tree(1, ("A", "B"), ("B", "C")), tree(2, ("A", "C"))]
     stack = (label(TREE, 1), label(TREE, 2))
-    assert deliver(network, network_tables(network, trees), "P", stack).loop
+    assert ForwardingModel(network, network_tables(network, trees)).deliver("P", stack).loop
     cut = (*stack, label(STOP, network.link("B", "C").id), label(STOP, network.link("C", "B").id))
-    assert not deliver(network, network_tables(network, trees), "P", cut).loop
+    assert not ForwardingModel(network, network_tables(network, trees)).deliver("P", cut).loop
 
 
 def test_a_storm_over_a_dense_network_ends():
@@ -124,7 +123,7 @@ def test_a_storm_over_a_dense_network_ends():
     network = drawn(ports)
     trees = [tree(i + 1, *((u, v) for v in names if v != u)) for i, u in enumerate(names)]
     stack = tuple(label(TREE, t.id) for t in trees)
-    assert deliver(network, network_tables(network, trees), "P", stack).loop
+    assert ForwardingModel(network, network_tables(network, trees)).deliver("P", stack).loop
 
 
 @pytest.mark.parametrize(
@@ -142,10 +141,10 @@ def test_nothing_crosses_a_failed_link_or_reaches_a_host_that_is_not_marked_as_o
     network = fabric(1, 1, 2, 1, 1)
     stack = (label(HOP, network.link("pod1-rack1", "h1").id),)
     tables = network_tables(network, [])
-    assert deliver(network, tables, "feed1", stack).hosts == {"h1": 1}
+    assert ForwardingModel(network, tables).deliver("feed1", stack).hosts == {"h1": 1}
     tables["pod1-rack1"].host_ports = frozenset()
-    assert deliver(network, tables, "feed1", stack).hosts == {}
-    assert deliver(network, {}, "feed1", stack).hosts == {}
+    assert ForwardingModel(network, tables).deliver("feed1", stack).hosts == {}
+    assert ForwardingModel(network, {}).deliver("feed1", stack).hosts == {}
     with pytest.raises(NetworkError, match="UNKNOWN_HOST"):
         ForwardingModel(network, tables).deliver("nobody", stack)
 

@@ -166,14 +166,14 @@ def test_no_number_of_rules_hosts_or_batches_makes_more_series():
 
 def test_switches_have_their_refreshes_and_go_with_their_row():
     metrics = SwitchMetrics()
-    metrics.looked(True)
+    metrics.polled(True)
     metrics.refreshed(
         {
             "s1": RefreshResult(8, True, [], 0.3, written=8),
             "s2": RefreshResult(None, False, ["no answer"], 2.0),
             "s3": RefreshResult(4, True, [], 0.1),
         },
-        no_room=["s3"],
+        over_capacity=["s3"],
     )
     metrics.behind({"s2", "s3"}, {"s1", "s2", "s3"})
     seen = read(metrics.registry)
@@ -184,45 +184,45 @@ def test_switches_have_their_refreshes_and_go_with_their_row():
     assert seen["stackcast_switch_entries", "s1"] == 8
     assert ("stackcast_switch_entries", "s2") not in seen
     assert seen["stackcast_switch_refresh_seconds_sum", "s2"] == 2.0
-    assert metrics.out_of_step == {"s2": "no answer", "s3": "it has no room"}
-    verdict = metrics.judge()
-    assert (verdict.status, verdict.problems) == ("degraded", ())
-    assert verdict.facts["not_in_step"]["s2"] == "no answer"
+    assert metrics.out_of_step == {"s2": "no answer", "s3": "it is over its capacity"}
+    health = metrics.health()
+    assert (health.status, health.problems) == ("degraded", ())
+    assert health.facts["not_in_step"]["s2"] == "no answer"
     metrics.behind(set(), {"s1"})
     seen = read(metrics.registry)
     of_switches = [key for key in seen if key[0].startswith("stackcast_switch_")]
     assert of_switches and all("s1" in key for key in of_switches)
-    assert metrics.judge().status == "ok"
+    assert metrics.health().status == "ok"
 
 
 def test_tables_that_cannot_be_used_are_told_and_a_lost_lead_is_not_such_a_thing():
     metrics = SwitchMetrics()
-    metrics.looked(True)
+    metrics.polled(True)
     with pytest.raises(SwitchError), metrics.deriving():
         raise SwitchError("NOT_PRIMARY", "another leads")
-    assert metrics.judge().status == "ok"
-    with pytest.raises(NetworkError), metrics.deriving():
-        raise NetworkError("ONE_WAY_LINK", "s1 to s2")
-    assert metrics.judge().status == "degraded"
+    assert metrics.health().status == "ok"
+    with metrics.deriving():
+        metrics.refused(NetworkError("ONE_WAY_LINK", "s1 to s2"))
+    assert metrics.health().status == "degraded"
     seen = read(metrics.registry)
     assert seen["stackcast_versions_refused",] == 1
     assert seen["stackcast_derive_failures_total",] == 2
     with metrics.deriving():
         metrics.derived(7, ["active", "active", "retiring"])
     seen = read(metrics.registry)
-    assert metrics.judge().status == "ok" and seen["stackcast_versions_refused",] == 0
+    assert metrics.health().status == "ok" and seen["stackcast_versions_refused",] == 0
     trees = {k[1]: v for k, v in seen.items() if k[0] == "stackcast_virtual_trees"}
     assert trees == {"installing": 0, "active": 2, "retiring": 1}
 
 
-def test_a_refresher_that_does_not_look_around_is_not_healthy(monkeypatch: pytest.MonkeyPatch):
+def test_a_refresher_that_does_not_poll_is_not_healthy(monkeypatch: pytest.MonkeyPatch):
     metrics = SwitchMetrics()
-    assert metrics.judge().status == "unhealthy"
-    metrics.looked(False)  # one that waits for another to end is well
-    assert metrics.judge().status == "ok"
+    assert metrics.health().status == "unhealthy"
+    metrics.polled(False)  # one that waits for another to end is well
+    assert metrics.health().status == "ok"
     assert read(metrics.registry)["stackcast_refresher_leads",] == 0
     monkeypatch.setattr("jobs.adapters.switches.metrics.SILENT_SECONDS", -1.0)
-    assert metrics.judge().status == "unhealthy"
+    assert metrics.health().status == "unhealthy"
     assert read(metrics.registry)["stackcast_healthy",] == 0
 
 

@@ -41,7 +41,6 @@ def profile(config: pytest.Config) -> str:
     return "ci" if all_tests or os.environ.get("CI") else "dev"
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the profile before Hypothesis' plugin loads it; xdist's processes are told it."""
     if not config.option.hypothesis_profile:

@@ -8,7 +8,7 @@ lab, tables, a broker) it makes for all of its tests.
 from __future__ import annotations
 
 from collections.abc import Generator
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import pytest
@@ -16,27 +16,34 @@ import pytest
 #: Each may hold a Spark of its own, and start another: 2 to 4 GB.
 PROCESSES = 3
 
-#: Files of tests that take longest, by name. Who begins with these does not wait for one at the
-#: end while the other process has nothing left to do.
-SLOWEST = (
-    "test_embedded",
-    "test_kills",
-    "test_kill_network",
-    "test_table_faults",
-    "test_attribute_stream",
-    "test_rerequest",
-    "test_checkpoints",
-    "test_realtime",
-    "test_attribute_network_refresh",
-    "test_itch_stream",
-    "test_switches_match",
-    "test_retune",
-    "test_refresh_switches",
-    "test_sql_job",
-    "test_journal_tables",
-    "test_stream_metrics",
-    "test_tables",
-)
+#: Files of tests that take longest, by name, with about so many seconds. Who begins with these does
+#: not wait for one at the end while the others have nothing left to do.
+SLOWEST = {
+    "test_embedded": 180,
+    "test_kills": 170,
+    "test_kill_network": 160,
+    "test_table_faults": 150,
+    "test_attribute_stream": 140,
+    "test_rerequest": 130,
+    "test_checkpoints": 120,
+    "test_realtime": 110,
+    "test_attribute_network_refresh": 100,
+    "test_itch_stream": 90,
+    "test_switches_match": 80,
+    "test_retune": 70,
+    "test_refresh_switches": 60,
+    "test_sql_job": 50,
+    "test_journal_tables": 45,
+    "test_stream_metrics": 40,
+    "test_tables": 40,
+}
+#: Any other.
+SECONDS = 4
+
+
+def seconds(file: str) -> float:
+    """About how long a file of tests takes."""
+    return SLOWEST.get(PurePath(file).stem, SECONDS)
 
 
 def several_files(config: pytest.Config) -> bool:
@@ -67,10 +74,8 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
 
 def slowest_first(items: list[pytest.Item]) -> None:
     """Put files in the order in which processes should take them: in place, files stay whole."""
-    ranks = {name: rank for rank, name in enumerate(SLOWEST)}
 
-    def rank(item: pytest.Item) -> tuple[int, bool]:
-        path = Path(item.path)
-        return ranks.get(path.stem, len(ranks)), item.get_closest_marker("integration") is None
+    def rank(item: pytest.Item) -> tuple[float, bool]:
+        return -seconds(str(item.path)), item.get_closest_marker("integration") is None
 
     items.sort(key=rank)

@@ -14,17 +14,17 @@ from collections import defaultdict
 
 import pytest
 
-from jobs import refresh_switches
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning.versions import BatchVersions, network_part
-from jobs.adapters.switches import refresh
+from jobs.adapters.switches import apply, derive, lead
 from jobs.adapters.switches import sessions as switch_sessions
+from jobs.adapters.switches.lead import Refresher
+from jobs.adapters.switches.program import Programs
 from jobs.adapters.switches.session import RefreshResult
-from jobs.adapters.switches.sessions import SwitchSessions
 from jobs.adapters.tables.network_tables import NetworkTables
 from jobs.adapters.tables.tables import NAMES
 from udfs.switches.entry import GROUPS, difference, replicas
-from udfs.switches.ordering import steps
+from udfs.switches.ordering import write_steps
 from udfs.switches.routes import ROUTE
 from udfs.switches.stack_entries import switch_entries
 
@@ -37,7 +37,7 @@ class Killed(BaseException):
 
 
 class Clock:
-    """Time in which every pause is over at the next look."""
+    """Time in which every pause is over at the next poll."""
 
     def __init__(self):
         self._ticks = itertools.count(0, 1000)
@@ -65,8 +65,8 @@ def in_order(patch):
 def hasty():
     """No pause lasts, and things come one after the other, so that a seed tells the whole story."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(refresh_switches, "time", Clock())
-        patch.setattr(refresh, "time", Clock())
+        for module in (derive, apply, lead):
+            patch.setattr(module, "time", Clock())
         in_order(patch)
         yield
 
@@ -202,7 +202,7 @@ class FakeSession:
     def refresh(self, desired, _pipeline, _patience=0.0):
         held = self._world.held[self._name]
         self._read_in_term = None
-        for step in steps(difference(desired, list(held.values()))):
+        for step in write_steps(difference(desired, list(held.values()))):
             for entry in step.entries:
                 self._between()
                 if self._world.leader != self._owner:
@@ -226,26 +226,30 @@ class FakeSession:
         pass
 
 
-class OneProgram(SwitchSessions):
-    """Sessions whose program is not read from a file."""
+class OneProgram(Programs):
+    """One program of labels, not read from a file."""
+
+    def __init__(self):
+        pass
 
     def pipeline(self, _name):
         return None
 
-    def tables_of(self, _pipeline):
+    def tables(self, _name):
         return ["ingress.label_1.look_up"]
 
+    def sizes(self, _name):
+        return {}
 
-def refresher(world, owner, between, made):
-    """The real refresher ``made`` (its class) in a world, under the name of ``owner``."""
-    made = made(
+
+def refresher(world, owner="a", between=lambda: None, open_session=None):
+    """The real refresher in a world, under the name of ``owner``."""
+    return Refresher(
         world.tables.through(between),
         Settings(),
-        open_session=lambda target: FakeSession(world, owner, target, between),
+        open_session=open_session or (lambda target: FakeSession(world, owner, target, between)),
+        programs=OneProgram(),
     )
-    sessions = made._sessions
-    sessions.__class__ = OneProgram
-    return made
 
 
 class Stream:

@@ -12,7 +12,7 @@ from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
 from udfs.switches import derivation
 from udfs.switches.derivation import Memo, derive
-from udfs.switches.rollout import Source
+from udfs.switches.rollout import NetworkVersion
 
 pytestmark = pytest.mark.unit
 
@@ -33,7 +33,7 @@ def source(*trees, **of_links):
         dataclasses.replace(link, **of_links) if {link.switch, link.neighbor} == cable else link
         for link in NETWORK.links
     ]
-    return Source(Network(NETWORK.switches.values(), NETWORK.hosts.values(), links), trees)
+    return NetworkVersion(Network(NETWORK.switches.values(), NETWORK.hosts.values(), links), trees)
 
 
 @pytest.fixture

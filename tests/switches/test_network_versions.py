@@ -8,8 +8,6 @@ import threading
 import pytest
 from rollout_world import World, hasty, refresher
 
-from jobs import refresh_switches
-from jobs.adapters.switches.refresh import Refresher
 from jobs.adapters.tables.network_tables import NetworkTables
 from jobs.adapters.tables.network_versions import NetworkVersions
 from udfs.network.rows import network_to_rows, tree_to_row
@@ -38,15 +36,15 @@ def settled():
     for name, rows in network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, "")).items():
         world.tables.overwrite(name, rows)
     world.tables.overwrite("virtual_trees", [tree_to_row(tree(5))])
-    job = refresh_switches.Following(refresher(world, "a", lambda: None, Refresher))
-    look(job)
+    job = refresher(world)
+    poll(job)
     assert newest(world) == current(world)
     return world, job
 
 
-def look(job):
+def poll(job):
     for _ in range(12):
-        job.look()
+        job.poll()
 
 
 def current(world):
@@ -81,10 +79,10 @@ def test_a_stream_that_is_gone_holds_nothing_back_once_its_rows_are_removed():
     world, job = settled()
     batch(world, current(world), 1)
     put(world, tree(5, "retiring"))
-    look(job)
+    poll(job)
     assert state(world) == "retiring"
     world.tables.overwrite("egress_ledger", [])
-    look(job)
+    poll(job)
     assert state(world) == "retired"
 
 
@@ -92,11 +90,11 @@ def test_a_stream_that_never_came_holds_nothing_back_once_its_announcement_is_re
     world, job = settled()
     NetworkVersions(world.tables).announce("gone", current(world))
     put(world, tree(5, "retiring"))
-    look(job)
+    poll(job)
     assert state(world) == "retiring"
     rows = [row for row in world.tables.rows("network_versions") if row["topic"] != "gone"]
     world.tables.overwrite("network_versions", rows)
-    look(job)
+    poll(job)
     assert state(world) == "retired"
 
 
@@ -134,7 +132,7 @@ def test_versions_of_a_table_that_was_made_anew_mean_nothing():
     world, job = settled()
     for _ in range(5):
         put(world, tree(5))
-    look(job)
+    poll(job)
     old = newest(world)
     NetworkVersions(world.tables).announce("t", old)
     assert NetworkVersions(world.tables).used() == [old]
@@ -150,7 +148,7 @@ def test_versions_of_a_table_that_was_made_anew_mean_nothing():
     )
     put(world, tree(50), tree(60))
     assert newest(world) is None
-    look(job)
+    poll(job)
     assert newest(world) == current(world)
 
 
@@ -170,17 +168,17 @@ def test_the_id_of_a_tree_that_nobody_names_any_more_keeps_its_edges():
     batch(world, newest(world), 1)
     put(world, tree(5, "retiring"))
     for number in (2, 3):
-        look(job)
+        poll(job)
         batch(world, newest(world), number)
-    look(job)
+    poll(job)
     assert state(world) == "retired"
     before = newest(world)
-    for again in (job, refresh_switches.Following(refresher(world, "a", lambda: None, Refresher))):
+    for again in (job, refresher(world)):
         put(world, tree(5, "installing", (("feed1", RACK),)))
-        look(again)
+        poll(again)
         assert state(world) == "installing" and newest(world) == before
     put(world, tree(5, "installing"))
-    look(job)
+    poll(job)
     assert state(world) == "active" and newest(world) == current(world)
 
 

@@ -9,9 +9,9 @@ from paths import P4
 
 from jobs.adapters.switches.program import Pipeline
 from udfs.network.programs import EVENT
-from udfs.switches.election import MOST, election_id, rank, told
+from udfs.switches.election import MOST, describe_id, election_id, rank
 from udfs.switches.entry import GROUPS, Difference, SwitchEntry, canonical, difference, group_entry
-from udfs.switches.ordering import Step, check_limits, crowded, steps, withheld
+from udfs.switches.ordering import WriteStep, check_limits, full_tables, withheld, write_steps
 
 pytestmark = pytest.mark.unit
 
@@ -44,7 +44,7 @@ def insert(*entries: SwitchEntry) -> Difference:
     return Difference(entries, (), ())
 
 
-def order(found: list[Step]) -> list[tuple[str, set[str]]]:
+def order(found: list[WriteStep]) -> list[tuple[str, set[str]]]:
     return [(step.kind, {each.table for each in step.entries}) for step in found]
 
 
@@ -58,14 +58,14 @@ def test_groups_come_first_then_hosts_then_stops_then_what_sends() -> None:
         entry("ingress.route.ipv4"),
         group(3),
     ]
-    found = steps(insert(*every), LABELS)
+    found = write_steps(insert(*every), LABELS)
     assert [set(step.entries) for step in found] == [
         {every[6]},
         {every[4], every[5]},
         {every[3]},
         {every[0], every[1], every[2]},
     ]
-    backwards = steps(Difference((), (), tuple(every)), LABELS)
+    backwards = write_steps(Difference((), (), tuple(every)), LABELS)
     assert [set(step.entries) for step in backwards] == [set(s.entries) for s in found[::-1]]
 
 
@@ -78,7 +78,7 @@ def test_the_states_of_a_filter_are_written_from_the_leaves_to_the_start() -> No
     first = next(t for t in SUBSCRIPTIONS if t.rpartition(".")[0] in named)
     stages = [t for t in SUBSCRIPTIONS if t.rpartition(".")[0] in named]
     leaf, start = f"{STAGE}.delivery.leaf", f"{STAGE}.start"
-    found = order(steps(insert(*map(entry, [start, *stages, leaf])), SUBSCRIPTIONS))
+    found = order(write_steps(insert(*map(entry, [start, *stages, leaf])), SUBSCRIPTIONS))
     assert found[0] == ("insert", {leaf})
     assert found[-1] == ("insert", {start})
     assert first in found[-2][1]
@@ -92,7 +92,7 @@ def test_the_states_of_a_filter_are_written_from_the_leaves_to_the_start() -> No
 def test_entries_of_events_are_written_from_the_highest_priority_and_removed_from_the_lowest():
     every = [group(3), *(event(priority, value) for priority in (9, 2, 40) for value in (1, 2))]
     route = entry("ingress.route.ipv4")
-    written = steps(insert(*every, route), ATTRIBUTES)
+    written = write_steps(insert(*every, route), ATTRIBUTES)
     assert [set(step.entries) for step in written] == [
         {every[0]},
         {route},
@@ -100,14 +100,14 @@ def test_entries_of_events_are_written_from_the_highest_priority_and_removed_fro
         {every[1], every[2]},
         {every[3], every[4]},
     ]
-    removed = steps(Difference((), (), (*every, route)), ATTRIBUTES)
+    removed = write_steps(Difference((), (), (*every, route)), ATTRIBUTES)
     assert [set(step.entries) for step in removed] == [set(s.entries) for s in written[::-1]]
 
 
 def test_entries_of_events_that_only_lead_elsewhere_are_one_step() -> None:
     held = [group(1), *(event(priority, 1, 1) for priority in range(1, 100))]
     desired = [group(2), *(event(priority, 1, 2) for priority in range(1, 100))]
-    found = steps(difference(desired, held), ATTRIBUTES)
+    found = write_steps(difference(desired, held), ATTRIBUTES)
     assert [(step.kind, len(step.entries)) for step in found] == [
         ("insert", 1),
         ("modify", 99),
@@ -118,7 +118,7 @@ def test_entries_of_events_that_only_lead_elsewhere_are_one_step() -> None:
 @given(st.lists(st.integers(1, 1057), max_size=1000))
 def test_there_are_as_many_steps_as_priorities_however_many_entries(priorities: list[int]) -> None:
     entries = [event(priority, value) for value, priority in enumerate(priorities)]
-    found = steps(insert(*entries), ATTRIBUTES)
+    found = write_steps(insert(*entries), ATTRIBUTES)
     assert len(found) == len(set(priorities))
     assert all(len({each.priority for each in step.entries}) == 1 for step in found)
 
@@ -140,7 +140,7 @@ def test_every_update_is_in_one_step_and_new_before_changed_before_old(
 ) -> None:
     change = difference(desired, held)
     no_room = {each.table for each in change.delete[:1]} if full else set()
-    found = steps(change, SUBSCRIPTIONS + LABELS, no_room)
+    found = write_steps(change, SUBSCRIPTIONS + LABELS, no_room)
     for kind in ("insert", "modify", "delete"):
         written = [each for step in found if step.kind == kind for each in step.entries]
         assert sorted(map(repr, written)) == sorted(map(repr, getattr(change, kind)))
@@ -173,38 +173,38 @@ def test_a_table_that_cannot_hold_old_and_new_is_cleared_of_the_old_first() -> N
     held = [entry("ingress.a", n) for n in range(4)] + [entry("ingress.b", n) for n in range(4)]
     desired = [entry("ingress.a", n + 2) for n in range(4)] + [entry("ingress.b", 9)]
     change = difference(desired, held)
-    assert crowded(change, held, {"ingress.a": 6, "ingress.b": 5}) == frozenset()
-    assert crowded(change, held, {"ingress.a": 5, "ingress.b": 5}) == {"ingress.a"}
-    assert crowded(change, held, {}, max_rules=11) == frozenset()
-    assert crowded(change, held, {}, max_rules=10) == {"ingress.a", "ingress.b"}
+    assert full_tables(change, held, {"ingress.a": 6, "ingress.b": 5}) == frozenset()
+    assert full_tables(change, held, {"ingress.a": 5, "ingress.b": 5}) == {"ingress.a"}
+    assert full_tables(change, held, {}, max_rules=11) == frozenset()
+    assert full_tables(change, held, {}, max_rules=10) == {"ingress.a", "ingress.b"}
     more = difference([group(2)], [group(1)])
-    assert crowded(more, [group(1)], {}, max_groups=1) == {GROUPS}
-    found = steps(change, ["ingress.a", "ingress.b"], {"ingress.a"})
+    assert full_tables(more, [group(1)], {}, max_groups=1) == {GROUPS}
+    found = write_steps(change, ["ingress.a", "ingress.b"], {"ingress.a"})
     assert order(found)[0] == ("delete", {"ingress.a"})
     assert order(found)[-1] == ("delete", {"ingress.b"})
 
 
 def test_after_a_failure_nothing_is_removed_that_may_still_be_pointed_at() -> None:
     leaf, cell = entry(f"{STAGE}.delivery.leaf"), entry(f"{STAGE}.add_order_price.exact")
-    old = Step("delete", (leaf, label(1, 1, "tree")))
+    old = WriteStep("delete", (leaf, label(1, 1, "tree")))
     assert withheld(old, []) == ()
     assert withheld(old, [cell]) == (leaf,)
     assert withheld(old, [label(1, 2, "tree")]) == ()
-    groups = Step("delete", (group(1),))
+    groups = WriteStep("delete", (group(1),))
     assert withheld(groups, [group(2)]) == ()
     assert withheld(groups, [label(1, 2, "tree")]) == groups.entries
-    assert withheld(Step("insert", (leaf,)), [cell]) == ()
+    assert withheld(WriteStep("insert", (leaf,)), [cell]) == ()
 
 
 @pytest.mark.parametrize("failed", [event(9), group(1)], ids=["entry", "group"])
 @pytest.mark.parametrize("kind", ["insert", "modify", "delete"])
 def test_after_a_failure_no_more_entries_of_events_are_written(failed, kind) -> None:
     route = entry("ingress.route.ipv4")
-    step = Step(kind, (event(3), route))
+    step = WriteStep(kind, (event(3), route))
     assert withheld(step, [failed]) == (event(3),)
     assert withheld(step, [route]) == withheld(step, []) == ()
     # Removed last, and entries that stay may send to it.
-    assert withheld(Step("delete", (group(2),)), [event(9)]) == (group(2),)
+    assert withheld(WriteStep("delete", (group(2),)), [event(9)]) == (group(2),)
 
 
 own = st.integers(1, (1 << 64) - 1)
@@ -242,6 +242,6 @@ def test_an_id_asked_for_is_high_enough_and_nobody_of_the_same_rank_is_pushed_ou
 
 
 def test_an_election_id_is_told_by_whose_it_is() -> None:
-    assert told(7) == "7"
+    assert describe_id(7) == "7"
     raised = election_id(5, 7, taken=False)
-    assert raised is not None and told(raised) == f"5 (raised to {raised:#x})"
+    assert raised is not None and describe_id(raised) == f"5 (raised to {raised:#x})"

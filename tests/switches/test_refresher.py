@@ -6,13 +6,10 @@ import datetime as dt
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
-from rollout_world import FakeSession, OneProgram, World, hasty
+from rollout_world import FakeSession, World, hasty, refresher
 
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches.refresh import Refresher
 from jobs.adapters.switches.session import RefreshResult
 from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
-from jobs.refresh_switches import Following
 from udfs.errors import SwitchError
 from udfs.network.rows import network_to_rows, tree_to_row
 from udfs.network.topology import fabric
@@ -79,9 +76,7 @@ class Site:
             session.taken = self.taken
             return session
 
-        made = Refresher(self.tables.through(lambda: None), Settings(), open_session=opened)
-        made._sessions.__class__ = OneProgram
-        return Following(made)
+        return refresher(self.world, owner, open_session=opened)
 
     def status(self, switch):
         """The newest row of a switch."""
@@ -114,14 +109,14 @@ def site():
     return Site()
 
 
-def looks(following, times=6):
+def polls(job, times=6):
     for _ in range(times):
-        following.look()
+        job.poll()
 
 
-def failing(following, name, version, error, times=10**9):
+def failing(job, name, version, error, times=10**9):
     """Have the job's reads of one version fail, the first ``times``."""
-    tables = following._refresher._network._tables
+    tables = job._tables
     rows, left = tables.rows, [times]
 
     def read(which, of=None, since=None):
@@ -137,13 +132,13 @@ def behind_by_one_tree(site):
     """A stream stands still on the tree 5, which nobody else knows any more; its versions."""
     site.trees(tree(5))
     job = site.job()
-    looks(job)
+    polls(job)
     used = site.current()
     site.batch(used, 1)
     site.trees(tree(5, "retiring"), tree(6))
-    looks(job)
+    polls(job)
     site.trees(tree(6))
-    looks(job)
+    polls(job)
     assert site.holds(5) and site.holds(6)
     return used
 
@@ -154,12 +149,12 @@ def test_a_read_that_fails_once_takes_nothing_off_that_a_batch_may_use(site, cap
     error = PySparkException("java.net.SocketTimeoutException: Read timed out")
     failing(again, "virtual_trees", used["virtual_trees"], error, times=3)
     for _ in range(12):
-        again.look()
+        again.poll()
         assert site.holds(5)
     assert "Read timed out" in caplog.text
     assert site.ready() == site.current()
     site.batch(site.ready(), 2)
-    looks(again)
+    polls(again)
     assert not site.holds(5) and site.holds(6)
 
 
@@ -168,38 +163,38 @@ def test_while_versions_in_use_are_gone_for_good_nothing_leaves_the_switches(sit
     site.trees(tree(6, "retiring"), tree(7))
     again = site.job()
     failing(again, "virtual_trees", used["virtual_trees"], AnalysisException(GONE))
-    looks(again, 12)
+    polls(again, 12)
     assert site.holds(5) and site.holds(6) and site.holds(7)
     assert site.state(6) == "retiring"
     assert caplog.text.count("delete its rows from egress_ledger") == 1
     site.batch(site.ready(), 2)
-    looks(again, 12)
+    polls(again, 12)
     assert not site.holds(5) and not site.holds(6) and site.holds(7)
     assert site.state(6) == "retired"
 
 
 def test_a_tree_in_use_by_gone_versions_alone_is_not_retired(site):
     site.trees(tree(5))
-    looks(site.job())
+    polls(site.job())
     used = site.current()
     site.batch(used, 1)
     site.trees(tree(5, "retiring"))
     again = site.job()
     failing(again, "virtual_trees", used["virtual_trees"], AnalysisException(GONE))
-    looks(again, 12)
+    polls(again, 12)
     assert site.state(5) == "retiring" and site.holds(5)
 
 
 def test_a_bad_edit_is_told_and_switches_are_mended_though_the_last_good_is_gone(site, caplog):
     site.trees(tree(5))
-    looks(site.job())
+    polls(site.job())
     good = site.current()
     site.batch(good, 1)
     site.trees(tree(5), tree(7, edges=(("h1", "h2"),)))
     again = site.job()
     failing(again, "virtual_trees", good["virtual_trees"], AnalysisException(GONE))
     site.world.held[RACK].clear()
-    looks(again)
+    polls(again)
     assert site.holds(5)
     assert "the tables cannot be used" in caplog.text
     assert site.ready() == good
@@ -207,15 +202,15 @@ def test_a_bad_edit_is_told_and_switches_are_mended_though_the_last_good_is_gone
 
 def test_a_bad_edit_is_told_though_storage_does_not_answer_for_the_last_good(site, caplog):
     site.trees(tree(5))
-    looks(site.job())
+    polls(site.job())
     good = site.current()
     site.tables.overwrite("hosts", [])
     again = site.job()
     failing(again, "hosts", good["hosts"], PySparkException("timed out"), times=2)
     site.world.held[RACK].clear()
-    again.look()
+    again.poll()
     assert caplog.text.index("the tables cannot be used") < caplog.text.index("timed out")
-    looks(again)
+    polls(again)
     assert site.holds(5)
 
 
@@ -228,17 +223,17 @@ def groups_and_rules(site):
 def test_an_exchange_without_room_leaves_that_switch_as_it_is_and_others_go_on(site, caplog):
     site.trees(tree(5))
     job = site.job()
-    looks(job)
+    polls(job)
     first = site.current()
     site.batch(first, 1)
     _, rules = groups_and_rules(site)
     before = dict(site.world.held[RACK])
     site.switches(max_rules=rules)
-    looks(job)
+    polls(job)
     assert site.ready() == site.current()
     far = NETWORK.hosts["h2"].switch
     site.trees(tree(6, "installing"), tree(8, "installing", (("h2", far),)))
-    looks(job)
+    polls(job)
     assert site.world.held[RACK] == before
     assert site.state(6) == "installing" and site.ready() != site.current()
     assert f"{rules} entries for the newest tables, 1 more" not in caplog.text
@@ -249,29 +244,28 @@ def test_an_exchange_without_room_leaves_that_switch_as_it_is_and_others_go_on(s
         "label" in entry.table and entry.match[0][2] == canonical(0x4000 | 8)
         for entry in site.world.held[far].values()
     )
-    assert job._refresher.without_room() == {RACK}
-    shown = job._refresher.compare()
+    shown = job.compare()
     assert [name for name, found in shown.items() if isinstance(found, SwitchError)] == [RACK]
     # It restarts, and so does the refresher.
     site.world.held[RACK].clear()
     site.world.disturbed.add(("a", RACK))
-    looks(job)
+    polls(job)
     assert site.world.held[RACK] == before
     site.world.held[RACK].clear()
     job = site.job()
-    looks(job)
+    polls(job)
     assert site.world.held[RACK] == before
     # First out with the old, then in with the new.
     site.trees(tree(5, "retiring"))
-    looks(job)
+    polls(job)
     assert site.ready() == site.current() and site.holds(5)
     site.batch(site.ready(), 2)
-    looks(job, 12)
+    polls(job, 12)
     assert not site.holds(5) and site.state(5) == "retired"
     site.trees(tree(6, "installing"))
-    looks(job)
+    polls(job)
     site.batch(site.ready(), 3)
-    looks(job, 12)
+    polls(job, 12)
     assert site.holds(6) and site.state(6) == "active" and site.ready() == site.current()
     assert site.status(RACK)["in_step"]
 
@@ -279,21 +273,21 @@ def test_an_exchange_without_room_leaves_that_switch_as_it_is_and_others_go_on(s
 def test_one_client_on_one_switch_keeps_no_other_switch_from_its_entries(site, caplog):
     site.trees(tree(5))
     job = site.job()
-    looks(job)
+    polls(job)
     other = next(name for name in NETWORK.switches if name != RACK)
     site.taken.add(other)
     site.trees(tree(5), tree(6, "installing"))
-    looks(job)
+    polls(job)
     assert site.holds(6)
     assert site.ready() != site.current()
     assert not site.status(other)["in_step"] and site.status(RACK)["in_step"]
     # The same where it was there first.
     job = site.job()
     site.trees(tree(5), tree(6, "installing"), tree(7, "installing"))
-    looks(job)
+    polls(job)
     assert site.holds(7) and site.ready() != site.current()
     site.taken.clear()
-    looks(job, 12)
+    polls(job, 12)
     assert site.ready() == site.current()
     assert [site.state(number) for number in (5, 6, 7)] == ["active"] * 3
 
@@ -302,27 +296,27 @@ def test_where_most_switches_are_written_by_another_it_waits_and_names_them(site
     site.trees(tree(5))
     site.taken.update(NETWORK.switches)
     job = site.job()
-    looks(job)
+    polls(job)
     for name in NETWORK.switches:
         assert f"{name} is written by another client, with election id 7" in caplog.text
     site.taken.discard(RACK)
-    looks(job)
+    polls(job)
     assert not site.holds(5) and site.tables.version("network_versions") == 0
     site.taken.clear()
-    looks(job)
+    polls(job)
     assert site.holds(5)
 
 
 def test_one_that_others_have_led_since_gives_way_while_they_hold_most_switches(site):
     site.trees(tree(5))
     job = site.job()
-    looks(job)
+    polls(job)
     site.taken.update(set(NETWORK.switches) - {RACK})
     rival = NetworkVersions(site.tables)
     rival.begin_term()
     site.trees(tree(5), tree(6, "installing"))
-    looks(job)
+    polls(job)
     assert not site.holds(6) and not rival.superseded()
     site.taken.clear()
-    looks(job)
+    polls(job)
     assert site.holds(6) and rival.superseded()

@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from rollout_world import FakeSession, OneProgram, World, in_order
+from rollout_world import FakeSession, World, in_order, refresher
 
-from jobs import refresh_switches
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches.refresh import Refresher
-from jobs.refresh_switches import Following
+from jobs.adapters.switches import apply
 from udfs.network.rows import network_to_rows, tree_to_row
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
@@ -49,11 +46,7 @@ class Site:
             session.others = self.others
             return session
 
-        self.refresher = Refresher(
-            self.tables.through(lambda: None), Settings(), open_session=opened
-        )
-        self.refresher._sessions.__class__ = OneProgram
-        self._job = Following(self.refresher)
+        self.refresher = refresher(world, open_session=opened)
 
     def network(self) -> None:
         rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, ""))
@@ -67,13 +60,13 @@ class Site:
         ]
         self.tables.overwrite("virtual_trees", rows)
 
-    def look(self) -> None:
+    def polls(self) -> None:
         for _ in range(4):
-            self._job.wake.set()
-            self._job.look()
+            self.refresher.wake.set()
+            self.refresher.poll()
 
     def read(self) -> dict[tuple[str, ...], float]:
-        self.refresher.metrics.judge()
+        self.refresher.metrics.health()
         text = generate_latest(self.refresher.metrics.registry).decode()
         return {
             (sample.name, *sample.labels.values()): sample.value
@@ -86,27 +79,27 @@ class Site:
 def site(monkeypatch: pytest.MonkeyPatch) -> Site:
     in_order(monkeypatch)
     # A switch that could not be written is due again at once.
-    monkeypatch.setattr(refresh_switches, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(apply, "RETRY_SECONDS", 0.0)
     return Site()
 
 
 def test_all_switches_in_step_are_told_with_the_trees_and_who_leads(site: Site):
-    assert site.refresher.metrics.judge().status == "unhealthy"
-    site.look()
+    assert site.refresher.metrics.health().status == "unhealthy"
+    site.polls()
     seen = site.read()
     in_step = {k[1]: v for k, v in seen.items() if k[0] == "stackcast_switch_in_step"}
     assert in_step == dict.fromkeys(NETWORK.switches, 1)
     assert all(seen["stackcast_switch_entries", name] > 0 for name in NETWORK.switches)
     assert seen["stackcast_refresher_leads",] == seen["stackcast_healthy",] == 1
     assert seen["stackcast_virtual_trees", "active"] == 1
-    verdict = site.refresher.metrics.judge()
-    assert verdict.status == "ok"
-    assert verdict.facts["switch_entries"] == site.tables.version("switch_entries")
-    assert verdict.facts["switches"] == len(NETWORK.switches)
+    health = site.refresher.metrics.health()
+    assert health.status == "ok"
+    assert health.facts["switch_entries"] == site.tables.version("switch_entries")
+    assert health.facts["switches"] == len(NETWORK.switches)
     # An edit is derived and all hold it.
     ready = seen["stackcast_ready_seconds_count",]
     site.trees("active", "installing")
-    site.look()
+    site.polls()
     again = site.read()
     assert again["stackcast_derive_seconds_count",] > seen["stackcast_derive_seconds_count",]
     assert again["stackcast_ready_seconds_count",] > ready
@@ -118,31 +111,31 @@ def test_all_switches_in_step_are_told_with_the_trees_and_who_leads(site: Site):
 
 
 def test_tables_that_cannot_be_used_are_a_remark_until_they_can(site: Site, caplog):
-    site.look()
+    site.polls()
     before = site.read()["stackcast_derive_failures_total",]
     links = site.tables.rows("links")
     site.tables.overwrite("links", links[1:])
-    site.look()
-    verdict = site.refresher.metrics.judge()
+    site.polls()
+    health = site.refresher.metrics.health()
     seen = site.read()
-    assert verdict.status == "degraded" and "NETWORK." in verdict.remarks[0]
+    assert health.status == "degraded" and "NETWORK." in health.remarks[0]
     assert seen["stackcast_versions_refused",] == 1
     assert seen["stackcast_derive_failures_total",] == before + 1
     # The log says which versions: of all sources, as they are now.
     (line,) = [r.getMessage() for r in caplog.records if "cannot be used" in r.getMessage()]
     assert f"links@{site.tables.version('links')}" in line
     site.tables.overwrite("links", links)
-    site.look()
+    site.polls()
     assert site.read()["stackcast_versions_refused",] == 0
-    assert site.refresher.metrics.judge().status == "ok"
+    assert site.refresher.metrics.health().status == "ok"
 
 
 def test_one_that_waits_for_another_is_well_and_calls_no_switch_wrong(site: Site):
     site.others.add("another refresher")
-    site.look()
+    site.polls()
     seen = site.read()
     assert seen["stackcast_refresher_leads",] == 0 and seen["stackcast_healthy",] == 1
-    assert site.refresher.metrics.judge().status == "ok"
+    assert site.refresher.metrics.health().status == "ok"
     assert not any(
         value == 0 for key, value in seen.items() if key[0] == "stackcast_switch_in_step"
     )

@@ -12,8 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rollout_world import POSITIONS, Killed, Stream, World, hasty, refresher
 
-from jobs import refresh_switches
-from jobs.adapters.switches.refresh import Refresher
 from jobs.adapters.tables.network_tables import NetworkTables
 from jobs.adapters.tables.network_versions import NetworkVersions
 from udfs.errors import NetworkError
@@ -24,7 +22,7 @@ from udfs.network.virtual_tree import VirtualTree, stored
 from udfs.switches import rollout
 from udfs.switches.derivation import derive
 from udfs.switches.entry import SwitchEntry, canonical, group_entry, replicas
-from udfs.switches.rollout import Source
+from udfs.switches.rollout import NetworkVersion
 from udfs.switches.stack_entries import switch_entries
 
 pytestmark = pytest.mark.unit
@@ -190,14 +188,12 @@ class Play:
     def start(self, owner):
         """A refresher's job (again)."""
         between = lambda: self.between(owner)  # noqa: E731
-        self.jobs[owner] = refresh_switches.Following(
-            refresher(self.world, owner, between, Refresher)
-        )
+        self.jobs[owner] = refresher(self.world, owner, between)
 
-    def look(self, owner):
+    def poll(self, owner):
         self.depth += 1
         try:
-            self.jobs[owner].look()
+            self.jobs[owner].poll()
         except Killed:
             self.start(owner)
         finally:
@@ -230,12 +226,12 @@ class Play:
             self.world.leader = other = "b" if owner == "a" else "a"
             self.world.term += 1
             for _ in range(self.rng.randint(1, 4)):
-                self.look(other)
+                self.poll(other)
 
     def act(self):
         drawn = self.rng.random()
         if drawn < 0.5:
-            self.look(self.rng.choice("ab"))
+            self.poll(self.rng.choice("ab"))
         elif drawn < 0.9:
             self.stream(self.rng.choice(self.streams))
         else:
@@ -247,7 +243,7 @@ class Play:
         self.calm = True
         for _ in range(16):
             for owner in "ab":
-                self.look(owner)
+                self.poll(owner)
             for stream in self.streams:
                 for _ in range(8):
                     self.stream(stream)
@@ -330,7 +326,7 @@ HOSTS = tuple(NETWORK.hosts.values())
 
 
 def source(*trees, links=NETWORK.links, hosts=HOSTS):
-    return Source(Network.from_rows(NETWORK.switches.values(), hosts, links), trees)
+    return NetworkVersion(Network.from_rows(NETWORK.switches.values(), hosts, links), trees)
 
 
 def test_an_id_that_stacks_may_name_keeps_its_meaning():
@@ -414,9 +410,9 @@ def test_of_two_that_contradict_each_other_the_newer_stands_and_groups_are_joine
         return SwitchEntry("s", "t", (("k", "exact", b"\x01"),), "go", (("p", value),))
 
     a, b = entry(b"\x01"), entry(b"\x02")
-    assert rollout.together([a], [[b], [a]]) == rollout.Union([a], [b])
+    assert rollout.together([a], [[b], [a]]) == rollout.DesiredEntries([a], [b])
     # What one version in use says as the newest kept, another may say too.
-    assert rollout.together([], [[a], [b], [a]]) == rollout.Union([a], [b])
+    assert rollout.together([], [[a], [b], [a]]) == rollout.DesiredEntries([a], [b])
     one, other = group_entry("s", 7, [(1, 1), (9, 2)]), group_entry("s", 7, [(2, 1), (17, 3)])
     assert rollout.together([one], [[other]]).entries == [
         group_entry("s", 7, [(1, 1), (9, 2), (17, 3)])

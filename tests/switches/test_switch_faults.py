@@ -20,13 +20,13 @@ from udfs.network.labels import HOP, STOP, TREE, label
 from udfs.network.network import Network
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
-from udfs.stacks.forwarding import SwitchTables, deliver
+from udfs.stacks.forwarding import ForwardingModel, SwitchTables
 from udfs.switches.entry import GROUPS, SwitchEntry, group_id
 from udfs.switches.ports import group_of
 from udfs.switches.stack_entries import label_table, switch_entries, tables_by_position
 from udfs.trees.broadcast import broadcast_trees
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.server
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,8 @@ class Watch:
         by_switch = {name: [e for e in desired if e.switch == name] for name in devices}
         full = {name: tables_by_position(entries)[0] for name, entries in by_switch.items()}
         self._expected = {
-            stack: deliver(NETWORK, full, "feed1", stack).hosts for stack in stacks(NETWORK, named)
+            stack: ForwardingModel(NETWORK, full).deliver("feed1", stack).hosts
+            for stack in stacks(NETWORK, named)
         }
         assert all(sum(hosts.values()) >= 2 for hosts in self._expected.values())
 
@@ -96,7 +97,7 @@ class Watch:
                 for name, each in self._tables.items()
             }
             for stack, expected in self._expected.items():
-                found = deliver(NETWORK, here, "feed1", stack)
+                found = ForwardingModel(NETWORK, here).deliver("feed1", stack)
                 right = found.hosts <= expected if self.lossy else found.hosts == expected
                 if not right or found.loop:
                     self.wrong.append(f"{when}: {stack} -> {found.hosts}, not {expected}")

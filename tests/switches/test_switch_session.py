@@ -18,7 +18,7 @@ from udfs.errors import SwitchError
 from udfs.switches.entry import GROUPS, SwitchEntry, group_entry
 from udfs.switches.stack_entries import label_table
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.server
 
 
 @pytest.fixture(autouse=True)

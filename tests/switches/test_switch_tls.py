@@ -16,7 +16,7 @@ from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.session import SwitchSession, SwitchTarget
 from udfs.errors import SwitchError
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.server
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from udfs.network.labels import HOP, STOP, TREE, label, split
 from udfs.network.network import Network
 from udfs.network.topology import fabric, from_graph
 from udfs.network.virtual_tree import VirtualTree, stored
-from udfs.stacks.forwarding import deliver, network_tables
+from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.encode import Encoder, encode
 
@@ -39,7 +39,7 @@ def test_each_receiver_gets_it_exactly_once_and_nobody_else(rng):
         assert 0 < len(encoding.labels) <= max_labels
         # Whether failed links are down, or came back before anybody edited the table.
         for as_it_is in (network, mended(network)):
-            delivery = deliver(as_it_is, tables, publisher, encoding.labels)
+            delivery = ForwardingModel(as_it_is, tables).deliver(publisher, encoding.labels)
             assert delivery.hosts == Counter(encoding.receivers)
         assert not delivery.loop
         # The edges that it names are those that carry it, once each.
@@ -111,7 +111,9 @@ def test_a_tree_that_lost_a_link_is_used_with_a_stop_in_front_of_it(network):
     broken = Network.from_rows(network.switches.values(), network.hosts.values(), links)
     receivers = frozenset(network.subscribers())
     (encoding,) = encode(broken, "feed1", receivers, [tree])
-    delivery = deliver(broken, network_tables(broken, [tree]), "feed1", encoding.labels)
+    delivery = ForwardingModel(broken, network_tables(broken, [tree])).deliver(
+        "feed1", encoding.labels
+    )
     assert delivery.hosts == Counter(receivers)
     assert encoding.labels[0] == label(TREE, 1)
     stops = {number for kind, number in map(split, encoding.labels) if kind == STOP}
@@ -139,7 +141,10 @@ def test_a_long_chain_is_split_at_64_labels_and_refused_beyond():
     encodings = encode(chain, "feed1", near, [])
     assert len(encodings) > 1
     tables = network_tables(chain, [])
-    served = sum((deliver(chain, tables, "feed1", e.labels).hosts for e in encodings), Counter())
+    served = sum(
+        (ForwardingModel(chain, tables).deliver("feed1", e.labels).hosts for e in encodings),
+        Counter(),
+    )
     assert served == Counter(near)
     with pytest.raises(NetworkError, match="STACK_TOO_LONG"):
         encode(chain, "feed1", far, [])

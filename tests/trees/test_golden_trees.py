@@ -12,7 +12,7 @@ from benchmarks.trees.plain_greedy import PlainGreedy
 from udfs.network.labels import HOP, STOP, TREE, label
 from udfs.network.network import Host, Link, Network, Switch
 from udfs.network.virtual_tree import VirtualTree
-from udfs.stacks.forwarding import deliver, forward, network_tables
+from udfs.stacks.forwarding import ForwardingModel, forward, network_tables
 from udfs.trees.encode import Encoder
 
 pytestmark = pytest.mark.unit
@@ -62,7 +62,7 @@ class Drawing:
 
     def check(self, stack, receivers):
         """By the forwarding model, ``stack`` reaches exactly ``receivers``; returns its links."""
-        delivery = deliver(self.network, self.tables, "P", stack)
+        delivery = ForwardingModel(self.network, self.tables).deliver("P", stack)
         assert delivery.hosts == Counter(receivers.split())
         assert not delivery.loop
         return {(u, v): labels for u, v, labels in delivery.links}

@@ -17,7 +17,7 @@ from paths import ROOT
 from udfs.errors import NetworkError
 from udfs.network.network import Network, Switch
 from udfs.network.topology import fabric, from_graph
-from udfs.retuning.replay import Replayer
+from udfs.retuning.costs import Replayer
 from udfs.trees.publications import Clients, Publication, Statistics
 from udfs.trees.strategies.registry import STRATEGIES
 from udfs.trees.strategies.strategy import Situation, numbered, select, uniform
@@ -137,6 +137,7 @@ for name, strategy in STRATEGIES.items():
 """
 
 
+@pytest.mark.server
 def test_the_seed_of_hashes_has_no_effect():
     said = {
         subprocess.run(

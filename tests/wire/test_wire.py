@@ -19,7 +19,7 @@ from jobs.adapters.wire.pcap import read_pcap
 from jobs.adapters.wire.sendmmsg import BATCH, FrameSender
 from udfs.errors import SinkError, StackError
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.server
 
 
 def buffer(frames: list[bytes]) -> tuple[np.ndarray, np.ndarray]:

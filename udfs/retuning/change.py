@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from udfs.network.network import Network
 from udfs.retuning.comparison import Trial
 from udfs.retuning.steps import Wanted, rules
-from udfs.trees.strategies.strategy import Edges, Room
+from udfs.trees.strategies.strategy import Edges, TreeCapacity
 
 Replay = Callable[[Sequence[Edges]], Trial]
 
@@ -21,7 +21,7 @@ _TRIES = 12
 
 
 @dataclass(frozen=True)
-class Change:
+class TreeChange:
     """The trees that should stand (``wanted``), and what that takes and gives.
 
     rules: changed, as installed or removed; ``forced`` of them as switches hold more than their
@@ -45,7 +45,7 @@ class Change:
 
 @dataclass(frozen=True)
 class _Move:
-    """A tree that comes, with those that make room for it."""
+    """One tree that comes, with those that make way for it."""
 
     added: Edges
     removed: tuple[Edges, ...]
@@ -60,11 +60,11 @@ def plan_change(
     replay: Replay,
     max_changed_rules: int | None = None,
     min_saving: float = MIN_SAVING,
-) -> Change:
+) -> TreeChange:
     """The change from the trees ``standing`` towards those of ``target`` that is worth its rules.
 
     It saves bytes on the publications that ``replay`` replays, or is none: trees go only for
-    others that need their room, or where a switch holds more than its ``budget``; those of most
+    others that need their capacity, or where a switch holds more than its ``budget``; those of most
     worth a rule come first; at most ``max_changed_rules`` change (None: any number), but for what
     is forced. A change saves more than ``min_saving`` of the bytes, and leaves away the last moves
     that would save no more than that together. ``target`` fits the budget.
@@ -81,7 +81,7 @@ def plan_change(
     wanted = {edges: name for edges, name in standing.items() if edges not in gone}
     wanted |= {edges: target[edges] for edges in added}
     changed = spent + sum(move.rules for move in best)
-    return Change(wanted, added, removed, changed, spent, now.bytes, after)
+    return TreeChange(wanted, added, removed, changed, spent, now.bytes, after)
 
 
 def _within(
@@ -92,22 +92,22 @@ def _within(
     replay: Replay,
 ) -> tuple[list[Edges], list[Edges]]:
     """The trees that may stay, and those that must go as switches hold too many."""
-    room = Room(network, budget)
+    capacity = TreeCapacity(network, budget)
     for edges in standing:
-        room.take(edges)
-    if all(left >= 0 for left in room.left.values()):
+        capacity.reserve(edges)
+    if all(left >= 0 for left in capacity.left.values()):
         return list(standing), []
     trial = replay(list(standing))
     ranked = sorted(standing, key=lambda e: (e in target, trial.worth(e), sorted(e)))
     forced = []
     for edges in ranked:
-        if any(room.left[name] < 0 for name in room.switches(edges)):
-            room.give_back(edges)
+        if any(capacity.left[name] < 0 for name in capacity.switches(edges)):
+            capacity.release(edges)
             forced.append(edges)
     # A tree that went early may fit by now, as bigger ones went after it.
     for edges in list(reversed(forced)):
-        if room.fits(edges):
-            room.take(edges)
+        if capacity.fits(edges):
+            capacity.reserve(edges)
             forced.remove(edges)
     return [edges for edges in standing if edges not in set(forced)], forced
 
@@ -122,9 +122,9 @@ def _moves(
     cap: int | None,
 ) -> list[_Move]:
     """Trees of the target that come, those of most worth a rule first, as many as the cap lets."""
-    room = Room(network, budget)
+    capacity = TreeCapacity(network, budget)
     for edges in stay:
-        room.take(edges)
+        capacity.reserve(edges)
     known = frozenset(stay)
     new = [edges for edges in target if edges not in known]
     cost = {edges: rules(network, edges) for edges in [*new, *stay]}
@@ -137,16 +137,16 @@ def _moves(
     moves: list[_Move] = []
     spent = 0
     for edges in new:
-        going = room.make_way(edges, outgoing)
+        going = capacity.evictions(edges, outgoing)
         if going is None:
             continue
         price = cost[edges] + sum(cost[other] for other in going)
         if cap is not None and spent + price > cap:
             continue
         for other in going:
-            room.give_back(other)
+            capacity.release(other)
             outgoing.remove(other)
-        room.take(edges)
+        capacity.reserve(edges)
         spent += price
         moves.append(_Move(edges, tuple(going), price))
     return moves

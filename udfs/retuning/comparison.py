@@ -11,7 +11,7 @@ from typing import Any, Literal
 from udfs.errors import StackcastError
 from udfs.network.labels import MAX_LABELS
 from udfs.network.network import Network
-from udfs.retuning.replay import Replayer
+from udfs.retuning.costs import Replayer
 from udfs.trees.publications import Publication, Statistics
 from udfs.trees.strategies.strategy import Edges, Situation, Strategy, numbered, select
 from udfs.trees.switch_graph import SwitchGraph
@@ -22,7 +22,7 @@ Objective = Literal["links", "headers"]
 """What to save: bytes of whole frames on all links, or bytes of header stacks at the publisher."""
 
 #: Budgets are this much larger where candidates for mixtures are chosen.
-_MORE_ROOM = 2
+_LARGER_BUDGET = 2
 
 
 @dataclass(frozen=True)
@@ -157,12 +157,12 @@ class _Graph(SwitchGraph):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StrategyResult:
     """A strategy's trees, and what the publications cost under them.
 
     unseen: bytes where each half of the record is replayed under the trees chosen by the other
     (``halves``): what is to be expected of publications to come. pools: what the strategy would
-    choose with more room, by the whole record and by each half. error: why there is no outcome.
+    choose with more room, by the whole record and by each half. error: why there is no result.
     """
 
     name: str
@@ -175,15 +175,15 @@ class Outcome:
     error: str = ""
 
 
-def examine(
+def evaluate(
     strategy: Strategy, situation: Situation, budget: Mapping[str, int], record: Record
-) -> Outcome:
+) -> StrategyResult:
     """What a strategy would have done for the record.
 
     The situation's statistics are replaced by those of the record, and of its halves.
     """
     began = time.perf_counter()
-    more = {name: _MORE_ROOM * most for name, most in budget.items()}
+    more = {name: _LARGER_BUDGET * most for name, most in budget.items()}
     learnt = [
         replace(situation, statistics=Statistics(part.publications))
         for part in (record, record.part(0, 2), record.part(1, 2))
@@ -195,8 +195,8 @@ def examine(
         halves = first, second
         unseen = sum(_other_half(record, n, halves[n], trees, trial) for n in (0, 1))
     except StackcastError as error:
-        return Outcome(strategy.name, error=str(error), seconds=time.perf_counter() - began)
-    return Outcome(
+        return StrategyResult(strategy.name, error=str(error), seconds=time.perf_counter() - began)
+    return StrategyResult(
         strategy.name,
         trees,
         trial,
@@ -212,9 +212,9 @@ def compare(
     situation: Situation,
     budget: Mapping[str, int],
     record: Record,
-) -> list[Outcome]:
-    """Of each strategy its outcome, in their order."""
-    return [examine(strategy, situation, budget, record) for strategy in strategies]
+) -> list[StrategyResult]:
+    """Of each strategy its result, in their order."""
+    return [evaluate(strategy, situation, budget, record) for strategy in strategies]
 
 
 def _other_half(record: Record, number: int, half: Trees, trees: Trees, trial: Trial) -> int:

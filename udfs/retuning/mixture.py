@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from udfs.retuning.comparison import Outcome, Record, Trial
-from udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, Room
+from udfs.retuning.comparison import Record, StrategyResult, Trial
+from udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, TreeCapacity
 
 NAME = "mixture"
 
@@ -21,10 +21,10 @@ _ROUNDS = 8
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenTrees:
     """What was chosen: ``trees`` with the strategy that each is of, and its replay of the record.
 
-    name: of a strategy, or ``mixture``. unseen: as of an outcome. complete: False where the search
+    name: of a strategy, or ``mixture``. unseen: as of an result. complete: False where the search
     for a mixture was broken off.
     """
 
@@ -41,11 +41,11 @@ def _go_on() -> None:
 
 def choose(
     record: Record,
-    outcomes: Sequence[Outcome],
+    results: Sequence[StrategyResult],
     budget: Mapping[str, int],
     current: Sequence[Edges] = (),
     check: Callable[[], None] = _go_on,
-) -> Choice:
+) -> ChosenTrees:
     """The trees to be expected to cost the fewest bytes: a strategy's, or a mixture.
 
     A mixture never costs more on the record than the best strategy does; it is chosen if it costs
@@ -53,14 +53,14 @@ def choose(
     candidates as any others if they are of the network's usable links. ``check`` is called between
     replays: where it raises TimeoutError, the best strategy is taken as it is.
 
-    At least one of the outcomes has no error.
+    At least one of the results has no error.
     """
-    # Ties are settled by name, whatever order outcomes come in.
-    ordered = sorted(outcomes, key=lambda outcome: outcome.name)
-    known = [outcome for outcome in ordered if not outcome.error]
+    # Ties are settled by name, whatever order results come in.
+    ordered = sorted(results, key=lambda result: result.name)
+    known = [result for result in ordered if not result.error]
     by_name = _strategies(known, current)
-    single = min(known, key=lambda outcome: (outcome.unseen, outcome.trial.bytes))
-    alone = Choice(
+    single = min(known, key=lambda result: (result.unseen, result.trial.bytes))
+    alone = ChosenTrees(
         single.name, dict.fromkeys(single.trees, single.name), single.trial, single.unseen
     )
     if len(record.publications) < 2:
@@ -71,12 +71,14 @@ def choose(
         return replace(alone, complete=False)
     if not mixed:
         return alone
-    return Choice(NAME, {edges: by_name[edges] for edges in mixed}, record.replay(mixed), unseen)
+    return ChosenTrees(
+        NAME, {edges: by_name[edges] for edges in mixed}, record.replay(mixed), unseen
+    )
 
 
 def _mixture(
     record: Record,
-    known: Sequence[Outcome],
+    known: Sequence[StrategyResult],
     budget: Mapping[str, int],
     current: Sequence[Edges],
     limit: int,
@@ -85,17 +87,17 @@ def _mixture(
     """A mixture and its unseen bytes, below ``limit``; no trees where there is none."""
     unseen = 0
     for number in (0, 1):
-        learn, judge = record.part(number, 2), record.part(1 - number, 2)
-        starts = [outcome.halves[number] for outcome in known]
-        best = min(range(len(known)), key=lambda n: (learn.replay(starts[n]).bytes, known[n].name))
-        pools = [outcome.pools[number + 1] for outcome in known]
+        train, test = record.part(number, 2), record.part(1 - number, 2)
+        starts = [result.halves[number] for result in known]
+        best = min(range(len(known)), key=lambda n: (train.replay(starts[n]).bytes, known[n].name))
+        pools = [result.pools[number + 1] for result in known]
         check()
         pool = _merged([*starts, *pools, current])
-        mixed = mix(learn, starts[best], pool, budget, check=check)
-        unseen += judge.replay(mixed).bytes
+        mixed = mix(train, starts[best], pool, budget, check=check)
+        unseen += test.replay(mixed).bytes
     if unseen >= limit:
         return (), unseen
-    start = min(known, key=lambda outcome: (outcome.trial.bytes, outcome.name))
+    start = min(known, key=lambda result: (result.trial.bytes, result.name))
     pool = _merged([*(o.trees for o in known), *(o.pools[0] for o in known), current])
     return mix(record, start.trees, pool, budget, start.trial, check), unseen
 
@@ -147,15 +149,15 @@ def _exchanged(
     """The trees with up to a ``share`` of them exchanged for what promises more."""
     losses = _losses(sample, trees, now, check)
     gains = _gains(sample, trees, now, pool)
-    room = Room(sample.network, budget)
+    capacity = TreeCapacity(sample.network, budget)
     for edges in trees:
-        room.take(edges)
-    cost = {edges: len(room.switches(edges)) for edges in [*trees, *gains]}
+        capacity.reserve(edges)
+    cost = {edges: len(capacity.switches(edges)) for edges in [*trees, *gains]}
     staying = sorted(trees, key=lambda e: (losses[e] / cost[e], sorted(e)))
     for edges in list(staying):
         if losses[edges] < 0:  # it makes stacks shorter, and ways longer
             staying.remove(edges)
-            room.give_back(edges)
+            capacity.release(edges)
     coming = sorted(gains, key=lambda e: (-gains[e] / cost[e], sorted(e)))
     left = max(1, round(share * max(len(trees), 1)))
     added: list[Edges] = []
@@ -164,13 +166,13 @@ def _exchanged(
             break
         if gains[edges] <= 0:
             break
-        going = room.make_way(edges, staying)
+        going = capacity.evictions(edges, staying)
         if going is None or sum(losses[other] for other in going) >= gains[edges]:
             continue
         for other in going:
-            room.give_back(other)
+            capacity.release(other)
             staying.remove(other)
-        room.take(edges)
+        capacity.reserve(edges)
         added.append(edges)
         left -= 1
     kept = set(staying)
@@ -221,13 +223,13 @@ def _merged(lists: Iterable[Sequence[Edges]]) -> list[Edges]:
     )
 
 
-def _strategies(outcomes: Sequence[Outcome], current: Sequence[Edges]) -> dict[Edges, str]:
+def _strategies(results: Sequence[StrategyResult], current: Sequence[Edges]) -> dict[Edges, str]:
     """By tree, the first strategy that has it."""
     names: dict[Edges, str] = {}
-    for outcome in outcomes:
-        for trees in (outcome.trees, outcome.pools[0]):
+    for result in results:
+        for trees in (result.trees, result.pools[0]):
             for edges in trees:
-                names.setdefault(edges, outcome.name)
+                names.setdefault(edges, result.name)
     for edges in current:
         names.setdefault(edges, NAME)
     return names

@@ -1,7 +1,7 @@
 """From the trees that switches hold to the ones they should: steps that exceed no budget.
 
-New trees are installed beside the old ones as far as there is room; old ones go once the new are
-in use; what had no room before follows. A step is worked out from the rows of ``virtual_trees``
+New trees are installed beside the old ones as far as budgets allow; old ones go once the new are in
+use; trees that did not fit before follow. A step is worked out from the rows of ``virtual_trees``
 alone, so whoever comes after a crash goes on where it was. Between steps the refresher moves trees
 from ``installing`` to ``active`` and from ``retiring`` to ``retired``.
 """
@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from udfs.errors import NetworkError
 from udfs.network.network import Network
 from udfs.network.virtual_tree import State, VirtualTree, stored
-from udfs.trees.strategies.strategy import Edges, Room
+from udfs.trees.strategies.strategy import Edges, TreeCapacity
 
 Wanted = Mapping[Edges, str]
 """The trees that should stand in the end, and the strategy of each, in the order of installing."""
 
 
 @dataclass(frozen=True)
-class Step:
+class TreeStep:
     """One commit to ``virtual_trees``.
 
     installed: new rows, ``installing``. moved: tree id → its state before and after. left: trees
@@ -42,7 +42,7 @@ class Step:
 
 def next_step(
     network: Network, trees: Iterable[VirtualTree], wanted: Wanted, budget: Mapping[str, int]
-) -> Step:
+) -> TreeStep:
     """What to write next. ``trees``: all rows, the retired ones too, as their ids stay taken.
 
     Every tree but a retired one takes a place in each of its switches. A row whose edges are
@@ -55,12 +55,12 @@ def next_step(
     # Of two rows of one tree, the one in use stays.
     rows = sorted(trees, key=lambda tree: (tree.state != "active", tree.id))
     moved: dict[int, tuple[State, State]] = {}
-    room = Room(network, budget)
+    capacity = TreeCapacity(network, budget)
     kept: dict[Edges, VirtualTree] = {}
     doomed: list[VirtualTree] = []
     for tree in stored(rows):
         # Broken ones too: they leave the switches when no batch names them any more.
-        room.take(tree.edges)
+        capacity.reserve(tree.edges)
         if lost_links(network, tree.edges):
             moved[tree.id] = tree.state, "retired"
         elif tree.state != "retiring":
@@ -75,13 +75,13 @@ def next_step(
             moved[tree.id] = "retiring", "active"
             leaving.remove(tree)
     missing = [edges for edges in wanted if edges not in kept and not lost_links(network, edges)]
-    installed = _install(network, rows, missing, wanted, room)
+    installed = _install(network, rows, missing, wanted, capacity)
     missing = [edges for edges in missing if edges not in installed]
     waits = bool(installed) or any(tree.state == "installing" for tree in kept.values())
-    going = _going(doomed, leaving, room, waits)
+    going = _going(doomed, leaving, capacity, waits)
     moved |= {tree.id: (tree.state, "retiring") for tree in going}
     stuck = not (waits or moved or doomed or leaving)
-    return Step(
+    return TreeStep(
         tuple(installed.values()),
         moved,
         0 if stuck else len(missing) + len(doomed) - len(going),
@@ -120,13 +120,13 @@ def _install(
     rows: Sequence[VirtualTree],
     missing: Iterable[Edges],
     wanted: Wanted,
-    room: Room,
+    capacity: TreeCapacity,
 ) -> dict[Edges, VirtualTree]:
     """New rows for what fits beside all that is stored; takes their places."""
     number = max((tree.id for tree in rows), default=0)
     installed: dict[Edges, VirtualTree] = {}
     for edges in missing:
-        if not room.fits(edges):
+        if not capacity.fits(edges):
             continue
         number += 1
         if number > network.labels.max_id:
@@ -136,22 +136,25 @@ def _install(
                 f"all ids of virtual trees up to {network.labels.max_id} have been used, and none "
                 f"is used again{advice}",
             )
-        room.take(edges)
+        capacity.reserve(edges)
         installed[edges] = VirtualTree(number, edges, wanted[edges], "installing")
     return installed
 
 
 def _going(
-    doomed: Iterable[VirtualTree], leaving: Iterable[VirtualTree], room: Room, waits: bool
+    doomed: Iterable[VirtualTree],
+    leaving: Iterable[VirtualTree],
+    capacity: TreeCapacity,
+    waits: bool,
 ) -> list[VirtualTree]:
     """What retires now. While new trees are not in use yet, only what nobody names either, and
     what a switch holds beyond its budget."""
     for tree in leaving:
-        room.give_back(tree.edges)
+        capacity.release(tree.edges)
     going = []
     for tree in doomed:
-        crowded = any(room.left[name] < 0 for name in room.switches(tree.edges))
+        crowded = any(capacity.left[name] < 0 for name in capacity.switches(tree.edges))
         if crowded or not waits or tree.state == "installing":
-            room.give_back(tree.edges)
+            capacity.release(tree.edges)
             going.append(tree)
     return going

@@ -78,7 +78,7 @@ def forward(
 
 
 @dataclass(frozen=True)
-class Delivery:
+class ForwardingResult:
     """Where a stack went.
 
     hosts: copies that each host received as a plain frame. links: every transmission
@@ -113,7 +113,7 @@ class ForwardingModel:
         }
         self._storm = 16 * len(network.links) + 16
 
-    def deliver(self, publisher: str, labels: tuple[int, ...]) -> Delivery:
+    def deliver(self, publisher: str, labels: tuple[int, ...]) -> ForwardingResult:
         """Send one frame from ``publisher`` and follow every copy to its end.
 
         Copies out of a failed or unplugged port are lost; a host whose port is not marked as
@@ -123,7 +123,7 @@ class ForwardingModel:
         source = self._network.host(publisher)
         hosts: Counter[str] = Counter()
         if (source.switch, source.port) not in self._ends:
-            return Delivery(hosts, [], False)
+            return ForwardingResult(hosts, [], False)
         links = [(publisher, source.switch, len(labels))]
         loop = False
         start = (source.switch, source.port, labels, (source.switch,))
@@ -143,18 +143,18 @@ class ForwardingModel:
                     loop = True
                 elif left:
                     waiting.append((neighbor, neighbor_port, left, (*path, neighbor)))
-        return Delivery(hosts, links, loop)
+        return ForwardingResult(hosts, links, loop)
 
 
 def deliver(
     network: Network, tables: Mapping[str, SwitchTables], publisher: str, labels: tuple[int, ...]
-) -> Delivery:
+) -> ForwardingResult:
     """:meth:`ForwardingModel.deliver` for a single frame; a switch without tables drops."""
     return ForwardingModel(network, tables).deliver(publisher, labels)
 
 
 def bytes_on_links(
-    network: Network, delivery: Delivery, datagram_bytes: int
+    network: Network, delivery: ForwardingResult, datagram_bytes: int
 ) -> Counter[tuple[str, str]]:
     """Bytes that one notification puts on each directed link ``(u, v)``.
 

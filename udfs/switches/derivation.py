@@ -15,7 +15,7 @@ from udfs.network.programs import ATTRIBUTES, EVENT, FILTERING, STACKS
 from udfs.network.virtual_tree import VirtualTree, stored
 from udfs.switches.entry import GROUPS, SwitchEntry
 from udfs.switches.ports import port_groups
-from udfs.switches.rollout import Source, Union, rewired, together
+from udfs.switches.rollout import DesiredEntries, NetworkVersion, rewired, together
 from udfs.switches.routes import ROUTE, routes
 from udfs.switches.stack_entries import LABELS_A_PASS, positions_of, switch_entries
 
@@ -113,14 +113,14 @@ DERIVATIONS: Mapping[str, Derivation] = {
 
 
 def derive(
-    source: Source,
-    older: Iterable[Source],
+    source: NetworkVersion,
+    older: Iterable[NetworkVersion],
     pipelines: Mapping[str, str],
     tables: Mapping[str, Collection[str]],
     filters: Iterable[SwitchEntry] = (),
     standing: Iterable[SwitchEntry] = (),
     memo: Memo | None = None,
-) -> Union:
+) -> DesiredEntries:
     """What the switches should hold: what the newest tables say, and what stacks in use may name.
 
     older: what versions in use say, but for the newest. pipelines: program of each switch; those
@@ -134,7 +134,7 @@ def derive(
     """
     newest = list(filters)
     # While a stream stands still, versions pile up in which only links failed and came back.
-    distinct: dict[Hashable, Source] = {}
+    distinct: dict[Hashable, NetworkVersion] = {}
     for other in older:
         distinct.setdefault(_decides(other), other)
     decisive, others = list(distinct), list(distinct.values())
@@ -177,7 +177,7 @@ def derive(
     return together(newest, [*kept, unknown], lost.__contains__)
 
 
-def _decides(source: Source) -> Hashable:
+def _decides(source: NetworkVersion) -> Hashable:
     """All of a source in use that decides what stacks made from it may name.
 
     Whether a link is up, and what crossing it costs, decide routes alone, which are not kept.

@@ -21,7 +21,7 @@ def rank(election_id: int) -> int:
     return election_id & (1 << _OWN_BITS) - 1 if _raised(election_id) else election_id
 
 
-def told(election_id: int) -> str:
+def describe_id(election_id: int) -> str:
     """An election id for people: the id that a refresher was given, and what it was raised to."""
     own = rank(election_id)
     return str(own) if own == election_id else f"{own} (raised to {election_id:#x})"

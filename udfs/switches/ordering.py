@@ -34,24 +34,24 @@ _POSITION = re.compile(r"\.label_\d+\.")
 
 
 @dataclass(frozen=True)
-class Step:
+class WriteStep:
     """Updates of one kind that do not depend on each other, in any order."""
 
     kind: Kind
     entries: tuple[SwitchEntry, ...]
 
 
-def steps(
-    difference: Difference, tables: Sequence[str] = (), crowded: Collection[str] = ()
-) -> list[Step]:
-    """A difference of one switch as steps, to be taken one after the other.
+def write_steps(
+    difference: Difference, tables: Sequence[str] = (), full: Collection[str] = ()
+) -> list[WriteStep]:
+    """Splits a difference of one switch into steps, to be taken one after the other.
 
     ``tables`` are the program's tables in the order of its P4Info, which is the way of a packet.
-    Of ``crowded`` tables (see :func:`crowded`) what goes is removed before anything is inserted:
+    Of tables ``full`` (see :func:`full_tables`) what goes is removed before anything is inserted:
     they cannot hold both.
     """
-    early = [entry for entry in difference.delete if entry.table in crowded]
-    late = [entry for entry in difference.delete if entry.table not in crowded]
+    early = [entry for entry in difference.delete if entry.table in full]
+    late = [entry for entry in difference.delete if entry.table not in full]
     return [
         *reversed(_ranked("delete", early, tables)),
         *_ranked("insert", difference.insert, tables),
@@ -60,12 +60,12 @@ def steps(
     ]
 
 
-def _ranked(kind: Kind, entries: Iterable[SwitchEntry], tables: Sequence[str]) -> list[Step]:
+def _ranked(kind: Kind, entries: Iterable[SwitchEntry], tables: Sequence[str]) -> list[WriteStep]:
     position = {_family(table): number for number, table in enumerate(tables)}
     by_rank: dict[Rank, list[SwitchEntry]] = defaultdict(list)
     for entry in entries:
         by_rank[_rank(kind, entry, position)].append(entry)
-    return [Step(kind, tuple(by_rank[rank])) for rank in sorted(by_rank)]
+    return [WriteStep(kind, tuple(by_rank[rank])) for rank in sorted(by_rank)]
 
 
 def _rank(kind: Kind, entry: SwitchEntry, position: Mapping[str, int]) -> Rank:
@@ -94,7 +94,7 @@ def _family(table: str) -> str:
     return depth[1] + depth[2] if depth else table.rpartition(".")[0]
 
 
-def withheld(step: Step, failed: Iterable[SwitchEntry]) -> tuple[SwitchEntry, ...]:
+def withheld(step: WriteStep, failed: Iterable[SwitchEntry]) -> tuple[SwitchEntry, ...]:
     """What a step must leave as it is, as an update that should have come before it has failed.
 
     Tables with a common start are one machine of states: an entry of it that could not be
@@ -125,7 +125,7 @@ def _machine(table: str) -> str:
     return head + found if found else ""
 
 
-def crowded(
+def full_tables(
     difference: Difference,
     held: Iterable[SwitchEntry],
     sizes: Mapping[str, int],

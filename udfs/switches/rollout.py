@@ -82,7 +82,7 @@ def _frozen(versions: Versions) -> tuple[tuple[str, int], ...]:
 
 
 @dataclass(frozen=True)
-class Source:
+class NetworkVersion:
     """What one set of versions says: the network, and its trees in any state."""
 
     network: Network
@@ -94,7 +94,7 @@ class Source:
         return [tree for tree in self.trees if tree.state == "active"]
 
 
-def check_meaning(source: Source, others: Iterable[Source]) -> None:
+def check_meaning(source: NetworkVersion, others: Iterable[NetworkVersion]) -> None:
     """Hold the newest tables against versions in use: an id means one thing.
 
     The edges of a tree may be edited as long as it is `installing`; from then on they belong to its
@@ -150,7 +150,7 @@ def rewired(source: Network, older: Network) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class Union:
+class DesiredEntries:
     """What switches should hold. taken_back: entries of versions in use that the newest contradict,
     as the newest say otherwise about the same key."""
 
@@ -162,7 +162,7 @@ def together(
     entries: Iterable[SwitchEntry],
     older: Iterable[Iterable[SwitchEntry]],
     lost: Callable[[SwitchEntry], bool] = lambda _: False,
-) -> Union:
+) -> DesiredEntries:
     """The newest ``entries`` and those of ``older`` versions in use, newest first.
 
     Of two entries with one key the newer stands. Groups with one number are joined: they have the
@@ -187,7 +187,7 @@ def together(
                 taken_back[entry] = None
     # What stands all the same, as another version in use has it too, was not taken back.
     stands = set(held.values())
-    return Union(
+    return DesiredEntries(
         [held[key] for key in sorted(held)],
         [entry for entry in taken_back if entry not in stands],
     )

@@ -20,7 +20,7 @@ _MOST_LINKS = 1_000_000
 
 @dataclass(frozen=True)
 class RootedTree:
-    """The shortest paths from ``root``, a switch, to all switches and hosts.
+    """One tree: the shortest paths from ``root``, a switch, to all switches and hosts.
 
     ``parent`` names the next node towards the root, for each node that usable links lead to but
     the root itself.
@@ -30,11 +30,11 @@ class RootedTree:
     parent: Mapping[str, str]
 
     def path(self, node: str) -> Edges:
-        """The edges from ``node`` up to the root; none for a node that is out of reach."""
+        """Returns the edges from ``node`` up to the root; none for a node that is out of reach."""
         return frozenset(self._up(node, set()))
 
     def joining(self, terminals: Iterable[str]) -> Edges:
-        """The part that joins ``terminals``: what Algorithm 5.2 leaves of the tree.
+        """Returns the part of the tree that joins ``terminals`` (WERNECKE, Algorithm 5.2).
 
         Pruning leaf after leaf until every leaf is a terminal keeps the paths between terminals,
         so those are collected upwards, and the way from the root down to their first branch, if
@@ -46,7 +46,8 @@ class RootedTree:
         return _without_stub(edges, self.root, wanted)
 
     def _up(self, node: str, joined: set[str]) -> Iterator[tuple[str, str]]:
-        """Edges from ``node`` towards the root, as far as the first node already ``joined``."""
+        """Yields edges from ``node`` towards the root, as far as the first node already
+        ``joined``."""
         while node in self.parent and node not in joined:
             joined.add(node)
             above = self.parent[node]
@@ -55,7 +56,7 @@ class RootedTree:
 
 
 def rooted_trees(network: Network) -> Iterator[RootedTree]:
-    """Shortest-path trees of the whole network, those nearest to all hosts first.
+    """Yields shortest-path trees of the whole network, those nearest to all hosts first.
 
     Roots are the spine switches where the network names any (layer ``spine``), else all switches;
     of a large network those with the most links, at most 256 and fewer of a very large one.
@@ -82,7 +83,7 @@ def rooted_trees(network: Network) -> Iterator[RootedTree]:
 
 
 def spine_trees(network: Network) -> list[RootedTree]:
-    """The rooted trees among which publishers are spread.
+    """Returns the rooted trees among which publishers are spread.
 
     One a spine switch; a network that names no spines has one, of its most central switch.
     """
@@ -91,7 +92,7 @@ def spine_trees(network: Network) -> list[RootedTree]:
 
 
 def broadcast_edges(network: Network) -> Iterator[Edges]:
-    """The edges of all different broadcast trees, in the order of :func:`rooted_trees`."""
+    """Yields the edges of all different broadcast trees, in the order of :func:`rooted_trees`."""
     known: set[Edges] = set()
     for tree in rooted_trees(network):
         edges = tree.joining(network.hosts)
@@ -101,7 +102,7 @@ def broadcast_edges(network: Network) -> Iterator[Edges]:
 
 
 def broadcast_trees(network: Network, count: int = 1, first_id: int = 1) -> list[VirtualTree]:
-    """Up to ``count`` different broadcast trees with ids from ``first_id`` on.
+    """Returns up to ``count`` different broadcast trees with ids from ``first_id`` on.
 
     A tree is the shortest paths from its root to all hosts that usable links lead to, the roots
     those of :func:`rooted_trees`. Fewer trees come back where fewer differ, none for a network of
@@ -123,7 +124,7 @@ def _roots(network: Network, graph: SwitchGraph) -> list[int]:
 
 
 def _without_stub(pairs: Iterable[tuple[str, str]], root: str, terminals: set[str]) -> Edges:
-    """Cut the way from the root down to the first branch or terminal: it leads to nobody else."""
+    """Cuts the way from the root down to the first branch or terminal: it leads to nobody else."""
     edges = set(pairs)
     below: dict[str, list[str]] = {}
     for u, v in edges:

@@ -1,6 +1,6 @@
-"""From a receiver set to header stacks (WERNECKE 5.2.7).
+"""The encoder: from a receiver set to header stacks (WERNECKE 5.2.7).
 
-A stack is right by its construction. Given a delivery tree and a set of virtual trees in the
+A stack is right by construction. Given a delivery tree and a set of virtual trees in the
 stack, every switch on the way must send out of its children's ports and no other: what the
 virtual trees lack there becomes a hop label, what they have too much a stop label. So
 virtual trees may overlap or close cycles between them: those ports are too much. So are ports
@@ -68,9 +68,13 @@ class Encoding:
 
 @dataclass(frozen=True)
 class Size:
-    """What one stack is made of. ``crossings``: its labels on each link that carries the stack, the
-    publisher's among them, added up; hops and stops leave it on the way. ``greedy``: labels of
-    Algorithm 5.1's stack, 0 where none was looked for."""
+    """Counts the parts of one stack.
+
+    trees: ids of the stored trees that it names. hops, stops: its labels of these types.
+    switch_links: links between switches that carry it. crossings: its labels on each link that
+    carries the stack, the publisher's among them, added up; hops and stops leave it on the way.
+    greedy: labels of Algorithm 5.1's stack, 0 where none was looked for.
+    """
 
     trees: tuple[int, ...]
     hops: int
@@ -92,7 +96,7 @@ def encode(
     max_labels: int = MAX_LABELS,
     algorithm: Algorithm = "refined",
 ) -> list[Encoding]:
-    """:meth:`Encoder.encode` for a single receiver set."""
+    """Encodes a single receiver set as :meth:`Encoder.encode` does."""
     return Encoder(network, publisher, trees, max_labels, algorithm).encode(receivers)
 
 
@@ -145,7 +149,7 @@ class Encoder:
         return self.__dict__ | {"_known": {}, "_memory": None}
 
     def encode(self, receivers: frozenset[str]) -> list[Encoding]:
-        """Stacks that bring a notification to each receiver exactly once and to nobody else.
+        """Returns stacks that bring a notification to each receiver exactly once, to nobody else.
 
         No receivers, no stack. More than one only where a stack would exceed ``max_labels``;
         their receivers are disjoint then (WERNECKE 3.4.1).
@@ -162,7 +166,8 @@ class Encoder:
         return found
 
     def sizes(self, receivers: frozenset[str]) -> list[Size]:
-        """Of the stacks of :meth:`encode`, in the same order. Raises as it does; remembers none."""
+        """Returns the sizes of the stacks of :meth:`encode`, in the same order. Raises as it does;
+        remembers none."""
         return [size for size, _ in self._stacks(receivers, lambda hosts, size: None)]
 
     def _hosts(self, receivers: frozenset[str]) -> list[Host]:
@@ -180,7 +185,8 @@ class Encoder:
     def _stacks(
         self, receivers: frozenset[str], read: Callable[[list[Host], Size], _Result]
     ) -> list[tuple[Size, _Result]]:
-        """By stack, its size and what ``read`` says of it while it stands in the memory."""
+        """Returns of each stack its size and what ``read`` makes of it while it stands in the
+        memory."""
         hosts = self._hosts(receivers)
         if not hosts:
             return []
@@ -208,7 +214,8 @@ class Encoder:
         algorithm: int,
         read: Callable[[list[Host], Size], _Result],
     ) -> list[tuple[Size, _Result]]:
-        """By the delivery tree in the memory, whose stack of this size is too long."""
+        """Encodes parts of ``hosts``, cut along the delivery tree in the memory, whose stack of
+        this size is too long."""
         self._check_long(hosts, size)
         if algorithm == QUICK:
             # Steiner trees are deep, and each stack has the way to its branch in it.
@@ -229,7 +236,7 @@ class Encoder:
     def _branches(
         self, hosts: list[Host], walk: _Walk, read: Callable[[list[Host], Size], _Result]
     ) -> list[tuple[Size, _Result]]:
-        """The same on a delivery tree that is there; ``hosts`` in the order of its walk."""
+        """Encodes ``hosts``, in the order of ``walk``, on the delivery tree that was walked."""
         ends = (self._graph.index[hosts[at].switch] for at in (0, -1))
         size = self._run(hosts, QUICK, walk.between(*ends))
         if size.labels <= self._max_labels:
@@ -252,7 +259,8 @@ class Encoder:
         algorithm: int,
         within: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
     ) -> Size:
-        """Encode into the memory; ``within``: a delivery tree that is there."""
+        """Encodes into the memory; ``within``: members and parents of a delivery tree to encode
+        on."""
         work = self._work
         work.wanted[:] = 0
         for host in hosts:
@@ -287,7 +295,7 @@ class Encoder:
         return self._memory
 
     def _encoding(self, hosts: list[Host], size: Size) -> Encoding:
-        """What stands in the memory."""
+        """Reads the stack of this size that stands in the memory."""
         work, names, links = self._work, self._graph.names, self._graph.links
         form = self._network.labels
         labels = [form.label(TREE, number) for number in size.trees]
@@ -361,7 +369,7 @@ class _Walk:
 
 
 def _cut(hosts: list[Host], parts: int) -> list[list[Host]]:
-    """In order, in parts of equal size."""
+    """Cuts the list into so many parts of equal size, in order."""
     parts = min(parts, len(hosts))
     return [hosts[len(hosts) * n // parts : len(hosts) * (n + 1) // parts] for n in range(parts)]
 
@@ -371,14 +379,14 @@ def _labels(parts: list[tuple[Size, _Result]]) -> int:
 
 
 def _rank(network: Network, source: Host) -> int:
-    """The publisher's number among those of its role."""
+    """Returns the publisher's number among the hosts of its role."""
     return [host.name for host in network.hosts.values() if host.role == source.role].index(
         source.name
     )
 
 
 def _ports(mask: int) -> Iterator[int]:
-    """Ports of a mask, ascending."""
+    """Yields the ports of a mask, ascending."""
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length()

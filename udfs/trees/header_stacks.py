@@ -1,4 +1,5 @@
-"""Header stacks of any receiver set of one publisher, whatever is wrong with single receivers."""
+"""Header stacks of any receiver set of one publisher, even if single receivers cannot be
+reached."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class Stack:
 class Stacks:
     """All that a receiver set needs: one stack or, where that would be too long, several.
 
-    parts: their receivers are disjoint. cut_off: ``(host, why)``, those whom no stack leads to;
+    parts: stacks of disjoint receivers. cut_off: ``(host, reason)``, those whom no stack leads to;
     with ``parts`` they are the whole set.
     """
 
@@ -47,7 +48,7 @@ _NOBODY = Stacks(())
 
 
 class HeaderStacks:
-    """Works out stacks for receiver sets, and remembers them; as :class:`Encoder` otherwise.
+    """Works out the stacks of receiver sets, and remembers them. Raises as :class:`Encoder` does.
 
     The answer to a receiver set is the same in any process. It pickles without what it remembers.
     """
@@ -67,7 +68,7 @@ class HeaderStacks:
         return self.__dict__ | {"_known": {}}
 
     def of(self, receivers: Receivers) -> Stacks:
-        """The stacks of a receiver set. Never raises for receivers that cannot be reached.
+        """Returns the stacks of a receiver set. Never raises for receivers that cannot be reached.
 
         Raises StackError NOT_ENCODED, which names the set, where the encoder itself fails.
         """
@@ -94,15 +95,15 @@ class HeaderStacks:
         return found
 
     def known(self, receivers: Receivers) -> Stacks | None:
-        """What is remembered of a receiver set; nothing is worked out."""
+        """Returns the stacks of a receiver set if they are remembered; works nothing out."""
         return self._known.get(receivers) if receivers else _NOBODY
 
     def learn(self, stacks: Mapping[Receivers, Stacks]) -> None:
-        """Remember what another process has worked out."""
+        """Remembers stacks that another process has worked out."""
         self._known.update(stacks)
 
     def retain(self, receiver_sets: Sequence[Receivers]) -> None:
-        """Forget all but these, if there are too many to remember."""
+        """Forgets all but these, if there are too many to remember."""
         if len(self._known) > _REMEMBERED:
             known = self._known
             self._known = {r: known[r] for r in receiver_sets if r in known}
@@ -132,7 +133,7 @@ class HeaderStacks:
 
 
 def warm_up() -> None:
-    """Load the encoder's kernels into this process; where no cache has them, compile them."""
+    """Loads the encoder's kernels into this process; compiles them if no cache has them."""
     network = fabric(pods=1, racks=2, hosts=1, planes=1, spines=1)
     (publisher,) = network.publishers()
     stacks = HeaderStacks(network, publisher, broadcast_trees(network))

@@ -1,5 +1,5 @@
-"""Who publishes to whom, and what was published: what strategies and retuning know of a network's
-use (WERNECKE 5.3.4, 5.3.6)."""
+"""Use of a network, as strategies and retuning know it: possible receivers of each publisher, and
+publications on record (WERNECKE 5.3.4, 5.3.6)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Publication:
 
 @dataclass(frozen=True)
 class Clients:
-    """Hosts by what filters say of them, without looking at traffic (WERNECKE 5.3.4).
+    """Holds the receivers of each publisher by the filters alone, without traffic (WERNECKE 5.3.4).
 
     potential: publisher → hosts that may receive what it publishes, those of ``permanent`` among
     them. permanent: publisher → hosts that receive all of it. Publishers without an entry, and
@@ -34,16 +34,16 @@ class Clients:
     permanent: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def publishers(self) -> tuple[str, ...]:
-        """Sorted."""
+        """Returns the publishers, sorted."""
         return tuple(sorted(self.potential))
 
     def hosts(self) -> frozenset[str]:
-        """All that publish or may receive."""
+        """Returns all hosts that publish or may receive."""
         return frozenset(self.potential).union(*self.potential.values())
 
 
 class Statistics:
-    """What was published, publications of equal publisher and receivers added up.
+    """Holds publications on record, those of equal publisher and receivers added up.
 
     ``publications`` are in an order of their own, so the order of the input has no effect.
     """
@@ -69,6 +69,6 @@ class Statistics:
         return self._of_publisher[publisher]
 
     def frequency(self, publisher: str, subscriber: str) -> float:
-        """Share of the publisher's notifications that the subscriber received, 0..1."""
+        """Returns the share of the publisher's notifications that the subscriber received, 0..1."""
         of_all = self._of_publisher[publisher]
         return self._of_pair[publisher, subscriber] / of_all if of_all else 0.0

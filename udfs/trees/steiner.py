@@ -1,4 +1,4 @@
-"""Steiner trees by shortest paths (Takahashi and Matsuyama): the nearest terminal is joined to
+"""Steiner trees by shortest paths (Takahashi and Matsuyama 1980): the nearest terminal is joined to
 the tree by a shortest path, again and again. At most twice the cost of the best tree, but for the
 rounding of weights (`udfs.trees.switch_graph`)."""
 
@@ -17,7 +17,7 @@ def steiner_tree(
     free: Collection[tuple[str, str]] = frozenset(),
     graph: SwitchGraph | None = None,
 ) -> frozenset[tuple[str, str]]:
-    """Undirected edges (sorted pairs) of a light tree that joins ``terminals``.
+    """Returns the undirected edges (sorted pairs) of a light tree that joins ``terminals``.
 
     Terminals are hosts or switches; a host always brings its link and is never passed through.
     Edges of ``free`` (sorted pairs) cost nothing. Failed links are not used. Ties are settled
@@ -44,7 +44,7 @@ def steiner_tree(
 
 
 def check_attached(network: Network, hosts: Iterable[str]) -> None:
-    """Raise NetworkError ``UNREACHABLE`` if a host's only link has failed."""
+    """Raises NetworkError ``UNREACHABLE`` if a host's only link has failed."""
     cut = sorted(name for name in hosts if not network.link(network.hosts[name].switch, name).up)
     if cut:
         raise NetworkError("UNREACHABLE", f"the link to {', '.join(cut)} has failed", receivers=cut)

@@ -1,4 +1,4 @@
-"""Virtual trees as the kernels take them: all that a network's stacks may name."""
+"""Virtual trees that a network's stacks may name, as arrays for the kernels."""
 
 from __future__ import annotations
 

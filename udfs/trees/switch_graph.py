@@ -1,4 +1,4 @@
-"""The usable links between switches, by index: what trees are grown on."""
+"""The graph that trees are grown on: usable links between switches, by index."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ class SwitchGraph:
         return found
 
     def work(self) -> Work:
-        """Memory for the kernels: one tree at a time."""
+        """Returns memory for the kernels: one tree at a time."""
         return workspace(len(self.names), len(self.edges))
 
     def grow(
         self, root: int, terminals: Iterable[int], free: Collection[int] = frozenset()
     ) -> tuple[list[int], list[int]]:
-        """A Steiner tree, rooted: ``(members, parent)``.
+        """Grows a Steiner tree and returns it rooted, as ``(members, parent)``.
 
         ``members`` holds its switches, parents before children, ``root`` first; ``parent[v]``
         is defined for all of them but the root. Edges of ``free`` (numbers) cost nothing but
@@ -134,7 +134,8 @@ class SwitchGraph:
         return distance, parent
 
     def unreachable(self, root: int, terminals: Iterable[int], work: Work) -> NetworkError:
-        """What to say of terminals that the last search in ``work`` did not find."""
+        """Makes the error that names the terminals which the last search in ``work`` did not
+        find."""
         apart = sorted(self.names[v] for v in terminals if not work.inside[v])
         return NetworkError(
             "UNREACHABLE",
@@ -147,7 +148,8 @@ class SwitchGraph:
 
 
 def _unit(weights: list[float]) -> float:
-    """What weights are counted in: exactly where all are small multiples of one, else rounded."""
+    """Returns the unit to count weights in: exact if all are small multiples of one, else
+    rounded."""
     if not weights:
         return 1.0
     lightest, heaviest = min(weights), max(weights)
@@ -161,5 +163,5 @@ def _unit(weights: list[float]) -> float:
 
 
 def edge(u: str, v: str) -> tuple[str, str]:
-    """An undirected edge: the pair in sorted order."""
+    """Returns an undirected edge: the pair in sorted order."""
     return (u, v) if u < v else (v, u)

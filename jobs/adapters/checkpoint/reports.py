@@ -113,6 +113,18 @@ class Reports:
                 found.append(Report.unpacked(content, self._files.name(batch)))
         return found
 
+    def partitions(self, batch_id: int) -> list[dict[str, Any]] | None:
+        """Returns what a batch read, as its row of the ledger has it; None without a report.
+
+        Raises StreamError REPORT_UNREADABLE.
+        """
+        content = self._files.read(batch_id)
+        if content is None:
+            return None
+        report = Report.unpacked(content, self._files.name(batch_id))
+        found: list[dict[str, Any]] = report.tables[LEDGER].columns["partitions"][0]
+        return found
+
     def put(self, report: Report) -> None:
         """Write a report; one that is there is of an earlier try of the same batch, and goes.
 

@@ -63,7 +63,8 @@ class StackJobs:
         header_stacks = compilation.header_stacks
         if self._handle is None or self._handle[0] is not header_stacks:
             if self._handle is not None:
-                self._handle[1].unpersist()
+                # After the job that may still use it; unpersist alone would leave its file.
+                self._thread.submit(self._handle[1].destroy)
             self._handle = header_stacks, self._spark.sparkContext.broadcast(header_stacks)
         return self._handle[1]
 

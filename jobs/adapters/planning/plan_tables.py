@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -23,7 +24,7 @@ _MATCHED = ("subscriptions", "advertisements", "attributes")
 
 
 class PlanTables:
-    """Writes `rejected_subscriptions`, `filter_entries`, `filter_leaves` and `matches`, in order.
+    """Writes `rejected_subscriptions`, `filter_entries`, `filter_leaves` and `matches` of the newest plan.
 
     Errors go to the log: the next plan writes them anew. Call `close` at the end.
     """
@@ -32,18 +33,28 @@ class PlanTables:
         self._tables = tables
         self._publisher = publisher
         self._no_matches = False
+        self._lock = threading.Lock()
+        self._newest: tuple[Compilation, Sequence[Subscription], Network] | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan-tables")
 
     def submit(
         self, compilation: Compilation, subscriptions: Sequence[Subscription], network: Network
     ) -> None:
-        """Write the tables of this plan, when those before are written."""
-        self._thread.submit(self._write, compilation)
-        self._thread.submit(self._write_matches, compilation, subscriptions, network)
+        """Writes the tables of this plan; one that still waits to be written is given up for it."""
+        with self._lock:
+            self._newest = compilation, subscriptions, network
+        self._thread.submit(self._write_newest)
 
     def close(self) -> None:
         """Wait for what is still being written."""
         self._thread.shutdown(wait=True)
+
+    def _write_newest(self) -> None:
+        with self._lock:
+            newest, self._newest = self._newest, None
+        if newest is not None:
+            self._write(newest[0])
+            self._write_matches(*newest)
 
     def _write(self, compilation: Compilation) -> None:
         entries, leaves = compilation.filter_rows()

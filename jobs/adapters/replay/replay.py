@@ -18,7 +18,6 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.adapters.app.error_texts import gone_for_good
 from jobs.adapters.app.logs import named
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.checkpoint.files import FILE_ERRORS
 from jobs.adapters.checkpoint.identity import SPECIFICATION, specification_digest
 from jobs.adapters.checkpoint.state import CarriedState
 from jobs.adapters.planning.plans import Planned, Plans
@@ -174,7 +173,7 @@ class Replay:
         )
         self._prepared[key] = prepared
         if len(self._prepared) > _MOST_PLANS:
-            self._prepared.popitem(last=False)[1].plan.unpersist()
+            self._prepared.popitem(last=False)[1].plan.destroy()
         log.info(
             "plan of %s: %d rules%s",
             named(source.versions),
@@ -197,7 +196,7 @@ class Replay:
             if known is header_stacks:
                 return handle
         handle = self._spark.sparkContext.broadcast(header_stacks)
-        self._stacks = [*self._stacks[1 - _MOST_PLANS :], (header_stacks, handle)]
+        self._stacks.append((header_stacks, handle))
         return handle
 
     def _carried(self, stretch: Stretch) -> Mapping[int, bytes]:
@@ -211,7 +210,7 @@ class Replay:
         else:
             try:
                 carried = self._state.before(first.batch)
-            except (StreamError, *FILE_ERRORS) as error:
+            except StreamError as error:
                 fault = str(error)
         if not fault and not carried and not self._began_without(first.batch):
             fault = "the checkpoint has it no more, as it keeps that of the last batches only"

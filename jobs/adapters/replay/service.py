@@ -58,7 +58,7 @@ TOGETHER_SECONDS = 0.02
 #: Refusals that are logged in a second; all are counted.
 _REFUSALS = 10
 _POLL_SECONDS = 0.2
-_FAULTS = (StackcastError, *SQL_ERRORS)
+_FAULTS = (StackcastError, *SQL_ERRORS, OSError)
 
 
 @dataclass

@@ -51,7 +51,8 @@ def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics
         raise other_topic(stands.topic, settings.topic)
     if held is not None:
         held.check(now, _onward(stands))
-    _check_versions(Pins(spark, settings.checkpoint).newest(), tables, stands)
+    pinned = Pins(spark, settings.checkpoint).newest()
+    _check_versions({} if pinned is None else pinned[1].versions, tables, stands)
     spans = topics.ask(topics.spans)
     if stands is not None:
         check_records(settings.topic, stands.offsets, spans, new=False)
@@ -184,11 +185,9 @@ def _spill(spark: SparkSession) -> str:
     return os.environ.get("SPARK_LOCAL_DIRS", configured).split(",")[0]
 
 
-def _check_versions(
-    pinned: Mapping[str, int] | None, tables: Tables, stands: Position | None
-) -> None:
+def _check_versions(pinned: Mapping[str, int], tables: Tables, stands: Position | None) -> None:
     """Versions only grow: where one was higher, the table was made anew, or an old copy is back."""
-    for name, version in (pinned or {}).items():
+    for name, version in pinned.items():
         if name in NAMES and tables.version(name) < version:
             raise other_tables(
                 f"{name} at version {tables.version(name)}, and the last batch used {version}: "

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -22,7 +22,7 @@ from jobs.adapters.app.logs import named
 from jobs.adapters.app.settings import Settings, seconds_of
 from jobs.adapters.checkpoint.identity import changed, shaping
 from jobs.adapters.checkpoint.journal import Journal
-from jobs.adapters.checkpoint.pins import Pins
+from jobs.adapters.checkpoint.pins import Pin, Pins
 from jobs.adapters.checkpoint.reports import Report, Reports, Rows
 from jobs.adapters.checkpoint.state import CarriedState
 from jobs.adapters.planning import formats
@@ -66,8 +66,9 @@ class BatchDelivery:
         self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
         self._pins = Pins(spark, settings.checkpoint)
         self._state = CarriedState(spark, settings.checkpoint)
+        self._reports = Reports(spark, settings.checkpoint)
         self._journal = Journal(
-            Reports(spark, settings.checkpoint),
+            self._reports,
             tables,
             seconds_of(settings.ledger_interval),
             self._metrics.journal,
@@ -83,6 +84,8 @@ class BatchDelivery:
         self._reach: tuple[Compilation, Reach] | None = None
         self._refused: dict[str, int] | None = None
         self.processed: dict[int, int] = {}
+        #: By partition, the offset at which the next summaries begin; None before the first batch.
+        self._since: dict[int, int] | None = None
         #: What ends with the delivery, whatever else does.
         self.ending = ExitStack()
 
@@ -122,7 +125,7 @@ class BatchDelivery:
             self._open_sink,
             self._settings.dead_letter_samples,
             carried,
-            dict(self.processed),
+            self._since,
         )
         with stage("deliver"):
             rows = records.mapInArrow(run, REPORT).toArrow()
@@ -137,8 +140,8 @@ class BatchDelivery:
             self._write_dead_letters(batch_id, compilation, report)
         with stage("journal"):
             self._journal.put(self._report(batch_id, compilation, report, started, seconds))
-        for p in report.partitions:
-            self.processed[p["partition"]] = p["until_offset"]
+        self.processed |= _ends(report.partitions)
+        self._since = (self._since or {}) | _ends(report.partitions)
         self._metrics.processed(self.processed)
         log.info(
             "batch %d: %d packets, %d messages, %d matched, %d frames, %d dead letters "
@@ -173,7 +176,7 @@ class BatchDelivery:
             except StackcastError as error:
                 if last is None:
                     raise
-                self._plan_at(last)
+                self._plan_at(last[1].versions)
                 self._refuse(versions, error)
             if announced is not None:
                 announced.result()
@@ -187,26 +190,27 @@ class BatchDelivery:
 
     def _plan_for(self, batch_id: int, records: DataFrame) -> Compilation:
         """The plan of a batch: of its earlier try if there was one, else of the current tables."""
-        pinned = self._pins.get(batch_id) if self._first_of_run() else None
+        pinned = self._pins.get(batch_id) if self._since is None else None
         if pinned is not None:
+            self._since = pinned.since
             log.warning(
                 "batch %d runs again, with the versions of its first try: %s",
                 batch_id,
-                named(pinned),
+                named(pinned.versions),
             )
             self._metrics.ran_again()
-            other = changed(self._pins.settings(batch_id), self._shaping)
+            other = changed(pinned.settings, self._shaping)
             if other:
                 log.warning(
                     "batch %d ran with other settings the first time, %s: its bytes differ from "
                     "those that may have left then; %s",
                     batch_id,
                     ", ".join(f"{key} {value}" for key, value in sorted(other.items())),
-                    named(pinned),
+                    named(pinned.versions),
                 )
             with self._metrics.stage("plan"):
                 try:
-                    return self._plan_at(pinned)
+                    return self._plan_at(pinned.versions)
                 except TableError as error:
                     raise self._pins.useless(batch_id, error) from error
         with self._metrics.stage("input"):
@@ -224,8 +228,33 @@ class BatchDelivery:
                     raise
                 self._refuse(versions, error)
         with self._metrics.stage("pin"):
-            self._pins.put(batch_id, compilation.versions, self._shaping)
+            if self._since is None:
+                self._since = self._ends_before(batch_id)
+            pin = Pin(dict(compilation.versions), self._shaping, self._since)
+            self._pins.put(batch_id, pin)
         return compilation
+
+    def _ends_before(self, batch_id: int) -> dict[int, int]:
+        """By partition, where the last summaries before the first batch of this run ended.
+
+        Offsets may have gaps there, by transactions and compaction: the ranges that hosts are told
+        go on without a hole all the same.
+        """
+        last = self._pins.newest()
+        if last is None:
+            return {}
+        number, pin = last
+        partitions = self._reports.partitions(number)
+        if partitions is None:
+            rows = self._tables.rows(LEDGER, since={"batch_id": number})
+            mine = [
+                row
+                for row in rows
+                if row["batch_id"] == number and row["topic"] == self._settings.topic
+            ]
+            newest = max(mine, key=lambda row: row["started_at"], default=None)
+            partitions = [] if newest is None else newest["partitions"]
+        return pin.since | _ends(partitions)
 
     def _refuse(self, versions: dict[str, int], error: StackcastError) -> None:
         """The last good version stays live; the bad one is not tried again."""
@@ -240,9 +269,6 @@ class BatchDelivery:
         self._refused = versions
         self._metrics.refused(versions)
 
-    def _first_of_run(self) -> bool:
-        return not self.processed
-
     def _plan_at(self, versions: Mapping[str, int]) -> Compilation:
         if self._compilation is not None and self._compilation.versions == versions:
             return self._compilation
@@ -255,7 +281,8 @@ class BatchDelivery:
         self._broadcast = self._spark.sparkContext.broadcast(compilation.plan)
         self._compilation = compilation
         if previous is not None:
-            previous.unpersist()
+            # No task of an earlier batch is left; unpersist alone would leave its file.
+            previous.destroy()
 
     def _reach_of(self, compilation: Compilation) -> Reach:
         if self._reach is None or self._reach[0] is not compilation:
@@ -324,3 +351,8 @@ class BatchDelivery:
             LEDGER: Rows(1, batch | ledger, {"partitions": [report.partitions]}),
         }
         return Report(f"stackcast-{query}", batch_id, tables)
+
+
+def _ends(partitions: Iterable[Mapping[str, Any]]) -> dict[int, int]:
+    """By partition, the offset after the last record that a batch read."""
+    return {p["partition"]: p["until_offset"] for p in partitions}

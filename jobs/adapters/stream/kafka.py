@@ -30,6 +30,15 @@ def _never() -> bool:
     return False
 
 
+#: Without the topic, or without enough replicas of it, a producer would wait for minutes, and the
+#: stream with it: samples are not worth that.
+_DEAD_LETTER_LIMITS = {
+    "max.block.ms": 5000,
+    "request.timeout.ms": 4000,
+    "delivery.timeout.ms": 6000,
+}
+
+
 class Topics:
     """The topics of one deployment."""
 
@@ -213,9 +222,9 @@ class Topics:
         writer = self._spark.createDataFrame(texts, "value string").write.format("kafka")
         for key, value in settings.kafka.items():
             writer = writer.option(f"kafka.{key}", value)
-        if "max.block.ms" not in settings.kafka:
-            # Without the topic a producer waits a minute, and the stream with it.
-            writer = writer.option("kafka.max.block.ms", 5000)
+        for key, milliseconds in _DEAD_LETTER_LIMITS.items():
+            if key not in settings.kafka:
+                writer = writer.option(f"kafka.{key}", milliseconds)
         writer.option("topic", settings.dead_letter_topic).save()
 
 

@@ -137,7 +137,7 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
     @property
     def not_ours(self) -> str:
         """Says who may write in our place, as far as the switch has told."""
-        highest = election.told(self.highest)
+        highest = election.describe_id(self.highest)
         if not self.taken:
             return f"no client may write it now; the highest election id it has seen is {highest}"
         if self.highest == self.own:
@@ -151,7 +151,7 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
 
     @property
     def _told_own(self) -> str:
-        return election.told(self.own)
+        return election.describe_id(self.own)
 
     def read(self, request: Any) -> Iterator[Any]:
         """Entities of a Read as they come.

@@ -198,7 +198,7 @@ class SwitchConnection:
         }
 
     def write(self, difference: Difference) -> list[Failure]:
-        """Write a difference make before break, see :func:`udfs.switches.ordering.steps`.
+        """Write a difference make before break, see :func:`udfs.switches.ordering.write_steps`.
 
         Returns the updates that failed twice, with the switch's own words; all others are written.
         """
@@ -207,11 +207,11 @@ class SwitchConnection:
         self._must_be_primary()
         return [
             failure
-            for step in ordering.steps(difference, self.names.tables)
+            for step in ordering.write_steps(difference, self.names.tables)
             for failure in self.write_step(step)
         ]
 
-    def write_step(self, step: ordering.Step, batch: int = _BATCH) -> list[Failure]:
+    def write_step(self, step: ordering.WriteStep, batch: int = _BATCH) -> list[Failure]:
         """Write one step in as many requests as needed, of at most ``batch`` updates.
 
         An update that fails is tried again alone. Returns those that failed twice.

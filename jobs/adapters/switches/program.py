@@ -1,4 +1,4 @@
-"""A P4 program as a switch is given it: P4Info and what the target loads."""
+"""P4 programs as switches are given them: P4Info and what the target loads."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from google.protobuf import text_format
 from p4.config.v1 import p4info_pb2
 
 from udfs.errors import SwitchError
+from udfs.switches.derivation import DERIVATIONS
 
 
 @dataclass(frozen=True)
@@ -58,3 +59,41 @@ class Pipeline:
         digest = hashlib.sha256(self.p4info.SerializeToString(deterministic=True))
         digest.update(self.device_config)
         return int.from_bytes(digest.digest()[:8], "big") or 1
+
+
+class Programs:
+    """Reads the compiled programs of a folder, each once."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._read: dict[str, Pipeline] = {}
+
+    def pipeline(self, name: str) -> Pipeline:
+        """Raises SwitchError ``NO_P4INFO``, ``UNKNOWN_PIPELINE``."""
+        known = self._read.get(name)
+        if known is None:
+            known = Pipeline.read(self._folder, name)
+            if name not in DERIVATIONS:
+                raise SwitchError(
+                    "UNKNOWN_PIPELINE",
+                    f"nothing says what a switch with pipeline {name!r} should hold, so it stays "
+                    f"as it is: column pipeline of switches knows {', '.join(DERIVATIONS)}",
+                    pipeline=name,
+                )
+            self._read[name] = known
+        return known
+
+    def tables(self, name: str) -> list[str]:
+        """Names of a program's tables; none where it cannot be read: its switches will tell."""
+        try:
+            p4info = self.pipeline(name).p4info
+        except SwitchError:
+            return []
+        return [table.preamble.name for table in p4info.tables]
+
+    def sizes(self, name: str) -> dict[str, int]:
+        """Most entries of the tables of a program; none where it cannot be read."""
+        try:
+            return self.pipeline(name).sizes
+        except SwitchError:
+            return {}

@@ -282,14 +282,14 @@ class SwitchSession:
             change = difference(wanted.entries, held)
         failures: list[Failure] = []
         if change:
-            crowded = ordering.crowded(change, held, sizes, target.max_rules, target.max_groups)
+            crowded = ordering.full_tables(change, held, sizes, target.max_rules, target.max_groups)
             if crowded:
                 log.warning(
                     "switch %s: no room for old beside new in %s: the old goes first",
                     name,
                     ", ".join(sorted(crowded)),
                 )
-            for step in ordering.steps(change, connection.names.tables, crowded):
+            for step in ordering.write_steps(change, connection.names.tables, crowded):
                 failures += self._write(connection, step, failures, batch)
             held = connection.read_entries(name)
         left = difference(wanted.entries, held)
@@ -307,14 +307,14 @@ class SwitchSession:
     def _write(
         self,
         connection: SwitchConnection,
-        step: ordering.Step,
+        step: ordering.WriteStep,
         failed: list[Failure],
         batch: int,
     ) -> list[Failure]:
         kept = ordering.withheld(step, [entry for entry, _ in failed])
         if kept:
             others = tuple(entry for entry in step.entries if entry not in set(kept))
-            step = ordering.Step(step.kind, others)
+            step = ordering.WriteStep(step.kind, others)
         why = "left in place, as an update that must come before its removal failed"
         if step.kind != "delete":
             why = "not written, as an update that must come before it failed"
@@ -408,7 +408,7 @@ class SwitchSession:
             highest, taken = connection.rivals
             waited = time.monotonic() - began
             if wanted is None or waited > 3 * _STAND_IN_SECONDS:
-                seen = f"{election.told(highest)}; ours is {self._election_id}"
+                seen = f"{election.describe_id(highest)}; ours is {self._election_id}"
                 why = "did not let us write; the highest election id it has seen is"
                 if wanted is None and taken:
                     why = "is written by another client, with election id"

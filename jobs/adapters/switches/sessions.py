@@ -1,4 +1,4 @@
-"""The switches of a deployment side by side: a session each, kept from refresh to refresh."""
+"""Sessions with the switches of a deployment, side by side and kept from refresh to refresh."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from jobs.adapters.switches.program import Pipeline
+from jobs.adapters.switches.program import Programs
 from jobs.adapters.switches.session import RefreshResult, SwitchSession, SwitchTarget
 from udfs.errors import SwitchError
-from udfs.switches.derivation import DERIVATIONS
 from udfs.switches.entry import Difference, SwitchEntry, entry_from_row
 
 log = logging.getLogger(__name__)
@@ -31,23 +30,24 @@ class _Switch:
 
 
 class SwitchSessions:
-    """Sessions with the switches of table ``switches``, by name.
+    """Keeps a session with each switch of table ``switches``, by name.
 
-    p4_folder: where the compiled programs are. open_session: makes the session of a switch.
+    programs: the compiled programs. open_session: makes the session of a switch. foreign: switches
+    that another client writes, as `leads` last found.
     """
 
-    def __init__(self, p4_folder: str, open_session: OpenSession) -> None:
-        self._p4_folder = p4_folder
+    def __init__(self, programs: Programs, open_session: OpenSession) -> None:
+        self._programs = programs
         self._open = open_session
         self._standing: dict[str, tuple[_Switch, SwitchSession]] = {}
-        self._pipelines: dict[str, Pipeline] = {}
+        self.foreign: set[str] = set()
 
     @property
     def names(self) -> set[str]:
         return set(self._standing)
 
     def follow(self, rows: Rows) -> set[str]:
-        """Take the switches from rows of ``switches``; returns those that are new or moved.
+        """Takes the switches from rows of ``switches``; returns those that are new or moved.
 
         Sessions of others stay; those of switches that are gone are closed.
         """
@@ -72,24 +72,32 @@ class SwitchSessions:
         side_by_side(lambda session: session.close(), sessions)
 
     def leads(self, connect: bool) -> dict[str, bool]:
-        """Of each switch that answers whether we write it, and no other client goes before us.
+        """Tells of each switch that answers whether we write it, as no other client goes before us.
 
-        Without ``connect`` only those are asked that there is a connection to.
+        Without ``connect`` only those are asked that there is a connection to, so that none is
+        waited for.
         """
         names = sorted(self._standing)
         found = side_by_side(lambda name: self._standing[name][1].leads(connect), names)
-        return {name: leads for name, leads in zip(names, found, strict=True) if leads is not None}
+        answers = {name: ours for name, ours in zip(names, found, strict=True) if ours is not None}
+        self.foreign = {name for name, ours in answers.items() if not ours}
+        return answers
 
-    def rival(self, name: str) -> str:
-        """Who writes the switch in our place, as `leads` last found: its address and id."""
-        return self._standing[name][1].rival
+    def rivals(self) -> str:
+        """Of switches that another client writes, names it and where, as `leads` last found."""
+        return "; ".join(
+            self._standing[name][1].rival for name in sorted(self.foreign & self.names)
+        )
 
     def disturbed(self) -> set[str]:
         """Switches that may hold something else than they were read to hold. Never waits."""
         return {name for name, (_, session) in self._standing.items() if session.disturbed()}
 
     def refresh(self, desired: Mapping[str, Rows], patience: float) -> dict[str, RefreshResult]:
-        """Refresh the switches that ``desired`` names with its rows of ``switch_entries``."""
+        """Refreshes the switches that ``desired`` names with its rows of ``switch_entries``.
+
+        One that does not answer is tried again for ``patience`` seconds.
+        """
         names = sorted(desired.keys() & self._standing.keys())
         results = side_by_side(lambda n: self._refresh(n, desired[n], patience), names)
         return dict(zip(names, results, strict=True))
@@ -97,7 +105,7 @@ class SwitchSessions:
     def _refresh(self, name: str, rows: Rows, patience: float) -> RefreshResult:
         switch, session = self._standing[name]
         try:
-            pipeline = self.pipeline(switch.pipeline)
+            pipeline = self._programs.pipeline(switch.pipeline)
             return session.refresh([entry_from_row(row) for row in rows], pipeline, patience)
         except SwitchError as error:
             return RefreshResult(None, False, [str(error)])
@@ -108,52 +116,22 @@ class SwitchSessions:
     def compare(
         self, desired: Mapping[str, Sequence[SwitchEntry]]
     ) -> dict[str, Difference | SwitchError]:
-        """What a refresh would change on each switch, as a Comparison; it only reads."""
+        """Tells what a refresh would change on each switch, as a Comparison; only reads."""
 
         def one(name: str) -> Difference | SwitchError:
             switch, session = self._standing[name]
             try:
-                return session.compare(desired.get(name, ()), self.pipeline(switch.pipeline))
+                pipeline = self._programs.pipeline(switch.pipeline)
+                return session.compare(desired.get(name, ()), pipeline)
             except SwitchError as error:
                 return error
 
         names = sorted(self._standing)
         return dict(zip(names, side_by_side(one, names), strict=True))
 
-    def pipeline(self, name: str) -> Pipeline:
-        """A compiled program. Raises SwitchError ``NO_P4INFO``, ``UNKNOWN_PIPELINE``."""
-        known = self._pipelines.get(name)
-        if known is None:
-            known = Pipeline.read(self._p4_folder, name)
-            if name not in DERIVATIONS:
-                raise SwitchError(
-                    "UNKNOWN_PIPELINE",
-                    f"nothing says what a switch with pipeline {name!r} should hold, so it stays "
-                    f"as it is: column pipeline of switches knows {', '.join(DERIVATIONS)}",
-                    pipeline=name,
-                )
-            self._pipelines[name] = known
-        return known
-
-    def sizes_of(self, pipeline: str) -> dict[str, int]:
-        """Most entries of the tables of a program that was read; none of one that was not."""
-        known = self._pipelines.get(pipeline)
-        try:
-            return {} if known is None else known.sizes
-        except SwitchError:
-            return {}
-
-    def tables_of(self, pipeline: str) -> list[str]:
-        """Names of a program's tables; none where it cannot be read: its switches will tell."""
-        try:
-            p4info = self.pipeline(pipeline).p4info
-        except SwitchError:
-            return []
-        return [table.preamble.name for table in p4info.tables]
-
 
 def side_by_side(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """The results in the order of the items."""
+    """Runs the work on threads; the results are in the order of the items."""
     waiting = list(items)
     with ThreadPoolExecutor(max_workers=min(PARALLEL, max(1, len(waiting)))) as pool:
         return list(pool.map(work, waiting))

@@ -1,6 +1,6 @@
 """The table `network_versions`: what the switches are ready for, and what streams may still use.
 
-`jobs.adapters.switches.refresh` publishes, `jobs.adapters.stream.delivery` follows and announces
+`jobs.adapters.switches.publish` publishes, `jobs.adapters.stream.delivery` follows and announces
 itself; what the rows mean together says `udfs.switches.rollout`.
 """
 
@@ -80,8 +80,15 @@ class NetworkVersions:
             self._read_ledger()
             return {topic: row["versions"] for topic, row in self._last.items()}
 
-    def begin_term(self) -> None:
-        """Take the lead in this table: from now on, `publish` of those before us has no effect.
+    def in_use(self, current: Versions) -> list[Versions]:
+        """Returns all versions that a stack may be made from, oldest first."""
+        ready = self.ready()
+        return rollout.in_use(ready, self.used() if ready else [], current)
+
+    def begin_term(self) -> int:
+        """Takes the lead in this table: from now on, `publish` of those before us has no effect.
+
+        Returns the number of the term.
 
         Without this, one that was cut off between its last look at the switches and the end of its
         commit could say of versions that they are ready after we have taken them off.
@@ -102,7 +109,7 @@ class NetworkVersions:
                     row["term"] == term and row["ready_at"] == now for row in self._rows.values()
                 ):
                     self._term, self._published = term, 0
-                    return
+                    return term
 
     def superseded(self) -> bool:
         """Tells whether another has begun a term since ours: `publish` then has no effect."""

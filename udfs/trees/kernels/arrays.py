@@ -1,4 +1,4 @@
-"""What the kernels of trees work on.
+"""Arrays that the kernels of trees work on.
 
 Port masks are int64: ports are 1..63. Switches, links, edges and stored trees are known by number.
 A delivery tree is ``work.members[:count]`` (switches, parents first) with ``work.parent[v]``, the

@@ -1,4 +1,4 @@
-"""One header stack, from receivers to what each switch sends."""
+"""The encoding of one header stack, from receivers to the ports that each switch sends out of."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ GREEDY, REFINED, QUICK, SHORTEST = 0, 1, 2, 3
 
 @njit(cache=True, nogil=True)
 def encode(task, trees, algorithm, most):  # type: ignore[no-untyped-def]
-    """Work out a stack. ``work.wanted`` holds the ports towards receivers, ``task.terminals`` their
-    switches. The result stands in ``work``: members by distance from the root, parents, needed and
-    ingress ports, flood of the stored trees, which are ``trees[:number]``, ascending.
+    """Works out a stack. ``work.wanted`` holds the ports towards receivers, ``task.terminals``
+    their switches. The result stands in ``work``: members by distance from the root, parents,
+    needed and ingress ports, flood of the stored trees, which are ``trees[:number]``, ascending.
 
     Returns ``(count, number, hops, stops, crossings, first)``; count is -1 if a terminal is out of
     reach. crossings: labels on links between switches and on the publisher's, summed over those
@@ -55,8 +55,8 @@ def encode(task, trees, algorithm, most):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def encode_branch(task, members, parent, trees):  # type: ignore[no-untyped-def]
-    """As :func:`encode`, on what receivers need of a delivery tree that is there: ``members``,
-    parents first, with ``parent`` in the same order."""
+    """Works out a stack as :func:`encode` does, on the part of a given delivery tree that receivers
+    need: ``members``, parents first, with ``parent`` in the same order."""
     put_back(task, members, parent)
     count = prune(task.links, task.work, members.size)
     return *_finished(task, count, _chosen(task, count, trees), trees), np.int64(0)
@@ -64,7 +64,7 @@ def encode_branch(task, members, parent, trees):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _chosen(task, count, trees):  # type: ignore[no-untyped-def]
-    """Stored trees for the delivery tree in ``members``."""
+    """Chooses stored trees for the delivery tree in ``members``."""
     take_needs(task, count)
     set_flood(task.forest, task.work, trees, 0)
     return choose(task, count, trees, 0, 0)

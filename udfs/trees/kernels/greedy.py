@@ -11,7 +11,7 @@ from udfs.trees.kernels.stack import MOST_TREES, count_labels, keep, overlap, se
 
 @njit(cache=True, nogil=True)
 def greedy(task, trees):  # type: ignore[no-untyped-def]
-    """Take a tree if the stack gets shorter with it. The result is the best tree that was kept.
+    """Takes a stored tree if the stack gets shorter with it; the result is the best tree kept.
 
     Returns ``(count, number, labels)``: members, trees (in ``trees``), all labels; count is -1 if a
     terminal is out of reach.

@@ -47,8 +47,8 @@ _NEAR = 3
 
 @njit(cache=True, nogil=True)
 def choose(task, count, trees, number, near):  # type: ignore[no-untyped-def]
-    """Better stored trees for the delivery tree as it is: add one while labels fall; where those
-    are at most ``near``, drop or exchange one.
+    """Chooses better stored trees for the delivery tree as it is: adds one while labels fall; where
+    those are at most ``near``, drops or exchanges one.
 
     Begins with ``trees[:number]``, whose flood is set; returns the new ``number``.
     """
@@ -92,7 +92,7 @@ def choose(task, count, trees, number, near):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _improve(task, trees, number, count, near):  # type: ignore[no-untyped-def]
-    """From the delivery tree in ``members`` and these stored trees on, while labels, then weights
+    """Improves the delivery tree in ``members`` and these stored trees while labels, then weights
     fall. The result stands in ``members``; returns ``(count, number, labels)``."""
     links, forest, work = task.links, task.forest, task.work
     kept, kept_number, kept_count = trees.copy(), number, count
@@ -126,9 +126,9 @@ def _improve(task, trees, number, count, near):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _regrow(task):  # type: ignore[no-untyped-def]
-    """The better delivery tree of two for the stored trees in use: one that takes their edges as
-    free, and one that minds the stops at their branches, which it may count too often. Returns
-    ``(count, labels)``, the trees' own not counted."""
+    """Grows the better delivery tree of two for the stored trees in use: one that takes their edges
+    as free, and one that counts the stops at their branches, perhaps too often. Returns ``(count,
+    labels)``, the trees' own not counted."""
     links, work = task.links, task.work
     first = grow(links, work, task.root, task.terminals, task.rotation, BY_WEIGHT)
     take_needs(task, first)
@@ -146,9 +146,9 @@ def _regrow(task):  # type: ignore[no-untyped-def]
 
 @helper
 def _set_prices(task, bold):  # type: ignore[no-untyped-def]
-    """What an edge would cost if its best stored tree were in the stack: a share of that tree's
-    label and of the stops at hosts that it should not reach. They are shared with the hosts that
-    it serves or, where ``bold``, less the hops that those would take."""
+    """Sets the price of each edge as if its best stored tree were in the stack: a share of that
+    tree's label and of the stops at hosts that it should not reach. They are shared with the hosts
+    that it serves or, where ``bold``, less the hops that those would take."""
     forest, work = task.forest, task.work
     work.price[:] = FULL_PRICE
     for tree in task.order:
@@ -169,7 +169,8 @@ def _set_prices(task, bold):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _begin(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
-    """The best of what all beginnings lead to. The greedy answer is given, as the best so far."""
+    """Improves every beginning and keeps the best; the greedy answer is given, as the best so
+    far."""
     links, forest, work = task.links, task.forest, task.work
     rank = np.empty(task.order.size, np.int64)
     for at in range(task.order.size):
@@ -212,7 +213,7 @@ def _begin(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _exchange(task, trees, number, count, labels):  # type: ignore[no-untyped-def]
-    """From the best on: one stored tree less, or one more, with a delivery tree made for it."""
+    """Tries the best with one stored tree less, or one more, and a delivery tree made for it."""
     forest, work, order = task.forest, task.work, task.order
     tried = np.empty(MOST_TREES, np.int64)
     promise = np.empty(order.size, np.int64)
@@ -256,7 +257,7 @@ def _exchange(task, trees, number, count, labels):  # type: ignore[no-untyped-de
 
 @njit(cache=True, nogil=True)
 def _detours(task, count):  # type: ignore[no-untyped-def]
-    """Switches beside the delivery tree, by links to it, most first; at least two."""
+    """Lists switches beside the delivery tree with two links to it or more, most first."""
     links, work = task.links, task.work
     beside = np.zeros(work.inside.size, np.int64)
     for at in range(count):
@@ -271,8 +272,9 @@ def _detours(task, count):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _bend(task, trees, number, count, labels, effort):  # type: ignore[no-untyped-def]
-    """From the best on: round a switch that nobody listens at, or through one beside the tree. Ends
-    with the first that has fewer labels; returns what is left of ``effort`` with the new best."""
+    """Tries the best with a way round a switch that nobody listens at, or through one beside the
+    tree. Ends with the first that has fewer labels; returns the rest of ``effort`` with the new
+    best."""
     links, forest, work = task.links, task.forest, task.work
     recall(task, count)
     beside = _detours(task, count)
@@ -309,9 +311,9 @@ def _bend(task, trees, number, count, labels, effort):  # type: ignore[no-untype
 
 @njit(cache=True, nogil=True)
 def refined(task, trees, most):  # type: ignore[no-untyped-def]
-    """Never more labels than :func:`udfs.trees.kernels.greedy.greedy`, whose answer it improves;
-    else alike. Above twice ``most`` labels, and where none is found of at most ``most``, the greedy
-    answer stands. Returns ``(count, number, labels)``, the labels being those of that answer."""
+    """Improves the answer of :func:`udfs.trees.kernels.greedy.greedy`, and never has more labels.
+    Above twice ``most`` labels, and where none is found of at most ``most``, the greedy answer
+    stands. Returns ``(count, number, labels)``, the labels being those of that answer."""
     count, number, labels = greedy(task, trees)
     first = labels
     if count < 0 or labels == 1 or task.order.size == 0 or labels > 2 * most:

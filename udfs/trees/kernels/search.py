@@ -1,4 +1,4 @@
-"""The search that trees are grown by: Takahashi and Matsuyama's, on lists of costs."""
+"""The search that grows trees (Takahashi and Matsuyama 1980), on a bucket queue of costs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FULL_PRICE = 64
 
 @intrinsic
 def count_bits(_typing, mask):  # type: ignore[no-untyped-def]
-    """Bits of a mask, int64."""
+    """Counts the bits of a mask, int64."""
 
     def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
         return builder.ctpop(arguments[0])
@@ -38,7 +38,7 @@ def count_bits(_typing, mask):  # type: ignore[no-untyped-def]
 
 @helper
 def _enqueue(work, v, cost):  # type: ignore[no-untyped-def]
-    """Put a switch first in the list of its cost, and take it out of the one where it stood."""
+    """Puts a switch first in the list of its cost, and takes it out of the one where it stood."""
     if work.listed[v] >= 0:
         _dequeue(work, v)
     at = min(cost, LISTS - 1)
@@ -67,7 +67,7 @@ def _dequeue(work, v):  # type: ignore[no-untyped-def]
 
 @helper
 def _nearest(work, at):  # type: ignore[no-untyped-def]
-    """The first cost from ``at`` on that a switch is listed under; ``LISTS`` if none."""
+    """Returns the first cost from ``at`` on that a switch is listed under; ``LISTS`` if none."""
     while at < LISTS:
         if work.filled[at >> BLOCK_BITS] == 0:
             at = ((at >> BLOCK_BITS) + 1) << BLOCK_BITS
@@ -80,11 +80,12 @@ def _nearest(work, at):  # type: ignore[no-untyped-def]
 
 @helper
 def _link_cost(links, work, link, mode):  # type: ignore[no-untyped-def]
-    """By weight: nothing but its count where a stored tree in use covers the link (WERNECKE 5.2.7).
+    """Returns the cost of a link by ``mode``.
 
-    By labels: what it adds to the stack, which is a hop, or nothing where a stored tree covers it,
-    and stops at the switch that it leads to, two of which the link itself spares where it is
-    covered. By price: the edge's, see `udfs.trees.kernels.refined`.
+    By weight: 1 where a stored tree in use covers the link (WERNECKE 5.2.7). By labels: those that
+    it adds to the stack, which is a hop, or nothing where a stored tree covers it, and stops at the
+    switch that it leads to, two of which the link itself spares where it is covered. By price: the
+    edge's, see `udfs.trees.kernels.refined`.
     """
     edge = links.edge[link]
     if mode == BY_PRICE:
@@ -102,8 +103,8 @@ def _link_cost(links, work, link, mode):  # type: ignore[no-untyped-def]
 
 @helper
 def grow(links, work, root, terminals, rotation, mode, through=-1, barred=-1, shortest=False):  # type: ignore[no-untyped-def]
-    """Takahashi and Matsuyama: join the nearest terminal to the tree by a shortest path, again and
-    again. Returns the number of members, -1 if a terminal is out of reach.
+    """Joins the nearest terminal to the tree by a shortest path, again and again. Returns the
+    number of members, -1 if a terminal is out of reach.
 
     One search serves the whole tree: a path that joins becomes distance 0, and the search goes on
     from there; what was learnt about other switches stays an upper bound. Of equal costs the first

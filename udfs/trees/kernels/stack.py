@@ -1,4 +1,4 @@
-"""What a delivery tree and stored trees come to as a stack: hops, stops and their trees."""
+"""The stack of a delivery tree and stored trees: needed ports, hops, stops, and gains of trees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_TREES = 64
 
 @helper
 def take_needs(task, count):  # type: ignore[no-untyped-def]
-    """The ports that each member must send out of, and the one that it receives by."""
+    """Notes the ports that each member must send out of, and the one that it receives by."""
     links, work = task.links, task.work
     needed, ingress = work.needed, work.ingress
     needed[:] = 0
@@ -30,7 +30,8 @@ def take_needs(task, count):  # type: ignore[no-untyped-def]
 
 @helper
 def count_labels(work, count):  # type: ignore[no-untyped-def]
-    """Hop and stop labels of the tree whose needs were taken, above what ``flood`` sends."""
+    """Counts hop and stop labels of the tree whose needs were taken, beside what ``flood``
+    sends."""
     total = np.int64(0)
     for at in range(count):
         u = work.members[at]
@@ -49,7 +50,7 @@ def total_weight(links, work, count):  # type: ignore[no-untyped-def]
 
 @helper
 def overlap(forest, work, tree):  # type: ignore[no-untyped-def]
-    """How many needed ports the tree serves."""
+    """Counts the needed ports that the tree serves."""
     total = np.int64(0)
     for at in range(forest.offset[tree], forest.offset[tree + 1]):
         total += count_bits(forest.mask[at] & work.needed[forest.switch[at]])
@@ -58,7 +59,7 @@ def overlap(forest, work, tree):  # type: ignore[no-untyped-def]
 
 @helper
 def serves(forest, work, tree):  # type: ignore[no-untyped-def]
-    """How many receivers the tree leads to."""
+    """Counts the receivers that the tree leads to."""
     total = np.int64(0)
     for at in range(forest.offset[tree], forest.offset[tree + 1]):
         total += count_bits(forest.mask[at] & work.wanted[forest.switch[at]])
@@ -67,7 +68,8 @@ def serves(forest, work, tree):  # type: ignore[no-untyped-def]
 
 @helper
 def take_gains(forest, work, count, gains):  # type: ignore[no-untyped-def]
-    """Labels that each stored tree would spare on the delivery tree as it is, its own counted."""
+    """Counts the labels that each stored tree would spare on the delivery tree as it is, its own
+    counted."""
     gains[:] = -1
     for member in range(count):
         u = work.members[member]
@@ -79,7 +81,7 @@ def take_gains(forest, work, count, gains):  # type: ignore[no-untyped-def]
 
 @helper
 def set_flood(forest, work, trees, number):  # type: ignore[no-untyped-def]
-    """``flood`` and ``free`` of these trees and no other."""
+    """Sets ``flood`` and ``free`` to those of these trees and no other."""
     work.flood[:] = 0
     work.free[:] = 0
     for at in range(number):
@@ -96,7 +98,7 @@ def _add(forest, work, tree):  # type: ignore[no-untyped-def]
 
 @helper
 def keep(work, count):  # type: ignore[no-untyped-def]
-    """The tree in ``members`` is the best so far."""
+    """Keeps the tree in ``members`` as the best so far."""
     for at in range(count):
         v = work.members[at]
         work.best_members[at] = v
@@ -105,7 +107,7 @@ def keep(work, count):  # type: ignore[no-untyped-def]
 
 @helper
 def recall(task, count):  # type: ignore[no-untyped-def]
-    """The best tree so far stands in ``members`` again."""
+    """Puts the best tree so far into ``members`` again."""
     work = task.work
     work.inside[:] = 0
     for at in range(count):
@@ -118,7 +120,7 @@ def recall(task, count):  # type: ignore[no-untyped-def]
 
 @helper
 def put_back(task, members, parent):  # type: ignore[no-untyped-def]
-    """This delivery tree stands in ``members`` again; ``parent`` is in the order of ``members``."""
+    """Puts this delivery tree into ``members`` again; ``parent`` is in the order of ``members``."""
     work = task.work
     work.inside[:] = 0
     for at in range(members.size):
@@ -131,7 +133,7 @@ def put_back(task, members, parent):  # type: ignore[no-untyped-def]
 
 @helper
 def prune(links, work, count):  # type: ignore[no-untyped-def]
-    """Leave out branches that lead to no receiver; returns how many members are left."""
+    """Leaves out branches that lead to no receiver; returns how many members are left."""
     children = work.path
     for at in range(count):
         children[work.members[at]] = 0
@@ -153,7 +155,7 @@ def prune(links, work, count):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def by_depth(links, work, count):  # type: ignore[no-untyped-def]
-    """Members by distance from the root, in links; equal ones stay in order."""
+    """Sorts members by distance from the root, in links; equal ones stay in order."""
     depth = work.distance
     depth[work.members[0]] = 0
     deepest = np.int64(0)

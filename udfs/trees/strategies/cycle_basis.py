@@ -20,7 +20,7 @@ _EXACT = 500_000
 
 
 def cycle_basis(neighbors: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Rings, shortest first, each as its nodes in their order, from the lowest on.
+    """Returns rings, shortest first, each as its nodes in their order, from the lowest on.
 
     neighbors: undirected, ``neighbors[u]`` holds v where ``neighbors[v]`` holds u. Every ring of
     the graph is a sum (exclusive or of links) of these, and no such set has fewer links. In graphs
@@ -47,8 +47,8 @@ def _pair(u: int, v: int) -> tuple[int, int]:
 def _shortest(
     neighbors: Sequence[Sequence[int]], cost: _Costs, root: int, end: int | None = None
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """(distance, parent) from ``root``; with ``end``, without the link between both and only as far
-    as that."""
+    """Returns (distance, parent) from ``root``; with ``end``, without the link between both and
+    only as far as that."""
     distance: dict[int, int] = {}
     parents: dict[int, int] = {}
     heap = [(0, root, root)]
@@ -74,7 +74,7 @@ def _path(parents: dict[int, int], node: int) -> list[int]:
 
 
 def _candidates(neighbors: Sequence[Sequence[int]], cost: _Costs) -> list[_Ring]:
-    """Each node with each link that closes a ring through it: a basis is among them."""
+    """Returns the ring through each node and each link that closes one: a basis is among them."""
     rings = []
     for root in range(len(neighbors)):
         distance, parents = _shortest(neighbors, cost, root)
@@ -89,7 +89,8 @@ def _candidates(neighbors: Sequence[Sequence[int]], cost: _Costs) -> list[_Ring]
 
 
 def _independent(candidates: list[_Ring], cost: _Costs) -> Iterator[_Ring]:
-    """Those that are no sum of shorter ones: Gaussian elimination over the links' bits."""
+    """Yields the rings that are no sum of shorter ones: Gaussian elimination over the links'
+    bits."""
     bit = {pair: 1 << number for number, pair in enumerate(cost)}
     reduced: dict[int, int] = {}
     for weight, ring in candidates:

@@ -1,4 +1,5 @@
-"""cycles: the rings of the network, then rings joined (WERNECKE 6.3.1, Figure 6.5)."""
+"""The strategy ``cycles``: the rings of the network, then rings joined (WERNECKE 6.3.1, Figure
+6.5)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from udfs.trees.strategies.strategy import Edges, Situation
 
 @dataclass(frozen=True)
 class Cycles:
-    """Each simple cycle, then each combination of two, three, … that hang together.
+    """Takes each simple cycle, then each combination of two, three, … that hang together.
 
     A tree cannot be a ring: it is the shortest ways from the busiest crossing to all other nodes of
     the ring, so what is left open lies farthest from there. Nodes on no ring get no tree.
@@ -28,7 +29,7 @@ class Cycles:
 
 
 def ring_tree(nodes: Nodes, rings: Sequence[Sequence[int]]) -> Edges:
-    """A tree over the links of the rings, with the hosts of all their nodes."""
+    """Returns a tree over the links of the rings, with the hosts of all their nodes."""
     allowed: dict[int, set[int]] = {}
     for ring in rings:
         for u, v in zip(ring, [*ring[1:], ring[0]], strict=True):
@@ -45,7 +46,7 @@ def ring_tree(nodes: Nodes, rings: Sequence[Sequence[int]]) -> Edges:
 
 
 def combined(rings: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
-    """Numbers of rings that together are connected, each set once: single ones, pairs, triples, …
+    """Yields numbers of rings that together are connected, each set once: single ones, pairs, ….
 
     Two rings are neighbors if they share a node.
     """
@@ -68,7 +69,8 @@ def combined(rings: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
 
 
 def _grown(start: int, near: Sequence[Sequence[int]], size: int) -> Iterator[tuple[int, ...]]:
-    """Connected sets of ``size`` numbers, ``start`` the lowest of each (Wernicke 2006, ESU)."""
+    """Yields connected sets of ``size`` numbers, ``start`` the lowest of each (Wernicke 2006,
+    ESU)."""
     # Each entry: the set, numbers that may join it, and those that it holds or touches.
     waiting: list[tuple[tuple[int, ...], list[int], set[int]]] = [
         ((start,), [n for n in near[start] if n > start], {start, *near[start]})

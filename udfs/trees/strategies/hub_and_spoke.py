@@ -15,7 +15,7 @@ _NEAR = 2
 
 @dataclass(frozen=True)
 class Group:
-    """A part of the network with trees of its own.
+    """One part of the network with trees of its own.
 
     area: nodes that usable links within the area join. members: those of the area whose hosts its
     trees reach, the most important first.
@@ -26,7 +26,7 @@ class Group:
 
 
 def hub_and_spoke(nodes: Nodes, groups: Sequence[Group]) -> Iterator[Edges]:
-    """Trees within each group and between the hubs of the groups, in turns.
+    """Yields trees within each group and between the hubs of the groups, in turns.
 
     A group's hub is the node of its area with the most links. All its trees are branches of one
     tree of shortest paths from the hub, so any of them combine without a cycle, and all contain the
@@ -39,17 +39,17 @@ def hub_and_spoke(nodes: Nodes, groups: Sequence[Group]) -> Iterator[Edges]:
 
 
 def hub_of(nodes: Nodes, group: Group) -> int:
-    """The node with the most links (degree centrality), then the lowest number."""
+    """Returns the node with the most links (degree centrality), then the lowest number."""
     return max(group.area, key=lambda node: (nodes.degree(node), -node))
 
 
 def spokes(nodes: Nodes, hub: int, group: Group) -> Iterator[Edges]:
-    """Branches from the hub to each member, and to all, to halves, quarters, …; then to pairs,
-    triples, ….
+    """Yields branches from the hub to each member, and to all, to halves, quarters, …; then to
+    pairs, triples, ….
 
-    Where members are near the hub, single ones come first: a notification to a tenth of them takes
-    those that it needs, and would have to stop the others of a half. Where they are far, each
-    branch takes room in many switches, so the large sets come first, which need few.
+    If members are near the hub, single ones come first: a notification to a tenth of them takes
+    those that it needs, and would have to stop the others of a half. If they are far, each branch
+    takes a place in many switches, so the large sets come first, which need few.
     """
     parents = nodes.shortest_paths(hub, frozenset(group.area))
     single: list[Sequence[int]] = [[member] for member in group.members]
@@ -64,7 +64,8 @@ def spokes(nodes: Nodes, hub: int, group: Group) -> Iterator[Edges]:
 
 
 def backbones(nodes: Nodes, hubs: Sequence[int]) -> Iterator[Edges]:
-    """Trees over all hubs that links join, over halves, …, over pairs; then other combinations.
+    """Yields trees over all hubs that links join, over halves, …, over pairs; then other
+    combinations.
 
     Hosts are left out: those on a hub are in the trees of its group.
     """
@@ -82,7 +83,7 @@ def backbones(nodes: Nodes, hubs: Sequence[int]) -> Iterator[Edges]:
 
 
 def depths(parents: dict[int, int]) -> dict[int, int]:
-    """Links from the root to each node."""
+    """Counts the links from the root to each node."""
     found: dict[int, int] = {}
     for node, parent in parents.items():
         found[node] = 0 if node == parent else found[parent] + 1
@@ -90,7 +91,8 @@ def depths(parents: dict[int, int]) -> dict[int, int]:
 
 
 def depth_first(parents: dict[int, int]) -> list[int]:
-    """Nodes of a rooted tree such that each branch is a run of the list; nearest child first."""
+    """Lists the nodes of a rooted tree such that each branch is a run of the list; nearest child
+    first."""
     root = next(iter(parents))
     children: dict[int, list[int]] = {node: [] for node in parents}
     for node, parent in parents.items():
@@ -105,7 +107,7 @@ def depth_first(parents: dict[int, int]) -> list[int]:
 
 
 def in_turns(sources: Sequence[Iterator[Edges]]) -> Iterator[Edges]:
-    """One tree of each source in turn, until all have ended."""
+    """Yields one tree of each source in turn, until all have ended."""
     left = list(sources)
     while left:
         going = []

@@ -1,5 +1,5 @@
-"""Nodes, as topology-aware strategies see a network: a switch with its subscribers
-(WERNECKE 6.5.2)."""
+"""Nodes of a network as topology-aware strategies see it, each a switch with its subscribers
+(WERNECKE 6.5.2), and the choice of sets of nodes."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class Nodes:
                 self.hosts[self.index[host.switch]].append(host.name)
 
     def degree(self, node: int) -> int:
-        """Usable links to other switches."""
+        """Returns the number of usable links to other switches."""
         return len(self.neighbors[node])
 
     def populated(self) -> list[int]:
-        """Nodes with subscribers, ascending."""
+        """Returns the nodes with subscribers, ascending."""
         return [node for node, hosts in enumerate(self.hosts) if hosts]
 
     @cached_property
     def part(self) -> list[int]:
-        """By node: which of :meth:`components` it is in."""
+        """The number of each node's component, as :meth:`components` has them."""
         found = [0] * len(self.names)
         for number, component in enumerate(self.components()):
             for node in component:
@@ -53,7 +53,7 @@ class Nodes:
         return found
 
     def components(self) -> list[list[int]]:
-        """Nodes that usable links join, ascending."""
+        """Returns the connected components over usable links, each ascending."""
         left = set(range(len(self.names)))
         found = []
         for start in range(len(self.names)):
@@ -70,7 +70,7 @@ class Nodes:
         return found
 
     def shortest_paths(self, root: int, inside: Collection[int] | None = None) -> dict[int, int]:
-        """Parent of each node on the shortest way from ``root`` through nodes of ``inside``.
+        """Returns the parent of each node on the shortest way from ``root`` through ``inside``.
 
         In the order of distance, ``root`` first, as its own parent; equal costs are settled by
         node number.
@@ -94,7 +94,7 @@ class Nodes:
     def branches(
         self, parents: Mapping[int, int], ends: Iterable[int], with_hosts: bool = True
     ) -> Edges:
-        """The ways from the root of ``parents`` to ``ends``, with the hosts of ``ends``."""
+        """Returns the ways from the root of ``parents`` to ``ends``, with the hosts of ``ends``."""
         edges: set[tuple[str, str]] = set()
         for end in ends:
             if with_hosts:
@@ -109,7 +109,7 @@ class Nodes:
         return frozenset(edges)
 
     def steiner(self, terminals: Iterable[int], with_hosts: bool = True) -> Edges:
-        """A Steiner tree over nodes that usable links join, with their hosts."""
+        """Returns a Steiner tree over nodes that usable links join, with their hosts."""
         nodes = list(terminals)
         hosts = [host for node in nodes for host in self.hosts[node]] if with_hosts else []
         switches = [self.names[node] for node in nodes]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from udfs.trees.strategies.nodes import Nodes, halving
-from udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, Room, Situation
+from udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, Situation, TreeCapacity
 
 #: Trees in a row that are known or do not fit, after which no more are drawn.
 _TRIES = 50
@@ -19,27 +19,29 @@ _TRIES = 50
 class RandomTrees:
     """Joins two or more nodes, how many and which ones drawn from ``situation.seed``.
 
-    Drawn among nodes that have room left. Where failed links have cut the network, a tree joins
-    nodes of one part, drawn by the number of nodes in it.
+    They are drawn among nodes whose switch may hold another tree. If failed links have cut the
+    network, a tree joins nodes of one part, drawn by the number of nodes in it.
     """
 
     name: str = "random"
 
     def candidates(self, situation: Situation, budget: Mapping[str, int]) -> Iterator[Edges]:
         nodes = Nodes(situation.network)
-        room = Room(situation.network, budget)
+        capacity = TreeCapacity(situation.network, budget)
         parts = nodes.components()
         lots = random.Random(situation.seed)
         known: set[Edges] = set()
         misses = 0
         while misses < _TRIES:
-            open_parts = [part for each in parts if len(part := with_room(nodes, each, room)) > 1]
+            open_parts = [
+                part for each in parts if len(part := with_capacity(nodes, each, capacity)) > 1
+            ]
             if not open_parts:
                 return
             (part,) = lots.choices(open_parts, [len(part) for part in open_parts])
             edges = nodes.steiner(lots.sample(part, lots.randint(2, len(part))))
-            if edges not in known and room.fits(edges):
-                room.take(edges)
+            if edges not in known and capacity.fits(edges):
+                capacity.reserve(edges)
                 known.add(edges)
                 misses = 0
                 yield edges
@@ -47,49 +49,51 @@ class RandomTrees:
                 misses += 1
 
 
-def with_room(nodes: Nodes, part: list[int], room: Room) -> list[int]:
-    """Those of ``part`` that have subscribers and whose switch may hold another tree."""
-    return [node for node in part if nodes.hosts[node] and room.left[nodes.names[node]] > 0]
+def with_capacity(nodes: Nodes, part: list[int], capacity: TreeCapacity) -> list[int]:
+    """Returns those of ``part`` that have subscribers and whose switch may hold another tree."""
+    return [node for node in part if nodes.hosts[node] and capacity.left[nodes.names[node]] > 0]
 
 
 @dataclass(frozen=True)
 class RandomVariant:
     """Joins all nodes, then parts of an order that is drawn from ``situation.seed``.
 
-    When all parts are as small as can be, another order of the nodes with room left is drawn, as
-    long as one of its trees fits. A part has two terminals or more, and its tree two links or more
-    between switches.
+    When all parts are as small as can be, another order of the nodes whose switch may hold another
+    tree is drawn, as long as one of its trees fits. A part has two terminals or more, and its tree
+    two links or more between switches.
     """
 
     name: str = "random-variant"
 
     def candidates(self, situation: Situation, budget: Mapping[str, int]) -> Iterator[Edges]:
         nodes = Nodes(situation.network)
-        room = Room(situation.network, budget)
+        capacity = TreeCapacity(situation.network, budget)
         lots = random.Random(situation.seed)
-        orders = [part for each in nodes.components() if (part := with_room(nodes, each, room))]
+        orders = [
+            part for each in nodes.components() if (part := with_capacity(nodes, each, capacity))
+        ]
         for order in orders:
             edges = nodes.steiner(order)
-            if room.fits(edges):
-                room.take(edges)
+            if capacity.fits(edges):
+                capacity.reserve(edges)
                 yield edges
         known: set[Edges] = set()
         fitting = True
         while fitting:
             fitting = False
             for each in orders:
-                order = with_room(nodes, each, room)
+                order = with_capacity(nodes, each, capacity)
                 lots.shuffle(order)
                 for edges in trees_of_parts(nodes, order):
-                    if edges not in known and room.fits(edges):
-                        room.take(edges)
+                    if edges not in known and capacity.fits(edges):
+                        capacity.reserve(edges)
                         known.add(edges)
                         fitting = True
                         yield edges
 
 
 def trees_of_parts(nodes: Nodes, order: Sequence[int]) -> Iterator[Edges]:
-    """Trees over the halves of ``order``, its quarters and so on."""
+    """Yields trees over the halves of ``order``, its quarters and so on."""
     for terminals in islice(halving(order, smallest=2), 1, None):
         edges = nodes.steiner(terminals)
         hosts = sum(len(nodes.hosts[node]) for node in terminals)

@@ -1,4 +1,4 @@
-"""All strategies by name."""
+"""The strategies that retuning, benchmarks and tests know, by name."""
 
 from __future__ import annotations
 

@@ -37,7 +37,8 @@ class Relation:
 
 @dataclass(frozen=True)
 class FreqRelation:
-    """As relation, with hosts that receive at least ``percent`` % of the notifications.
+    """Joins each publisher's switch to hosts that receive ``percent`` % of its notifications or
+    more.
 
     Who may receive is taken from the clients, and where they do not speak of a publisher, from the
     statistics. Permanent subscribers always stay; others without statistics of their publisher
@@ -57,7 +58,7 @@ class FreqRelation:
             yield publisher_tree(nodes, publisher, self.frequent(situation, publisher))
 
     def frequent(self, situation: Situation, publisher: str) -> frozenset[str]:
-        """Subscribers of the publisher that belong into its tree."""
+        """Returns the subscribers of the publisher that belong into its tree."""
         clients, statistics = situation.clients, situation.statistics
         subscribers = clients.potential.get(publisher)
         if subscribers is None:
@@ -71,7 +72,7 @@ class FreqRelation:
 
 @dataclass(frozen=True)
 class Hybrid:
-    """One tree of each part in turn; when one has no more, the others go on."""
+    """Yields one tree of each part in turn; when one has no more, the others go on."""
 
     parts: tuple[Strategy, ...] = field(default=(FreqRelation(), Clusters()))
     name: str = "hybrid"
@@ -81,7 +82,7 @@ class Hybrid:
 
 
 def busiest(situation: Situation) -> list[str]:
-    """Publishers of the network by falling count of notifications, then by name."""
+    """Lists the publishers of the network by falling count of notifications, then by name."""
     statistics = situation.statistics
     known = {*situation.clients.potential, *(p.publisher for p in statistics.publications)}
     names = sorted(name for name in known if name in situation.network.hosts)
@@ -89,7 +90,7 @@ def busiest(situation: Situation) -> list[str]:
 
 
 def publisher_tree(nodes: Nodes, publisher: str, subscribers: frozenset[str]) -> Edges:
-    """A Steiner tree over the publisher's switch and those subscribers that links reach from it.
+    """Returns a Steiner tree over the publisher's switch and the subscribers that links lead to.
 
     The publisher's own link is left out: its own notifications come in by it, and to those of
     others it would cost a stop label.

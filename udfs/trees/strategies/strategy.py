@@ -1,4 +1,5 @@
-"""What a strategy is, and how its trees get installed: as long as all their switches have room."""
+"""The protocol of strategies, and the choice of their trees: those that all their switches can
+hold."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _PATIENCE = 2_000
 
 @dataclass(frozen=True)
 class Situation:
-    """What strategies may know. ``seed``: of those that draw lots."""
+    """Holds all that strategies may know. ``seed``: for those that draw lots."""
 
     network: Network
     clients: Clients
@@ -35,10 +36,10 @@ class Strategy(Protocol):
 
     @property
     def name(self) -> str:
-        """As in the text: ``broadcast``, ``topo``, …"""
+        """The name in the text: ``broadcast``, ``topo``, …"""
 
     def candidates(self, situation: Situation, budget: Mapping[str, int]) -> Iterator[Edges]:
-        """Trees in the order in which they should be installed.
+        """Yields trees in the order in which they should be installed.
 
         All edges are links of the network that are usable. Candidates may be endless, may repeat,
         and need not fit: :func:`select` takes what fits. ``budget``: trees that each switch may
@@ -46,8 +47,11 @@ class Strategy(Protocol):
         """
 
 
-class Room:
-    """How many more trees each switch may hold. A tree takes one place in every switch it touches.
+class TreeCapacity:
+    """Counts how many more trees each switch may hold; a tree takes one place in every switch that
+    it touches.
+
+    ``left``: free places by switch, below 0 where more was reserved than fits.
 
     Raises NetworkError ``BAD_SIZE`` for a budget below 0; a switch without one holds no tree.
     """
@@ -63,17 +67,17 @@ class Room:
     def fits(self, edges: Edges) -> bool:
         return all(self.left[name] > 0 for name in self.switches(edges))
 
-    def take(self, edges: Edges) -> None:
+    def reserve(self, edges: Edges) -> None:
         for name in self.switches(edges):
             self.left[name] -= 1
 
-    def give_back(self, edges: Edges) -> None:
+    def release(self, edges: Edges) -> None:
         for name in self.switches(edges):
             self.left[name] += 1
 
-    def make_way(self, edges: Edges, others: Iterable[Edges]) -> list[Edges] | None:
-        """Which of others have to go so that this one fits, the first that help; None if it cannot
-        fit. Nothing is given back yet."""
+    def evictions(self, edges: Edges, others: Iterable[Edges]) -> list[Edges] | None:
+        """Returns those of ``others`` that have to go so that this tree fits, the first that help;
+        None if it cannot fit. Nothing is released yet."""
         full = {name: self.left[name] for name in self.switches(edges) if self.left[name] <= 0}
         going = []
         for other in others:
@@ -88,7 +92,7 @@ class Room:
                         del full[name]
         return None if full else going
 
-    def full(self) -> bool:
+    def exhausted(self) -> bool:
         return not any(self.left.values())
 
     def switches(self, edges: Edges) -> set[str]:
@@ -96,32 +100,32 @@ class Room:
 
 
 def uniform(network: Network, trees: int) -> dict[str, int]:
-    """The same budget for every switch."""
+    """Returns the same budget for every switch."""
     return dict.fromkeys(network.switches, trees)
 
 
 def select(strategy: Strategy, situation: Situation, budget: Mapping[str, int]) -> list[Edges]:
-    """The strategy's trees that fit the budget together, in its order, all different.
+    """Returns the strategy's trees that fit the budget together, in its order, all different.
 
     Raises NetworkError ``BAD_SIZE`` for a budget below 0.
     """
-    room = Room(situation.network, budget)
+    capacity = TreeCapacity(situation.network, budget)
     taken: dict[Edges, None] = {}
     misses = 0
-    if room.full():
+    if capacity.exhausted():
         return []
     for edges in strategy.candidates(situation, budget):
-        if len(edges) >= FEWEST_EDGES and edges not in taken and room.fits(edges):
-            room.take(edges)
+        if len(edges) >= FEWEST_EDGES and edges not in taken and capacity.fits(edges):
+            capacity.reserve(edges)
             taken[edges] = None
             misses = 0
         else:
             misses += 1
-        if misses >= _PATIENCE or room.full():
+        if misses >= _PATIENCE or capacity.exhausted():
             break
     return list(taken)
 
 
 def numbered(trees: Iterable[Edges], strategy: str, first_id: int = 1) -> list[VirtualTree]:
-    """Active virtual trees with ids from ``first_id`` on."""
+    """Makes active virtual trees with ids from ``first_id`` on."""
     return [VirtualTree(first_id + n, edges, strategy) for n, edges in enumerate(trees)]

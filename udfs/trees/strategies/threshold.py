@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 from udfs.errors import NetworkError
 from udfs.trees.broadcast import RootedTree, spine_trees
-from udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, Room, Situation
+from udfs.trees.strategies.strategy import FEWEST_EDGES, Edges, Situation, TreeCapacity
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """Base trees of the subscribers that receive at least ``percent`` % of the notifications.
+    """Joins the subscribers that receive at least ``percent`` % of a publisher's notifications.
 
     A publisher's base tree is the broadcast tree of its spine, pruned to the publisher and those
     of its potential subscribers; permanent ones count as 100 %. 0 % makes it the strategy
     ``tree``, 100 % ``path``. Publishers with most notifications come first; spines are given out
     in turn, in the network's order of hosts, so they stay the same while statistics change.
 
-    With ``paths``, what room is left is for virtual paths, each from a host up to a spine: those
+    With ``paths``, the places left are for virtual paths, each from a host up to a spine: those
     first that would carry the most notifications which base trees do not carry. Without, hops
     reach the other subscribers (Fig. 5.13).
 
@@ -41,9 +41,9 @@ class Threshold:
         return f"threshold-{self.percent}" + ("" if self.paths else "-hops")
 
     def candidates(self, situation: Situation, budget: Mapping[str, int]) -> Iterator[Edges]:
-        room = Room(situation.network, budget)
+        capacity = TreeCapacity(situation.network, budget)
         publishers = _publishers(situation)
-        if room.full() or not publishers:
+        if capacity.exhausted() or not publishers:
             return
         carried: dict[str, Edges] = {}
         known: set[Edges] = set()
@@ -51,17 +51,17 @@ class Threshold:
             base = spine.joining((publisher, *self._base(situation, publisher)))
             if len(base) < FEWEST_EDGES:
                 continue
-            if base not in known and room.fits(base):
-                room.take(base)
+            if base not in known and capacity.fits(base):
+                capacity.reserve(base)
                 known.add(base)
                 yield base
             if base in known:
                 carried[publisher] = base
         if self.paths:
-            yield from _paths(situation, publishers, carried, known, room)
+            yield from _paths(situation, publishers, carried, known, capacity)
 
     def _base(self, situation: Situation, publisher: str) -> list[str]:
-        """The publisher's subscribers that belong into its base tree."""
+        """Returns the publisher's subscribers that belong into its base tree."""
         clients, statistics = situation.clients, situation.statistics
         permanent = clients.permanent.get(publisher, frozenset())
         # Correctly rounded quotients: equal shares are equal numbers.
@@ -75,10 +75,10 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Tree:
-    """A broadcast tree a publisher, pruned (Algorithm 5.2) to it and its potential subscribers.
+    """Prunes a broadcast tree (Algorithm 5.2) to each publisher and its potential subscribers.
 
     The threshold strategy at 0 %: statistics only say which publishers come first. Publishers
-    whose tree found no room get paths.
+    whose tree does not fit get paths.
     """
 
     paths: bool = True
@@ -90,7 +90,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Path:
-    """The threshold strategy at 100 %: only who receives every notification is in a base tree."""
+    """Joins in a base tree only those who receive every notification: threshold at 100 %."""
 
     paths: bool = True
     name: str = "path"
@@ -100,7 +100,7 @@ class Path:
 
 
 def _publishers(situation: Situation) -> dict[str, RootedTree]:
-    """Each publisher's spine, one that it can reach; publishers with most notifications first."""
+    """Gives each publisher a spine that it can reach; publishers with most notifications first."""
     network, potential = situation.network, situation.clients.potential
     spines = spine_trees(network)
     assigned: dict[str, RootedTree] = {}
@@ -119,9 +119,9 @@ def _paths(
     publishers: Mapping[str, RootedTree],
     carried: Mapping[str, Edges],
     known: set[Edges],
-    room: Room,
+    capacity: TreeCapacity,
 ) -> Iterator[Edges]:
-    """Paths between hosts and spines, those first that publishers lack most often.
+    """Yields paths between hosts and spines, those first that publishers lack most often.
 
     A publisher's notifications come up to its spine, and down to subscribers outside its base
     tree. Paths that base trees have already come last, as they spare stops where few receive.
@@ -147,7 +147,7 @@ def _paths(
 
     for root, host in sorted(wanted, key=first):
         path = spines[root].path(host)
-        if len(path) >= FEWEST_EDGES and path not in known and room.fits(path):
-            room.take(path)
+        if len(path) >= FEWEST_EDGES and path not in known and capacity.fits(path):
+            capacity.reserve(path)
             known.add(path)
             yield path

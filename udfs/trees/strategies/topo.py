@@ -11,13 +11,14 @@ from itertools import combinations
 
 from udfs.network.network import Network
 from udfs.trees.broadcast import spine_trees
-from udfs.trees.strategies.strategy import Edges, Room, Situation
+from udfs.trees.strategies.strategy import Edges, Situation, TreeCapacity
 from udfs.trees.switch_graph import edge
 
 
 @dataclass(frozen=True)
 class Topo:
-    """Sets of 2^n down-links of each switch, and the set of all, as far as all ends have room.
+    """Joins sets of 2^n down-links of each switch, and all of them, as far as all ends may hold
+    more.
 
     A switch's down-links lead to its hosts and to switches one layer further from the spines, or
     from the most central switch where the network names no spines. Switches take turns, a tree
@@ -28,21 +29,22 @@ class Topo:
 
     def candidates(self, situation: Situation, budget: Mapping[str, int]) -> Iterator[Edges]:
         network = situation.network
-        room = Room(network, budget)
-        waiting = [_stars(switch, ends, room) for switch, ends in down_links(network).items()]
+        capacity = TreeCapacity(network, budget)
+        waiting = [_stars(switch, ends, capacity) for switch, ends in down_links(network).items()]
         while waiting:
             again = []
             for stars in waiting:
                 edges = next(stars, None)
                 if edges is not None:
-                    room.take(edges)
+                    capacity.reserve(edges)
                     yield edges
                     again.append(stars)
             waiting = again
 
 
 def down_links(network: Network) -> dict[str, list[str]]:
-    """The ends of each switch's usable down-links: hosts, then switches, in the network's order."""
+    """Returns the ends of each switch's usable down-links: hosts, then switches, in the network's
+    order."""
     layer = _layers(network)
     place = {name: n for n, name in enumerate((*network.hosts, *network.switches))}
     ends: dict[str, list[str]] = {name: [] for name in network.switches}
@@ -54,7 +56,8 @@ def down_links(network: Network) -> dict[str, list[str]]:
 
 
 def port_sets(count: int) -> Iterator[tuple[int, ...]]:
-    """The subsets of 0..count-1 to install, best first; endless work only for who asks for all.
+    """Yields the subsets of 0..count-1 to install, best first: 2^count of them, for who asks for
+    all.
 
     First all together, then aligned blocks of a power of two, halves before quarters: with them
     each link is in one tree of every size. Then the other pairs, and the other sets of 4, 8, …
@@ -72,17 +75,17 @@ def port_sets(count: int) -> Iterator[tuple[int, ...]]:
         yield from (chosen for chosen in combinations(everything, size) if chosen not in known)
 
 
-def _stars(switch: str, ends: list[str], room: Room) -> Iterator[Edges]:
-    """The switch's trees that have room at the time they are asked for."""
+def _stars(switch: str, ends: list[str], capacity: TreeCapacity) -> Iterator[Edges]:
+    """Yields the switch's trees that fit at the time they are asked for."""
     known: set[Edges] = set()
-    while room.left[switch] > 0:
-        # Sets are of the ends that have room now: of many ends most sets have one that has none.
-        ends = [end for end in ends if room.left.get(end, 1) > 0]
+    while capacity.left[switch] > 0:
+        # Sets are of the ends that may hold more now: of many ends most sets have one that may not.
+        ends = [end for end in ends if capacity.left.get(end, 1) > 0]
         if len(ends) < 2:
             return
         for chosen in port_sets(len(ends)):
             edges = frozenset(edge(switch, ends[n]) for n in chosen)
-            if not room.fits(edges):
+            if not capacity.fits(edges):
                 break
             if edges not in known:
                 known.add(edges)
@@ -92,7 +95,7 @@ def _stars(switch: str, ends: list[str], room: Room) -> Iterator[Edges]:
 
 
 def _layers(network: Network) -> dict[str, int]:
-    """Links between each switch and the nearest spine, by usable links."""
+    """Counts the usable links between each switch and the nearest spine."""
     neighbors: dict[str, list[str]] = {name: [] for name in network.switches}
     for link in network.links:
         if link.neighbor in neighbors and network.usable(link):

@@ -23,7 +23,7 @@ Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Replay:
+class PublicationCosts:
     """By publication, int64, of one notification each.
 
     trees, hops, stops: labels of all its stacks. parts: stacks. switch_links: links that carry a
@@ -94,7 +94,7 @@ class Replayer:
         self._stored = StoredTrees(network, self._graph, trees)
         self._encoders: dict[str, Encoder] = {}
 
-    def replay(self, publications: Sequence[Publication]) -> Replay:
+    def replay(self, publications: Sequence[Publication]) -> PublicationCosts:
         """Counts by publication; each set of receivers is encoded by itself, none is remembered."""
         names = ("trees", "hops", "stops", "parts", "switch_links", "host_links", "crossings")
         counts = np.zeros((len(names), len(publications)), np.int64)
@@ -118,7 +118,7 @@ class Replayer:
                 counts[6, at] += size.crossings
             used.update({tree for size in sizes for tree in size.trees})
             counts[5, at] = len(each.receivers)
-        return Replay(
+        return PublicationCosts(
             labels=self._network.labels,
             notifications=np.array([each.notifications for each in publications], np.int64),
             datagram_bytes=np.array([each.datagram_bytes for each in publications], np.int64),
