@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.network.topology import fabric
-from udfs.retuning.change import Change, plan_change
+from udfs.retuning.change import TreeChange, plan_change
 from udfs.retuning.comparison import Trial
 from udfs.retuning.steps import rules
 from udfs.trees.steiner import steiner_tree
-from udfs.trees.strategies.strategy import Edges, Room, uniform
+from udfs.trees.strategies.strategy import Edges, TreeCapacity, uniform
 
 pytestmark = pytest.mark.unit
 
@@ -44,20 +44,20 @@ class Costs:
 
 
 def fitting(trees: Sequence[Edges], budget: dict[str, int]) -> dict[Edges, str]:
-    room = Room(NETWORK, budget)
+    capacity = TreeCapacity(NETWORK, budget)
     wanted = {}
     for edges in trees:
-        if room.fits(edges):
-            room.take(edges)
+        if capacity.fits(edges):
+            capacity.reserve(edges)
             wanted[edges] = "test"
     return wanted
 
 
-def within(change: Change, budget: dict[str, int]) -> bool:
-    room = Room(NETWORK, budget)
+def within(change: TreeChange, budget: dict[str, int]) -> bool:
+    capacity = TreeCapacity(NETWORK, budget)
     for edges in change.wanted:
-        room.take(edges)
-    return all(left >= 0 for left in room.left.values())
+        capacity.reserve(edges)
+    return all(left >= 0 for left in capacity.left.values())
 
 
 @examples(200)

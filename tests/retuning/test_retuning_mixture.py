@@ -10,13 +10,13 @@ import pytest
 
 from udfs.network.network import Network
 from udfs.network.topology import fabric
-from udfs.retuning.comparison import Outcome, Record, compare, examine
+from udfs.retuning.comparison import Record, StrategyResult, compare, evaluate
+from udfs.retuning.costs import Replayer
 from udfs.retuning.mixture import choose, mix
-from udfs.retuning.replay import Replayer
 from udfs.trees.publications import Clients, Publication, Statistics
 from udfs.trees.steiner import steiner_tree
 from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import Room, Situation, numbered, select, uniform
+from udfs.trees.strategies.strategy import Situation, TreeCapacity, numbered, select, uniform
 
 pytestmark = pytest.mark.unit
 
@@ -106,10 +106,10 @@ def test_the_choice_fits_and_costs_no_more_than_any_strategy_on_the_record(rules
     budget = uniform(NETWORK, rules)
     outcomes = compare(SOME, SITUATION, budget, RECORD)
     found = choose(RECORD, outcomes, budget)
-    room = Room(NETWORK, budget)
+    capacity = TreeCapacity(NETWORK, budget)
     for edges in found.trees:
-        assert room.fits(edges)
-        room.take(edges)
+        assert capacity.fits(edges)
+        capacity.reserve(edges)
     assert found.trial.bytes == RECORD.replay(list(found.trees)).bytes
     if found.name == "mixture":
         assert found.trial.bytes <= min(outcome.trial.bytes for outcome in outcomes)
@@ -159,8 +159,8 @@ def test_a_mixture_takes_what_another_strategy_has_and_drops_what_lengthens_ways
 
 
 def test_what_was_learnt_from_one_half_is_judged_by_the_other():
-    outcome = examine(STRATEGIES["freq-relation"], SITUATION, uniform(NETWORK, 2), RECORD)
-    assert isinstance(outcome, Outcome) and not outcome.error
+    outcome = evaluate(STRATEGIES["freq-relation"], SITUATION, uniform(NETWORK, 2), RECORD)
+    assert isinstance(outcome, StrategyResult) and not outcome.error
     halves = [RECORD.part(n, 2) for n in (0, 1)]
     assert outcome.unseen == sum(halves[1 - n].replay(outcome.halves[n]).bytes for n in (0, 1))
 

@@ -17,7 +17,7 @@ from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree, stored
 from udfs.retuning.steps import TreeStep, next_step, rules, under_way
 from udfs.trees.steiner import steiner_tree
-from udfs.trees.strategies.strategy import Edges, Room, uniform
+from udfs.trees.strategies.strategy import Edges, TreeCapacity, uniform
 
 pytestmark = pytest.mark.unit
 
@@ -35,11 +35,11 @@ TREES = list(dict.fromkeys(map(some_tree, range(40))))
 
 
 def fitting(trees: list[Edges], budget: dict[str, int]) -> dict[Edges, str]:
-    room = Room(NETWORK, budget)
+    capacity = TreeCapacity(NETWORK, budget)
     wanted = {}
     for edges in trees:
-        if room.fits(edges) and edges not in wanted:
-            room.take(edges)
+        if capacity.fits(edges) and edges not in wanted:
+            capacity.reserve(edges)
             wanted[edges] = "test"
     return wanted
 

@@ -23,12 +23,12 @@ from udfs.network.labels import FORMATS, HOP, STOP, TREE, WIDE
 from udfs.network.network import Network
 from udfs.network.topology import from_graph
 from udfs.network.virtual_tree import stored
-from udfs.retuning.replay import Replayer
-from udfs.stacks.forwarding import bytes_on_links, deliver, network_tables
+from udfs.retuning.costs import Replayer
+from udfs.stacks.forwarding import ForwardingModel, bytes_on_links, network_tables
 from udfs.trees.encode import Encoder
 from udfs.trees.publications import Clients, Publication, Statistics
 from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import Room, Situation, numbered, select, uniform
+from udfs.trees.strategies.strategy import Situation, TreeCapacity, numbered, select, uniform
 
 pytestmark = pytest.mark.unit
 
@@ -45,11 +45,11 @@ def wide(network):
 
 def within_budget(network, trees, most):
     """The trees that fit ``most`` trees a switch, in their order."""
-    room = Room(network, dict.fromkeys(network.switches, most))
+    capacity = TreeCapacity(network, dict.fromkeys(network.switches, most))
     kept = []
     for tree in trees:
-        if room.fits(tree.edges):
-            room.take(tree.edges)
+        if capacity.fits(tree.edges):
+            capacity.reserve(tree.edges)
             kept.append(tree)
     return kept
 
@@ -76,7 +76,7 @@ def test_each_receiver_gets_it_once_nobody_else_and_no_frame_goes_astray(
         assert len(set(named)) == len(named)
         assert {number for kind, number in named if kind == TREE} <= active
         for as_it_is in (network, mended(network)):
-            delivery = deliver(as_it_is, tables, publisher, encoding.labels)
+            delivery = ForwardingModel(as_it_is, tables).deliver(publisher, encoding.labels)
             assert delivery.hosts == Counter(encoding.receivers)
             assert not delivery.loop
             crossed = nx.DiGraph((u, v) for u, v, _ in delivery.links)
@@ -116,7 +116,9 @@ def test_stacks_shrink_as_soon_as_they_can(rng, algorithm):
         depth = [len(list(above(switch))) for switch in own]
         assert depth == sorted(depth)
         # Every link carries the trees and the labels of switches not yet passed, and no more.
-        for u, v, labels in deliver(network, tables, publisher, encoding.labels).links:
+        for u, v, labels in (
+            ForwardingModel(network, tables).deliver(publisher, encoding.labels).links
+        ):
             if v in network.switches:
                 passed = set(above(v))
                 least = len(named) - sum(switch in passed for switch in own)
@@ -193,7 +195,7 @@ def test_a_replay_counts_what_the_forwarding_model_sees(rng, algorithm, max_labe
     tables = network_tables(network, stored(trees))
     seen = Counter()
     for encoding in encodings:
-        delivery = deliver(network, tables, publisher, encoding.labels)
+        delivery = ForwardingModel(network, tables).deliver(publisher, encoding.labels)
         seen["bytes"] += sum(bytes_on_links(network, delivery, 70).values())
         seen["parts"] += 1
         seen["host_links"] += sum(v in network.hosts for _, v, _ in delivery.links)
@@ -245,6 +247,7 @@ def labels(algorithm, network, trees, publisher, receivers):
     return size.labels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "switches", "trees"), [(30, 8, 8), (15, 10, 12)])
 def test_refined_is_within_five_percent_of_the_fewest_labels_on_average(seeds, switches, trees):
     refined, greedy = [], []
@@ -281,6 +284,7 @@ def trees_of_strategies(seed):
         )
 
 
+@pytest.mark.slow
 def test_refined_is_near_the_fewest_labels_with_the_trees_of_all_strategies():
     refined, greedy = [], []
     for seed in range(3):

@@ -14,7 +14,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from jobs.adapters.app.error_texts import SQL_ERRORS
-from udfs.retuning.comparison import StrategyResult, Record, evaluate
+from udfs.retuning.comparison import Record, StrategyResult, evaluate
 from udfs.trees.strategies.registry import STRATEGIES
 from udfs.trees.strategies.strategy import Situation
 
