@@ -27,9 +27,9 @@ def deliver(settings: Settings, lifecycle: Lifecycle) -> int:
     realtime.check(settings)
     if settings.embedded:
         # A stream over a user's Kafka loads nothing of the lab.
-        from jobs.embedded import attributes  # noqa: PLC0415
+        from jobs.embedded import runs  # noqa: PLC0415
 
-        return attributes.run(settings, lifecycle)
+        return runs.sensors(settings, lifecycle)
     if settings.match == "network":
         raise SettingsError(
             "MATCHED_IN_NETWORK",

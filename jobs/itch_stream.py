@@ -25,9 +25,9 @@ def deliver(settings: Settings, lifecycle: Lifecycle) -> int:
     realtime.check(settings)
     if settings.embedded:
         # A stream over a user's Kafka loads nothing of the lab.
-        from jobs.embedded import itch  # noqa: PLC0415
+        from jobs.embedded import runs  # noqa: PLC0415
 
-        return itch.run(settings, lifecycle)
+        return runs.trading_session(settings, lifecycle)
     if settings.match == "network":
         raise SettingsError(
             "MATCHED_IN_NETWORK",

@@ -6,29 +6,35 @@ same.
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
 from jobs.adapters.tables.tables import Tables
 from jobs.adapters.wire import Sink
 from jobs.embedded import feed as network_feed
-from jobs.embedded import lab
 from lab.proof import attribute_reader, receipts, verification
 from lab.traffic import sensors
 from lab.traffic.packets import open_records
 from lab.traffic.publisher import Published, publish, publish_records
 from lab.up import deployment
+from lab.up.process import child_options, stop_process
+from udfs.errors import LabError
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.specification import Specification
 from udfs.network.network import Host, Network
 from udfs.stop_request import StopRequest
 
 Wait = Callable[[], Path]
+T = TypeVar("T")
 
 #: Sensors' records are one event each, so a run of them has fewer than a trading session.
 EVENTS = 20_000
@@ -91,7 +97,7 @@ class TradingSession(Kind):
     noun = "messages"
 
     def source(self, settings: Settings, folder: Path) -> AbstractContextManager[Wait]:
-        return lab.trading_session(settings, folder)
+        return _session(settings, folder)
 
     def publish(self, settings: Settings, source: Path | None, stop: StopRequest) -> Published:
         servers, topic = settings.kafka["bootstrap.servers"], settings.topic
@@ -136,7 +142,7 @@ class Sensors(Kind):
             path.write_bytes(b"".join(record + b"\n" for record in made))
             return path
 
-        yield lab.beside(write).result
+        yield in_background(write).result
 
     def rows(self, settings: Settings, network: Network, p4runtime: str) -> Mapping[str, Any]:
         return deployment.rows(
@@ -178,3 +184,51 @@ class Sensors(Kind):
 
     def frame_reader(self) -> verification.Reader | None:
         return attribute_reader.frame_reader()
+
+
+def in_background(work: Callable[[], T]) -> Future[T]:
+    """Runs ``work`` on a thread that does not keep the program alive."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+@contextmanager
+def _session(settings: Settings, folder: Path) -> Iterator[Callable[[], Path]]:
+    """Generates the session in a process of its own; yields a function that waits for the file."""
+    if settings.lab_session:
+        path = Path(settings.lab_session)
+        if not path.is_file():
+            raise LabError(
+                "NO_SESSION", f"there is no file {path}: set spark.stackcast.lab.session"
+            )
+        yield lambda: path
+        return
+    path = folder / "session.NASDAQ_ITCH50"
+    command = [sys.executable, "-m", "lab.traffic.generate", "--out", str(path)]
+    for option, value in (
+        ("--messages", settings.lab_messages),
+        ("--seed", settings.lab_seed),
+        ("--symbols", settings.lab_symbols),
+    ):
+        command += [option, str(value)]
+    with (folder / "generate.log").open("wb") as output:
+        child = subprocess.Popen(command, stdout=output, stderr=output, **child_options())
+
+    def wait() -> Path:
+        if child.wait() != 0:
+            text = (folder / "generate.log").read_text()[-2000:]
+            raise LabError("NO_SESSION", f"the trading session could not be generated: {text}")
+        return path
+
+    try:
+        yield wait
+    finally:
+        stop_process(child, 5)

@@ -1,16 +1,15 @@
-"""What both ways of the embedded default need: the lab's network, its session, its tables."""
+"""The bring-up of an embedded run: lab, Spark, tables and switch entries, taken down at its end."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -18,20 +17,89 @@ from jobs.adapters.app import session
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.stream.warm_up import warm_up
-from jobs.adapters.switches.refresh import Refresher
+from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.tables import Tables
+from jobs.embedded.kinds import Kind, in_background
 from lab.fabric.topologies import NetworkOptions, load_network
-from lab.up.process import child_options, stop_process
+from lab.up import deployment
+from lab.up.lab import Lab
 from udfs.errors import LabError, SettingsError
 from udfs.network.network import Network
 
 log = logging.getLogger("stackcast.lab")
 
-T = TypeVar("T")
+
+@dataclass(frozen=True)
+class RunningLab:
+    """A lab that is up, with tables that are filled and switches that hold their entries.
+
+    settings: those of the run, with the lab's addresses and folders. source: file of the records
+    that the run is to deliver.
+    """
+
+    settings: Settings
+    lab: Lab
+    spark: SparkSession
+    tables: Tables
+    source: Path
+
+    def settle(self) -> dict[str, Any]:
+        """Waits until nothing is on its way to a host; returns what the network counted."""
+        status = self.lab.settle()
+        log.info("comparing what the hosts received with what they were owed")
+        return status
+
+
+@contextmanager
+def bring_up(
+    settings: Settings,
+    lifecycle: Lifecycle,
+    kind: Kind,
+    *,
+    broker: bool = True,
+    keep_spark: bool = False,
+) -> Iterator[RunningLab]:
+    """Brings a lab up and takes it down again, whatever happens in between.
+
+    broker: with a Kafka broker, and settings that lead to it. keep_spark: leave its session to a
+    run that comes after this one.
+
+    Raises SettingsError ``BAD_VALUE``, LabError, NetworkError, TableError.
+    """
+    folder, network = prepare(settings)
+    settings = dataclasses.replace(settings, tables=str(folder / "tables"))
+    with ExitStack() as stack:
+        lab = stack.enter_context(Lab(folder, network, broker=broker))
+        lab.clear()
+        wait = stack.enter_context(kind.source(settings, folder))
+        spark_and_tables = in_background(lambda: open_tables(settings))
+        lab.up()
+        log.info("%d switches at %s", len(network.switches), lab.p4runtime)
+        if broker:
+            log.info("broker at %s", lab.bootstrap_servers)
+        spark, tables = spark_and_tables.result()
+        if not keep_spark:
+            stack.callback(spark.stop)
+        lifecycle.hold_jvm(spark)
+        settings = dataclasses.replace(
+            settings,
+            checkpoint=str(folder / "checkpoint"),
+            udp_endpoint=lab.ingress[settings.publisher],
+            udp_window=deployment.WINDOW,
+        )
+        if broker:
+            kafka = settings.kafka | {"bootstrap.servers": lab.bootstrap_servers}
+            settings = dataclasses.replace(settings, kafka=kafka)
+        fill(tables, kind.rows(settings, network, lab.p4runtime))
+        refresh(tables, settings, lifecycle)
+        yield RunningLab(settings, lab, spark, tables, wait())
 
 
 def prepare(settings: Settings) -> tuple[Path, Network]:
-    """The lab's folder and network. Raises SettingsError ``BAD_VALUE``, LabError, NetworkError."""
+    """Returns the lab's folder and network.
+
+    Raises SettingsError ``BAD_VALUE``, LabError, NetworkError.
+    """
     folder = Path(settings.lab_folder).absolute()
     if settings.sink != "udp":
         raise SettingsError(
@@ -46,16 +114,18 @@ def prepare(settings: Settings) -> tuple[Path, Network]:
             "folder; every run empties that: move the file elsewhere",
         )
     network = load_network(network_options(settings))
+    # In the words of the report's map, where a link is one line; the lab has one publisher.
     log.info(
-        "network: %d switches, %d hosts, %d directed links",
+        "network: %d switches, %d subscribers, 1 publisher, %d links",
         len(network.switches),
         len(network.subscribers()),
-        len(network.links),
+        len({frozenset((link.switch, link.neighbor)) for link in network.links}),
     )
     return folder, network
 
 
 def network_options(settings: Settings) -> NetworkOptions:
+    """Returns the choice of the lab's network that the settings make."""
     return NetworkOptions(
         pods=settings.lab_pods,
         racks=settings.lab_racks,
@@ -69,7 +139,7 @@ def network_options(settings: Settings) -> NetworkOptions:
 
 
 def open_tables(settings: Settings) -> tuple[SparkSession, Tables]:
-    """Raises SettingsError, TableError."""
+    """Starts Spark and makes the tables. Raises SettingsError, TableError."""
     spark = session.start("stackcast embedded")
     if settings.match != "network":
         # One compiles, if it must, and leaves a core to the other starts; all others load.
@@ -81,7 +151,7 @@ def open_tables(settings: Settings) -> tuple[SparkSession, Tables]:
 
 
 def fill(tables: Tables, rows: Mapping[str, Sequence[dict[str, Any]]]) -> None:
-    """Write what the lab's tables hold before its jobs run."""
+    """Writes what the lab's tables hold before its jobs run."""
     with ThreadPoolExecutor() as pool:
         list(pool.map(tables.append, rows, rows.values()))
     subscriptions = rows["subscriptions"]
@@ -90,11 +160,11 @@ def fill(tables: Tables, rows: Mapping[str, Sequence[dict[str, Any]]]) -> None:
 
 
 def refresh(tables: Tables, settings: Settings, lifecycle: Lifecycle) -> None:
-    with Refresher(tables, settings, lifecycle.stopping.is_set) as refresher:
-        behind = [s for s in refresher.refresh(refresher.derive()) if not s["in_step"]]
-    if behind:
+    """Puts the switches in step with the tables. Raises LabError ``SWITCHES_NOT_IN_STEP``."""
+    with Refresher(tables, settings, lifecycle.stopping) as refresher:
+        behind = refresher.once()
+    for name, why in behind.items():
         raise LabError(
             "SWITCHES_NOT_IN_STEP",
-            f"{len(behind)} switches do not hold their entries, the first: {behind[0]['switch']}: "
-            + "; ".join(behind[0]["errors"]),
+            f"{len(behind)} switches do not hold their entries, the first: {name}: {why}",
         )

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from udfs.errors import LabError, NetworkError
-from udfs.network.catalogue import graphml_graph, topohub_graph
+from udfs.network.catalogue import published_network
 from udfs.network.labels import FORMATS
 from udfs.network.network import Network
-from udfs.network.topology import fabric, line, read_graph
+from udfs.network.topology import fabric, line
 
 #: Name of the line of three switches, the testbed of KUNDEL IV.
 LINE = "line"
@@ -21,7 +21,7 @@ log = logging.getLogger("stackcast.lab")
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """Which network the lab runs.
+    """The choice of the lab's network.
 
     Without ``name``, a fabric: ``pods`` of ``racks`` with ``hosts`` on each rack, ``planes`` of
     ``spines``; 16 subscribers by default. With ``name``, a ``line`` of three switches, a network
@@ -41,7 +41,7 @@ class NetworkOptions:
 
 
 def load_network(options: NetworkOptions) -> Network:
-    """The network that ``options`` ask for.
+    """Returns the network that ``options`` ask for.
 
     Errors: ``LabError`` ``UNKNOWN_NETWORK`` (with names that are near) or ``BAD_GRAPHML``;
     ``NetworkError`` if it does not fit the labels.
@@ -59,20 +59,22 @@ def load_network(options: NetworkOptions) -> Network:
         )
     if options.name == LINE:
         return line(3, options.hosts_per_switch, options.publishers, labels)
+    is_file = options.name.endswith((".graphml", ".xml"))
+    content = _content(Path(options.name)) if is_file else None
     try:
-        if options.name.endswith((".graphml", ".xml")):
-            graph = graphml_graph(_content(Path(options.name)), options.name)
-        else:
-            graph = topohub_graph(options.name)
+        read = published_network(
+            options.name, content, options.hosts_per_switch, options.publishers, labels
+        )
     except NetworkError as error:
         if error.what == "BAD_GRAPHML":
             raise LabError("BAD_GRAPHML", error.message, **error.fields) from error
+        if error.what != "UNKNOWN_NETWORK":
+            raise
         message = (
             f"{error.message} (a GraphML file has a name in .graphml, and {LINE!r} is three "
             "switches in a row)"
         )
         raise LabError("UNKNOWN_NETWORK", message, **error.fields) from None
-    read = read_graph(graph, options.hosts_per_switch, options.publishers, labels)
     if str(read.dropped):
         log.info("network %s: %s", options.name, read.dropped)
     return read.network

@@ -40,9 +40,9 @@ __all__ = [
     "Found",
     "Framing",
     "Key",
-    "Outcome",
     "Reader",
     "Receipt",
+    "Tallies",
     "Tally",
     "broadcast_bytes",
     "compare",
@@ -156,7 +156,7 @@ class Tally:
 
 
 @dataclass
-class Outcome(Tally):
+class Tallies(Tally):
     """The sum over all hosts, and each host by itself."""
 
     hosts: dict[str, Tally] = field(default_factory=dict)
@@ -297,13 +297,13 @@ def _owe(
 
 def compare(
     expectation: Expectation, received: Mapping[str, Sequence[Receipt]], pruned: bool = False
-) -> Outcome:
+) -> Tallies:
     """Hold what arrived against what had to arrive, as multisets of keys, host by host.
 
     pruned: datagrams are source packets without some of their messages, under the number of the
     packet, in place of an offset; as from switches that match.
     """
-    outcome = Outcome()
+    outcome = Tallies()
     for host in sorted(expectation.deliveries.keys() | received.keys(), key=_natural):
         tally = _compare_host(
             expectation.deliveries.get(host, Counter()),

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from jobs import refresh_switches
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches.refresh import Refresher
+from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.network_versions import TABLE
 from jobs.adapters.tables.tables import Tables
 from jobs.adapters.wire import SinkOptions, open_sink
@@ -70,10 +70,10 @@ class Deployment:
         rows = self.tables.rows("switch_entries")
         return {(row["switch"], row["entry_key"]): row for row in rows}
 
-    def outcome(self, fed: Fed) -> network.Outcome:
+    def outcome(self, fed: Fed) -> network.NetworkProof:
         """What a run of the embedded default would say of what hosts have received."""
         status = self.lab.settle()
-        return network.Outcome(
+        return network.NetworkProof(
             self.settings, Sensors(), self.tables, NETWORK, fed, self.lab.folder, status
         )
 
@@ -156,6 +156,6 @@ def test_a_new_attribute_changes_no_entry_and_a_rule_on_it_adds_some(
     late.write_bytes(content)
     assert deployed.outcome(fed).exact
     fewer = dict(status, frames_in=status["frames_in"] - 1)
-    assert not network.Outcome(
+    assert not network.NetworkProof(
         deployed.settings, Sensors(), deployed.tables, NETWORK, fed, deployed.lab.folder, fewer
     ).exact

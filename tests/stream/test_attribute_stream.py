@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 import pytest
+from jobs.adapters.switches.lead import Refresher
 from kafka import KafkaAdminClient, KafkaProducer
 from polling import drain, polled
 from pyspark.errors import PySparkException
@@ -26,7 +27,6 @@ from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
 from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.switches.refresh import Refresher
 from jobs.adapters.tables.tables import Tables
 from jobs.embedded import stream
 from jobs.embedded.kinds import Sensors
@@ -203,7 +203,7 @@ def filled(
     for name, rows in contents.items():
         tables.append(name, list(rows))
     with Refresher(tables, settings_of(lab, tables.location)) as refresher:
-        assert all(s["in_step"] for s in refresher.refresh(refresher.derive()))
+        assert refresher.once() == {}
     return folder
 
 
@@ -325,7 +325,7 @@ class Deployment:
         assert found.unprocessed == 0
         return found
 
-    def outcome(self) -> verification.Outcome:
+    def outcome(self) -> verification.Tallies:
         """What hosts have against what they should have; the ledger's counts are held, too."""
         expected, ledger = self.expected(), self.ledger
         dead = sum(row["dead_letters"] for row in ledger)
@@ -357,7 +357,7 @@ class Story:
     letters: list[list[dict]] = field(default_factory=list)
 
     @cached_property
-    def outcome(self) -> verification.Outcome:
+    def outcome(self) -> verification.Tallies:
         return self.deployment.outcome()
 
 
@@ -560,7 +560,7 @@ def test_binary_events_arrive_with_their_payload_and_damage_harms_nothing_else(
             kept = all_of_it[lost if host == "h6" else 0 :]
             content = b"".join(map(receipt_bytes, kept))
             (folder / "receipts" / f"{host}.mold").write_bytes(content)
-        run = stream.Outcome(
+        run = stream.StreamProof(
             spark,
             one.settings,
             Sensors(),
@@ -571,5 +571,5 @@ def test_binary_events_arrive_with_their_payload_and_damage_harms_nothing_else(
             lab.status(),
         )
         summary = run.write(0.0)
-        assert run.exact(summary) is (not lost)
+        assert run.exact is (not lost)
         assert (summary["missing"], summary["dead_letters"]) == (lost, len(bad))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from itchcpp.parser import MessageParser
+from jobs.adapters.switches.lead import Refresher
 from kafka import KafkaProducer
 from polling import drain
 from pyspark.sql import Row, SparkSession
@@ -24,7 +25,6 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.stream.delivery import BatchDelivery
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.micro_batches import start
-from jobs.adapters.switches.refresh import Refresher
 from jobs.adapters.tables.tables import Tables
 from lab.proof import verification
 from lab.traffic.packets import groups
@@ -106,7 +106,7 @@ def filled_tables(
     tables.append("virtual_trees", [tree_to_row(t) for t in broadcast_trees(NETWORK)])
     subscribe(tables, RULES)
     with Refresher(tables, settings_of(lab, tables.location)) as refresher:
-        assert all(s["in_step"] for s in refresher.refresh(refresher.derive()))
+        assert refresher.once() == {}
     return folder
 
 
@@ -163,7 +163,7 @@ class Deployment:
             for host, received in verification.receipts(self.lab.folder).items()
         ]
 
-    def outcome(self, specification) -> verification.Outcome:
+    def outcome(self, specification) -> verification.Tallies:
         """Receipts against a brute force over the rules that each batch says it used."""
         batches = []
         for row in self.ledger:

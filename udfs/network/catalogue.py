@@ -8,12 +8,30 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from udfs.errors import NetworkError
+from udfs.network.labels import LabelFormat
+from udfs.network.topology import GraphNetwork, read_graph
 
 if TYPE_CHECKING:
     import networkx as nx
 
 #: Groups of real networks, where a name without a group is looked for.
 _REAL = ("topozoo", "sndlib")
+
+
+def published_network(
+    name: str,
+    content: bytes | None,
+    hosts_per_switch: int,
+    publishers: int,
+    labels: LabelFormat,
+) -> GraphNetwork:
+    """Returns the network of a GraphML file, or of topohub where there is no file's ``content``.
+
+    name: of the file, or of the network in topohub. Raises NetworkError ``UNKNOWN_NETWORK``,
+    ``BAD_GRAPHML`` and those of `read_graph`.
+    """
+    graph = topohub_graph(name) if content is None else graphml_graph(content, name)
+    return read_graph(graph, hosts_per_switch, publishers, labels)
 
 
 def topohub_graph(name: str) -> nx.Graph:

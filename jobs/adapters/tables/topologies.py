@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from udfs.errors import NetworkError
-from udfs.network.catalogue import graphml_graph, topohub_graph
+from udfs.network.catalogue import published_network
 from udfs.network.labels import LabelFormat
 from udfs.network.network import Network
 from udfs.network.simple_graph import Dropped
-from udfs.network.topology import fabric, jellyfish, read_graph
+from udfs.network.topology import fabric, jellyfish
 
 FABRIC = ("pods", "racks", "hosts", "planes", "spines")
 JELLYFISH = ("switches", "degree")
@@ -56,11 +56,9 @@ def _build(asked: Asked, labels: LabelFormat) -> tuple[Network, Dropped]:
         return jellyfish(
             **asked.jellyfish, hosts_per_switch=each, publishers=publishers, labels=labels
         ), Dropped()
-    if asked.graphml is not None:
-        graph = graphml_graph(_content(asked.graphml), str(asked.graphml))
-    else:
-        graph = topohub_graph(asked.topohub or "")
-    read = read_graph(graph, each, publishers, labels)
+    content = None if asked.graphml is None else _content(asked.graphml)
+    name = asked.topohub if content is None else str(asked.graphml)
+    read = published_network(name or "", content, each, publishers, labels)
     return read.network, read.dropped
 
 

@@ -1,9 +1,4 @@
-"""The embedded default of attribute/value events: sensors on a line of switches and on the fabric.
-
-First the testbed of the text (KUNDEL IV): three switches in a row, which match by themselves, and
-events in both encodings. Then the fabric, with JSON from Kafka and the stream, unless the switches
-are to match there, too.
-"""
+"""The runs of the embedded default: one trading session, or sensors on two networks."""
 
 from __future__ import annotations
 
@@ -13,7 +8,7 @@ import logging
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.embedded import network, stream
-from jobs.embedded.kinds import Sensors
+from jobs.embedded.kinds import Sensors, TradingSession
 from lab.fabric.topologies import LINE
 
 log = logging.getLogger("stackcast.lab")
@@ -26,8 +21,20 @@ LINE_SUBSCRIPTIONS = 40
 LINE_EVENTS = 2_000
 
 
-def run(settings: Settings, lifecycle: Lifecycle) -> int:
-    """Both runs; returns the first exit code that is not 0. Each has its own report."""
+def trading_session(settings: Settings, lifecycle: Lifecycle) -> int:
+    """Runs once, by what ``spark.stackcast.match`` says. Returns the exit code."""
+    way = network if settings.match == "network" else stream
+    return way.run(settings, lifecycle, TradingSession())
+
+
+def sensors(settings: Settings, lifecycle: Lifecycle) -> int:
+    """Runs sensors on a line of switches, then on the network that the settings name.
+
+    First the testbed of the text (KUNDEL IV): three switches in a row, which match by themselves,
+    and events in both encodings. Then the fabric, with JSON from Kafka and the stream, unless the
+    switches are to match there, too. Each run has its own report. Returns the first exit code that
+    is not 0.
+    """
     kind = Sensors()
     if "lab.subscriptions" not in settings.given:
         settings = dataclasses.replace(settings, lab_subscriptions=SUBSCRIPTIONS)
