@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 
 import processes
 import pytest
-from paths import TESTS
+from paths import SUPPORT, TESTS
 
 pytestmark = pytest.mark.server
 
@@ -33,20 +34,25 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def workers(folder: Path, *arguments: str) -> dict[str, list[str]]:
-    """By file, who ran its tests, where pytest is asked for so much."""
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     # Not what the process of these tests has been told by the one that started it.
     here = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "processes", *arguments],
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "processes", "-p", "progress", *arguments],
         cwd=folder,
-        env=here | {"PYTHONPATH": str(Path(processes.__file__).parent)},
+        env=here | {"PYTHONPATH": str(SUPPORT)},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def workers(folder: Path, *arguments: str) -> tuple[dict[str, list[str]], str]:
+    """By file, who ran its tests, where pytest is asked for so much; and what it printed."""
+    done = run(folder, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
-    return {path.stem: path.read_text().split() for path in folder.glob("*.workers")}
+    ran = {path.stem: path.read_text().split() for path in folder.glob("*.workers")}
+    return ran, done.stdout
 
 
 @pytest.mark.parametrize(
@@ -55,7 +61,8 @@ def workers(folder: Path, *arguments: str) -> dict[str, list[str]]:
 def test_several_files_run_on_processes_and_each_file_on_one(
     folder: Path, asked: tuple[str, ...], number: int
 ) -> None:
-    found = workers(folder, *asked)
+    found, printed = workers(folder, *asked)
+    assert printed.count(" %]") == len(found)
     assert all(len(ran) == 3 and len(set(ran)) == 1 for ran in found.values())
     ran = {name for each in found.values() for name in each}
     assert len(ran) == number and "none" not in ran
@@ -69,8 +76,28 @@ def test_several_files_run_on_processes_and_each_file_on_one(
 def test_one_file_chosen_tests_and_who_says_so_run_in_one_process(
     folder: Path, asked: tuple[str, ...]
 ) -> None:
-    found = workers(folder, *asked)
+    found, printed = workers(folder, *asked)
+    assert " %]" not in printed
     assert {name for ran in found.values() for name in ran} == {"none"}
+
+
+def test_each_file_that_ends_has_a_line_that_says_how_far_the_run_is(folder: Path) -> None:
+    (folder / "test_two.py").write_text("def test_that(): pass\ndef test_wrong(): assert False\n")
+    (folder / "test_three.py").write_text("import pytest\n\ndef test_it(): pytest.skip('no')\n")
+    done = run(folder)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    ended = [line for line in lines if re.match(r"\[[ 0-9]{3} %\] ", line)]
+    assert [line[:7] for line in ended] == ["[ 33 %]", "[ 67 %]", "[100 %]"]
+    assert [re.search(r"\((\d) of 3 files", line)[1] for line in ended] == ["1", "2", "3"]
+    assert {re.search(r"(test_\w+)\.py: (.+) in \d+ s", line).groups() for line in ended} == {
+        ("test_one", "3 passed"),
+        ("test_two", "1 failed, 1 passed"),
+        ("test_three", "1 skipped"),
+    }
+    assert "        test_two.py::test_wrong" in lines
+    assert "FAILED test_two.py::test_wrong - assert False" in lines
+    assert re.fullmatch("=+ 1 failed, 4 passed, 1 skipped in .*s =+", lines[-1])
 
 
 def test_what_takes_long_comes_first_and_files_stay_whole() -> None:
