@@ -1,6 +1,6 @@
 // Packet subscriptions for the message format 'itch'.
 //
-// Made by the static step of the compiler (udfs/filters/switch/program.py): do not edit.
+// Made by ./spark-submit.sh make p4: do not edit.
 //
 //   packet <------------------------------------------------------------+
 //     |                                                                 |

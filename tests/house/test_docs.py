@@ -1,7 +1,4 @@
-"""The documents say what the code does: settings, error codes, links, example files.
-
-python tests/house/test_docs.py        writes the table of settings into docs/operations.md
-"""
+"""The documents say what the code does: settings, error codes, links, example files."""
 
 from __future__ import annotations
 
@@ -14,17 +11,14 @@ import pytest
 from paths import ROOT
 
 from jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings, describe
+from tests.make.docs import COMMAND, OPERATIONS, with_settings
 from udfs import errors
 from udfs.messages.readers import REASONS
 
 pytestmark = pytest.mark.unit
 
-OPERATIONS = ROOT / "docs" / "operations.md"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SOURCES = sorted(p for d in ("jobs", "udfs", "lab", "cli") for p in (ROOT / d).rglob("*.py"))
-
-BEGIN = "<!-- settings: python tests/house/test_docs.py writes this table -->\n"
-END = "<!-- /settings -->\n"
 
 CODE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
 AREAS = {
@@ -65,21 +59,6 @@ HANDED_ON = {
 }
 
 
-def settings_table() -> str:
-    """The table of all settings, as docs/operations.md has it."""
-    rows = [
-        f"| `{key}` | {f'`{default}`' if default else ''} | {meaning} |"
-        for key, default, meaning in describe()
-    ]
-    return "\n".join(["| key | default | meaning |", "|---|---|---|", *rows]) + "\n"
-
-
-def with_settings(text: str) -> str:
-    """The document with the table between its marks replaced by the current one."""
-    before, rest = text.split(BEGIN)
-    return before + BEGIN + settings_table() + END + rest.split(END)[1]
-
-
 def codes_in(path: Path) -> Iterator[str]:
     """Error codes that a module can raise. Fails on an error whose code cannot be seen here."""
     name = path.relative_to(ROOT).as_posix()
@@ -116,7 +95,7 @@ def properties(path: Path) -> list[tuple[str, str]]:
 
 def test_the_table_of_settings_is_that_of_the_code():
     text = OPERATIONS.read_text()
-    assert text == with_settings(text), "run: python tests/house/test_docs.py"
+    assert text == with_settings(text), f"run: {COMMAND}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
@@ -161,7 +140,3 @@ def test_the_example_files_are_understood(path: Path):
     assert len(dict(pairs)) == len(pairs)
     assert all(key.startswith("spark.") for key, _ in pairs)
     assert any(key.startswith(PREFIX) for key, _ in pairs)
-
-
-if __name__ == "__main__":
-    OPERATIONS.write_text(with_settings(OPERATIONS.read_text()))

@@ -56,6 +56,7 @@ case "$1" in
   -m) for last; do :; done
     case "$2 $last" in
       pytest*) echo "pytest in $PWD"; exit ;;
+      tests.make.*) echo "$* in $PWD"; exit ;;
       udfs*kernel_cache*) echo compiled >>"$HOME/kernels"; [ ! -e "$HOME/no-compiler" ]; exit ;;
       *"[test]") note test; exit ;;
       *"[bench]") note bench; exit ;;
@@ -226,10 +227,19 @@ def test_too_little_disk(machine: Machine):
     assert f"{machine.var} has 20 MB free" in line and "STACKCAST_VAR" in line
 
 
-@pytest.mark.parametrize("arguments", [[], ["bench"], ["bench", "nonsense"], ["bench", "../x"]])
-def test_nothing_to_run(machine: Machine, arguments: list[str]):
-    line = last_line(machine.run(*arguments))
-    assert ("jobs/itch_stream.py" in line) if not arguments else ("there is no benchmark" in line)
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "jobs/itch_stream.py"),
+        (["bench"], "there is no benchmark"),
+        (["bench", "nonsense"], "there is no benchmark"),
+        (["bench", "../x"], "there is no benchmark"),
+        (["make"], "docs p4 structure"),
+        (["make", "../p4"], "docs p4 structure"),
+    ],
+)
+def test_nothing_to_run(machine: Machine, arguments: list[str], said: str):
+    assert said in last_line(machine.run(*arguments))
     assert not machine.var.exists()
 
 
@@ -395,6 +405,12 @@ def test_the_tests_need_their_packages_only_beside_what_is_there(ready: Machine)
     assert done.returncode == 0 and done.stdout == f"pytest in {ready.clone}\n"
     assert ready.events() == ["test | jars runtime"]
     assert "packages" not in ready.run("test").stderr and ready.events() == []
+
+
+def test_what_is_made_is_made_by_the_tests_and_files_are_named_from_where_one_is(ready: Machine):
+    done = ready.run("make", "p4", "--p4c", "p4c")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"-m tests.make.p4 --p4c p4c in {ready.home}\n"
 
 
 def test_benchmarks_need_what_they_compare_with_beside_the_tests_packages(ready: Machine):

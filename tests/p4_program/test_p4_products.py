@@ -1,12 +1,6 @@
-"""Source and product of each P4 program belong together: by their sums, and by compiling again.
-
-Run as a script with the path of p4c-bm2-ss, this file writes the products: of all programs, or of
-those named behind it.
-"""
+"""Source and product of each P4 program belong together: by their sums, and by compiling again."""
 
 from __future__ import annotations
-
-import sys
 
 import p4_products
 import pytest
@@ -32,8 +26,3 @@ def test_p4c_makes_the_committed_products(program, pytestconfig):
     made = p4_products.compile_program(p4c, p4_products.FOLDER / f"{program}.p4")
     for path, text in zip(p4_products.products(program), made, strict=True):
         assert path.read_text() == text, f"{path.name} is old: {p4_products.COMMAND}"
-
-
-if __name__ == "__main__":
-    compiler, *names = sys.argv[1:]
-    p4_products.write_products(compiler, names or p4_products.programs())

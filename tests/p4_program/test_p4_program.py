@@ -1,7 +1,4 @@
-"""The generated program: committed as made, complete, with its P4Info.
-
-Run as a script, this file writes the program; test_p4_products.py then writes its products.
-"""
+"""The generated program: committed as made, complete, with its P4Info."""
 
 from __future__ import annotations
 
@@ -10,11 +7,13 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import p4_products
 import pytest
 from google.protobuf import text_format
 from p4.config.v1 import p4info_pb2
 from paths import P4, ROOT
 
+from tests.make.p4 import generated
 from udfs.errors import FilterError
 from udfs.filters.compiler.compile import compile_texts
 from udfs.messages.specification import Specification, parse_specification
@@ -104,11 +103,10 @@ PROGRAMS.append((SEVERAL, Options(messages=3, actions=(NamedAction("tell", (32,)
 
 
 def test_the_committed_program_is_the_one_that_the_specification_makes():
-    made = files(pipeline(ITCH))
     held = {
         path.relative_to(P4).as_posix(): path.read_text() for path in [PROGRAM, *FOLDER.glob("*")]
     }
-    assert held == made, "PYTHONPATH=. python tests/p4_program/test_p4_program.py"
+    assert held == generated(), p4_products.COMMAND
 
 
 @pytest.mark.parametrize(
@@ -369,11 +367,3 @@ def p4info_of(p4c: str, source: Path) -> str:
             timeout=300,
         )
         return info.read_text()
-
-
-if __name__ == "__main__":
-    for old in [PROGRAM, *FOLDER.glob("*.p4")]:
-        old.unlink(missing_ok=True)
-    FOLDER.mkdir(exist_ok=True)
-    for name, text in files(pipeline(ITCH)).items():
-        (P4 / name).write_text(text)

@@ -1,25 +1,19 @@
 """The feature programs of ``tests/p4``: their products, tables and frames, and what BMv2 answered.
 
 ``tests/p4/NAME.answers`` holds what BMv2 (simple_switch_grpc) answered, one frame a line: ingress
-port, frame, and each copy as ``port:frame``, in hexadecimal. Run as a script with the path of
-p4c-bm2-ss, and perhaps of simple_switch_grpc, this file writes products and answers.
+port, frame, and each copy as ``port:frame``, in hexadecimal.
 """
 
 from __future__ import annotations
 
 import random
 import struct
-import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import p4_products
 from paths import TEST_P4
-from real_switch import RealSwitch
 from scapy.layers.inet import IP, UDP, IPOption_NOP
 from scapy.layers.l2 import Ether
 
@@ -53,10 +47,15 @@ class Feature:
         switch.apply({entry.key: entry for entry in self.entries})
         return switch
 
+    @property
+    def answers_file(self) -> Path:
+        """What BMv2 answered; ``./spark-submit.sh make p4`` writes it."""
+        return TEST_P4 / f"{self.name}.answers"
+
     def answers(self) -> list[tuple[int, bytes, Copies]]:
         """``(ingress port, frame, copies)``: what BMv2 answered."""
         rows = []
-        for line in (TEST_P4 / f"{self.name}.answers").read_text().splitlines():
+        for line in self.answers_file.read_text().splitlines():
             port, frame, *copies = line.split(" ")
             parted = [copy.split(":") for copy in copies]
             expected = [(int(egress), bytes.fromhex(copy)) for egress, copy in parted]
@@ -346,40 +345,6 @@ FEATURES = {
 }
 
 
-def write_products(p4c: str) -> None:
-    for feature in FEATURES.values():
-        info, program = p4_products.compile_program(p4c, TEST_P4 / f"{feature.name}.p4")
-        (TEST_P4 / f"{feature.name}.p4info.txtpb").write_text(info)
-        (TEST_P4 / f"{feature.name}.json").write_text(program)
-
-
 def receivable(copies: Copies) -> Copies:
     """What a real interface can carry, and where there is one; in ascending order."""
     return sorted((port, copy) for port, copy in copies if len(copy) >= 14 and port <= PORTS)
-
-
-def write_answers(bmv2: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        real = RealSwitch(bmv2, Path(folder), PORTS)
-        try:
-            for feature in FEATURES.values():
-                real.load(feature.info(), feature.json())
-                real.insert(feature.entries)
-                switch = feature.switch()  # says for how many copies to wait, and nothing more
-                rows = []
-                for port, frame in islice(
-                    feature.frames(random.Random(feature.name)), feature.recorded
-                ):
-                    expected = len(receivable(switch.process(port, frame)))
-                    copies = sorted(real.process(port, frame, expected, quiet=0.05))
-                    words = [str(port), frame.hex(), *(f"{p}:{b.hex()}" for p, b in copies)]
-                    rows.append(" ".join(words) + "\n")
-                (TEST_P4 / f"{feature.name}.answers").write_text("".join(rows))
-        finally:
-            real.close()
-
-
-if __name__ == "__main__":
-    write_products(sys.argv[1])
-    if len(sys.argv) > 2:
-        write_answers(sys.argv[2])

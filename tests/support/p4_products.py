@@ -1,4 +1,4 @@
-"""What p4c makes of the programs of ``p4/``: making it, and the sums by which it is told from old.
+"""Products of the programs of ``p4/``: made by p4c, and told from old ones by their sums.
 
 A program is ``p4/NAME.p4`` with what it includes from ``p4/NAME/`` and from the folders of other
 programs, or with another such file that it includes to compile it with other options; its products
@@ -13,14 +13,14 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from paths import P4
 
 FOLDER = P4
 CHECKSUMS = FOLDER / "CHECKSUMS"
-COMMAND = "PYTHONPATH=. python tests/p4_program/test_p4_products.py P4C"
+COMMAND = "./spark-submit.sh make p4 --p4c FILE"
 
 
 def programs() -> list[str]:
@@ -64,24 +64,11 @@ def compile_program(p4c: str, source: Path, options: Iterable[str] = ()) -> tupl
         return info.read_text(), json.dumps(made, separators=(",", ":")) + "\n"
 
 
-def write_products(p4c: str, names: Collection[str]) -> None:
-    """Compile these programs and those that include them, and write their products and all sums."""
-    changed = {path for name in names for path in sources(name)}
-    names = [name for name in programs() if changed.intersection(sources(name))]
-    for name in names:
-        texts = compile_program(p4c, FOLDER / f"{name}.p4")
-        for path, text in zip(products(name), texts, strict=True):
-            path.write_text(text)
-    held = recorded() if CHECKSUMS.exists() else {}
-    lines: dict[str, str] = {}
-    for name in programs():
-        for path in [*sources(name), *products(name)]:
-            label = path.relative_to(FOLDER).as_posix()
-            if name in names:
-                lines[label] = digest(path)
-            elif label in held:
-                lines[label] = held[label]
-    CHECKSUMS.write_text("".join(f"{lines[label]}  {label}\n" for label in lines))
+def write_sums() -> None:
+    """Write the sums of all sources and products."""
+    paths = dict.fromkeys(path for name in programs() for path in [*sources(name), *products(name)])
+    lines = (f"{digest(path)}  {path.relative_to(FOLDER).as_posix()}\n" for path in paths)
+    CHECKSUMS.write_text("".join(lines))
 
 
 def recorded() -> dict[str, str]:

@@ -116,7 +116,7 @@ def _title(program: Pipeline) -> str:
     lines = [
         f"Packet subscriptions for the message format {program.name!r}.",
         "",
-        "Made by the static step of the compiler (udfs/filters/switch/program.py): do not edit.",
+        "Made by ./spark-submit.sh make p4: do not edit.",
         "",
         "  packet <------------------------------------------------------------+",
         "    |                                                                 |",

@@ -1,0 +1,87 @@
+"""Writes what is made of the P4 programs: ./spark-submit.sh make p4 --p4c FILE [--bmv2 FILE].
+
+Without p4c nothing can be made. It writes the text of the program that the ITCH specification
+makes, the products of all programs of ``p4/`` and ``tests/p4/``, and ``p4/CHECKSUMS``; with BMv2,
+which needs the right to make network interfaces, also what that answers to the feature programs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import p4_products
+from feature_cases import FEATURES, PORTS, receivable
+from paths import P4, TEST_P4
+from real_switch import RealSwitch
+
+import schemas
+from udfs.messages.specification import parse_specification
+from udfs.network_match.pipeline import pipeline
+from udfs.p4_program.program import files
+
+GENERATED = "packet_subscriptions"
+
+
+def generated() -> dict[str, str]:
+    """The text of each file of the generated program, by its path within ``p4/``."""
+    itch = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
+    return files(pipeline(itch))
+
+
+def write_generated() -> None:
+    """Write the generated program, and nothing of an earlier one beside it."""
+    shutil.rmtree(P4 / GENERATED, ignore_errors=True)
+    for name, text in generated().items():
+        path = P4 / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+
+def write_products(p4c: str) -> None:
+    """Compile all programs, those of the tests too, and write the sums of what is shipped."""
+    for source in [*sorted(P4.glob("*.p4")), *sorted(TEST_P4.glob("*.p4"))]:
+        info, program = p4_products.compile_program(p4c, source)
+        source.with_suffix(".p4info.txtpb").write_text(info)
+        source.with_suffix(".json").write_text(program)
+    p4_products.write_sums()
+
+
+def write_answers(bmv2: str) -> None:
+    """Ask BMv2 for the copies of the feature programs' first frames."""
+    with tempfile.TemporaryDirectory() as folder:
+        real = RealSwitch(bmv2, Path(folder), PORTS)
+        try:
+            for feature in FEATURES.values():
+                real.load(feature.info(), feature.json())
+                real.insert(feature.entries)
+                switch = feature.switch()  # says for how many copies to wait, and nothing more
+                rows = []
+                frames = islice(feature.frames(Random(feature.name)), feature.recorded)
+                for port, frame in frames:
+                    expected = len(receivable(switch.process(port, frame)))
+                    copies = sorted(real.process(port, frame, expected, quiet=0.05))
+                    words = [str(port), frame.hex(), *(f"{p}:{b.hex()}" for p, b in copies)]
+                    rows.append(" ".join(words) + "\n")
+                feature.answers_file.write_text("".join(rows))
+        finally:
+            real.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("./spark-submit.sh make p4", description=__doc__)
+    parser.add_argument("--p4c", metavar="FILE", required=True, help="p4c-bm2-ss")
+    parser.add_argument("--bmv2", metavar="FILE", help="simple_switch_grpc")
+    asked = parser.parse_args()
+    write_generated()
+    write_products(asked.p4c)
+    if asked.bmv2:
+        write_answers(asked.bmv2)
+
+
+if __name__ == "__main__":
+    main()
