@@ -17,7 +17,7 @@ from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.checkpoint.files import KEPT
-from jobs.adapters.checkpoint.pins import Pins
+from jobs.adapters.checkpoint.pins import Pin, Pins
 from jobs.adapters.checkpoint.state import CarriedState
 from jobs.adapters.tables.tables import NAMES, Tables
 from udfs.errors import StreamError, TableError
@@ -286,18 +286,31 @@ def test_pins_survive_and_the_old_ones_vanish(spark: SparkSession, tmp_path: Pat
     pins = Pins(spark, checkpoint)
     assert pins.get(0) is None
     for batch in range(KEPT + 3):
-        pins.put(batch, {"subscriptions": batch, "hosts": 2}, {"mtu": "1400"})
+        pins.put(batch, Pin({"subscriptions": batch, "hosts": 2}, {"mtu": "1400"}, {0: batch}))
     again = Pins(spark, checkpoint)
-    assert again.get(KEPT + 2) == {"subscriptions": KEPT + 2, "hosts": 2}
-    assert again.get(3) == {"subscriptions": 3, "hosts": 2}
-    assert again.settings(3) == {"mtu": "1400"}
+    last = Pin({"subscriptions": KEPT + 2, "hosts": 2}, {"mtu": "1400"}, {0: KEPT + 2})
+    assert again.get(KEPT + 2) == last
+    assert again.get(3) == Pin({"subscriptions": 3, "hosts": 2}, {"mtu": "1400"}, {0: 3})
     assert [again.get(batch) for batch in range(3)] == [None] * 3
     # The first try may have sent frames: its versions stand.
     with pytest.raises(TableError, match="PIN_NOT_WRITTEN"):
-        again.put(KEPT + 2, {"subscriptions": 99, "hosts": 2}, {})
-    assert pins.newest() == pins.get(KEPT + 2) == {"subscriptions": KEPT + 2, "hosts": 2}
+        again.put(KEPT + 2, Pin({"subscriptions": 99, "hosts": 2}, {}, {}))
+    assert pins.newest() == (KEPT + 2, last)
     files = [path.name for path in Path(checkpoint, "stackcast-pins").iterdir()]
     assert not [name for name in files if "draft" in name]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"versions": 3}'])
+def test_a_damaged_pin_is_one_clear_error_and_says_what_to_do(
+    spark: SparkSession, tmp_path: Path, content: bytes
+) -> None:
+    pins = Pins(spark, str(tmp_path))
+    pins.put(7, Pin({}, {}, {}))
+    (tmp_path / "stackcast-pins" / "7.json").write_bytes(content)
+    for read in (pins.newest, lambda: pins.get(7)):
+        with pytest.raises(StreamError, match=r"7\.json .* restore the file, or remove") as refused:
+            read()
+        assert refused.value.what == "PIN_UNREADABLE"
 
 
 def row(partition: int, **cells: int) -> dict:

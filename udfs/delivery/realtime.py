@@ -33,23 +33,23 @@ MOST_WAITING = 2048
 
 
 @dataclass(frozen=True)
-class Held:
-    """A value where a broadcast is expected."""
+class LocalValue:
+    """A value in place of a broadcast."""
 
     value: HeaderStacks
 
 
 @dataclass(frozen=True)
 class LivePlan:
-    """A plan as workers get it; number: which one, rising."""
+    """A plan as workers get it; number: its place among the stream's plans, rising."""
 
     number: int
     plan: Plan
-    header_stacks: Held
+    header_stacks: LocalValue
 
 
 class TaskReport(NamedTuple):
-    """What a task sent by one plan: rows of :data:`udfs.columns.REPORT`.
+    """Reports the frames that a task sent by one plan: rows of :data:`udfs.columns.REPORT`.
 
     number: of the plan. started_at: seconds since 1970, of the first record; seconds: until the
     last frame was handed over.
@@ -84,7 +84,7 @@ def deliver_at_once(
     open_sink: Callable[[], Sink],
     samples: int,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for ``mapInArrow``, with columns as of :func:`udfs.columns.deliver`.
+    """Returns a function for ``mapInArrow``, with columns as of :func:`udfs.columns.deliver`.
 
     Every record's frames are handed over, the sink flushed, before the next are looked at. At most
     ``samples`` dead letters are reported with their bytes for each report. Rules must keep no
@@ -137,11 +137,11 @@ class LiveTask:
         self._behind = dict(sent)
         self.over = False
         self._live = channel.plan
-        self._started = self._ended = 0.0
+        self._started = self._began = self._ended = 0.0
         self._task = self._new_task()
 
     def add(self, batch: pa.RecordBatch | None) -> None:
-        """Send the frames of these records; None says only that time has passed."""
+        """Sends the frames of these records; None says only that time has passed."""
         if self.over:
             return
         if self._channel.stopping:
@@ -152,22 +152,24 @@ class LiveTask:
             self._report()
             self._live = live
             self._task = self._new_task()
-        elif self._started and time.time() - self._started >= REPORT_SECONDS:
+        elif self._started and time.monotonic() - self._began >= REPORT_SECONDS:
             self._report()
             self._task = self._new_task()
         if batch is not None and self._behind:
             batch = self._rest(batch)
         if batch is None or not batch.num_rows:
             return
-        self._started = self._started or time.time()
+        if not self._started:
+            # The clock of the day may be set back meanwhile: ages are of another.
+            self._started, self._began = time.time(), time.monotonic()
         frames = self._task.add(batch)
         if len(frames):
             self._sink.send(frames.data, frames.offsets)
             self._sink.flush()
-        self._ended = time.time()
+        self._ended = time.monotonic()
 
     def finish(self) -> None:
-        """Report what is not reported yet; nothing is sent from here on."""
+        """Reports what is not reported yet; nothing is sent from here on."""
         if not self.over:
             self._report()
             self.over = True
@@ -185,15 +187,15 @@ class LiveTask:
             self._sink.send(*summaries)
             self._sink.flush()
         rows = self._task.rows()
-        seconds = self._ended - self._started
+        seconds = self._ended - self._began
         self._channel.report(TaskReport(self._live.number, self._started, seconds, rows))
         self._until |= {
             row["partition"]: row["until_offset"] for row in rows if row["kind"] == "partition"
         }
-        self._started = self._ended = 0.0
+        self._started = self._began = self._ended = 0.0
 
     def _rest(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The records that were not sent before."""
+        """Returns the records that were not sent before."""
         partition = batch.column("partition").to_numpy()
         offset = batch.column("offset").to_numpy()
         until = np.array([self._behind.get(p, 0) for p in partition.tolist()], np.int64)
@@ -207,7 +209,7 @@ class LiveTask:
 def gathered(
     batches: Iterator[pa.RecordBatch], tick: float = TICK_SECONDS
 ) -> Iterator[pa.RecordBatch | None]:
-    """The same records, in batches of all that are waiting; None where there were none for a while.
+    """Yields the same records, in batches of all that are waiting; None if none came for a while.
 
     Spark hands over a batch when it is full, so in real-time mode batches have one record. A thread
     reads them, so that a burst costs the work of a few batches. Raises what ``batches`` raises.

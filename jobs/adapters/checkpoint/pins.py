@@ -1,14 +1,14 @@
-"""Pinned versions of a micro-batch, written before its first frame leaves.
+"""Pins of micro-batches: what a batch is made from, written before its first frame leaves.
 
-Spark runs a batch again after a crash. With the versions on record it is computed from the same
-tables, so the same frames go out with the same numbers.
+Spark runs a batch again after a crash. With the pin on record it is computed from the same tables
+and says the same ranges, so the same frames go out with the same numbers.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -16,8 +16,15 @@ from jobs.adapters.app.error_texts import one_line
 from jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles
 from udfs.errors import StackcastError, StreamError, TableError
 
-#: Key of the settings that shape bytes, beside the versions in a file.
-SETTINGS = "settings"
+
+class Pin(NamedTuple):
+    """versions: of the tables. settings: those that shape bytes, as
+    `jobs.adapters.checkpoint.identity.shaping` has them. since: by partition, the offset at which
+    the summaries of the batch begin."""
+
+    versions: dict[str, int]
+    settings: dict[str, str]
+    since: dict[int, int]
 
 
 class Pins:
@@ -26,40 +33,44 @@ class Pins:
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
         self._files = BatchFiles(spark, checkpoint, "stackcast-pins", ".json")
 
-    def get(self, batch_id: int) -> dict[str, int] | None:
-        """Versions that an earlier try of this batch used, or None."""
+    def get(self, batch_id: int) -> Pin | None:
+        """Returns the pin of an earlier try of this batch, or None.
+
+        Raises StreamError PIN_UNREADABLE.
+        """
         text = self._files.read(batch_id)
         if text is None:
             return None
-        held: dict[str, Any] = json.loads(text)
-        del held[SETTINGS]
-        return held
+        try:
+            held = json.loads(text)
+            since = {int(p): int(offset) for p, offset in held["since"].items()}
+            versions = {str(name): int(v) for name, v in held["versions"].items()}
+            return Pin(versions, dict(held["settings"]), since)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StreamError(
+                "PIN_UNREADABLE",
+                f"{self._files.name(batch_id)} does not hold what batch {batch_id} was made from "
+                f"({error!r}), as after a power failure: restore the file, or remove it. The batch "
+                "is then sent by the tables of now; if it had begun, hosts may get other bytes "
+                "under numbers that they have seen, and should take the first",
+            ) from error
 
-    def settings(self, batch_id: int) -> dict[str, str]:
-        """Settings that shaped the bytes of that try, which is on record."""
-        found: dict[str, str] = json.loads(self._files.read(batch_id) or b"")[SETTINGS]
-        return found
-
-    def newest(self) -> dict[str, int] | None:
-        """Versions of the last batch on record, or None."""
+    def newest(self) -> tuple[int, Pin] | None:
+        """Returns the last batch on record and its pin, or None. Raises as `get`."""
         batch = self._files.newest()
-        return None if batch is None else self.get(batch)
+        pin = None if batch is None else self.get(batch)
+        return None if batch is None or pin is None else (batch, pin)
 
-    def put(self, batch_id: int, versions: Mapping[str, int], settings: Mapping[str, str]) -> None:
-        """Record the versions of a batch that is about to run; forget one long done.
-
-        settings: as `jobs.adapters.checkpoint.identity.shaping` has them.
+    def put(self, batch_id: int, pin: Pin) -> None:
+        """Records a batch that is about to run; forgets one long done.
 
         Raises TableError PIN_NOT_WRITTEN: without a pin nothing of a batch may leave, and one that
         is there already stands, since its batch may have sent frames.
         """
-        if self._files.read(batch_id) is not None:
-            raise TableError(
-                "PIN_NOT_WRITTEN",
-                f"batch {batch_id} has its versions in {self._files.name(batch_id)}",
-            )
         name = self._files.name(batch_id)
-        held = {**versions, SETTINGS: dict(settings)}
+        if self._files.read(batch_id) is not None:
+            raise TableError("PIN_NOT_WRITTEN", f"batch {batch_id} has its versions in {name}")
+        held: Mapping[str, Mapping[str | int, str | int]] = pin._asdict()
         try:
             written = self._files.write(batch_id, json.dumps(held).encode())
         except FILE_ERRORS as error:
@@ -68,8 +79,7 @@ class Pins:
             raise TableError("PIN_NOT_WRITTEN", f"{name} could not get its name")
 
     def useless(self, batch_id: int, error: TableError) -> StackcastError:
-        """Returns the error to raise where a batch cannot be computed from the versions that it is
-        pinned to."""
+        """Returns the error to raise where a batch cannot be computed from what it is pinned to."""
         if error.what != "VERSION_GONE":
             return error
         return StreamError(

@@ -16,7 +16,7 @@ from udfs.messages.attributes.registry import Registry
 from udfs.messages.readers import AttributeEvents, Encoding, Format, Input, Packets
 from udfs.messages.specification import Specification, parse_specification
 from udfs.network.labels import MAX_LABELS
-from udfs.stacks.frame import room_beside
+from udfs.stacks.frame import message_capacity
 
 #: Bytes of all attributes as pairs of id and value, the longer of the encodings.
 LONGEST_HEADER = 1 + 5 * events.ATTRIBUTES
@@ -106,4 +106,4 @@ def format_of(settings: Settings, tables: Tables, versions: Mapping[str, int]) -
 
 def longest_event(settings: Settings) -> int:
     """Most bytes of an attribute/value event: what fits a frame beside the longest stack."""
-    return room_beside(settings.mtu, MAX_LABELS, settings.labels)
+    return message_capacity(settings.mtu, MAX_LABELS, settings.labels)

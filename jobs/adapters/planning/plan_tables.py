@@ -24,7 +24,7 @@ _MATCHED = ("subscriptions", "advertisements", "attributes")
 
 
 class PlanTables:
-    """Writes `rejected_subscriptions`, `filter_entries`, `filter_leaves` and `matches` of the newest plan.
+    """Writes `rejected_subscriptions`, `filter_entries`, `filter_leaves` and `matches`.
 
     Errors go to the log: the next plan writes them anew. Call `close` at the end.
     """

@@ -22,9 +22,9 @@ from udfs.messages.attributes.registry import FORMAT
 from udfs.messages.reference import read_message, read_packet
 from udfs.messages.sequence import INDEX_BITS, split_sequence
 from udfs.network.rows import tree_from_row
-from udfs.replay.sent_ranges import Hole, SentRange
+from udfs.replay.sent_ranges import Gap, SentRange
 from udfs.stacks.dissect import dissect
-from udfs.stacks.way import way_of
+from udfs.stacks.forwarding import path_of_stack
 
 Json = dict[str, Any]
 
@@ -86,7 +86,7 @@ class SentExplanation:
         if isinstance(found, SentRange):
             return found
         where = f"offset {offset} of partition {partition}"
-        raise _hole(where, found)
+        raise _gap(where, found)
 
     def _value(self, run: Run, partition: int, offset: int) -> bytes | None:
         records = self._replay.records(run.prepared, partition, offset, offset + 1)
@@ -174,7 +174,7 @@ class SentExplanation:
             "batch": found.batch,
             "started_us": found.started,
             "versions": dict(compilation.versions),
-            "settings": self._replay.ledger.sources[found.source].settings,
+            "settings": self._replay.ledger.origins[found.origin].settings,
             "events": [shown for shown, _ in events],
             "receivers": receivers,
             **({"host": host, "received": host in receivers} if host else {}),
@@ -212,7 +212,7 @@ class SentExplanation:
         versions = prepared.planned.compilation.versions
         trees = map(tree_from_row, self._tables.rows("virtual_trees", versions["virtual_trees"]))
         network = prepared.planned.network
-        way = way_of(network, trees, prepared.settings.publisher, parts.labels)
+        way = path_of_stack(network, trees, prepared.settings.publisher, parts.labels)
         return {
             "receivers": list(receivers),
             "labels": list(way.labels),
@@ -227,14 +227,14 @@ def _attributes(prepared: Prepared) -> bool:
     return prepared.settings.format == FORMAT
 
 
-def _hole(where: str, hole: Hole) -> ReplayError:
-    if hole.until is None:
+def _gap(where: str, gap: Gap) -> ReplayError:
+    if gap.until is None:
         return ReplayError(
             "NOT_ON_RECORD",
             f"{where} is in no batch of the ledger (yet): the last one of the partition ends "
             "before it",
         )
-    if hole.missing:
+    if gap.missing:
         return ReplayError(
             "NOT_ON_RECORD",
             f"{where} is in no batch of the ledger, and the ledger lacks batches between those "
@@ -242,6 +242,6 @@ def _hole(where: str, hole: Hole) -> ReplayError:
         )
     return ReplayError(
         "NOT_SENT",
-        f"{where} was read by no batch: the next one begins at offset {hole.until}, and none is "
+        f"{where} was read by no batch: the next one begins at offset {gap.until}, and none is "
         "missing before it",
     )

@@ -29,7 +29,7 @@ class Origin:
 class SentLedger:
     """An index of the rows of one topic, in memory. For one thread.
 
-    ranges: what is known since the last `refresh`, which numbers the ``sources``. sessions: of each
+    ranges: what is known since the last `refresh`, which numbers the ``origins``. sessions: of each
     partition that a batch read.
     """
 
@@ -39,7 +39,7 @@ class SentLedger:
         self._head: tuple[str, int] | None = None
         self._numbers: dict[tuple[Any, ...], int] = {}
         self.ranges = SentRanges()
-        self.sources: list[Origin] = []
+        self.origins: list[Origin] = []
         self.sessions: dict[bytes, int] = {}
 
     def refresh(self) -> bool:
@@ -54,7 +54,7 @@ class SentLedger:
         if rows is None:
             # Of this version: what is committed meanwhile is for the next time.
             rows = self._tables.rows(LEDGER, head[1])
-            self._numbers, self.sources = {}, []
+            self._numbers, self.origins = {}, []
             self.ranges, self.sessions = SentRanges(), {}
         self._add(rows)
         self._head = head
@@ -81,23 +81,23 @@ class SentLedger:
         mine = [row for row in rows if row["topic"] == self._topic]
         for row in sorted(mine, key=lambda row: (row["started_at"], row["batch_id"])):
             started = (row["started_at"] - _EPOCH) // _MICROSECOND
-            batch, source = row["batch_id"], self._source(row)
-            self.ranges.batch(batch, started, source)
+            batch, origin = row["batch_id"], self._origin(row)
+            self.ranges.batch(batch, started, origin)
             for p in row["partitions"]:
                 offsets = p["from_offset"], p["until_offset"]
                 sent = (_number(p["first_sequence"]), _number(p["last_sequence"]))
-                new = SentRange(*offsets, *offsets, *sent, batch, started, source)
+                new = SentRange(*offsets, *offsets, *sent, batch, started, origin)
                 self.ranges.add(p["partition"], new)
         for partition in self.ranges.partitions:
             if partition not in self.sessions.values():
                 self.sessions[session_id(self._topic, partition)] = partition
 
-    def _source(self, row: Mapping[str, Any]) -> int:
+    def _origin(self, row: Mapping[str, Any]) -> int:
         versions, settings = dict(row["versions"]), dict(row["settings"])
         key = tuple(sorted(versions.items())), tuple(sorted(settings.items()))
         if key not in self._numbers:
-            self._numbers[key] = len(self.sources)
-            self.sources.append(Origin(versions, settings))
+            self._numbers[key] = len(self.origins)
+            self.origins.append(Origin(versions, settings))
         return self._numbers[key]
 
 

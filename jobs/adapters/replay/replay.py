@@ -25,10 +25,10 @@ from jobs.adapters.replay.ledger import SentLedger
 from jobs.adapters.stream.input import EventInput
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.tables.tables import Tables
-from udfs.delivery.sources import needs_arrival
+from udfs.delivery.partition_states import needs_arrival
 from udfs.errors import ReplayError, StackcastError, StreamError
-from udfs.replay.notifications import SCHEMA, Notifications, Records, again, collect
-from udfs.replay.sent_ranges import SentRange, Stretch
+from udfs.replay.notifications import SCHEMA, Notifications, Records, collect, recompute
+from udfs.replay.sent_ranges import OffsetRange, SentRange
 from udfs.trees.header_stacks import HeaderStacks
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ _MOST_SETTINGS = 2
 
 @dataclass(frozen=True)
 class Prepared:
-    """Things that batches of one source are computed with. plan, header_stacks: broadcast."""
+    """Things that batches of one origin are computed with. plan, header_stacks: broadcast."""
 
     settings: Settings
     planned: Planned
@@ -58,16 +58,16 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Run:
-    """A stretch that is ready to be computed. begin: the offset to read from."""
+    """One offset range that is ready to be computed. begin: the offset to read from."""
 
-    stretch: Stretch
+    span: OffsetRange
     begin: int
     prepared: Prepared
     carried: Mapping[int, bytes]
 
 
 class Replay:
-    """Computes stretches of what one stream has sent. All but `run` is for one thread."""
+    """Computes offset ranges of what one stream has sent. All but `run` is for one thread."""
 
     def __init__(self, spark: SparkSession, settings: Settings, tables: Tables) -> None:
         self._spark = spark
@@ -91,19 +91,19 @@ class Replay:
         found = ranges.at(partition, offset)
         assert isinstance(found, SentRange)
         try:
-            prepared = self._prepare(found.source)
+            prepared = self._prepare(found.origin)
         except ReplayError as error:
-            error.fields["until"] = ranges.stretch(partition, offset, 1, True).until
+            error.fields["until"] = ranges.range_at(partition, offset, 1, True).until
             raise
-        stretch = ranges.stretch(partition, offset, MOST_OFFSETS, prepared.stateful)
+        span = ranges.range_at(partition, offset, MOST_OFFSETS, prepared.stateful)
         earliest = self._earliest.get(partition, 0)
         if not prepared.stateful:
-            begin = max(stretch.from_, min(earliest, offset))
-            return Run(stretch._replace(from_=begin), begin, prepared, {})
-        begin = stretch.ranges[0].begin
+            begin = max(span.from_, min(earliest, offset))
+            return Run(span._replace(from_=begin), begin, prepared, {})
+        begin = span.ranges[0].begin
         if begin < earliest:
-            raise self._gone(partition, begin, earliest, stretch.ranges[0].until)
-        return Run(stretch, begin, prepared, self._carried(stretch))
+            raise self._gone(partition, begin, earliest, span.ranges[0].until)
+        return Run(span, begin, prepared, self._carried(span))
 
     def run(
         self,
@@ -112,20 +112,20 @@ class Replay:
         only: tuple[int, int] | None = None,
         whole: bool = False,
     ) -> Notifications:
-        """Compute a stretch for some hosts, None: for all. For several threads.
+        """Computes an offset range for some hosts, None: for all. For several threads.
 
-        only: offsets that are asked for, of the stretch. whole: frames in place of datagrams.
+        only: offsets that are asked for, of the range. whole: frames in place of datagrams.
         Raises ReplayError RECORDS_GONE with ``until``, Spark's errors.
         """
-        stretch, prepared = run.stretch, run.prepared
-        offsets = only or (stretch.from_, stretch.until)
-        if stretch.silent:
+        span, prepared = run.span, run.prepared
+        offsets = only or (span.from_, span.until)
+        if span.silent:
             return Notifications.none(*offsets)
-        begin, until = run.begin, stretch.until
+        begin, until = run.begin, span.until
         if only and not prepared.stateful:
             begin, until = only
         compilation = prepared.planned.compilation
-        task = again(
+        task = recompute(
             prepared.plan,
             prepared.header_stacks,
             self._settings.topic,
@@ -134,9 +134,9 @@ class Replay:
             offsets,
             whole,
         )
-        rows = self.records(prepared, stretch.partition, begin, until).mapInArrow(task, SCHEMA)
+        rows = self.records(prepared, span.partition, begin, until).mapInArrow(task, SCHEMA)
         found, seen = collect(rows.toArrow(), compilation.receiver_sets, offsets, hosts)
-        self._check(stretch, begin, until, seen)
+        self._check(span, begin, until, seen)
         return found
 
     def records(self, prepared: Prepared, partition: int, begin: int, until: int) -> DataFrame:
@@ -144,21 +144,33 @@ class Replay:
         records = self._topics.read_offsets(partition, begin, until, prepared.timestamps)
         return EventInput(prepared.settings, self._tables).prepare(records)
 
+    def trim(self) -> None:
+        """Forgets plans beyond the last few, files of their broadcasts included.
+
+        Not while a `run` is under way.
+        """
+        while len(self._prepared) > _MOST_PLANS:
+            self._prepared.popitem(last=False)[1].plan.destroy()
+        used = [prepared.header_stacks for prepared in self._prepared.values()]
+        for _, handle in [each for each in self._stacks if each[1] not in used]:
+            handle.destroy()
+        self._stacks = [each for each in self._stacks if each[1] in used]
+
     def _prepare(self, number: int) -> Prepared:
-        source = self.ledger.sources[number]
-        key = tuple(source.versions.items()), tuple(sorted(source.settings.items()))
+        origin = self.ledger.origins[number]
+        key = tuple(origin.versions.items()), tuple(sorted(origin.settings.items()))
         if key in self._prepared:
             self._prepared.move_to_end(key)
             return self._prepared[key]
-        settings = settings_then(self._settings, source.settings)
+        settings = settings_then(self._settings, origin.settings)
         try:
-            planned = self._plans_of(settings).at(source.versions)
+            planned = self._plans_of(settings).at(origin.versions)
         except Exception as error:
             if not gone_for_good(error):
                 raise
             raise ReplayError(
                 "VERSIONS_GONE",
-                f"the tables of {named(source.versions)} cannot be read any more: "
+                f"the tables of {named(origin.versions)} cannot be read any more: "
                 f"{error.message if isinstance(error, StackcastError) else error}. Keep old "
                 "versions longer: VACUUM with a longer RETAIN, delta.logRetentionDuration",
             ) from error
@@ -172,11 +184,9 @@ class Replay:
             needs_arrival(compilation.plan.specification),
         )
         self._prepared[key] = prepared
-        if len(self._prepared) > _MOST_PLANS:
-            self._prepared.popitem(last=False)[1].plan.destroy()
         log.info(
             "plan of %s: %d rules%s",
-            named(source.versions),
+            named(origin.versions),
             len(compilation.rules),
             ", with state" if prepared.stateful else "",
         )
@@ -199,9 +209,9 @@ class Replay:
         self._stacks.append((header_stacks, handle))
         return handle
 
-    def _carried(self, stretch: Stretch) -> Mapping[int, bytes]:
-        """The state before a stretch, or ReplayError STATE_GONE."""
-        first = stretch.ranges[0]
+    def _carried(self, span: OffsetRange) -> Mapping[int, bytes]:
+        """The state before an offset range, or ReplayError STATE_GONE."""
+        first = span.ranges[0]
         newest = self.ledger.ranges.newest(first.batch)
         carried: Mapping[int, bytes] = {}
         fault = ""
@@ -235,19 +245,19 @@ class Replay:
         except ReplayError:
             return False
 
-    def _check(self, stretch: Stretch, begin: int, until: int, seen: Records) -> None:
+    def _check(self, span: OffsetRange, begin: int, until: int, seen: Records) -> None:
         """Checks that all records were there, by what the ledger says of first and last ones."""
-        first = {r.begin: r.begin for r in stretch.ranges}.get(begin)
-        last = {r.end: r.end - 1 for r in stretch.ranges}.get(until)
+        first = {r.begin: r.begin for r in span.ranges}.get(begin)
+        last = {r.end: r.end - 1 for r in span.ranges}.get(until)
         if seen.number and (seen.first, seen.last) == (first, last):
             return
-        earliest, end = self._topics.spans().get(stretch.partition, (until, until))
-        self._earliest[stretch.partition] = earliest
+        earliest, end = self._topics.spans().get(span.partition, (until, until))
+        self._earliest[span.partition] = earliest
         if begin < earliest:
-            raise self._gone(stretch.partition, begin, earliest, min(earliest, until))
+            raise self._gone(span.partition, begin, earliest, min(earliest, until))
         fits = first in (None, seen.first) and last in (None, seen.last)
         if end < until or (seen.number and not fits) or (first is not None and not seen.number):
-            raise self._gone(stretch.partition, begin, end, until)
+            raise self._gone(span.partition, begin, end, until)
 
     def _gone(self, partition: int, begin: int, earliest: int, until: int) -> ReplayError:
         return ReplayError(

@@ -1,7 +1,7 @@
 """The service of re-requests: hosts ask for notifications, and get what was owed to them again.
 
 One thread takes datagrams from a UDP socket, one answers, one sends. Requests that wait are
-answered together: each stretch of offsets is computed once, for all hosts that wait for it, and
+answered together: each offset range is computed once, for all hosts that wait for it, and
 kept for those that ask later. Nothing is kept that cannot be computed again, so any number of
 replicas may run side by side.
 """
@@ -31,9 +31,9 @@ from jobs.adapters.wire.udp import parse_endpoint
 from udfs.errors import MessageError, ReplayError, SettingsError, StackcastError
 from udfs.messages.sequence import OFFSET_SHIFT
 from udfs.messages.summaries import MOST_NAME, Request, read_request
-from udfs.replay.answers import Allowance, Answer, Gone, Piece, PieceCache
+from udfs.replay.answers import Gone, Piece, PieceCache, RateLimiter, RequestAnswer
 from udfs.replay.notifications import Notifications
-from udfs.replay.sent_ranges import Hole, SentRange
+from udfs.replay.sent_ranges import Gap, SentRange
 from udfs.stop_request import StopRequest
 
 log = logging.getLogger(__name__)
@@ -45,11 +45,11 @@ _HOSTS_SECONDS = 1.0
 MOST_WAITING = 65_536
 #: Requests of a host: so many a second, and at once.
 RATE, AT_ONCE = 50.0, 200.0
-#: Stretches that are computed for one request; the answer is cut short then.
+#: Offset ranges that are computed for one request; the answer is cut short then.
 MOST_COMPUTED = 8
 #: Bytes of notifications that are kept for who asks next.
 CACHE_BYTES = 256 << 20
-#: So many hosts at once, and a stretch is computed for all there are.
+#: So many hosts at once, and an offset range is computed for all there are.
 FOR_ALL = 64
 #: A batch that the ledger still lacks so long after the next one began is not coming, seconds.
 LATE_SECONDS = 600.0
@@ -63,7 +63,7 @@ _FAULTS = (StackcastError, *SQL_ERRORS, OSError)
 
 @dataclass
 class _Waiting:
-    answer: Answer
+    answer: RequestAnswer
     address: Address
     since: float
 
@@ -82,7 +82,7 @@ class Rerequests:
         self._replay = Replay(spark, settings, tables)
         self._hosts = Hosts(settings, tables)
         self._cache = PieceCache(CACHE_BYTES)
-        self._allowance = Allowance(RATE, AT_ONCE)
+        self._rate_limiter = RateLimiter(RATE, AT_ONCE)
         self._slots = max(1, spark.sparkContext.defaultParallelism)
         self._waiting: dict[tuple[str, bytes], _Waiting] = {}
         self._inbox: deque[tuple[bytes, Address]] = deque(maxlen=MOST_WAITING)
@@ -91,7 +91,7 @@ class Rerequests:
         self._socket = _listen(settings)
         self._sender = Sender(self._socket)
         self._unread_since: float | None = None
-        #: Stretches that were computed.
+        #: Offset ranges that were computed.
         self.computed = 0
 
     @property
@@ -107,7 +107,7 @@ class Rerequests:
         return 0.0 if since is None else time.monotonic() - since
 
     def serve(self, stopping: StopRequest) -> None:
-        """Answer until ``stopping``; what waits then stays unanswered, and is asked for again."""
+        """Answers until ``stopping``; what waits then stays unanswered, and is asked for again."""
         listener = threading.Thread(target=self._listen, args=(stopping,), name="rerequest-listen")
         listener.start()
         log.info("re-requests are taken at %s:%d", *self.address)
@@ -136,9 +136,10 @@ class Rerequests:
             self._arrived.set()
 
     def _step(self, pool: ThreadPoolExecutor) -> None:
-        """Take what came, and go one stretch on with all that wait."""
+        """Take what came, and go one offset range on with all that wait."""
         if not self._inbox and not self._waiting:
             return
+        self._replay.trim()
         try:
             self._hosts.refresh()
             self._replay.ledger.refresh()
@@ -169,7 +170,7 @@ class Rerequests:
         if partition is None:
             self._refuse("unknown_session", f"host {host} asks for session {request.session!r}")
             return
-        if not self._allowance.take(host, time.monotonic()):
+        if not self._rate_limiter.allows(host, time.monotonic()):
             self._refuse("limited", f"host {host} asks over {RATE:.0f} times a second")
             return
         key = host, request.session
@@ -179,7 +180,7 @@ class Rerequests:
         if known is not None and known.answer.request == request:
             known.address = address
             return
-        answer = Answer(host, partition, request)
+        answer = RequestAnswer(host, partition, request)
         self._waiting[key] = _Waiting(answer, address, time.monotonic())
 
     def _go_on(self, waiting: _Waiting) -> None:
@@ -187,8 +188,8 @@ class Rerequests:
         answer = waiting.answer
         while not answer.done:
             found = self._replay.ledger.ranges.at(answer.partition, answer.offset)
-            if isinstance(found, Hole):
-                self._at_hole(answer, found)
+            if isinstance(found, Gap):
+                self._at_gap(answer, found)
                 continue
             piece = self._cache.find(answer.partition, answer.offset)
             if piece is None or not piece.serves(answer.host):
@@ -199,15 +200,15 @@ class Rerequests:
                 answer.take(piece)
         self._send(waiting)
 
-    def _at_hole(self, answer: Answer, hole: Hole) -> None:
-        if hole.until is None:
+    def _at_gap(self, answer: RequestAnswer, gap: Gap) -> None:
+        if gap.until is None:
             answer.end()
-        elif not hole.missing:
-            answer.nothing(hole.until)
-        elif time.time() - hole.after / 1e6 < LATE_SECONDS:
+        elif not gap.missing:
+            answer.nothing(gap.until)
+        elif time.time() - gap.after / 1e6 < LATE_SECONDS:
             answer.end()
         else:
-            answer.take(Gone(hole.from_, hole.until, "batches are not in the ledger"))
+            answer.take(Gone(gap.from_, gap.until, "batches are not in the ledger"))
 
     def _compute(self, pool: ThreadPoolExecutor) -> None:
         """Compute what most of those that wait need next, and all of them that need the same."""
@@ -221,38 +222,38 @@ class Rerequests:
                 mine, left = _parted(left, first.partition, first.offset, first.offset + 1)
                 self._failed(error, first.partition, first.offset, mine)
                 continue
-            stretch = run.stretch
-            mine, left = _parted(left, stretch.partition, stretch.from_, stretch.until)
-            again = self._cache.find(stretch.partition, first.offset) is not None
+            span = run.span
+            mine, left = _parted(left, span.partition, span.from_, span.until)
+            again = self._cache.find(span.partition, first.offset) is not None
             hosts = frozenset(each.answer.host for each in mine)
-            everyone = again or stretch.silent or len(hosts) > FOR_ALL
+            everyone = again or span.silent or len(hosts) > FOR_ALL
             runs.append((run, None if everyone else hosts, mine))
         futures = [pool.submit(self._replay.run, run, hosts) for run, hosts, _ in runs]
         for (run, _, mine), future in zip(runs, futures, strict=True):
             try:
                 piece: Piece = future.result()
             except _FAULTS as error:
-                self._failed(error, run.stretch.partition, run.stretch.from_, mine)
+                self._failed(error, run.span.partition, run.span.from_, mine)
                 continue
             self._keep(run, piece, mine)
 
     def _keep(self, run: Run, piece: Piece, waiting: Iterable[_Waiting]) -> None:
-        self._cache.put(run.stretch.partition, piece)
-        if not run.stretch.silent:
+        self._cache.put(run.span.partition, piece)
+        if not run.span.silent:
             self.computed += 1
             for each in waiting:
                 each.answer.computed += 1
-        batches = [r.batch for r in run.stretch.ranges]
+        batches = [r.batch for r in run.span.ranges]
         log.info(
             "partition %d, offsets %d to %d: %d notifications computed again, of batches %d to %d "
             "with %s",
-            run.stretch.partition,
+            run.span.partition,
             piece.from_,
             piece.until,
             len(piece) if isinstance(piece, Notifications) else 0,
             batches[0],
             batches[-1],
-            named(self._replay.ledger.sources[run.stretch.ranges[0].source].versions),
+            named(self._replay.ledger.origins[run.span.ranges[0].origin].versions),
         )
 
     def _failed(
@@ -303,7 +304,7 @@ class Rerequests:
         ranges = [each for each in found if isinstance(each, SentRange)]
         if not ranges:
             return ""
-        versions = named(ledger.sources[ranges[-1].source].versions)
+        versions = named(ledger.origins[ranges[-1].origin].versions)
         return f"; batches {ranges[0].batch} to {ranges[-1].batch}, the last with {versions}"
 
     def _refuse(self, outcome: str, text: str) -> None:

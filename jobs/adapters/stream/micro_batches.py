@@ -18,7 +18,7 @@ from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.warm_up import warm_up
 from jobs.adapters.stream.watch import StreamWatch
 from jobs.adapters.tables.tables import Tables
-from udfs.delivery.sources import needs_arrival
+from udfs.delivery.partition_states import needs_arrival
 from udfs.errors import StreamError
 
 

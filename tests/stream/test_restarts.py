@@ -1,0 +1,107 @@
+"""A stream goes on after a restart: ranges without a hole, and no files of plans before."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+from pcap_deployment import Deployment, fill, records
+from pyspark.sql import SparkSession
+
+from jobs.adapters.tables.tables import Tables
+from jobs.adapters.wire.pcap import read_pcap
+from lab.up.broker import Broker, default_class_path
+from udfs.messages.summaries import Summary
+from udfs.stacks.dissect import dissect
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")).start(300) as broker:
+        yield broker
+
+
+@pytest.fixture
+def deployment(
+    spark: SparkSession, broker: Broker, empty_tables: Path, tmp_path: Path
+) -> Deployment:
+    shutil.copytree(empty_tables, tmp_path / "tables")
+    fill(Tables(spark, str(tmp_path / "tables")))
+    return Deployment(spark, broker.bootstrap_servers, tmp_path)
+
+
+def publish_in_transactions(deployment: Deployment, packets: list[bytes]) -> None:
+    """Each packet in a transaction of its own: behind it is an offset that no record has."""
+    name = f"tx-{deployment.settings.topic}"
+    producer = KafkaProducer(bootstrap_servers=deployment.servers, transactional_id=name)
+    producer.init_transactions()
+    for packet in packets:
+        producer.begin_transaction()
+        producer.send(deployment.settings.topic, packet, partition=0)
+        producer.commit_transaction()
+    producer.close()
+
+
+def summaries(deployment: Deployment) -> list[Summary]:
+    folder = Path(deployment.settings.pcap_path)
+    files = sorted(folder.glob("*.pcap"), key=lambda path: path.stat().st_mtime)
+    found = [dissect(r.frame).summary for path in files for r in read_pcap(path.open("rb"))]
+    return [summary for summary in found if summary is not None]
+
+
+def test_ranges_go_on_without_a_hole_over_restarts_where_offsets_have_gaps(
+    deployment: Deployment,
+) -> None:
+    packets = records()[:12]
+    publish_in_transactions(deployment, packets[:4])
+    deployment.run()
+    publish_in_transactions(deployment, packets[4:8])
+    deployment.run(lambda: publish_in_transactions(deployment, packets[8:]))
+    told = sorted({(s.from_, s.until) for s in summaries(deployment)})
+    assert len(told) >= 3
+    assert all(until == from_ for (_, until), (from_, _) in itertools.pairwise(told)), told
+
+
+def test_a_batch_that_runs_again_says_the_same_ranges(deployment: Deployment) -> None:
+    publish_in_transactions(deployment, records()[:4])
+    deployment.run()
+    publish_in_transactions(deployment, records()[4:8])
+    deployment.run()
+    before = summaries(deployment)
+    # As a crash before Spark's commit leaves it.
+    last = deployment.committed()
+    for name in (str(last), f".{last}.crc"):
+        (Path(deployment.settings.checkpoint) / "commits" / name).unlink(missing_ok=True)
+    shutil.rmtree(deployment.settings.pcap_path)
+    deployment.run()
+    again = summaries(deployment)
+    assert again
+    assert {(s.from_, s.until, s.digest) for s in again} <= {
+        (s.from_, s.until, s.digest) for s in before
+    }
+
+
+def test_plans_that_are_replaced_leave_no_file_behind(
+    deployment: Deployment, spark: SparkSession
+) -> None:
+    folder = Path(str(spark.sparkContext._temp_dir))
+    packets = iter(records())
+
+    def edit_and_publish() -> None:
+        deployment.sql(
+            "UPDATE {} SET updated_at = now(), filter = concat(filter, ' ')", "subscriptions"
+        )
+        deployment.publish([next(packets), next(packets)])
+
+    deployment.publish([next(packets), next(packets)])
+    deployment.run(edit_and_publish)
+    before = len(list(folder.iterdir()))
+    deployment.run(*[edit_and_publish] * 4)
+    # What the last plan of each run needs stays as long as the session does.
+    assert len(list(folder.iterdir())) <= before + 2
