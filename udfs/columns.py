@@ -31,7 +31,7 @@ from udfs.delivery.sink import Sink
 from udfs.delivery.task import Task
 from udfs.trees.header_stacks import Receivers, Stack, Stacks, warm_up
 
-#: What a task reports. ``kind`` says which columns a row fills:
+#: Columns of a task's report. ``kind`` says which columns a row fills:
 #: ``partition`` (offsets, sequence numbers, counts), ``template`` (frames of one header stack, the
 #: ``part`` of a ``delivery``; its receivers, if the plan came without it), ``reason`` (how many
 #: dead letters), ``sample`` (one dead letter, cut to its first bytes) and ``state`` (what rules
@@ -71,8 +71,8 @@ _ARROW_TYPES = {
 }
 REPORT_ARROW = pa.schema([(f.name, _ARROW_TYPES[f.dataType]) for f in REPORT.fields])
 
-#: What `work_out` gives for a receiver set: rows of `udfs.trees.header_stacks.Stack`, of whom is
-#: cut off, and the seconds of a core that it took.
+#: Columns of `work_out` for a receiver set: rows of `udfs.trees.header_stacks.Stack`, the hosts
+#: that are cut off, and the seconds of a core that it took.
 STACKS = StructType(
     [
         StructField(
@@ -106,7 +106,8 @@ def deliver(
     carried: Mapping[int, bytes] | None = None,
     since: Mapping[int, int] | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for ``mapInArrow`` over columns partition (int32), offset (int64), value (binary).
+    """Returns a function for ``mapInArrow`` over columns partition (int32), offset (int64), value
+    (binary).
 
     ``header_stacks`` serve receiver sets that the plan came without: of these, the task works out
     what its records use. Every record of a batch is decoded, matched, framed and sent before the
@@ -155,7 +156,8 @@ def _report(task: Task) -> Iterator[pa.RecordBatch]:
 
 
 def work_out(header_stacks: StacksHandle) -> Any:
-    """A pandas UDF: header stacks (`STACKS`) of a column of receiver sets, arrays of host names."""
+    """Returns a pandas UDF from a column of receiver sets, arrays of host names, to header stacks
+    (`STACKS`)."""
 
     def stacks(receivers: pd.Series) -> pd.DataFrame:
         known = header_stacks.value
@@ -179,7 +181,7 @@ def work_out(header_stacks: StacksHandle) -> Any:
 
 
 def worked_out(rows: Iterable[Mapping[str, Any]]) -> dict[Receivers, Stacks]:
-    """From rows with columns ``receivers`` and ``stacks``, what `work_out` made of them."""
+    """Reads the results of `work_out` from rows with columns ``receivers`` and ``stacks``."""
     return {
         tuple(row["receivers"]): Stacks(
             tuple(
@@ -193,6 +195,7 @@ def worked_out(rows: Iterable[Mapping[str, Any]]) -> dict[Receivers, Stacks]:
 
 
 def warmed_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For ``mapInArrow``: the same rows, once the worker has loaded the encoder's kernels."""
+    """Yields the same rows (for ``mapInArrow``), once the worker has loaded the encoder's
+    kernels."""
     warm_up()
     yield from batches

@@ -86,7 +86,7 @@ class EventError(StackcastError):
 
 
 class AttributeTableError(StackcastError):
-    """Table ``attributes`` is not a registry, or has no room for another attribute."""
+    """Table ``attributes`` is not a registry, or is full."""
 
     area = "ATTRIBUTE"
 
@@ -128,7 +128,7 @@ class StreamError(StackcastError):
 
 
 class ReplayError(StackcastError):
-    """What was sent once cannot be computed again."""
+    """Notifications that were sent cannot be computed again."""
 
     area = "REPLAY"
 
@@ -157,7 +157,7 @@ _EXCERPT = 72
 
 
 def excerpt(text: str, line: int, column: int) -> str:
-    """The line of a text, cut to 72 characters around the column, with a caret under the column.
+    """Returns the line of a text, cut to 72 characters around the column, with a caret under it.
 
     ``line`` and ``column`` are 1-based. Two lines, each indented by two blanks; characters that
     do not print are shown as blanks.
@@ -171,7 +171,7 @@ def excerpt(text: str, line: int, column: int) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name most like ``name``, or None if none is near."""
+    """Returns the name most like ``name``, or None if none is near."""
     by_lower = {candidate.lower(): candidate for candidate in sorted(names, reverse=True)}
     found = difflib.get_close_matches(name.lower()[:MAX_NAME], by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None

@@ -19,16 +19,16 @@ class StopRequest:
         self._wake: SimpleQueue[None] = SimpleQueue()
 
     def set(self) -> None:
-        """Ask to stop. From any thread, and from signal handlers."""
+        """Asks to stop, from any thread, and from signal handlers."""
         self._set = True
         self._wake.put(None)
 
     def is_set(self) -> bool:
-        """Whether anyone asked; never waits."""
+        """Returns True if anyone asked; never waits."""
         return self._set
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until someone asks, or ``timeout`` seconds; returns whether someone did.
+        """Waits until someone asks, or ``timeout`` seconds; returns True if someone did.
 
         Raises ValueError if ``timeout`` is negative.
         """

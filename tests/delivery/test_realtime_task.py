@@ -29,7 +29,14 @@ from hypothesis import strategies as st
 
 from udfs.columns import deliver
 from udfs.delivery.plan import Compilation, Planner
-from udfs.delivery.realtime import Held, LivePlan, LiveTask, TaskReport, deliver_at_once, gathered
+from udfs.delivery.realtime import (
+    LivePlan,
+    LiveTask,
+    LocalValue,
+    TaskReport,
+    deliver_at_once,
+    gathered,
+)
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.readers import Packets
 from udfs.messages.reference import build_packet
@@ -53,7 +60,7 @@ PLANS = [compilation_of(rules) for rules in (TO_H1, TO_H2)]
 
 def live(number: int) -> LivePlan:
     made = PLANS[number % 2]
-    stacks = Held(handle(made.header_stacks).value)
+    stacks = LocalValue(handle(made.header_stacks).value)
     return LivePlan(number, handle(made.plan).value, stacks)
 
 

@@ -35,8 +35,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.columns import deliver
+from udfs.delivery.partition_states import needs_arrival
 from udfs.delivery.plan import Compilation, Planner
-from udfs.delivery.sources import needs_arrival
 from udfs.errors import MessageError, StreamError
 from udfs.filters.matching.carried import pack, pack_sources, retain, unpack, unpack_sources
 from udfs.filters.matching.cells import CELL, Carried

@@ -21,6 +21,7 @@ from typing import Any
 import fill_switches
 import pytest
 from itchcpp.parser import MessageParser
+from link_bytes import bytes_on_links
 from paths import ROOT
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -36,7 +37,7 @@ from udfs.network.programs import stack_program
 from udfs.network.rows import network_to_rows
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
-from udfs.stacks.forwarding import ForwardingModel, bytes_on_links, network_tables
+from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.switches.stack_entries import switch_entries
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.encode import Encoder

@@ -6,6 +6,7 @@ import dataclasses
 import json
 
 import pytest
+from link_bytes import bytes_on_links
 
 from lab.fabric.network import read_description
 from lab.up import deployment
@@ -15,7 +16,7 @@ from udfs.network.network import Network
 from udfs.network.programs import FILTERING, STACKS, check_labels, stack_program
 from udfs.network.rows import network_from_rows, network_to_rows
 from udfs.network.topology import fabric
-from udfs.stacks.forwarding import ForwardingModel, bytes_on_links, network_tables
+from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.encode import encode
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lossy_network import splitmix64
 
 from udfs.messages.summaries import GONE, Request, Summary
-from udfs.replay.answers import MOST_DATAGRAMS, Allowance, Answer, Gone, PieceCache
+from udfs.replay.answers import MOST_DATAGRAMS, Gone, PieceCache, RateLimiter, RequestAnswer
 from udfs.replay.notifications import Notifications
 
 pytestmark = pytest.mark.unit
@@ -79,7 +79,7 @@ def owed(found: list[Notifications | Gone], host: str, sequence: int) -> list[tu
 
 @given(pieces(), st.sampled_from(HOSTS), st.integers(0, 45 << 26), st.integers(0, 20))
 def test_answers_are_what_the_host_is_owed(found, host, sequence, count):
-    answer = Answer(host, 0, Request(SESSION, sequence, count))
+    answer = RequestAnswer(host, 0, Request(SESSION, sequence, count))
     while not answer.done:
         mine = [p for p in found if p.from_ <= answer.offset < p.until]
         answer.take(mine[0]) if mine else answer.end()
@@ -109,7 +109,7 @@ def test_answers_are_what_the_host_is_owed(found, host, sequence, count):
 
 def test_no_answer_is_longer_than_a_receiver_counts_on():
     rows = [(n, 1, ("a",)) for n in range(MOST_DATAGRAMS + 10)]
-    answer = Answer("a", 0, Request(SESSION, 0, 65_535))
+    answer = RequestAnswer("a", 0, Request(SESSION, 0, 65_535))
     answer.take(piece(0, 10, rows))
     assert answer.done and len(answer.datagrams) == MOST_DATAGRAMS
     assert answer.summary().until == MOST_DATAGRAMS
@@ -139,9 +139,9 @@ def test_kept_pieces_do_not_overlap_and_take_no_more_than_they_may(puts):
 
 
 def test_a_host_that_asks_too_often_waits_and_others_do_not():
-    allowance = Allowance(rate=10, burst=3)
-    assert [allowance.take("a", 0.0) for _ in range(5)] == [True, True, True, False, False]
-    assert allowance.take("b", 0.0)
-    assert not allowance.take("a", 0.05)
-    assert allowance.take("a", 0.2)
-    assert [allowance.take("a", 99.0) for _ in range(4)] == [True, True, True, False]
+    limiter = RateLimiter(rate=10, burst=3)
+    assert [limiter.allows("a", 0.0) for _ in range(5)] == [True, True, True, False, False]
+    assert limiter.allows("b", 0.0)
+    assert not limiter.allows("a", 0.05)
+    assert limiter.allows("a", 0.2)
+    assert [limiter.allows("a", 99.0) for _ in range(4)] == [True, True, True, False]

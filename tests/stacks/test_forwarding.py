@@ -6,19 +6,14 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from link_bytes import bytes_on_links
 
 from udfs.errors import NetworkError, StackError
 from udfs.network.labels import HOP, STOP, TREE, describe, label, split
 from udfs.network.network import Host, Link, Network, Switch
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
-from udfs.stacks.forwarding import (
-    ForwardingModel,
-    SwitchTables,
-    bytes_on_links,
-    forward,
-    network_tables,
-)
+from udfs.stacks.forwarding import ForwardingModel, SwitchTables, forward, network_tables
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.network.topology import fabric
-from udfs.stacks.forwarding import ForwardingModel, network_tables
-from udfs.stacks.way import way_of
+from udfs.stacks.forwarding import ForwardingModel, network_tables, path_of_stack
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.header_stacks import HeaderStacks
 
@@ -26,7 +25,7 @@ MODEL = ForwardingModel(NETWORK, network_tables(NETWORK, TREES))
 def test_each_receiver_has_a_path_of_links_that_carried_the_frame(receivers, with_trees):
     stacks = HeaderStacks(NETWORK, PUBLISHER, TREES if with_trees else ())
     for part in stacks.of(tuple(sorted(receivers))).parts:
-        way = way_of(NETWORK, TREES, PUBLISHER, part.labels)
+        way = path_of_stack(NETWORK, TREES, PUBLISHER, part.labels)
         links = {(u, v) for u, v, _ in MODEL.deliver(PUBLISHER, part.labels).links}
         assert {(u, v) for u, v, _ in way.links} == links
         assert way.paths.keys() == set(part.receivers)
@@ -42,7 +41,7 @@ def test_labels_say_what_they_do():
     link = NETWORK.links[0]
     (tree,) = TREES
     where = f"from {link.switch} to {link.neighbor} by port {link.port}"
-    way = way_of(
+    way = path_of_stack(
         NETWORK,
         TREES,
         PUBLISHER,
@@ -53,7 +52,7 @@ def test_labels_say_what_they_do():
         f"hop {link.id}: a copy {where}",
         f"stop {link.id}: no copy {where}",
     )
-    unknown = way_of(NETWORK, (), PUBLISHER, [labels.label(1, 9), labels.label(2, 16_000)])
+    unknown = path_of_stack(NETWORK, (), PUBLISHER, [labels.label(1, 9), labels.label(2, 16_000)])
     assert unknown.labels == (
         "tree 9: the stored tree (unknown)",
         "hop 16000: no link of the network",

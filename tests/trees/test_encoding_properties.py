@@ -15,6 +15,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from label_optimum import label_optimum
+from link_bytes import bytes_on_links
 from random_trees import mended, random_network, random_publication, random_trees, reachable
 
 from benchmarks.trees.plain_greedy import PlainGreedy
@@ -24,7 +25,7 @@ from udfs.network.network import Network
 from udfs.network.topology import from_graph
 from udfs.network.virtual_tree import stored
 from udfs.retuning.costs import Replayer
-from udfs.stacks.forwarding import ForwardingModel, bytes_on_links, network_tables
+from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees.encode import Encoder
 from udfs.trees.publications import Clients, Publication, Statistics
 from udfs.trees.strategies.registry import STRATEGIES

@@ -13,14 +13,14 @@ from udfs.trees.header_stacks import HeaderStacks, Receivers, Stacks
 
 
 class StacksHandle(Protocol):
-    """Broadcast header stacks; ``value`` loads them once a worker, and only where it is read."""
+    """Broadcast header stacks; ``value`` loads them once a worker, when it is first read."""
 
     @property
     def value(self) -> HeaderStacks: ...
 
 
 class FrameHeaders:
-    """Templates by delivery: those whose stacks the driver knew, and the others by and by.
+    """Holds templates by delivery: those whose stacks the driver knew, and the others by and by.
 
     A worker keeps what it makes for as long as it keeps the plan. The numbers of templates that are
     there stay as they are; those of later ones differ from worker to worker, and their bytes do
@@ -28,7 +28,7 @@ class FrameHeaders:
 
     Parameters
     ----------
-    receiver_sets: by delivery. stacks: of each of them, None where they are not known.
+    receiver_sets: by delivery. stacks: of each set, None where they are not known.
     template: from labels to a template (:func:`udfs.stacks.frame.header_template`); pickles.
     """
 
@@ -53,13 +53,14 @@ class FrameHeaders:
 
     @property
     def templates(self) -> FrameTemplates:
-        """All that are there by now."""
+        """All templates that are there by now."""
         return self._all
 
     def templates_for(
         self, delivery: NDArray[np.int32], header_stacks: StacksHandle
     ) -> FrameTemplates:
-        """Templates that hold those of these deliveries; works out what is not there yet."""
+        """Returns templates that hold those of these deliveries; works out those that are
+        missing."""
         lacking = self._all.lacking(delivery)
         if lacking:
             made = {number: header_stacks.value.of(self._sets[number]) for number in lacking}
@@ -68,27 +69,28 @@ class FrameHeaders:
         return self._all
 
     def with_stacks(self, stacks: Sequence[Stacks | None]) -> FrameHeaders:
-        """For the same receiver sets, as if these stacks had been known."""
+        """Returns headers for the same receiver sets, as if these stacks had been known."""
         return FrameHeaders(self._sets, stacks, self._template)
 
     def receivers(self, template: int) -> Receivers:
-        """Whom a template reaches: of its delivery all, or those of one stack of several."""
+        """Returns the hosts that a template reaches: all of its delivery, or those of one stack."""
         for parts in (self._shipped_parts, self._made_parts):
             if template in parts:
                 return parts[template]
         return self._sets[int(self._all.leaf[template])]
 
     def part(self, template: int) -> Receivers | None:
-        """Whom a template reaches, where that is not all of its delivery; else None."""
+        """Returns the hosts that a template reaches if these are not all of its delivery, else
+        None."""
         return self._shipped_parts.get(template) or self._made_parts.get(template)
 
     @property
     def shipped(self) -> int:
-        """How many templates came with the plan; those after them were made here."""
+        """The number of templates that came with the plan; those after them were made here."""
         return self._shipped.templates
 
     def _parts(self, stacks: Mapping[int, Stacks]) -> dict[int, Receivers]:
-        """By template, the receivers of those that do not reach all of their delivery."""
+        """Returns by template the receivers of those that do not reach all of their delivery."""
         return {
             int(self._all.first[number]) + place: part.receivers
             for number, each in stacks.items()

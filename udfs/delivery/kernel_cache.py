@@ -2,8 +2,8 @@
 
     python -m udfs.delivery.kernel_cache
 
-Where nobody has done so, each process compiles what it first calls, several of them the same at
-once. The kernels are called by the code that uses them, on a handful of events, so that they are
+Without it, each process compiles the kernels that it first calls, several of them the same at once.
+The kernels are called by the code that uses them, on a handful of events, so that they are
 compiled for the types that they are called with.
 """
 
@@ -39,7 +39,7 @@ _STATEFUL = ("stock == GOOGL and avg(price) > 50",)
 
 
 def main() -> None:
-    """Compile, on two processes that share no kernels until one of them is done."""
+    """Compiles on two processes that share no kernels until one of them is done."""
     with ProcessPoolExecutor(2) as pool:
         for part in [pool.submit(each) for each in (_packets, _trees_and_encodings)]:
             part.result()

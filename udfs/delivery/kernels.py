@@ -15,7 +15,7 @@ SECOND = np.uint64(0x94D049BB133111EB)
 
 @njit(cache=True, nogil=True)
 def tally(template, sequence, messages, notifications, last, digest):  # type: ignore[no-untyped-def]
-    """Add f frames to what is said of each of t templates, in place.
+    """Adds f frames to the tallies of t templates, in place.
 
     template: int32[f]. sequence: uint64[f], of the first message. messages: int32[f], how many.
     notifications: int64[t], frames. last: uint64[t], largest sequence number, 0 if there is none.

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udfs.delivery.frame_headers import FrameHeaders
+from udfs.delivery.partition_states import clocks
 from udfs.delivery.receiver_summaries import SummaryHosts
-from udfs.delivery.sources import clocks
 from udfs.filters.advertisements import (
     Advertisement,
     check_advertisements,
@@ -37,13 +37,13 @@ from udfs.messages.readers import Format, Reader
 from udfs.messages.specification import Field, Specification
 from udfs.network.network import Host, Network
 from udfs.network.virtual_tree import VirtualTree, check_ids
-from udfs.stacks.frame import header_template, labels_within
+from udfs.stacks.frame import header_template, label_capacity
 from udfs.trees.header_stacks import HeaderStacks, Receivers, Stacks
 
 
 @dataclass(frozen=True)
 class Addressing:
-    """What every frame of a deployment has in common.
+    """Holds the addresses and limits that all frames of a deployment have in common.
 
     publisher: host of the network that the frames leave from. group (IPv4 as an integer), port: the
     multicast address that hosts see. mtu: most bytes after the Ethernet header. max_labels: the
@@ -60,14 +60,14 @@ class Addressing:
 
 @dataclass(frozen=True)
 class Plan:
-    """The part that ships to the workers: mostly arrays, a few hundred kilobytes.
+    """Holds the part that ships to the workers: mostly arrays, a few hundred kilobytes.
 
-    reader: its columns are those that ``matcher`` takes, then what else ``advertised`` takes, then
-    the clock. headers: by delivery; 0 is nobody's.
-    delivery: int32, by leaf number, the leaf's delivery; None where both have the same number,
-    as in every filter without state. state: of a filter that keeps some, else None.
-    advertised: whose leaf 0 is for what the publisher does not announce, with the columns that it
-    takes; None where it may publish everything. summaries: whom they go to, or None.
+    reader: its columns are those that ``matcher`` takes, then others that ``advertised`` takes,
+    then the clock. headers: by delivery; 0 is nobody's. delivery: int32, by leaf number, the leaf's
+    delivery; None where both have the same number, as in every filter without state. state: of a
+    filter that keeps some, else None. advertised: whose leaf 0 is for what the publisher does not
+    announce, with the columns that it takes; None where it may publish everything. summaries: whom
+    they go to, or None.
     """
 
     specification: Specification
@@ -81,7 +81,8 @@ class Plan:
     summaries: SummaryHosts | None = None
 
     def outside(self, messages: Messages) -> NDArray[np.bool_] | None:
-        """Which messages the publisher does not announce, bool[m]; None if it may send all."""
+        """Returns True for messages that the publisher does not announce, bool[m]; None if it may
+        send all."""
         if self.advertised is None:
             return None
         matcher, columns = self.advertised
@@ -90,7 +91,7 @@ class Plan:
         return np.equal(leaf, 0)
 
     def deliveries(self, leaf: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Delivery of each event, int32[m], by its leaf."""
+        """Returns the delivery of each event, int32[m], by its leaf."""
         return leaf if self.delivery is None else self.delivery[leaf]
 
 
@@ -103,7 +104,7 @@ class PlanHandle(Protocol):
 
 @dataclass(frozen=True)
 class Compilation:
-    """A plan with all that the driver records about it.
+    """Holds a plan with all that the driver records about it.
 
     header_stacks: of the network and its trees; what it remembers grows while the plan is in use.
     receiver_sets: by delivery, all different; the first is nobody, and behind those of leaves stand
@@ -129,7 +130,7 @@ class Compilation:
 
     @cached_property
     def reached(self) -> Sequence[Sequence[Receivers] | None]:
-        """By delivery, the receivers that each stack reaches; None if the plan came without."""
+        """The receivers that each stack reaches, by delivery; None if the plan came without."""
         return [
             None if stacks is None else [part.receivers for part in stacks.parts]
             for stacks in self.stacks
@@ -137,27 +138,29 @@ class Compilation:
 
     @property
     def cut_off(self) -> dict[str, str]:
-        """Subscribers that no stack can lead to, as far as is known, and why; they get nothing."""
+        """Subscribers that no stack can lead to, as far as is known, with the reason; they get
+        nothing."""
         known = (self.header_stacks.known(receivers) for receivers in self.receiver_sets)
         return dict(sorted(cut for stacks in known if stacks for cut in stacks.cut_off))
 
     @cached_property
     def shipped(self) -> int:
-        """How many receiver sets the plan came with stacks for."""
+        """The number of receiver sets that the plan came with stacks for."""
         return sum(stacks is not None for stacks in self.stacks)
 
     def unknown(self) -> list[Receivers]:
-        """Receiver sets whose stacks are still not known, in the order of deliveries."""
+        """Returns receiver sets whose stacks are still not known, in the order of deliveries."""
         return [r for r in self.receiver_sets if self.header_stacks.known(r) is None]
 
     def with_known(self) -> Compilation:
-        """The same with all stacks that are known by now: its frames have the same bytes."""
+        """Returns the same with all stacks that are known by now: its frames have the same
+        bytes."""
         stacks = [self.header_stacks.known(receivers) for receivers in self.receiver_sets]
         plan = replace(self.plan, headers=self.plan.headers.with_stacks(stacks))
         return replace(self, plan=plan, stacks=stacks)
 
     def filter_rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Rows of `filter_entries` and `filter_leaves`."""
+        """Returns the rows of `filter_entries` and `filter_leaves`."""
         version = {"subscriptions_version": self.versions["subscriptions"]}
         leaf_of = {state: leaf for leaf, state in enumerate(self.plan.matcher.states.tolist())}
         entries = [row | version for row in self.compiled.entry_rows()]
@@ -167,7 +170,7 @@ class Compilation:
         return entries, leaves
 
     def rejection_rows(self) -> list[dict[str, Any]]:
-        """Rows of `rejected_subscriptions`."""
+        """Returns the rows of `rejected_subscriptions`."""
         return [
             {
                 "id": r.id,
@@ -181,7 +184,7 @@ class Compilation:
         ]
 
     def stack_rows(self, publisher: str) -> list[dict[str, Any]]:
-        """Rows of `header_stacks`: one for each receiver set that is known, and part.
+        """Returns the rows of `header_stacks`: one for each receiver set that is known, and part.
 
         Their versions are those that stacks are made from: rules make none.
         """
@@ -202,7 +205,7 @@ class Compilation:
 
 
 class _Matching(NamedTuple):
-    """The parts of a plan that its filter makes; ``receiver_sets`` by delivery."""
+    """Holds the parts of a plan that its filter makes; ``receiver_sets`` by delivery."""
 
     matcher: Matcher
     state: StatefulMatcher | None
@@ -212,7 +215,7 @@ class _Matching(NamedTuple):
 
 
 class Planner:
-    """Makes plans of one format; keeps what did not change from one to the next.
+    """Makes plans of one format; keeps the parts that did not change from one to the next.
 
     Rules are checked and compiled where their subscription has changed, and stacks are kept by
     their receivers while network and trees are what they were, so an edit of a few subscriptions
@@ -231,7 +234,7 @@ class Planner:
         self._matching: tuple[CompiledFilter, _Matching] | None = None
 
     def use(self, form: Format) -> None:
-        """Make the next plans for another format, or other fields; keeps stacks."""
+        """Makes the next plans for another format, or other fields; keeps stacks."""
         if form != self._form:
             self._form = form
             self._rules = LiveRules(form.specification, self._addressing.publisher, self._order)
@@ -245,7 +248,7 @@ class Planner:
         rejected: Sequence[Rejection] = (),
         advertisements: Sequence[Advertisement] = (),
     ) -> Compilation:
-        """Compile one set of versions; ``rejected`` are rows that were refused before.
+        """Compiles one set of versions; ``rejected`` are rows that were refused before.
 
         ``advertisements``: of all publishers; those that do not compile are among the rejections.
         Where one is the publisher's own, it may publish everything: a slip may not cost events.
@@ -301,7 +304,8 @@ class Planner:
         )
 
     def _matching_of(self, compiled: CompiledFilter) -> _Matching:
-        """What follows from the filter alone; most edits of the network leave it as it is."""
+        """Makes the parts that follow from the filter alone; most edits of the network keep
+        them."""
         if self._matching is None or self._matching[0] is not compiled:
             state = None
             if compiled.cells:
@@ -332,7 +336,7 @@ class Planner:
         if self._made_for is None or self._made_for[:3] != (network, trees, longest):
             address = self._addressing
             # A stack that leaves no room for a message in a frame is split.
-            most = labels_within(address.mtu, longest, network.labels)
+            most = label_capacity(address.mtu, longest, network.labels)
             made = HeaderStacks(
                 network, address.publisher, trees, max(1, min(address.max_labels, most))
             )
@@ -343,7 +347,7 @@ class Planner:
 def _receiver_sets(
     leaves: Sequence[tuple[str, ...]],
 ) -> tuple[list[tuple[str, ...]], NDArray[np.int32] | None]:
-    """The different ones, by delivery in order of their first leaves; and each leaf's delivery.
+    """Returns the different sets, by delivery in order of first leaves; and each leaf's delivery.
 
     ``leaves``: sorted receivers by leaf number, the first nobody. The second result is int32 by
     leaf number, or None where deliveries are numbered as leaves.
@@ -355,14 +359,14 @@ def _receiver_sets(
 
 
 def _with_each_alone(sets: Sequence[Receivers]) -> list[Receivers]:
-    """These, and behind them each of their hosts alone where that is not among them."""
+    """Returns these, and behind them each of their hosts alone where that is not among them."""
     there = set(sets)
     hosts = sorted({host for receivers in sets for host in receivers})
     return [*sets, *((host,) for host in hosts if (host,) not in there)]
 
 
 def _fields(matcher: Matcher, specification: Specification) -> tuple[Field, ...]:
-    """The fields that tables read, then those that only updates of state read."""
+    """Returns the fields that tables read, then those that only updates of state read."""
     read = matcher.definitions
     updated = matcher.fields[len(read) :]
     return (*read, *(specification.fields[name] for name in updated))

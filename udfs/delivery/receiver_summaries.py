@@ -1,4 +1,4 @@
-"""What a task tells each receiver about its notifications: counted by template, sent by host.
+"""Summaries of one task for each receiver of notifications: counted by template, sent by host.
 
 No Python statement runs per frame: frames are tallied by the template that they have, and a
 template's tallies go to all of its receivers at the end.
@@ -22,7 +22,7 @@ from udfs.trees.header_stacks import Receivers
 
 
 class SummaryHosts:
-    """The hosts that a plan sends summaries to; it pickles without what it remembers.
+    """Knows the hosts that a plan sends summaries to; pickles without what it remembers.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class SummaryHosts:
         return self.__dict__ | {"_numbers": {}, "_of_delivery": {}}
 
     def numbers(self, headers: FrameHeaders, template: int) -> NDArray[np.int32]:
-        """Which hosts a template reaches, int32[], as places in ``names``."""
+        """Returns the hosts that a template reaches, int32[], as places in ``names``."""
         delivery = int(headers.templates.leaf[template])
         receivers = headers.receivers(template)
         if receivers is not self._sets[delivery]:
@@ -61,7 +61,7 @@ class SummaryHosts:
 
 
 class ReceiverSummaries:
-    """Tallies of one task: notifications, last and digest by template, for each partition."""
+    """Tallies notifications, last number and digest of one task by template, for each partition."""
 
     def __init__(
         self, hosts: SummaryHosts, headers: FrameHeaders, header_stacks: StacksHandle
@@ -72,7 +72,7 @@ class ReceiverSummaries:
         self._counted: dict[int, _Counted] = {}
 
     def add(self, partition: int, frames: Frames, chosen: NDArray[np.bool_] | None) -> None:
-        """Count the frames of a partition, which are the ``chosen`` ones, bool[f]; None: all."""
+        """Counts the frames of a partition, which are the ``chosen`` ones, bool[f]; None: all."""
         templates = self._headers.templates.templates
         counted = self._counted.get(partition, _Counted.none()).grown(templates)
         self._counted[partition] = counted
@@ -91,7 +91,7 @@ class ReceiverSummaries:
         offsets: Mapping[int, tuple[int, int]],
         sessions: Mapping[int, NDArray[np.uint8]],
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Frames with a summary for each host and partition: their bytes, and borders int64[f+1].
+        """Makes frames with a summary for each host and partition: bytes, and borders int64[f+1].
 
         offsets: by partition, (from, until) of the records that were read. Hosts that no stack
         leads to get none.
@@ -112,7 +112,7 @@ class ReceiverSummaries:
         return address_datagrams(templates, template, np.concatenate(rows), hosts.port)
 
     def _by_host(self, partition: int) -> _Counted:
-        """The tallies of a partition by host, in the order of ``names``."""
+        """Returns the tallies of a partition by host, in the order of ``names``."""
         result = _Counted.none().grown(len(self._hosts.names))
         counted = self._counted.get(partition, _Counted.none())
         used = np.flatnonzero(counted.notifications)
@@ -127,7 +127,8 @@ class ReceiverSummaries:
 
 
 class _Counted(NamedTuple):
-    """By template or by host: how many, the largest sequence number, and the digest."""
+    """Tallies by template or by host: notifications, the largest sequence number, and the
+    digest."""
 
     notifications: NDArray[np.int64]
     last: NDArray[np.uint64]
@@ -138,7 +139,7 @@ class _Counted(NamedTuple):
         return cls(np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, np.uint64))
 
     def grown(self, size: int) -> _Counted:
-        """The same, with zeros behind, so that there are as many."""
+        """Returns the same with zeros behind, ``size`` in all."""
         more = (0, size - self.last.size)
         if not more[1]:
             return self

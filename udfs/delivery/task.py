@@ -1,4 +1,4 @@
-"""The work of one task of a micro-batch: records in, frames out, and what to record about them."""
+"""The work of one task of a micro-batch: records in, frames and a report of them out."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from udfs.delivery.frame_headers import StacksHandle
+from udfs.delivery.partition_states import PartitionStates, needs_arrival
 from udfs.delivery.plan import Plan
 from udfs.delivery.receiver_summaries import ReceiverSummaries
-from udfs.delivery.sources import Sources, needs_arrival
 from udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, Messages
 from udfs.messages.readers import OUTSIDE, REASONS, Read
 from udfs.messages.sequence import session_id
@@ -23,10 +23,10 @@ SAMPLE_BYTES = 256
 
 
 class Task:
-    """Turns batches of records into frames, and adds up what it did.
+    """Turns batches of records into frames, and counts both.
 
     Batches are of columns partition (int32), offset (int64), value (binary), and timestamp where
-    `udfs.delivery.sources.needs_arrival` says so. Parameters as of `udfs.columns.deliver`.
+    `udfs.delivery.partition_states.needs_arrival` says so. Parameters as of `udfs.columns.deliver`.
     """
 
     def __init__(
@@ -45,18 +45,18 @@ class Task:
         self._counts = np.zeros((3, 0), dtype=np.int64)  # frames, messages, bytes by template
         self._partitions: dict[int, dict[str, Any]] = {}
         self._reasons: Counter[str] = Counter()
-        self._dead: list[dict[str, Any]] = []
+        self._dead_letters: list[dict[str, Any]] = []
         self._sessions: dict[int, NDArray[np.uint8]] = {}
         self._since = since or {}
         self._summaries: ReceiverSummaries | None = None
         if plan.summaries is not None:
             self._summaries = ReceiverSummaries(plan.summaries, plan.headers, header_stacks)
-        self._sources: Sources | None = None
+        self._states: PartitionStates | None = None
         if plan.state is not None:
-            self._sources = Sources(plan.state, plan.specification, carried)
+            self._states = PartitionStates(plan.state, plan.specification, carried)
 
     def add(self, batch: pa.RecordBatch) -> Frames:
-        """Decode, match and frame one batch of records; count it."""
+        """Decodes, matches, frames and counts one batch of records."""
         partition = batch.column("partition").to_numpy()
         offset = batch.column("offset").to_numpy()
         plan = self._plan
@@ -65,14 +65,14 @@ class Task:
         outside = plan.outside(messages)
         if outside is not None:
             messages.message_reason[outside & (messages.message_reason == 0)] = OUTSIDE
-        if self._sources is None:
+        if self._states is None:
             columns = len(plan.matcher.fields)
             present = None if messages.present is None else messages.present[:columns]
             leaf = plan.matcher.match(messages.message_type, messages.values[:columns], present)
             leaf[messages.message_reason != 0] = 0
         else:
             arrived = _arrived(batch) if needs_arrival(plan.specification) else None
-            leaf = self._sources.leaves(partition, messages, arrived)
+            leaf = self._states.leaves(partition, messages, arrived)
         delivery = plan.deliveries(leaf)
         frames = build_frames(
             plan.headers.templates_for(delivery, self._header_stacks),
@@ -84,14 +84,15 @@ class Task:
             mtu=plan.mtu,
         )
         self._count(partition, offset, messages, delivery, frames)
-        self._bury(partition, offset, read)
+        self._dead_letter(partition, offset, read)
         return frames
 
     def summaries(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
-        """Frames that tell each host what it should have: bytes, borders; None: nobody is told.
+        """Returns the frames of the summaries for hosts as bytes and borders; None without
+        summaries.
 
-        A range begins where the one of ``since`` ended, so that there is no hole between them where
-        offsets have one.
+        A range begins at the end of the one of ``since``, so that there is no gap between them
+        where offsets have one.
         """
         if self._summaries is None or not self._partitions:
             return None
@@ -102,7 +103,7 @@ class Task:
         return self._summaries.frames(offsets, self._sessions)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The report, as rows of :data:`udfs.columns.REPORT`: `totals` and `templates`."""
+        """Returns the report, as rows of :data:`udfs.columns.REPORT`: `totals` and `templates`."""
         templates = self.templates()
         names = list(templates)
         columns = (templates[name].to_pylist() for name in names)
@@ -112,16 +113,16 @@ class Task:
         ]
 
     def totals(self) -> list[dict[str, Any]]:
-        """Rows of the report but those of kind ``template``."""
+        """Returns the rows of the report but those of kind ``template``."""
         rows = [{"kind": "partition", "partition": p, **c} for p, c in self._partitions.items()]
         rows += [{"kind": "reason", "reason": r, "count": n} for r, n in self._reasons.items()]
-        if self._sources is not None:
-            rows += self._sources.rows()
-        return rows + self._dead
+        if self._states is not None:
+            rows += self._states.rows()
+        return rows + self._dead_letters
 
     def templates(self) -> dict[str, pa.Array]:
-        """Columns of the rows of kind ``template``: a Python step for each would cost as much as
-        sending, where there are thousands of receiver sets."""
+        """Returns the rows of kind ``template`` as columns: a Python step for each row would cost
+        as much as sending, where there are thousands of receiver sets."""
         headers = self._plan.headers
         templates = headers.templates
         used = np.flatnonzero(self._counts[0])
@@ -142,7 +143,7 @@ class Task:
         }
 
     def _session_of(self, partition: NDArray[np.int32]) -> NDArray[np.uint8]:
-        """Session of every record, uint8[n, 10]."""
+        """Returns the session of every record, uint8[n, 10]."""
         known, inverse = np.unique(partition, return_inverse=True)
         for p in known.tolist():
             if p not in self._sessions:
@@ -207,13 +208,13 @@ class Task:
             if self._summaries is not None:
                 self._summaries.add(p, frames, None if alone else frame_partition == p)
 
-    def _bury(
+    def _dead_letter(
         self,
         partition: NDArray[np.int32],
         offset: NDArray[np.int64],
         read: Read,
     ) -> None:
-        """Count what could not be read, and keep samples of it."""
+        """Counts records and messages that could not be read, and keeps samples of them."""
         messages, starts = read.messages, read.offsets
         reason = messages.packet_reason
         counts = np.bincount(reason, minlength=256)
@@ -223,7 +224,7 @@ class Task:
                 self._reasons[name] += int(counts[code])
         # A topic of nothing but noise must not cost a Python step a record.
         bad = (reason != 0) & (reason != HEARTBEAT) & (reason != END_OF_SESSION)
-        for record in np.flatnonzero(bad)[: self._room()].tolist():
+        for record in np.flatnonzero(bad)[: self._samples_left()].tolist():
             self._keep(
                 REASONS[int(reason[record])],
                 int(partition[record]),
@@ -231,7 +232,7 @@ class Task:
                 None,
                 read.data[int(starts[record]) : int(starts[record + 1])],
             )
-        for message in np.flatnonzero(messages.message_reason)[: self._room()].tolist():
+        for message in np.flatnonzero(messages.message_reason)[: self._samples_left()].tolist():
             record = int(messages.packet[message])
             start = int(messages.start[message])
             self._keep(
@@ -242,9 +243,9 @@ class Task:
                 read.content[start : start + int(messages.length[message])],
             )
 
-    def _room(self) -> int:
-        """How many more dead letters are kept."""
-        return max(0, self._samples - len(self._dead))
+    def _samples_left(self) -> int:
+        """Returns how many more dead letters may be kept."""
+        return max(0, self._samples - len(self._dead_letters))
 
     def _keep(
         self,
@@ -254,7 +255,7 @@ class Task:
         index: int | None,
         content: NDArray[np.uint8],
     ) -> None:
-        self._dead.append(
+        self._dead_letters.append(
             {
                 "kind": "sample",
                 "partition": partition,
@@ -268,6 +269,6 @@ class Task:
 
 
 def _arrived(batch: pa.RecordBatch) -> NDArray[np.int64]:
-    """Microseconds since 1970, of each record."""
+    """Returns the time of each record, microseconds since 1970."""
     times = batch.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
     return np.asarray(times.fill_null(0))

@@ -1,4 +1,4 @@
-"""Notifications computed again from offsets and a plan, and answers to hosts that ask for them.
+"""Computes notifications again from offsets and a plan, and answers hosts that ask for them.
 
 Called by the adapters that replay.
 """

@@ -1,6 +1,8 @@
-"""Answers to re-requests, put together from stretches of notifications; and what is kept of these.
+"""Answers to re-requests, put together from offset ranges of notifications; a cache of these; and
+the limit of requests a host.
 
-Sans I/O: an `Answer` says which offset it must go on with, and takes what somebody computed.
+Sans I/O: a `RequestAnswer` says which offset it must go on with, and takes notifications that
+somebody computed.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ MOST_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Gone:
-    """Offsets [from_, until) of a partition that cannot be computed any more, and why."""
+    """Offsets [from_, until) of a partition that cannot be computed any more; why: the reason."""
 
     from_: int
     until: int
@@ -31,7 +33,7 @@ class Gone:
     size: int = 1000
 
     def serves(self, host: str) -> bool:
-        """It is the same for all hosts."""
+        """Returns True: it is the same for all hosts."""
         return bool(host)
 
 
@@ -39,11 +41,12 @@ Piece = Notifications | Gone
 
 
 @dataclass
-class Answer:
-    """What a host gets for a request: datagrams, and a summary of the range that they cover.
+class RequestAnswer:
+    """Puts together the datagrams that answer a request, and a summary of the range that they
+    cover.
 
-    offset: where it goes on. done: it goes on nowhere. outcome: answered, gone, or ahead where the
-    ledger has nothing of the range yet. why: of what is gone.
+    offset: the next one that it needs. done: it needs none. outcome: ``answered``, ``gone``, or
+    ``ahead`` where the ledger has nothing of the range yet. why: the reason that a range is gone.
     """
 
     host: str
@@ -71,12 +74,12 @@ class Answer:
         return MOST_BYTES - self._bytes
 
     def nothing(self, until: int) -> None:
-        """Nothing was sent from `offset` up to this one."""
+        """Notes that nothing was sent from `offset` up to this one."""
         self.offset = until
         self.until = max(self.until, until << OFFSET_SHIFT)
 
     def take(self, piece: Piece) -> None:
-        """Go on with a piece that has `offset`, and serves the host."""
+        """Adds a piece that has `offset`, and serves the host."""
         if isinstance(piece, Gone):
             self._gone(piece)
             return
@@ -100,13 +103,13 @@ class Answer:
             self.nothing(piece.until)
 
     def end(self) -> None:
-        """There is nothing to go on with now."""
+        """Ends the answer: there is nothing to go on with now."""
         self.done = True
         if self.until == self.from_ and self.outcome == "answered":
             self.outcome = "ahead"
 
     def summary(self) -> Summary:
-        """What the host should have, when it has this answer."""
+        """Returns the summary of what the host should have when it has this answer."""
         session = self.request.session
         if self.outcome == "gone":
             return Summary(session, self.from_, self.until, GONE, 0, 0)
@@ -118,7 +121,8 @@ class Answer:
         )
 
     def _gone(self, piece: Gone) -> None:
-        """A range is either there or gone: what was found before it is an answer of its own."""
+        """Adds a range that is gone, unless others were found before it: those are an answer by
+        themselves."""
         self.done = True
         if self.until == self.from_:
             self.outcome, self.why = "gone", piece.why
@@ -127,9 +131,9 @@ class Answer:
     def _fitting(
         self, piece: Notifications, places: NDArray[np.int64], counts: NDArray[np.int32]
     ) -> int:
-        """How many of these the answer still has room for; one at least if it is empty."""
-        room = MOST_DATAGRAMS - len(self.datagrams)
-        places, counts = places[:room], counts[:room]
+        """Returns how many of these still fit the answer; one at least if it is empty."""
+        capacity = MOST_DATAGRAMS - len(self.datagrams)
+        places, counts = places[:capacity], counts[:capacity]
         size = piece.sizes[places]
         fits = (np.cumsum(counts) <= self._messages) & (np.cumsum(size) <= self._bytes)
         number = int(fits.sum())
@@ -137,7 +141,7 @@ class Answer:
 
 
 class PieceCache:
-    """Pieces by partition, which do not overlap; those not used for longest go first.
+    """Keeps pieces by partition, which do not overlap; those not used for longest go first.
 
     limit: bytes that they may take; one piece is kept whatever its size.
     """
@@ -152,7 +156,7 @@ class PieceCache:
         return len(self._pieces)
 
     def find(self, partition: int, offset: int) -> Piece | None:
-        """The piece that has an offset."""
+        """Returns the piece that has an offset, None if there is none."""
         starts = self._starts.get(partition, [])
         at = bisect_right(starts, offset) - 1
         if at < 0:
@@ -164,7 +168,7 @@ class PieceCache:
         return self._pieces[key]
 
     def put(self, partition: int, piece: Piece) -> None:
-        """Keep a piece in place of all that overlap it."""
+        """Keeps a piece in place of all that overlap it."""
         starts = self._starts.setdefault(partition, [])
         overlapping = [
             start
@@ -184,15 +188,16 @@ class PieceCache:
         self._starts[key[0]].remove(key[1])
 
 
-class Allowance:
-    """How often each host may ask: ``rate`` a second, and ``burst`` at once."""
+class RateLimiter:
+    """Limits the requests of each host to ``rate`` a second, and ``burst`` at once (token
+    bucket)."""
 
     def __init__(self, rate: float, burst: float, most: int = 100_000) -> None:
         self._rate, self._burst, self._most = rate, burst, most
         self._left: dict[str, tuple[float, float]] = {}
 
-    def take(self, host: str, now: float) -> bool:
-        """Whether a host may ask at this time, seconds; counts it if so."""
+    def allows(self, host: str, now: float) -> bool:
+        """Returns True if a host may ask at this time, seconds, and counts that request."""
         left, since = self._left.get(host, (self._burst, now))
         left = min(self._burst, left + (now - since) * self._rate)
         if len(self._left) >= self._most and host not in self._left:

@@ -1,7 +1,7 @@
-"""Notifications computed again: the datagrams of a stretch of offsets, and whom they are for.
+"""Notifications computed again: the datagrams of an offset range, and the hosts they are for.
 
-`again` runs on the executors and is the stream's own work (`udfs.delivery.task`) without a sink;
-what it yields becomes `Notifications` on the driver.
+`recompute` runs on the executors and is the stream's own work (`udfs.delivery.task`) without a
+sink; what it yields becomes `Notifications` on the driver.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from udfs.messages.sequence import OFFSET_SHIFT
 from udfs.stacks.frame import Frames
 from udfs.trees.header_stacks import Receivers
 
-#: What `again` yields, in SQL's words. ``kind`` says what a row is: ``frame`` (its template, first
-#: sequence number, messages, and content), ``template`` (whom it reaches: all of its delivery's
-#: receivers, or ``hosts``) and ``records`` (how many, the first offset and the last).
+#: Columns that `recompute` yields, in SQL words. ``kind`` says what a row is: ``frame`` (its
+#: template, first sequence number, messages, and content), ``template`` (whom it reaches: all of
+#: its delivery's receivers, or ``hosts``) and ``records`` (how many, the first offset and the
+#: last).
 SCHEMA = (
     "kind string, template int, delivery int, hosts array<string>, sequence bigint, messages int, "
     "content binary, records bigint, first_offset bigint, last_offset bigint"
@@ -46,7 +47,7 @@ ARROW = pa.schema(
 )
 
 
-def again(
+def recompute(
     plan: PlanHandle,
     header_stacks: StacksHandle,
     topic: str,
@@ -55,9 +56,10 @@ def again(
     offsets: tuple[int, int],
     whole: bool = False,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for ``mapInArrow`` over the records of one partition, as `Task` takes them.
+    """Returns a function for ``mapInArrow`` over the records of one partition, as `Task` takes
+    them.
 
-    Yields rows of `SCHEMA`: the frames of these offsets, from and until, that reach one of
+    It yields rows of `SCHEMA`: the frames of these offsets, from and until, that reach one of
     ``hosts`` (None: any host). content: what follows UDP, or with ``whole`` the frame.
     """
 
@@ -79,7 +81,7 @@ def again(
 
 
 class _Wanted:
-    """Which templates reach the hosts that ask."""
+    """Knows the templates that reach the hosts that ask."""
 
     def __init__(self, headers: FrameHeaders, hosts: frozenset[str] | None) -> None:
         self._headers = headers
@@ -89,7 +91,7 @@ class _Wanted:
         self._known = np.zeros(0, np.bool_)
 
     def frames(self, frames: Frames, from_: int, until: int) -> NDArray[np.int64]:
-        """Numbers of the frames that are wanted, int64[]."""
+        """Returns the numbers of the frames that are wanted, int64[]."""
         more = self._headers.templates.templates - self._known.size
         self._wanted = np.pad(self._wanted, (0, more))
         self._known = np.pad(self._known, (0, more))
@@ -135,7 +137,7 @@ class _Seen:
 def _content(
     frames: Frames, chosen: NDArray[np.int64], headers: FrameHeaders, whole: bool
 ) -> pa.RecordBatch:
-    """Rows of kind ``frame``."""
+    """Makes rows of kind ``frame``."""
     header = np.zeros(len(frames), np.int64)
     if not whole:
         header = np.diff(headers.templates.start)[frames.template]
@@ -161,7 +163,7 @@ def _content(
 
 
 class Records(NamedTuple):
-    """How many records were read; the offsets of the first and the last, where there are any."""
+    """Counts records that were read; first, last: offsets of these, where there are any."""
 
     number: int
     first: int
@@ -170,10 +172,11 @@ class Records(NamedTuple):
 
 @dataclass(frozen=True)
 class Notifications:
-    """All notifications of offsets [from_, until) of a partition for some hosts, None: for all.
+    """Holds all notifications of offsets [from_, until) of a partition for ``hosts``, None: for
+    all.
 
     sequence: uint64[n], ascending. messages: int32[n]. group: int32[n], an index of ``receivers``.
-    content: n binaries, as `again` gave them.
+    content: n binaries, as `recompute` gave them.
     """
 
     from_: int
@@ -187,7 +190,7 @@ class Notifications:
 
     @classmethod
     def none(cls, from_: int, until: int) -> Notifications:
-        """Nothing was sent."""
+        """Returns an offset range of which nothing was sent."""
         no = np.zeros(0, np.int32)
         content = pa.chunked_array([], pa.binary())
         return cls(from_, until, None, no.astype(np.uint64), no, no, (), content)
@@ -197,7 +200,7 @@ class Notifications:
 
     @property
     def size(self) -> int:
-        """Bytes that they take, about."""
+        """The bytes that they take, about."""
         return int(self.content.nbytes) + 200 * len(self) + 80 * sum(map(len, self.receivers))
 
     @cached_property
@@ -206,11 +209,11 @@ class Notifications:
         return np.asarray(pc.binary_length(self.content), np.int64)
 
     def serves(self, host: str) -> bool:
-        """Whether those for this host are all among them."""
+        """Returns True if those for this host are all among them."""
         return self.hosts is None or host in self.hosts
 
     def places(self, host: str) -> NDArray[np.int64]:
-        """Where the notifications for a host are, int64[], in the order of their numbers."""
+        """Returns the places of the notifications for a host, int64[], by sequence number."""
         groups = self._groups.get(host)
         if groups is None:
             return np.zeros(0, np.int64)
@@ -219,7 +222,7 @@ class Notifications:
         return np.flatnonzero(mine[self.group])
 
     def datagrams(self, places: NDArray[np.int64]) -> list[bytes]:
-        """The contents at these places."""
+        """Returns the contents at these places."""
         found: list[bytes] = self.content.take(pa.array(places)).to_pylist()
         return found
 
@@ -238,7 +241,7 @@ def collect(
     offsets: tuple[int, int],
     hosts: frozenset[str] | None,
 ) -> tuple[Notifications, Records]:
-    """What the tasks of `again` yielded; ``receiver_sets``: of the plan, by delivery."""
+    """Collects what the tasks of `recompute` yielded; receiver_sets: of the plan, by delivery."""
     kinds = rows["kind"].to_numpy()
     frames = rows.filter(pa.array(kinds == "frame"))
     receivers: list[Receivers] = []

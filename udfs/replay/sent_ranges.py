@@ -1,4 +1,4 @@
-"""Which batch sent which offsets: an index of the ledger that grows with it.
+"""An index of the ledger, from offsets to the batch that sent them, which grows with it.
 
 Some 80 bytes a batch and partition, so that months of batches fit a process.
 """
@@ -19,7 +19,7 @@ class SentRange(NamedTuple):
 
     first, last: sequence numbers that it sent first and last of [begin, end), the offsets that the
     batch read, or `NOTHING`; [from_, until) is less than these where a later batch read some of
-    them again. started: microseconds since 1970. source: a number for tables and settings that it
+    them again. started: microseconds since 1970. origin: a number for tables and settings that it
     was computed from.
     """
 
@@ -31,15 +31,15 @@ class SentRange(NamedTuple):
     last: int
     batch: int
     started: int
-    source: int
+    origin: int
 
 
-class Hole(NamedTuple):
-    """Offsets from ``from_`` on that no batch on record read.
+class Gap(NamedTuple):
+    """One gap: offsets from ``from_`` on that no batch on record read.
 
-    until: where the next one begins, None at the end of the ledger. missing: there are batches in
-    between that the ledger lacks, so that nobody knows what was sent; else nothing was. after:
-    microseconds since 1970, when the batch behind the hole began.
+    until: the beginning of the next batch, None at the end of the ledger. missing: there are
+    batches in between that the ledger lacks, so that nobody knows what was sent; else nothing was.
+    after: microseconds since 1970, when the batch behind the gap began.
     """
 
     from_: int
@@ -48,8 +48,8 @@ class Hole(NamedTuple):
     after: int
 
 
-class Stretch(NamedTuple):
-    """Offsets [from_, until) of a partition that are computed in one go, from one source."""
+class OffsetRange(NamedTuple):
+    """Offsets [from_, until) of a partition that are computed in one go, from one origin."""
 
     partition: int
     from_: int
@@ -58,19 +58,22 @@ class Stretch(NamedTuple):
 
     @property
     def silent(self) -> bool:
-        """Whether nothing was sent of them."""
+        """True if nothing was sent of them."""
         return all(each.first == NOTHING for each in self.ranges)
 
 
 class SentRanges:
-    """The batches of one topic. Rows may come in any order; where two batches read the same offset,
-    the one that started later counts, as after a checkpoint was begun anew."""
+    """Indexes the batches of one topic.
+
+    Rows may come in any order; where two batches read the same offset, the one that started later
+    counts, as after a checkpoint was begun anew.
+    """
 
     def __init__(self) -> None:
         self._columns: dict[int, tuple[array[int], ...]] = {}
         self._batches: array[int] = array("q")
         self._started: array[int] = array("q")
-        self._sources: array[int] = array("q")
+        self._origins: array[int] = array("q")
 
     def __len__(self) -> int:
         return sum(len(columns[0]) for columns in self._columns.values())
@@ -79,25 +82,26 @@ class SentRanges:
     def partitions(self) -> list[int]:
         return sorted(self._columns)
 
-    def batch(self, number: int, started: int, source: int) -> None:
-        """There is a row of this batch."""
+    def batch(self, number: int, started: int, origin: int) -> None:
+        """Adds the row of a batch."""
         at = bisect_left(self._batches, number)
         if at == len(self._batches) or self._batches[at] != number:
             self._batches.insert(at, number)
             self._started.insert(at, started)
-            self._sources.insert(at, source)
+            self._origins.insert(at, origin)
         elif started >= self._started[at]:
-            self._started[at], self._sources[at] = started, source
+            self._started[at], self._origins[at] = started, origin
 
     def newest(self, number: int) -> tuple[int, int] | None:
-        """When the last batch of this number started, and its source; None if there is none."""
+        """Returns the start of the last batch of this number, and its origin; None if there is
+        none."""
         at = bisect_left(self._batches, number)
         if at == len(self._batches) or self._batches[at] != number:
             return None
-        return self._started[at], self._sources[at]
+        return self._started[at], self._origins[at]
 
     def add(self, partition: int, new: SentRange) -> None:
-        """What a batch read of a partition; call `batch`, too."""
+        """Adds the offsets that a batch read of a partition; call `batch`, too."""
         columns = self._columns.setdefault(partition, tuple(array("q") for _ in SentRange._fields))
         start, until = columns[0], columns[1]
         if not start or new.from_ >= until[-1]:
@@ -106,30 +110,30 @@ class SentRanges:
             return
         first, last = bisect_right(until, new.from_), bisect_left(start, new.until)
         others = [self._range(columns, at) for at in range(first, max(first, last))]
-        painted = _paint([*others, new])
+        painted = _without_overlaps([*others, new])
         for at, column in enumerate(columns):
             column[first : max(first, last)] = array("q", [each[at] for each in painted])
 
-    def at(self, partition: int, offset: int) -> SentRange | Hole:
-        """What is known of an offset of a partition."""
+    def at(self, partition: int, offset: int) -> SentRange | Gap:
+        """Returns the range that has an offset of a partition, or the gap that it is in."""
         columns = self._columns.get(partition)
         if columns is None:
-            return Hole(offset, None, False, 0)
+            return Gap(offset, None, False, 0)
         at = bisect_right(columns[0], offset) - 1
         if at >= 0 and offset < columns[1][at]:
             return self._range(columns, at)
         if at + 1 == len(columns[0]):
-            return Hole(offset, None, False, 0)
+            return Gap(offset, None, False, 0)
         before = columns[6][at] if at >= 0 else -1
         following = self._range(columns, at + 1)
         missing = not self._complete(before, following.batch)
-        return Hole(offset, following.from_, missing, following.started)
+        return Gap(offset, following.from_, missing, following.started)
 
-    def stretch(self, partition: int, offset: int, most: int, whole: bool = False) -> Stretch:
-        """Offsets around one that a batch read, ``most`` at most, for who computes them in one go.
+    def range_at(self, partition: int, offset: int, most: int, whole: bool = False) -> OffsetRange:
+        """Returns offsets around one that a batch read, ``most`` at most, to be computed in one go.
 
         ``whole``: from the beginning of that batch on, whatever its length. Batches that follow are
-        in it as long as they have the same source and none is missing in between.
+        in it as long as they have the same origin and none is missing in between.
         """
         found = self.at(partition, offset)
         assert isinstance(found, SentRange)
@@ -143,7 +147,7 @@ class SentRanges:
                 break
             ranges.append(each)
             until = each.until
-        return Stretch(partition, from_, until, tuple(ranges))
+        return OffsetRange(partition, from_, until, tuple(ranges))
 
     def _following(self, partition: int, found: SentRange) -> Iterator[SentRange]:
         columns = self._columns[partition]
@@ -152,7 +156,7 @@ class SentRanges:
         while at < len(columns[0]):
             each = self._range(columns, at)
             whole = before.until == before.end and each.from_ == each.begin
-            if each.source != found.source or not whole:
+            if each.origin != found.origin or not whole:
                 return
             if each.batch <= before.batch or not self._complete(before.batch, each.batch):
                 return
@@ -161,7 +165,7 @@ class SentRanges:
             at += 1
 
     def _complete(self, before: int, batch: int) -> bool:
-        """Whether all batches after ``before`` and before ``batch`` are on record."""
+        """Returns True if all batches after ``before`` and before ``batch`` are on record."""
         if batch <= before:  # of a checkpoint that was begun anew
             before = -1
         between = bisect_left(self._batches, batch) - bisect_right(self._batches, before)
@@ -172,12 +176,12 @@ class SentRanges:
         return SentRange(*(column[at] for column in columns))
 
 
-def _paint(ranges: list[SentRange]) -> list[SentRange]:
-    """Ranges that do not overlap, in order: of each offset the one that started last."""
-    painted: list[SentRange] = []
+def _without_overlaps(ranges: list[SentRange]) -> list[SentRange]:
+    """Returns ranges that do not overlap, in order: of each offset the one that started last."""
+    found: list[SentRange] = []
     for new in sorted(ranges, key=lambda each: (each.started, each.batch)):
         kept: list[SentRange] = []
-        for old in painted:
+        for old in found:
             if old.until <= new.from_ or new.until <= old.from_:
                 kept.append(old)
                 continue
@@ -185,5 +189,5 @@ def _paint(ranges: list[SentRange]) -> list[SentRange]:
                 kept.append(old._replace(until=new.from_))
             if new.until < old.until:
                 kept.append(old._replace(from_=new.until))
-        painted = [*kept, new]
-    return sorted(painted)
+        found = [*kept, new]
+    return sorted(found)

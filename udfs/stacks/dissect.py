@@ -1,4 +1,4 @@
-"""Bytes of one frame back to its parts: with a header stack, or as a host receives it.
+"""Dissection of one frame's bytes: with a header stack, or as a host receives it.
 
 Plain Python, apart from the builder's kernels, so that each can be checked by the other.
 """
@@ -40,11 +40,11 @@ class UDP:
 class Dissection:
     """Parts of a frame. ``labels`` is empty for a plain IPv4 frame.
 
-    label_format: of ``labels``, as the EtherType says.
+    label_format: of ``labels``, by the EtherType.
     count: of the MoldUDP64 header (0: heartbeat, 0xFFFF: end of session).
     positions: byte position in the frame of each message, after its length field.
     padding: bytes after the IPv4 datagram, as Ethernet adds them to short frames.
-    summary: what the datagram is, where it is a summary; it has no messages then.
+    summary: None unless the datagram is a summary; it has no messages then.
     """
 
     destination_mac: int
@@ -70,8 +70,8 @@ class Dissection:
 class EventFrame:
     """Parts of a frame of an attribute/value event (KUNDEL III-B).
 
-    encoding: ``id_pairs`` or ``bitmask``, as its destination says. values: raw, by ascending id.
-    payload: what comes after the header, an Ethernet padding included.
+    encoding: ``id_pairs`` or ``bitmask``, by its destination. values: raw, by ascending id.
+    payload: the bytes after the header, an Ethernet padding included.
     """
 
     destination_mac: int
@@ -82,12 +82,12 @@ class EventFrame:
 
 
 def is_event(frame: bytes) -> bool:
-    """Whether the EtherType is that of attribute/value events."""
+    """Returns True if the EtherType is that of attribute/value events."""
     return frame[12:14] == ETHERTYPE.to_bytes(2)
 
 
 def dissect_event(frame: bytes) -> EventFrame:
-    """Take a frame of EtherType 0x9001 apart; any id of 0 to 31 may be an attribute's.
+    """Dissects a frame of EtherType 0x9001; any id of 0 to 31 may be an attribute's.
 
     Raises StackError with ``offset``, the byte of the frame where the fault is:
     ``TRUNCATED_FRAME``, or the code of `udfs.messages.attributes.reference.read_event`.
@@ -106,7 +106,7 @@ def dissect_event(frame: bytes) -> EventFrame:
 
 
 def dissect(frame: bytes) -> Dissection:
-    """Take a frame apart and check all that it says about itself.
+    """Dissects a frame and checks lengths, checksums and labels.
 
     Raises StackError with ``offset``, the byte of the frame where the fault is:
     ``TRUNCATED_FRAME``, ``UNKNOWN_ETHERTYPE``, ``EMPTY_STACK``, ``TOO_MANY_LABELS``,

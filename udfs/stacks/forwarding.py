@@ -1,4 +1,4 @@
-"""The forwarding model: what switches do with a header stack (WERNECKE 5.2.5, 5.2.6).
+"""The forwarding model: how switches forward a frame by its header stack (WERNECKE 5.2.5, 5.2.6).
 
 This is the reference that encoder, software switch and P4 program are held against.
 """
@@ -6,13 +6,13 @@ This is the reference that encoder, software switch and P4 program are held agai
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from udfs.errors import NetworkError
-from udfs.network.labels import HOP, MAX_LABELS, NARROW, STOP, TREE, LabelFormat
+from udfs.network.labels import HOP, MAX_LABELS, NARROW, STOP, TREE, LabelFormat, describe
 from udfs.network.network import Network
-from udfs.network.virtual_tree import VirtualTree, check_ids, tree_ports
+from udfs.network.virtual_tree import VirtualTree, check_ids, stored, tree_ports
 
 ETHERNET_BYTES = 14
 COUNT_BYTES = 2
@@ -20,7 +20,7 @@ COUNT_BYTES = 2
 
 @dataclass
 class SwitchTables:
-    """What one switch holds.
+    """Holds the tables of one switch for stacks.
 
     trees: tree id → port bitmask (bit port - 1). hops, stops: link id → egress port, of this
     switch's own links. host_ports: ports before which the stack is taken off. labels: the
@@ -37,7 +37,7 @@ class SwitchTables:
 def forward(
     tables: SwitchTables, ingress_port: int, labels: tuple[int, ...]
 ) -> list[tuple[int, tuple[int, ...] | None]]:
-    """The copies that a switch sends: ``(egress port, labels left)``, by ascending port.
+    """Returns the copies that a switch sends: ``(egress port, labels left)``, by ascending port.
 
     All labels are examined. Known trees and own hop labels choose ports, each served once and
     never the ingress port; an own stop label prunes its port wherever it stands. Own hop and
@@ -79,7 +79,7 @@ def forward(
 
 @dataclass(frozen=True)
 class ForwardingResult:
-    """Where a stack went.
+    """Holds the ways that a frame took.
 
     hosts: copies that each host received as a plain frame. links: every transmission
     ``(u, v, labels on the link)`` in the order of distance from the publisher, with its own
@@ -93,7 +93,7 @@ class ForwardingResult:
 
 
 class ForwardingModel:
-    """A network whose switches hold ``tables``; asks nothing of the outside.
+    """Models a network whose switches hold ``tables``.
 
     A switch that reads other labels than the network's drops what has a stack: it does not know the
     EtherType.
@@ -114,7 +114,7 @@ class ForwardingModel:
         self._storm = 16 * len(network.links) + 16
 
     def deliver(self, publisher: str, labels: tuple[int, ...]) -> ForwardingResult:
-        """Send one frame from ``publisher`` and follow every copy to its end.
+        """Sends one frame from ``publisher`` and follows every copy to its end.
 
         Copies out of a failed or unplugged port are lost; a host whose port is not marked as
         one in its switch's tables understands no stack and receives nothing.
@@ -146,28 +146,6 @@ class ForwardingModel:
         return ForwardingResult(hosts, links, loop)
 
 
-def deliver(
-    network: Network, tables: Mapping[str, SwitchTables], publisher: str, labels: tuple[int, ...]
-) -> ForwardingResult:
-    """:meth:`ForwardingModel.deliver` for a single frame; a switch without tables drops."""
-    return ForwardingModel(network, tables).deliver(publisher, labels)
-
-
-def bytes_on_links(
-    network: Network, delivery: ForwardingResult, datagram_bytes: int
-) -> Counter[tuple[str, str]]:
-    """Bytes that one notification puts on each directed link ``(u, v)``.
-
-    ``datagram_bytes`` is the length of the IPv4 datagram. A frame is Ethernet (14), label count
-    (2) and labels (2 each, wide ones 4), datagram; towards a host Ethernet and datagram.
-    """
-    total: Counter[tuple[str, str]] = Counter()
-    for u, v, labels in delivery.links:
-        stack = 0 if v in network.hosts else COUNT_BYTES + network.labels.size * labels
-        total[u, v] += ETHERNET_BYTES + stack + datagram_bytes
-    return total
-
-
 def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, SwitchTables]:
     """Returns what each switch holds for stacks: hops, stops, host ports and these stored trees.
 
@@ -192,3 +170,61 @@ def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, 
         for name, mask in tree_ports(network, tree).items():
             tables[name].trees[tree.id] = mask
     return tables
+
+
+@dataclass(frozen=True)
+class StackPath:
+    """Describes the path of a frame.
+
+    labels: one line each. paths: by host, the nodes from the publisher to it. links: every
+    transmission ``(from, to, labels on the link)``. copies: how many each host gets.
+    """
+
+    labels: tuple[str, ...]
+    paths: dict[str, tuple[str, ...]]
+    links: tuple[tuple[str, str, int], ...]
+    copies: dict[str, int]
+
+
+def path_of_stack(
+    network: Network, trees: Iterable[VirtualTree], publisher: str, labels: Sequence[int]
+) -> StackPath:
+    """Follows a stack through the network, by the forwarding model.
+
+    The switches hold ``trees`` but for the retired ones. Errors: those of `network_tables`, and
+    NetworkError UNKNOWN_HOST.
+    """
+    held = {tree.id: tree for tree in stored(trees)}
+    model = ForwardingModel(network, network_tables(network, held.values()))
+    went = model.deliver(publisher, tuple(labels))
+    before: dict[str, str] = {}
+    for u, v, _ in went.links:
+        before.setdefault(v, u)
+    return StackPath(
+        tuple(_words(label, network, held) for label in labels),
+        {host: _path(host, publisher, before) for host in sorted(went.hosts)},
+        tuple(went.links),
+        dict(sorted(went.hosts.items())),
+    )
+
+
+def _path(host: str, publisher: str, before: dict[str, str]) -> tuple[str, ...]:
+    nodes = [host]
+    # A stack that leads in a circle ends here as well: each node is passed once.
+    while nodes[-1] != publisher and before[nodes[-1]] not in nodes:
+        nodes.append(before[nodes[-1]])
+    return tuple(reversed(nodes))
+
+
+def _words(label: int, network: Network, trees: dict[int, VirtualTree]) -> str:
+    kind, number = network.labels.split(label)
+    name = describe(label, labels=network.labels)
+    if kind == TREE:
+        tree = trees.get(number)
+        what = "unknown" if tree is None else f"{tree.strategy}, over {len(tree.edges)} links"
+        return f"{name}: the stored tree ({what})"
+    link = network.link_by_id.get(number)
+    if link is None:
+        return f"{name}: no link of the network"
+    copy = "a copy" if kind == HOP else "no copy"
+    return f"{name}: {copy} from {link.switch} to {link.neighbor} by port {link.port}"

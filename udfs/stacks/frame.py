@@ -36,7 +36,8 @@ _DONT_FRAGMENT = 0x4000
 
 
 def multicast_mac(group_ipv4: int) -> int:
-    """The Ethernet address of an IPv4 multicast group: 01:00:5e and its low 23 bits (RFC 1112)."""
+    """Returns the Ethernet address of an IPv4 multicast group: 01:00:5e, its low 23 bits (RFC
+    1112)."""
     return 0x01005E000000 | (group_ipv4 & 0x7FFFFF)
 
 
@@ -51,7 +52,7 @@ def header_template(
     ttl: int = 64,
     label_format: LabelFormat = NARROW,
 ) -> bytes:
-    """Headers of every frame that carries this stack; lengths and checksums are still 0.
+    """Makes the headers of every frame that carries this stack; lengths and checksums are still 0.
 
     Parameters
     ----------
@@ -90,17 +91,18 @@ def header_template(
     return ethernet + stack + ipv4 + udp
 
 
-def labels_within(mtu: int, longest: int, label_format: LabelFormat) -> int:
-    """Most labels of a stack beside a message of ``longest`` bytes; below 1 if there is no room.
+def label_capacity(mtu: int, longest: int, label_format: LabelFormat) -> int:
+    """Returns the most labels of a stack beside a message of ``longest`` bytes, below 1 if none
+    fit.
 
     mtu: bytes that a frame may have after its Ethernet header.
     """
-    room = mtu - 2 - DATAGRAM - kernels.MOLDUDP64 - 2 - longest
-    return room // label_format.size
+    left = mtu - 2 - DATAGRAM - kernels.MOLDUDP64 - 2 - longest
+    return left // label_format.size
 
 
-def room_beside(mtu: int, labels: int, label_format: LabelFormat) -> int:
-    """Bytes of the longest message that fits beside a stack of as many labels."""
+def message_capacity(mtu: int, labels: int, label_format: LabelFormat) -> int:
+    """Returns the bytes of the longest message that fits beside a stack of as many labels."""
     used = 2 + labels * label_format.size + DATAGRAM + kernels.MOLDUDP64 + 2
     return max(0, mtu - used)
 
@@ -111,7 +113,7 @@ NOT_WORKED_OUT = -1
 
 @dataclass(frozen=True)
 class FrameTemplates:
-    """Templates of leaves in one pool; picklable, read-only.
+    """Holds the templates of leaves in one pool; picklable, read-only.
 
     data: uint8[bytes]. start: int64[k+1], template t is ``data[start[t]:start[t+1]]``.
     first, count: int32[L], leaf l has the templates ``first[l]`` up to and without
@@ -126,7 +128,7 @@ class FrameTemplates:
 
     @classmethod
     def build(cls, leaves: Sequence[Sequence[bytes] | None]) -> FrameTemplates:
-        """Pool the templates (see :func:`header_template`) of leaf 0, 1, ...; None: not known."""
+        """Pools the templates (see :func:`header_template`) of leaf 0, 1, ...; None: not known."""
         none = cls(
             np.zeros(0, np.uint8),
             np.zeros(1, np.int64),
@@ -136,7 +138,7 @@ class FrameTemplates:
         return none.with_leaves({leaf: t for leaf, t in enumerate(leaves) if t is not None})
 
     def with_leaves(self, leaves: Mapping[int, Sequence[bytes]]) -> FrameTemplates:
-        """These and the templates of leaves that were not worked out; numbers stay as they are."""
+        """Returns these and the templates of leaves that were not worked out; numbers stay."""
         pooled = [template for templates in leaves.values() for template in templates]
         sizes = np.array([len(template) for template in pooled], np.int64)
         start = np.concatenate((self.start, self.start[-1] + np.cumsum(sizes)))
@@ -158,25 +160,25 @@ class FrameTemplates:
 
     @cached_property
     def complete(self) -> bool:
-        """Whether there is no leaf that is not worked out."""
+        """True if every leaf is worked out."""
         return not bool((self.count == NOT_WORKED_OUT).any())
 
     @cached_property
     def longest(self) -> NDArray[np.int64]:
-        """int64[L]: bytes of the longest template of each leaf; 0 where it has none."""
+        """Bytes of the longest template of each leaf, int64[L]; 0 where it has none."""
         longest = np.zeros(self.leaves, np.int64)
         np.maximum.at(longest, self.leaf, np.diff(self.start))
         return longest
 
     @cached_property
     def leaf(self) -> NDArray[np.int32]:
-        """int32[k]: the leaf of each template."""
+        """The leaf of each template, int32[k]."""
         owners = np.flatnonzero(self.count > 0)
         owners = owners[np.argsort(self.first[owners])]
         return np.repeat(owners, self.count[owners]).astype(np.int32)
 
     def lacking(self, leaf: NDArray[np.int32]) -> list[int]:
-        """Those among leaf numbers that are not worked out; ascending, each once."""
+        """Returns those among leaf numbers that are not worked out; ascending, each once."""
         if self.complete:
             return []
         wanted: list[int] = np.unique(leaf[self.count[leaf] == NOT_WORKED_OUT]).tolist()
@@ -184,7 +186,8 @@ class FrameTemplates:
 
 
 class MessagePositions(Protocol):
-    """What the builder reads of :class:`udfs.messages.moldudp64.Messages`; in packet order."""
+    """The columns of :class:`udfs.messages.moldudp64.Messages` that the builder reads; by
+    packet."""
 
     @property
     def packet(self) -> NDArray[np.int32]: ...
@@ -200,7 +203,7 @@ class MessagePositions(Protocol):
 class Frames:
     """Frames in one buffer: frame f is ``data[offsets[f]:offsets[f+1]]``.
 
-    data: uint8[bytes]; offsets: int64[f+1]; leaf, packet: int32[f], where its messages come from;
+    data: uint8[bytes]; offsets: int64[f+1]; leaf, packet: int32[f], the origin of its messages;
     template: int32[f], the header it has; messages: int32[f], how many it carries; sequence:
     uint64[f], of its first message.
     """
@@ -226,7 +229,7 @@ def build_frames(
     sessions: NDArray[np.uint8],
     mtu: int,
 ) -> Frames:
-    """Put the messages into frames: those of one packet that share a leaf travel together.
+    """Puts the messages into frames: those of one packet that share a leaf travel together.
 
     A group that would exceed ``mtu`` under the longest template of its leaf goes on in a new
     frame, so a message has one sequence number, whichever stack brings it. Frames stand in the
@@ -262,12 +265,12 @@ def build_frames(
     start = read_only(templates.start, np.int64)
     first = read_only(templates.first, np.int32)
     of_leaf = read_only(templates.count, np.int32)
-    room = mtu - (templates.longest - kernels.ETHERNET) - kernels.MOLDUDP64
+    capacity = mtu - (templates.longest - kernels.ETHERNET) - kernels.MOLDUDP64
     groups, head, count, size, following, misfit = kernels.group_messages(
-        leaf, read_only(messages.packet, np.int32), length, of_leaf, read_only(room, np.int64)
+        leaf, read_only(messages.packet, np.int32), length, of_leaf, read_only(capacity, np.int64)
     )
     if misfit >= 0:
-        needed = int(mtu - room[leaf[misfit]] + 2 + length[misfit])
+        needed = int(mtu - capacity[leaf[misfit]] + 2 + length[misfit])
         raise StackError(
             "MTU_TOO_SMALL",
             f"mtu {mtu} does not hold a message of {length[misfit]} bytes under the stack of leaf "
@@ -323,9 +326,10 @@ def address_datagrams(
     payload: NDArray[np.uint8],
     port: int,
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Frames with one payload each, to another UDP port than the templates': bytes and borders.
+    """Makes frames with one payload each, to another UDP port than the templates'.
 
-    template: int32[f], of each frame. payload: uint8[f, n]. Returns uint8[], int64[f + 1].
+    template: int32[f], of each frame. payload: uint8[f, n]. Returns bytes, uint8[], and borders,
+    int64[f + 1].
     """
     start = read_only(templates.start, np.int64)
     template = read_only(template, np.int32)

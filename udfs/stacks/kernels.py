@@ -15,10 +15,12 @@ MOLDUDP64 = 20
 
 
 @njit(cache=True, nogil=True)
-def group_messages(leaf, packet, length, templates, room):  # type: ignore[no-untyped-def]
-    """Group the messages of one packet that share a leaf; a group ends when ``room`` is used up.
+def group_messages(leaf, packet, length, templates, capacity):  # type: ignore[no-untyped-def]
+    """Groups the messages of one packet that share a leaf; a group ends when ``capacity`` is used
+    up.
 
-    ``templates``: how many each leaf has; without any, its messages are in no group.
+    ``capacity``: bytes of message blocks that a frame of each leaf may carry. ``templates``: how
+    many each leaf has; without any, its messages are in no group.
 
     Returns ``(groups, head, count, size, following, misfit)``: the number of groups; per group its
     first message, number of messages and bytes of message blocks; per message the next one of its
@@ -26,7 +28,7 @@ def group_messages(leaf, packet, length, templates, room):  # type: ignore[no-un
     order of their first messages, because messages stand in the order of their packets.
     """
     total = leaf.size
-    open_group = np.full(room.size, -1, np.int64)
+    open_group = np.full(capacity.size, -1, np.int64)
     head = np.empty(total, np.int64)
     tail = np.empty(total, np.int64)
     count = np.empty(total, np.int64)
@@ -38,10 +40,14 @@ def group_messages(leaf, packet, length, templates, room):  # type: ignore[no-un
         if at == 0 or templates[at] == 0:
             continue
         block = 2 + length[message]
-        if block > room[at]:
+        if block > capacity[at]:
             return groups, head, count, size, following, message
         group = open_group[at]
-        if group < 0 or packet[head[group]] != packet[message] or size[group] + block > room[at]:
+        if (
+            group < 0
+            or packet[head[group]] != packet[message]
+            or size[group] + block > capacity[at]
+        ):
             group = groups
             groups += 1
             open_group[at] = group
@@ -58,7 +64,7 @@ def group_messages(leaf, packet, length, templates, room):  # type: ignore[no-un
 
 @njit(cache=True, nogil=True)
 def lay_out(group_leaf, size, first, templates, start):  # type: ignore[no-untyped-def]
-    """One frame for each template of each group's leaf: ``(offsets, group, template)`` by frame.
+    """Lays out a frame for each template of each group's leaf: ``(offsets, group, template)``.
 
     A leaf has ``templates`` of them, from ``first`` on.
     """
@@ -82,7 +88,7 @@ def lay_out(group_leaf, size, first, templates, start):  # type: ignore[no-untyp
 
 @njit(cache=True, nogil=True)
 def _sum_words(data, begin, end):  # type: ignore[no-untyped-def]
-    """Sum of the big-endian 16-bit words of data[begin:end]; an odd last byte is padded with 0."""
+    """Sums the big-endian 16-bit words of data[begin:end]; an odd last byte is padded with 0."""
     total = np.int64(0)
     for at in range(begin, end - 1, 2):
         total += (np.int64(data[at]) << 8) | np.int64(data[at + 1])
@@ -93,7 +99,7 @@ def _sum_words(data, begin, end):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _fold(total):  # type: ignore[no-untyped-def]
-    """The Internet checksum (RFC 1071) of a sum of words."""
+    """Folds a sum of words into the Internet checksum (RFC 1071)."""
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF
@@ -107,7 +113,7 @@ def _put(data, at, value):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _finish(out, at, end, payload_sum):  # type: ignore[no-untyped-def]
-    """Fill in lengths and checksums of the frame whose payload is out[at:end]."""
+    """Fills in lengths and checksums of the frame whose payload is out[at:end]."""
     udp = at - UDP
     ipv4 = udp - IPV4
     _put(out, ipv4 + 2, end - ipv4)
@@ -125,7 +131,7 @@ def write_frames(  # type: ignore[no-untyped-def]
     pool, start, moldudp64, head, following, message_start, length, source, offsets, group_of,
     template_of, out,
 ):  # fmt: skip
-    """Write every frame into ``out``: template, MoldUDP64 header, message blocks, checksums."""
+    """Writes every frame into ``out``: template, MoldUDP64 header, message blocks, checksums."""
     payload = 0
     payload_end = 0
     payload_sum = 0
@@ -163,7 +169,7 @@ def write_frames(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def write_datagrams(pool, start, template_of, payload, port, offsets, out):  # type: ignore[no-untyped-def]
-    """Write every frame into ``out``: template, with another destination port, and payload."""
+    """Writes every frame into ``out``: template, with another destination port, and payload."""
     for frame in range(template_of.size):
         begin = offsets[frame]
         end = offsets[frame + 1]

@@ -28,7 +28,7 @@ from udfs.errors import NetworkError
 from udfs.network.labels import HOP, MAX_LABELS, STOP, TREE
 from udfs.network.network import Host, Network
 from udfs.network.virtual_tree import VirtualTree
-from udfs.trees.kernels.arrays import Task, Work
+from udfs.trees.kernels.arrays import EncodingTask, Work
 from udfs.trees.kernels.encode import GREEDY, QUICK, REFINED, SHORTEST, encode_branch
 from udfs.trees.kernels.encode import encode as run_encode
 from udfs.trees.kernels.stack import MOST_TREES
@@ -266,7 +266,7 @@ class Encoder:
         for host in hosts:
             work.wanted[self._graph.index[host.switch]] |= 1 << host.port - 1
         terminals = np.flatnonzero(work.wanted) if within is None else _NONE
-        task = Task(
+        task = EncodingTask(
             self._graph.links,
             self._stored.forest,
             work,

@@ -27,7 +27,7 @@ from multiprocessing.connection import (
     deliver_challenge,
 )
 
-from udfs.delivery.realtime import Held, LivePlan, TaskReport
+from udfs.delivery.realtime import LivePlan, LocalValue, TaskReport
 from udfs.errors import StreamError
 
 log = logging.getLogger(__name__)
@@ -188,7 +188,7 @@ class WorkerChannel:
         self._active = 0
         self._polls = 0
         self._plan: LivePlan | None = None
-        self._stacks: tuple[int, Held] | None = None
+        self._stacks: tuple[int, LocalValue] | None = None
         self._sent: Mapping[int, int] = {}
         self._stopping = False
         self._idle_since = time.monotonic()
@@ -281,7 +281,7 @@ class WorkerChannel:
         reply: Reply = connection.recv()
         held, live = self._stacks, self._plan
         if reply.stacks is not None:
-            held = reply.stacks_number, Held(pickle.loads(reply.stacks))
+            held = reply.stacks_number, LocalValue(pickle.loads(reply.stacks))
         if reply.plan is not None and held is not None:
             live = LivePlan(reply.plan_number, pickle.loads(reply.plan), held[1])
         with self._lock:

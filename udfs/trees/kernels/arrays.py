@@ -112,7 +112,7 @@ def workspace(switches: int, edges: int) -> Work:
     )
 
 
-class Task(NamedTuple):
+class EncodingTask(NamedTuple):
     """One publication: who sends to whom, over what.
 
     entry: the port that the publisher's frames come in by. order: the stored trees, as ties between

@@ -1,4 +1,4 @@
-"""Rules with state over Kafka's partitions: each is a source, taken in the order of its offsets."""
+"""State of rules by Kafka partition: each is a source of its own, in the order of its offsets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from udfs.messages.specification import Field, Specification
 
 
 def clocks(specification: Specification) -> tuple[Field, ...]:
-    """The clock fields of messages, one of each message type that has one."""
+    """Returns the clock fields of messages, one of each message type that has one."""
     found = (
         specification.clock(h.name) for h in specification.headers if h.message_type is not None
     )
@@ -24,16 +24,18 @@ def clocks(specification: Specification) -> tuple[Field, ...]:
 
 
 def needs_arrival(specification: Specification) -> bool:
-    """Whether there are messages without a clock: their time is then that of their record."""
+    """Returns True if there are messages without a clock: their time is then that of their
+    record."""
     typed = [header for header in specification.headers if header.message_type is not None]
     # Without types all messages are alike, and none of their fields is a clock.
     return len(clocks(specification)) < max(1, len(typed))
 
 
-class Sources:
-    """The partitions that one task takes, with the state of each.
+class PartitionStates:
+    """Matches the partitions that one task takes, and keeps the state of each.
 
-    ``carried``: by partition, the state (``udfs.filters.carried.pack``) before its first record.
+    ``carried``: by partition, the state (``udfs.filters.matching.carried.pack``) before its first
+    record.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class Sources:
         messages: Messages,
         arrived: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int32]:
-        """Leaf of each of m messages: int32[m].
+        """Returns the leaf of each of m messages: int32[m].
 
         ``partition``: int32[n], of each record, whose offsets rise within a partition; records of
         earlier calls come before. ``messages``: of the records, with columns for the fields of
@@ -82,7 +84,8 @@ class Sources:
         return leaf
 
     def rows(self) -> list[dict[str, Any]]:
-        """By partition the state after its last record, as rows of `udfs.columns.REPORT`."""
+        """Returns by partition the state after its last record, as rows of
+        `udfs.columns.REPORT`."""
         return [
             {"kind": "state", "partition": partition, "cells": pack(carried)}
             for partition, carried in self._held.items()
@@ -103,7 +106,7 @@ class Sources:
         return leaf
 
     def _time(self, messages: Messages, arrived: NDArray[np.int64] | None) -> NDArray[np.int64]:
-        """Time of each message, in units of the clock: int64[m]."""
+        """Returns the time of each message, in units of the clock: int64[m]."""
         scale = self._scale[messages.message_type]
         time = np.zeros(len(scale), np.int64)
         if self._clocked:
