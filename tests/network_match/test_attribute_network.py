@@ -16,9 +16,8 @@ from rollout_world import FakeSession, World, hasty
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.switches.filters import NetworkMatch, check_pipelines
+from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.switches.program import Pipeline
-from jobs.adapters.switches.refresh import Refresher
-from jobs.refresh_switches import Following
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.switch.p4runtime.device import Device
 from lab.switch.p4runtime.server import P4RuntimeServer
@@ -514,13 +513,13 @@ class Site:
         def opened(target) -> FakeSession:
             return FakeSession(self.world, "a", target, lambda: None)
 
-        self.job = Following(
-            Refresher(self.tables.through(lambda: None), of_attributes(), open_session=opened)
+        self.job = Refresher(
+            self.tables.through(lambda: None), of_attributes(), open_session=opened
         )
 
-    def looks(self) -> None:
+    def polls(self) -> None:
         for _ in range(4):
-            self.job.look()
+            self.job.poll()
 
     def held(self) -> dict[str, dict[str, SwitchEntry]]:
         return {
@@ -544,25 +543,25 @@ def test_a_row_of_attributes_is_taken_up_by_itself_and_leaves_the_switches_as_th
     texts = {"h2": "temp < 30", "h6": "hum == 3 or temp == 30", "h4": "co2 == 5"}
     rows = [row(n, text, host) for n, (host, text) in enumerate(texts.items())]
     site.tables.overwrite("subscriptions", rows)
-    site.looks()
+    site.polls()
     before, version = site.held(), site.tables.version("switch_entries")
     co2 = WIDER.by_name["co2"]
     event = {1: 3, 2: 3, co2.id: int((5 - co2.offset) / co2.scale)}
     assert site.delivered(event) == ["h2", "h6"]
     assert [r["id"] for r in site.tables.rows("rejected_subscriptions")] == ["s2"]
     site.tables.overwrite("subscriptions", rows[:2])
-    site.looks()
+    site.polls()
     assert site.held() == before
     # The attribute alone: no switch is written, and still all are ready for it.
     site.tables.overwrite("attributes", ROWS)
-    site.looks()
+    site.polls()
     assert site.held() == before
     assert site.tables.version("switch_entries") == version
     ready = site.tables.rows("network_versions")[-1]["versions"]
     assert ready["attributes"] == site.tables.version("attributes")
     assert not site.tables.rows("rejected_subscriptions")
     site.tables.overwrite("subscriptions", rows)
-    site.looks()
+    site.polls()
     assert site.delivered(event) == ["h2", "h4", "h6"]
     after = site.held()
     assert before["s3"] == after["s3"]
@@ -573,15 +572,15 @@ def test_rows_that_are_no_registry_leave_the_switches_as_they_are_until_they_are
 ):
     site.tables.overwrite("attributes", OLD_ROWS)
     site.tables.overwrite("subscriptions", [row(1, "temp < 30", "h6")])
-    site.looks()
+    site.polls()
     before = site.held()
     site.tables.overwrite("attributes", [*OLD_ROWS, OLD_ROWS[0] | {"name": "twice"}])
     site.tables.overwrite("subscriptions", [row(1, "temp < 16", "h6")])
-    site.looks()
+    site.polls()
     assert "ATTRIBUTE.DUPLICATE_ID" in caplog.text
     assert site.held() == before
     site.tables.overwrite("attributes", OLD_ROWS)
-    site.looks()
+    site.polls()
     assert site.held() != before
     assert site.delivered({1: 15}) == ["h6"] and site.delivered({1: 16}) == []
 

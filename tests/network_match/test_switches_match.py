@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from jobs import refresh_switches
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import FORMATS, Settings
-from jobs.adapters.switches.refresh import Refresher
+from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.network_versions import TABLE
 from jobs.adapters.tables.tables import Tables
 from jobs.adapters.wire import SinkOptions, open_sink
@@ -203,7 +203,7 @@ def test_packets_are_filtered_by_the_old_or_the_new_rules_while_subscriptions_ar
         with monkeypatch.context() as patched:
             patched.setattr("udfs.network_match.filters.compile_rules", too_large)
             ready = deployed.ready()
-            with caplog.at_level(logging.ERROR, "stackcast.refresh_switches"):
+            with caplog.at_level(logging.ERROR, "jobs.adapters.switches.derive"):
                 deployed.spark.sql(f"DELETE FROM {deployed.name} WHERE id > 's0050'")
                 deadline = time.monotonic() + WAIT_S
                 while "FILTER.TOO_LARGE" not in caplog.text:
@@ -236,13 +236,13 @@ def test_packets_are_filtered_by_the_old_or_the_new_rules_while_subscriptions_ar
 
 def test_a_refresher_that_starts_again_finds_nothing_to_write(deployed: Deployment):
     with Refresher(deployed.tables, deployed.settings) as refresher:
-        assert refresh_switches.once(refresher)
+        assert refresher.once() == {}
     entries = deployed.tables.version("switch_entries")
     with Refresher(deployed.tables, deployed.settings) as again:
         assert not any(again.compare().values())
-        assert refresh_switches.once(again)
+        assert again.once() == {}
     assert deployed.tables.version("switch_entries") == entries
     # The stream's program is another one: the switches stay as they are.
     stream = dataclasses.replace(deployed.settings, match="spark")
     with Refresher(deployed.tables, stream) as other, pytest.raises(Exception, match="WRONG_PIPEL"):
-        other.derive()
+        other.once()

@@ -24,7 +24,7 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.retune import trials
 from jobs.adapters.retune.record import read_record
 from jobs.adapters.retune.retune import RetuneOptions, Retuner
-from jobs.adapters.switches.refresh import Refresher
+from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.tables import Tables
 from lab.up.process import Child
 from udfs.errors import SettingsError

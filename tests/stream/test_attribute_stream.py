@@ -16,7 +16,6 @@ from functools import cached_property
 from pathlib import Path
 
 import pytest
-from jobs.adapters.switches.lead import Refresher
 from kafka import KafkaAdminClient, KafkaProducer
 from polling import drain, polled
 from pyspark.errors import PySparkException
@@ -27,6 +26,7 @@ from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
 from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.tables import Tables
 from jobs.embedded import stream
 from jobs.embedded.kinds import Sensors

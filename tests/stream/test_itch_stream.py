@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from itchcpp.parser import MessageParser
-from jobs.adapters.switches.lead import Refresher
 from kafka import KafkaProducer
 from polling import drain
 from pyspark.sql import Row, SparkSession
@@ -25,6 +24,7 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.stream.delivery import BatchDelivery
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.micro_batches import start
+from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.tables import Tables
 from lab.proof import verification
 from lab.traffic.packets import groups

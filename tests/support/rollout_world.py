@@ -242,11 +242,12 @@ class OneProgram(Programs):
         return {}
 
 
-def refresher(world, owner="a", between=lambda: None, open_session=None):
+def refresher(world, owner="a", between=lambda: None, open_session=None, **options):
     """The real refresher in a world, under the name of ``owner``."""
     return Refresher(
         world.tables.through(between),
-        Settings(),
+        options.pop("settings", Settings()),
+        **options,
         open_session=open_session or (lambda target: FakeSession(world, owner, target, between)),
         programs=OneProgram(),
     )

@@ -1,19 +1,32 @@
-"""Which switches the job writes again while it follows, and when it lets go of one."""
+"""Which switches a refresher writes again while it follows, and when it lets go of one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from unittest.mock import MagicMock
 
 import pytest
 from pyspark.errors import PySparkException
+from rollout_world import FakeSession, World, in_order, refresher
 
-from jobs import refresh_switches
-from jobs.adapters.switches.session import Comparison
-from jobs.refresh_switches import Following, once, show, wait_to_lead
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.switches import apply, derive, lead
+from jobs.adapters.switches.lead import Refresher
+from jobs.adapters.switches.session import Comparison, RefreshResult
+from jobs.adapters.switches.wanted import WantedEntries
+from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
+from jobs.refresh_switches import show
 from udfs.errors import NetworkError, SwitchError
+from udfs.network.rows import network_to_rows, tree_to_row
+from udfs.network.topology import fabric
+from udfs.network.virtual_tree import VirtualTree
 from udfs.switches.entry import Difference, SwitchEntry, group_entry
 
 pytestmark = pytest.mark.unit
+
+NETWORK = fabric(pods=1, racks=2, hosts=1, planes=1, spines=1)
+ALL = set(NETWORK.switches)
+RACK, OTHER = (NETWORK.hosts[name].switch for name in ("h1", "h2"))
 
 
 class Clock:
@@ -27,250 +40,287 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(refresh_switches, "time", clock)
+    in_order(monkeypatch)
+    for module in (apply, derive, lead):
+        monkeypatch.setattr(module, "time", clock)
     return clock
 
 
-class Away:
-    """A refresher whose switches answer or not, as the test says; it remembers what was asked."""
+class Session(FakeSession):
+    """A switch that answers unless the site says that it is away."""
 
-    def __init__(self, switches: dict[str, bool]) -> None:
-        self.switches = switches
-        self.version: int | None = None
-        self.edited = True
-        self.error: Exception | None = None
-        self.leading = True
-        self.rivals = self.terms = self.settled = 0
-        self.lost: set[str] = set()
-        self.in_step: set[str] = set()
+    rival = "'a' at its:1"
+
+    def __init__(self, site: Site, name: str, target: object) -> None:
+        super().__init__(site.world, name, target, lambda: None)
+        self._site = site
+
+    def leads(self, connect: bool = True) -> bool | None:
+        self._site.asked_to_lead += 1
+        return None if self._name in self._site.away else super().leads(connect)
+
+    def refresh(self, desired, pipeline, patience: float = 0.0) -> RefreshResult:
+        self._site.written.append(self._name)
+        if self._name in self._site.away:
+            return RefreshResult(None, False, ["no answer"])
+        return super().refresh(desired, pipeline, patience)
+
+
+class Site:
+    """Tables and switches of a network, and a refresher that follows them.
+
+    away: switches that do not answer. asked: the switches that each poll wrote, if it wrote any.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.world = World()
+        self.tables = self.world.tables
+        self.away: set[str] = set()
+        self.written: list[str] = []
         self.asked: list[set[str]] = []
-        self.derived_from: dict[str, int] = {}
-        self.told: list[bool] = []
+        self.asked_to_lead = 0
+        for name, rows in network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, "")).items():
+            self.tables.overwrite(name, rows)
+        self.stopping = MagicMock()
+        self.stopping.is_set.return_value = False
+        self.stopping.wait.side_effect = lambda _: setattr(clock, "now", clock.now + 1)
+        self.refresher = self.another("a")
 
-    def looked(self, leads: bool) -> None:
-        self.told.append(leads)
+    def another(self, name: str) -> Refresher:
+        return refresher(
+            self.world,
+            open_session=lambda target: Session(self, name, target),
+            settings=Settings(wait_seconds=5),
+            stopping=self.stopping,
+        )
 
-    def leads(self, connect: bool) -> bool:
-        return self.leading
+    def tree(self, state: str = "active") -> None:
+        """An edit that concerns one switch."""
+        tree = VirtualTree(5, frozenset([("h1", RACK)]), "test", state)
+        self.tables.overwrite("virtual_trees", [tree_to_row(tree)])
 
-    def written_by_others(self) -> str:
-        return "'a' at its:1"
+    def without(self, switch: str) -> None:
+        """Take a switch out of the network, with all that hangs on it."""
+        hosts = {host.name for host in NETWORK.hosts.values() if host.switch == switch}
+        for name in ("switches", "hosts", "links"):
+            rows = [
+                row
+                for row in self.tables.rows(name)
+                if row.get("switch") != switch and row.get("neighbor") not in {switch, *hosts}
+            ]
+            self.tables.overwrite(name, rows)
 
-    def begin_term(self) -> None:
-        self.terms += 1
-        self.rivals = 0
-        self.in_step.clear()
-        self.edited = True
+    def disturb(self, switch: str) -> None:
+        self.world.disturbed.add(("a", switch))
 
-    def superseded(self) -> bool:
-        return self.rivals > 0
+    def poll(self) -> None:
+        self.refresher.poll()
+        if self.written:
+            self.asked.append(set(self.written))
+        self.written.clear()
 
-    def stale(self) -> bool:
-        return self.edited
+    def polls(self, seconds: float) -> None:
+        end = self.clock.now + seconds
+        while self.clock.now < end:
+            self.poll()
+            self.clock.now += 0.1
 
-    def derive(self) -> int:
-        self.edited = False
-        self.version = (self.version or 0) + 1
-        if self.error is not None:
-            raise self.error
-        return self.version
+    def is_ready(self) -> bool:
+        current = {name: self.tables.version(name) for name in SOURCES}
+        return NetworkVersions(self.tables).newest(current) == current
 
-    def settle(self) -> None:
-        self.settled += 1
+    def terms(self) -> int:
+        return sum(row["term"] is not None and not row["versions"] for row in self.rows())
 
-    def disturbed(self) -> set[str]:
-        return self.lost & self.switches.keys()
-
-    def behind(self) -> set[str]:
-        return self.switches.keys() - self.in_step
-
-    def refresh(self, version: int, only: set[str], wait: bool) -> list[dict[str, object]]:
-        assert not wait and version == self.version and self.leading
-        self.asked.append(set(only))
-        self.in_step -= only
-        self.in_step |= {name for name in only if self.switches[name]}
-        self.lost -= self.in_step
-        return [{"switch": name, "in_step": self.switches[name]} for name in only]
-
-
-def looks(following: Following, clock: Clock, seconds: float) -> None:
-    end = clock.now + seconds
-    while clock.now < end:
-        assert not following.look()
-        clock.now += 0.1
-
-
-def test_all_are_written_first_then_only_those_that_changed_or_were_lost(clock):
-    refresher = Away({"a": True, "b": True})
-    following = Following(refresher)
-    looks(following, clock, 3)
-    assert refresher.asked == [{"a", "b"}] and refresher.settled
-    refresher.lost = {"b"}
-    looks(following, clock, 1)
-    assert refresher.asked == [{"a", "b"}, {"b"}]
-    refresher.edited, refresher.in_step = True, {"b"}
-    looks(following, clock, 1)
-    assert refresher.asked == [{"a", "b"}, {"b"}, {"a"}]
+    def rows(self) -> list[dict[str, object]]:
+        return self.tables.rows("network_versions")
 
 
-def test_the_feed_wakes_it_at_once(clock):
-    refresher = Away({"a": True})
-    following = Following(refresher)
-    following.look()
-    refresher.in_step.clear()
-    following.look()
-    assert refresher.asked == [{"a"}]
-    following.wake.set()
-    following.look()
-    assert refresher.asked == [{"a"}, {"a"}]
+@pytest.fixture
+def site(clock: Clock) -> Site:
+    return Site(clock)
 
 
-def test_a_switch_that_is_away_is_tried_less_and_less_often_until_it_answers_or_is_none(clock):
-    refresher = Away({"a": True, "b": False, "c": False})
-    following = Following(refresher)
-    looks(following, clock, 60)
-    tries = refresher.asked[1:]
-    assert set(map(frozenset, tries)) == {frozenset({"b", "c"})}
+def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> list[None]:
+    """Something happens whenever entries are worked out; the list grows by one each time."""
+    seen: list[None] = []
+    real = WantedEntries.at
+
+    def slow(self, versions, current):
+        wanted = real(self, versions, current)
+        seen.append(None)
+        happens()
+        return wanted
+
+    monkeypatch.setattr(WantedEntries, "at", slow)
+    return seen
+
+
+def test_all_are_written_first_then_only_those_that_changed_or_were_lost(site):
+    site.polls(3)
+    assert site.asked == [ALL] and site.is_ready()
+    site.disturb(OTHER)
+    site.polls(1)
+    assert site.asked == [ALL, {OTHER}]
+    site.tree()
+    site.polls(1)
+    assert site.asked == [ALL, {OTHER}, {RACK}] and site.is_ready()
+
+
+def test_the_feed_wakes_it_at_once(site):
+    site.poll()
+    site.disturb(RACK)
+    site.poll()
+    assert site.asked == [ALL]
+    site.refresher.wake.set()
+    site.poll()
+    assert site.asked == [ALL, {RACK}]
+
+
+def test_a_switch_that_is_away_is_tried_less_and_less_often_until_it_answers_or_is_none(site):
+    site.away = {RACK, OTHER}
+    site.polls(60)
+    tries = site.asked[1:]
+    assert set(map(frozenset, tries)) == {frozenset(site.away)}
     # After 1, 2, 4, 8 seconds, then every 10.
     assert 7 <= len(tries) <= 9
-    refresher.switches["b"] = True
-    del refresher.switches["c"]
-    looks(following, clock, 11)
-    assert refresher.asked[-1] == {"b"}
-    told = len(refresher.asked)
-    looks(following, clock, 30)
-    assert len(refresher.asked) == told
+    assert not site.is_ready()
+    site.away = {OTHER}
+    site.polls(11)
+    assert RACK in site.asked[-1] or RACK in site.asked[-2]
+    site.without(OTHER)
+    before = len(site.asked)
+    site.polls(11)
+    assert all(OTHER not in names for names in site.asked[before:]) and site.is_ready()
+    told = len(site.asked)
+    site.polls(30)
+    assert len(site.asked) == told
     # One that is lost again later is tried at once.
-    refresher.lost = {"b"}
-    looks(following, clock, 1)
-    assert len(refresher.asked) == told + 1
+    site.disturb(RACK)
+    site.polls(1)
+    assert site.asked[told:] == [{RACK}]
 
 
-def test_an_edit_has_switches_tried_at_once_that_were_away(clock):
-    refresher = Away({"a": False})
-    following = Following(refresher)
-    looks(following, clock, 40)
-    tries = len(refresher.asked)
-    refresher.switches["a"] = refresher.edited = True
-    looks(following, clock, 1)
-    assert len(refresher.asked) == tries + 1 and refresher.in_step == {"a"}
+def test_an_edit_has_switches_tried_at_once_that_were_away(site):
+    site.away = {RACK}
+    site.polls(40)
+    tries = len(site.asked)
+    site.away = set()
+    site.tree()
+    site.polls(1)
+    assert site.asked[tries:] == [{RACK}] and site.is_ready()
 
 
-def test_nonsense_in_the_tables_does_not_end_it_and_lost_switches_are_mended(clock, caplog):
-    refresher = Away({"a": True})
-    following = Following(refresher)
-    looks(following, clock, 2)
-    refresher.error, refresher.edited = NetworkError("DISCONNECTED", "in two parts"), True
-    looks(following, clock, 2)
-    assert "NETWORK.DISCONNECTED" in caplog.text
-    refresher.lost = {"a"}
-    looks(following, clock, 2)
-    assert refresher.asked == [{"a"}, {"a"}]
+def test_nonsense_in_the_tables_does_not_end_it_and_lost_switches_are_mended(site, caplog):
+    site.polls(2)
+    links = site.tables.rows("links")
+    site.tables.overwrite("links", links[1:])
+    site.polls(2)
+    assert "NETWORK." in caplog.text
+    site.disturb(RACK)
+    site.polls(2)
+    assert site.asked == [ALL, {RACK}]
 
 
-def test_what_another_commit_got_into_the_way_of_is_tried_again_later(clock, caplog):
-    refresher = Away({"a": True})
-    refresher.error = PySparkException("a concurrent update")
-    following = Following(refresher)
-    looks(following, clock, 5)
-    assert refresher.asked == [] and caplog.text.count("a concurrent update") == 1
-    refresher.error, refresher.edited = None, True
-    looks(following, clock, 7)
-    assert refresher.asked == [{"a"}]
+def test_what_another_commit_got_into_the_way_of_is_tried_again_later(site, monkeypatch, caplog):
+    error = PySparkException("a concurrent update")
+    with monkeypatch.context() as patch:
+        patch.setattr(site.refresher._tables, "replace_changed", MagicMock(side_effect=error))
+        site.polls(5)
+    assert site.asked == [] and caplog.text.count("a concurrent update") == 1
+    site.polls(7)
+    assert site.asked == [ALL]
 
 
-def test_one_that_does_not_lead_does_nothing_and_starts_afresh_when_it_does(clock, caplog):
-    refresher = Away({"a": True, "b": True})
-    refresher.leading = False
-    following = Following(refresher)
-    looks(following, clock, 30)
-    assert refresher.asked == [] and refresher.terms == 0 and refresher.version is None
-    assert set(refresher.told) == {False}
-    assert caplog.text.count("'a' at its:1") == 1
-    refresher.leading = True
-    looks(following, clock, 2)
-    assert refresher.asked == [{"a", "b"}] and refresher.terms == 1
-    assert refresher.told[-1]
-    refresher.leading = False
-    looks(following, clock, 5)
-    refresher.leading = True
-    looks(following, clock, 5)
-    assert refresher.asked == [{"a", "b"}] * 2 and refresher.terms == 2
-    # Another led and ended between two looks.
-    refresher.rivals = 1
-    looks(following, clock, 5)
-    assert refresher.asked == [{"a", "b"}] * 3 and refresher.terms == 3
+def test_one_that_does_not_lead_does_nothing_and_starts_afresh_when_it_does(site, caplog):
+    site.world.leader = "b"
+    site.polls(30)
+    assert site.asked == [] and site.rows() == [] and not site.tables.rows("switch_entries")
+    assert site.refresher.metrics.leads is False
+    assert caplog.text.count("waiting until it ends: 'a' at its:1") == 1
+    site.world.leader = "a"
+    site.polls(2)
+    assert site.asked == [ALL] and site.terms() == 1
+    assert site.refresher.metrics.leads
+    site.world.leader = "b"
+    site.polls(5)
+    site.world.leader = "a"
+    site.polls(5)
+    assert site.asked == [ALL] * 2 and site.terms() == 2
+    # Another led and ended between two polls.
+    NetworkVersions(site.tables).begin_term()
+    site.polls(5)
+    assert site.asked == [ALL] * 3 and site.terms() == 3 + 1
+
+
+def another_leads(site: Site, how: str) -> Callable[[], object]:
+    if how == "superseded":
+        return NetworkVersions(site.tables).begin_term
+    return lambda: setattr(site.world, "leader", "b")
 
 
 @pytest.mark.parametrize("how", ["superseded", "not primary"])
-def test_entries_that_took_long_to_work_out_are_not_written_where_another_leads_by_then(clock, how):
-    refresher = Away({"a": True})
-    following = Following(refresher)
-    derive = refresher.derive
-
-    def slow() -> int:
-        refresher.rivals, refresher.leading = int(how == "superseded"), how == "superseded"
-        return derive()
-
-    refresher.derive = slow
-    following.look()
-    assert refresher.asked == []
-    refresher.derive, refresher.leading = derive, True
-    looks(following, clock, 3)
-    assert refresher.asked == [{"a"}]
+def test_entries_that_took_long_to_work_out_are_not_written_where_another_leads_by_then(
+    site, monkeypatch, how
+):
+    with monkeypatch.context() as patch:
+        meanwhile(patch, another_leads(site, how))
+        site.poll()
+    assert site.asked == []
+    site.world.leader = "a"
+    site.polls(3)
+    assert site.asked == [ALL]
 
 
-def test_who_does_not_come_to_lead_in_time_says_so(clock):
-    refresher = MagicMock()
-    refresher.leads.return_value = False
-    lifecycle = MagicMock()
-    lifecycle.stopping.is_set.return_value = False
-    lifecycle.stopping.wait.side_effect = lambda _: setattr(clock, "now", clock.now + 1)
+def test_who_does_not_come_to_lead_in_time_says_so(site):
+    site.world.leader = "b"
     with pytest.raises(SwitchError, match="NOT_PRIMARY"):
-        wait_to_lead(refresher, 5, lifecycle)
-    assert refresher.leads.call_count == 6
-    refresher.leads.return_value = True
-    wait_to_lead(refresher, 5, lifecycle)
+        site.refresher.once()
+    assert site.asked_to_lead == 6 * len(ALL) and not site.written and not site.rows()
+    site.world.leader = "a"
+    assert site.refresher.once() == {}
+    assert site.is_ready()
 
 
-def first_pass() -> MagicMock:
-    refresher = MagicMock()
-    refresher.behind.return_value = set()
-    refresher.superseded.return_value = False
-    refresher.without_room.return_value = set()
-    return refresher
-
-
-def test_a_first_pass_writes_no_switch_that_another_leads_since_the_entries_were_worked_out():
-    refresher = first_pass()
-    refresher.superseded.return_value = True
+@pytest.mark.parametrize("how", ["superseded", "not primary"])
+def test_a_first_pass_writes_no_switch_that_another_leads_since_the_entries_were_worked_out(
+    site, monkeypatch, how
+):
+    meanwhile(monkeypatch, another_leads(site, how))
     with pytest.raises(SwitchError, match="NOT_PRIMARY"):
-        once(refresher)
-    assert not refresher.refresh.called
-    refresher = first_pass()
-    refresher.leads.return_value = False
-    with pytest.raises(SwitchError, match="NOT_PRIMARY"):
-        once(refresher)
-    assert not refresher.refresh.called
+        site.refresher.once()
+    assert not site.written
 
 
-def test_a_first_pass_goes_on_until_trees_have_moved_but_not_for_ever():
-    refresher = first_pass()
-    refresher.stale.side_effect = [True, True, False]
-    assert once(refresher)
-    assert refresher.derive.call_count == 3
-    refresher = first_pass()
-    assert once(refresher)
-    assert refresher.derive.call_count == 1 + refresh_switches.ROUNDS
-    refresher.behind.return_value = {"a"}
-    assert not once(refresher)
+def test_a_first_pass_goes_on_until_trees_have_moved_but_not_for_ever(site, monkeypatch):
+    site.tree("installing")
+    assert site.refresher.once() == {}
+    assert site.tables.rows("virtual_trees")[0]["state"] == "active" and site.is_ready()
+    # Somebody edits without end.
+    derived = meanwhile(monkeypatch, site.tree)
+    assert site.refresher.once() == {}
+    assert len(derived) == 1 + lead.ROUNDS
+    derived.clear()
+    site.away = {RACK}
+    assert site.refresher.once() == {RACK: "no answer"}
+    assert len(derived) == 1
 
 
-def test_a_first_pass_is_not_done_where_a_switch_has_no_room():
-    refresher = first_pass()
-    refresher.stale.return_value = False
-    refresher.without_room.return_value = {"a"}
-    assert not once(refresher)
+def test_a_first_pass_that_cannot_use_the_tables_writes_no_switch_and_says_why(site):
+    site.tables.overwrite("links", site.tables.rows("links")[1:])
+    with pytest.raises(NetworkError):
+        site.refresher.once()
+    assert not site.written
+
+
+def test_a_first_pass_is_not_done_where_a_switch_is_over_its_capacity(site):
+    rows = site.tables.rows("switches")
+    site.tables.overwrite(
+        "switches", [row | {"max_rules": 1} if row["switch"] == RACK else row for row in rows]
+    )
+    wrong = site.refresher.once()
+    assert wrong.keys() == {RACK} and "SWITCH.LIMIT" in wrong[RACK]
 
 
 ENTRY = SwitchEntry("a", "t", (("k", "exact", b"\x01"),), "go", (("port", b"\x02"),))

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,8 +21,14 @@ from jobs import refresh_switches
 from jobs.adapters.app import application
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
+from jobs.adapters.switches.apply import Applier
+from jobs.adapters.switches.derive import Derived
+from jobs.adapters.switches.lead import Refresher
+from jobs.adapters.switches.metrics import SwitchMetrics
 from jobs.adapters.switches.p4runtime import SwitchConnection
-from jobs.adapters.switches.refresh import Refresher
+from jobs.adapters.switches.program import Programs
+from jobs.adapters.switches.session import SwitchSession, SwitchTarget
+from jobs.adapters.switches.sessions import SwitchSessions
 from jobs.adapters.tables.network_versions import SOURCES, TABLE, NetworkVersions
 from jobs.adapters.tables.tables import Tables
 from lab.up.process import Child
@@ -89,6 +95,9 @@ class Deployment:
         }
         self.tables.append("egress_ledger", [row | {"seconds": 0.0}])
 
+    def current(self) -> dict[str, int]:
+        return {name: self.tables.version(name) for name in SOURCES}
+
     def ready(self) -> dict[str, int] | None:
         current = {name: self.tables.version(name) for name in (*SOURCES, TABLE)}
         # A look at the table takes half a second.
@@ -109,6 +118,15 @@ class Deployment:
             self.held(name) == {entry for entry in wanted if entry.switch == name}
             for name in NETWORK.switches
         )
+
+    @contextmanager
+    def led_by_another(self) -> Iterator[None]:
+        """Another refresher goes before those of the settings, and writes nothing."""
+        with ExitStack() as stack:
+            for name, switch in NETWORK.switches.items():
+                target = SwitchTarget(name, self.p4runtime, switch.device_id)
+                assert stack.enter_context(SwitchSession(target, election_id=RIVAL)).leads()
+            yield
 
     def rob(self, switch: str) -> None:
         """Somebody else takes the lead of a switch, removes half of what it holds, and leaves."""
@@ -174,19 +192,17 @@ def until(holds: Callable[[], bool], seconds: float = 60) -> None:
 def test_a_refresh_brings_every_switch_in_step_and_says_so(deployment: Deployment) -> None:
     before = deployment.tables.version("switch_status")
     with deployment.refresher() as refresher:
-        version = refresher.derive()
-        assert not any(s["in_step"] for s in deployment.status(before))
-        statuses = refresher.refresh(version)
+        assert refresher.once() == {}
+    version = deployment.tables.version("switch_entries")
     assert deployment.in_step(BROADCAST)
-    assert {s["switch"] for s in statuses} == set(NETWORK.switches)
     rows = deployment.status(before)
-    assert {row["switch"] for row in rows} == set(NETWORK.switches)
+    assert sorted(row["switch"] for row in rows) == sorted(NETWORK.switches)
     for row in rows:
         assert row["in_step"] and row["errors"] == [] and row["entries_version"] == version
         assert row["held"] == row["desired"] == len(deployment.held(row["switch"]))
         assert 0 < row["seconds"] < 60
     # The versions are ready, and it is on record how long that took.
-    current = {name: deployment.tables.version(name) for name in SOURCES}
+    current = deployment.current()
     assert deployment.ready() == current
     (ready,) = [r for r in deployment.tables.rows("network_versions") if r["versions"] == current]
     assert ready["entries_version"] == version and ready["topic"] is None
@@ -196,13 +212,11 @@ def test_a_refresh_brings_every_switch_in_step_and_says_so(deployment: Deploymen
 
 def test_a_switch_that_forgot_entries_is_repaired(deployment: Deployment) -> None:
     with deployment.refresher() as refresher:
-        version = refresher.derive()
-        refresher.refresh(version)
-        assert refresher.disturbed() == set()
+        assert refresher.once() == {}
         deployment.rob(RACK)
         assert not deployment.in_step(BROADCAST)
-        assert all(s["in_step"] for s in refresher.refresh(version))
-    assert deployment.in_step(BROADCAST)
+        assert refresher.once() == {}
+        assert deployment.in_step(BROADCAST)
 
 
 def test_a_switch_that_is_away_is_told_and_the_others_are_in_step(
@@ -212,8 +226,7 @@ def test_a_switch_that_is_away_is_told_and_the_others_are_in_step(
     try:
         before = deployment.tables.version("switch_status")
         with deployment.refresher() as refresher:
-            refresher.refresh(refresher.derive())
-            assert refresher.behind() == {RACK}
+            assert refresher.once().keys() == {RACK}
         rows = {row["switch"]: row for row in deployment.status(before)}
         away = rows.pop(RACK)
         assert not away["in_step"] and away["held"] is None
@@ -228,52 +241,66 @@ def test_a_switch_that_is_away_is_told_and_the_others_are_in_step(
 
 
 def test_odd_values_of_one_switch_cost_no_other_its_status(deployment: Deployment) -> None:
-    refresher = deployment.refresher()
-    version = refresher.derive()
-    before = deployment.tables.version("switch_status")
+    tables = deployment.tables
+    with deployment.refresher() as refresher:
+        assert refresher.once() == {}
+    version, before = tables.version("switch_entries"), tables.version("switch_status")
     other = NETWORK.hosts["h3"].switch
     row = entry_to_row(next(e for e in switch_entries(NETWORK, []) if e.switch == RACK))
     odd = {**row, "entry_key": "odd", "match": [{"field": "port", "kind": "exact", "value": None}]}
-    deployment.tables.append("switch_entries", [odd])
-    deployment.spark.sql(
-        f"UPDATE delta.`{deployment.tables.location}/switches` SET pipeline = 'unheard' "
-        f"WHERE switch = '{other}'"
-    )
-    try:
-        refresher.refresh(version + 1)
-        rows = {row["switch"]: row for row in deployment.status(before)}
-        assert rows.keys() == NETWORK.switches.keys()
-        assert {name for name, row in rows.items() if not row["in_step"]} == {RACK, other}
-        assert "TypeError" in rows[RACK]["errors"][0]
-        assert "SWITCH.NO_P4INFO" in rows[other]["errors"][0]
-    finally:
-        deployment.reset()
-    # What somebody wrote by hand is taken back.
-    assert all(s["in_step"] for s in refresher.refresh(refresher.derive()))
+    switches = [
+        row | {"pipeline": "unheard"} if row["switch"] == other else row
+        for row in tables.rows("switches")
+    ]
+    rows = [*tables.rows("switch_entries"), odd]
+    derived = Derived(1, deployment.current(), None, version, rows, switches, {})
+    programs = Programs(deployment.settings.p4_folder)
+    with closing(SwitchSessions(programs, SwitchSession)) as sessions:
+        applied = Applier(tables, sessions, SwitchMetrics(), lambda: True).apply(derived)
+    assert applied.behind.keys() == {RACK, other} and not applied.ready
+    told = {row["switch"]: row for row in deployment.status(before)}
+    assert told.keys() == NETWORK.switches.keys()
+    assert {name for name, row in told.items() if not row["in_step"]} == {RACK, other}
+    assert "TypeError" in told[RACK]["errors"][0]
+    assert "SWITCH.NO_P4INFO" in told[other]["errors"][0]
+
+
+def test_what_somebody_wrote_by_hand_is_taken_back(deployment: Deployment) -> None:
+    row = entry_to_row(next(e for e in switch_entries(NETWORK, []) if e.switch == RACK))
+    deployment.tables.append("switch_entries", [row | {"entry_key": "odd"}])
+    with deployment.refresher() as refresher:
+        assert refresher.once() == {}
     assert "odd" not in {row["entry_key"] for row in deployment.tables.rows("switch_entries")}
-    refresher.close()
+    assert deployment.in_step(BROADCAST)
 
 
 def test_deriving_again_what_is_there_makes_no_version(deployment: Deployment) -> None:
-    with deployment.refresher() as one, deployment.refresher() as other:
-        assert other.derive() == one.derive()
+    with deployment.refresher() as one:
+        assert one.once() == {}
+    version = deployment.tables.version("switch_entries")
+    with deployment.refresher() as other:
+        assert other.once() == {}
+    assert deployment.tables.version("switch_entries") == version
 
 
 def test_sources_that_do_not_fit_leave_the_derived_entries_as_they_are(
-    deployment: Deployment,
+    deployment: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
     with deployment.refresher() as refresher:
-        version = refresher.derive()
-        refresher.refresh(version)
+        assert refresher.once() == {}
+        version = deployment.tables.version("switch_entries")
         broken = VirtualTree(901, frozenset({("h1", "h2")}), "test", "active")
         deployment.trees(BROADCAST, broken)
         try:
-            assert refresher.stale()
             with pytest.raises(NetworkError):
-                refresher.derive()
+                refresher.once()
             # It is not tried again until somebody edits the tables.
-            assert not refresher.stale()
+            for _ in range(3):
+                refresher.wake.set()
+                refresher.poll()
+            assert caplog.text.count("the tables cannot be used") == 1
             assert deployment.tables.version("switch_entries") == version
+            assert deployment.in_step(BROADCAST)
         finally:
             deployment.reset()
 
@@ -283,13 +310,13 @@ def test_edits_arrive_on_exactly_the_switches_they_concern_while_it_follows(
 ) -> None:
     tables = deployment.tables
     refresher = deployment.refresher()
-    refresher.refresh(refresher.derive())
+    assert refresher.once() == {}
     begun = tables.version("switch_status")
     # An edit between a refresh and the start must not be lost.
     deployment.trees(BROADCAST, SMALL)
     with deployment.following(refresher) as failures:
         until(lambda: bool(failures) or deployment.in_step(BROADCAST, SMALL))
-        until(lambda: bool(failures) or deployment.ready() == dict(refresher.derived_from))
+        until(lambda: bool(failures) or deployment.ready() == deployment.current())
         added = tables.version("switch_status")
         assert added > begun
         # A tree that makes no sense harms nobody; one that is removed disappears.
@@ -320,7 +347,7 @@ def test_trees_are_exchanged_without_a_moment_in_which_a_stack_names_what_is_not
     deployment.trees(BROADCAST, old)
     refresher = deployment.refresher()
     with deployment.following(refresher) as failures:
-        until(lambda: bool(failures) or deployment.ready() == dict(refresher.derived_from))
+        until(lambda: bool(failures) or deployment.ready() == deployment.current())
         until(lambda: deployment.in_step(BROADCAST, old))
         used = deployment.ready() | {"subscriptions": 3}
         deployment.batch(used)
@@ -341,8 +368,7 @@ def test_trees_are_exchanged_without_a_moment_in_which_a_stack_names_what_is_not
         rows[1] |= {"state": "installing", "edges": rows[2]["edges"]}
         rows[2]["state"] = "active"
         deployment.tables.overwrite("virtual_trees", rows)
-        edited = deployment.tables.version("virtual_trees")
-        until(lambda: bool(failures) or refresher.derived_from.get("virtual_trees") == edited)
+        until(lambda: bool(failures) or "TREE_ID_REUSED" in refresher.metrics.refused_why)
         assert deployment.states()[old.id] == "installing"
         assert deployment.tables.version("switch_entries") == held
         assert deployment.in_step(BROADCAST, new)
@@ -356,10 +382,10 @@ def test_a_refresher_that_does_not_lead_waits_writes_nothing_and_takes_over(
 ) -> None:
     tables = deployment.tables
     leader, waiting = deployment.refresher(RIVAL), deployment.refresher()
-    assert refresh_switches.once(leader)
+    assert leader.once() == {}
     with closing(leader), closing(waiting), deployment.following(waiting) as failures:
         time.sleep(2)
-        assert not waiting.leads(connect=False)
+        assert waiting.metrics.leads is False
         written = {name: tables.version(name) for name in TABLES}
         deployment.trees(BROADCAST, SMALL)
         time.sleep(4)
@@ -369,7 +395,7 @@ def test_a_refresher_that_does_not_lead_waits_writes_nothing_and_takes_over(
         assert deployment.in_step(BROADCAST)
         leader.close()
         until(lambda: bool(failures) or deployment.in_step(BROADCAST, SMALL))
-        until(lambda: bool(failures) or deployment.ready() == dict(waiting.derived_from))
+        until(lambda: bool(failures) or deployment.ready() == deployment.current())
     deployment.reset()
 
 
@@ -396,8 +422,7 @@ def test_a_job_tells_by_its_exit_code_whether_all_are_in_step(
     assert versions == {name: deployment.tables.version(name) for name in TABLES}
     assert deployment.in_step(BROADCAST)
     # While another leads, a first pass has to wait; what mends takes over.
-    with deployment.refresher(RIVAL) as leader:
-        assert leader.leads()
+    with deployment.led_by_another():
         assert job(["--once"]) == 2
         assert deployment.in_step(BROADCAST)
         assert job(["--reconcile"]) == 0

@@ -1,10 +1,10 @@
-"""What the refresher tells Prometheus of switches, tables and trees."""
+"""Metrics of the refresher: switches, tables and trees."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from udfs.errors import StackcastError
 REFRESH_BUCKETS = (0.05, 0.2, 1, 5, 20, 60)
 READY_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 STATES = ("installing", "active", "retiring")
-#: A refresher that has not looked around for so long hangs.
+#: A refresher that has not polled for so long hangs.
 SILENT_SECONDS = 120.0
 
 _Made = TypeVar("_Made", Counter, Gauge, Histogram)
@@ -38,7 +38,7 @@ class SwitchMetrics:
         self.refused_why = ""
         self.version: int | None = None
         self.out_of_step: dict[str, str] = {}
-        self.looked_at: float | None = None
+        self.polled_at: float | None = None
         self._of_switch: list[Any] = []
         self._names: set[str] = set()
 
@@ -120,12 +120,13 @@ class SwitchMetrics:
             "stackcast_degraded", "Remarks that /health makes beside that", registry=registry
         )
 
-    def refreshed(self, results: Mapping[str, RefreshResult], no_room: Iterable[str] = ()) -> None:
-        """Switches were refreshed; those of ``no_room`` hold what they can, which is not all."""
-        crowded = set(no_room)
+    def refreshed(
+        self, results: Mapping[str, RefreshResult], over_capacity: Collection[str] = ()
+    ) -> None:
+        """Counts refreshes of switches; those ``over_capacity`` hold what they can, not all."""
         for name, result in results.items():
             self._names.add(name)
-            in_step = result.in_step and name not in crowded
+            in_step = result.in_step and name not in over_capacity
             self._seconds.labels(name).observe(result.seconds)
             self._written.labels(name).inc(result.written)
             self._failures.labels(name).inc(not in_step)
@@ -135,10 +136,10 @@ class SwitchMetrics:
             if in_step:
                 self.out_of_step.pop(name, None)
             else:
-                self.out_of_step[name] = (*result.errors, "it has no room")[0]
+                self.out_of_step[name] = (*result.errors, "it is over its capacity")[0]
 
     def behind(self, names: Iterable[str], all_names: Iterable[str]) -> None:
-        """Of ``all_names``, the switches there are, those that are not known to be in step."""
+        """Sets which of ``all_names``, the switches there are, are not known to be in step."""
         there, wrong = set(all_names), set(names)
         for name in self._names - there:
             self.out_of_step.pop(name, None)
@@ -153,55 +154,63 @@ class SwitchMetrics:
 
     @contextmanager
     def deriving(self) -> Iterator[None]:
-        """Around working out `switch_entries`; an error is counted and goes on."""
+        """Times the derivation of `switch_entries`; counts an error that ends it."""
         began = time.monotonic()
         try:
             yield
         except Exception as error:
-            self._derive_failures.inc()
             if isinstance(error, StackcastError) and error.what != "NOT_PRIMARY":
-                self._refused.set(1)
-                self.refused_why = str(error)
+                self.refused(error)
+            else:
+                self._derive_failures.inc()
             raise
         finally:
             self._derive.observe(time.monotonic() - began)
-        self._refused.set(0)
-        self.refused_why = ""
+
+    def refused(self, why: StackcastError) -> None:
+        """Says that the newest tables cannot be used, until `derived` says otherwise."""
+        self._derive_failures.inc()
+        self._refused.set(1)
+        self.refused_why = str(why)
 
     def derived(self, version: int, tree_states: Iterable[str]) -> None:
-        """`switch_entries` is at this version, from trees of these states."""
+        """Says that `switch_entries` is at this version, from trees of these states."""
         self.version = version
+        self._refused.set(0)
+        self.refused_why = ""
         counts = Tally(tree_states)
         for state in STATES:
             self._trees.labels(state).set(counts[state])
 
     def ready(self, seconds: float) -> None:
-        """All switches hold an edit, so long after its commit."""
+        """Counts an edit that all switches hold, so long after its commit."""
         self._ready.observe(seconds)
 
-    def looked(self, leads: bool) -> None:
-        """The refresher has looked around just now, and writes the switches or does not."""
-        self.leads, self.looked_at = leads, time.monotonic()
+    def polled(self, leads: bool) -> None:
+        """Says that the refresher polled just now, and writes the switches or does not."""
+        self.leads, self.polled_at = leads, time.monotonic()
         self._leads.set(leads)
 
-    def judge(self) -> Health:
-        """How the refresher is now; asks nobody.
+    def health(self) -> Health:
+        """Returns how the refresher is now; asks nobody.
 
-        A problem is that it does not look around (any more). Tables that cannot be used and
-        switches that are not in step are remarks: it tries again by itself. One that waits for
-        another to end is well.
+        A problem is that it does not poll (any more). Tables that cannot be used and switches that
+        are not in step are remarks: it tries again by itself. One that waits for another to end is
+        well.
         """
-        verdict = self._judge(time.monotonic())
-        self._healthy.set(not verdict.problems)
-        self._degraded.set(len(verdict.remarks))
-        return verdict
+        health = self._health(time.monotonic())
+        self._healthy.set(not health.problems)
+        self._degraded.set(len(health.remarks))
+        return health
 
-    def _judge(self, now: float) -> Health:
+    def _health(self, now: float) -> Health:
         problems, remarks = [], []
-        if self.looked_at is None:
-            problems.append("it has not looked at tables and switches yet")
-        elif now - self.looked_at > SILENT_SECONDS:
-            problems.append(f"it has not looked around for {now - self.looked_at:.0f} s")
+        if self.polled_at is None:
+            problems.append("it has not polled tables and switches yet")
+        elif now - self.polled_at > SILENT_SECONDS:
+            problems.append(
+                f"it has not polled tables and switches for {now - self.polled_at:.0f} s"
+            )
         if self.refused_why:
             remarks.append(f"the newest tables cannot be used: {self.refused_why}")
         wrong = dict(self.out_of_step)

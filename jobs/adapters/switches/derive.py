@@ -1,0 +1,250 @@
+"""Derives: the tables become `switch_entries`, what each switch should hold."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good, one_line
+from jobs.adapters.app.logs import named
+from jobs.adapters.switches.filters import NetworkMatch
+from jobs.adapters.switches.metrics import SwitchMetrics
+from jobs.adapters.switches.wanted import Rows, Wanted, WantedEntries
+from jobs.adapters.tables.network_tables import NetworkTables
+from jobs.adapters.tables.network_versions import NetworkVersions
+from jobs.adapters.tables.tables import Tables
+from udfs.errors import (
+    AttributeTableError,
+    FilterError,
+    NetworkError,
+    StackcastError,
+    SwitchError,
+)
+from udfs.switches.entry import entry_to_row
+from udfs.switches.rollout import NetworkVersion, Versions
+
+log = logging.getLogger(__name__)
+
+ENTRIES = "switch_entries"
+#: How often the ledger is polled while something waits for it, and most seconds between.
+DRAIN_SECONDS = 1.0
+LONGEST_DRAIN_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Derived:
+    """Holds what switches should hold: ``rows`` of a ``version`` of `switch_entries`.
+
+    term: the one in which this was derived. versions: of the sources, that were current. refused:
+    why those cannot be used; the rows are then what the last ready versions say, or what switches
+    should hold so far, and ``version`` is None if nobody has ever said that. source: what
+    ``versions`` say; None if refused. switches: rows of the switches that there are. over_capacity:
+    those that cannot hold what is newest, and why: they keep what they have.
+    """
+
+    term: int
+    versions: Versions
+    source: NetworkVersion | None
+    version: int | None
+    rows: Rows
+    switches: Rows
+    over_capacity: Mapping[str, SwitchError]
+    refused: StackcastError | None = None
+
+
+class Deriver:
+    """Keeps `switch_entries` in step with the tables. Not for several threads at once.
+
+    network: the tables that decide. match: as for ``wanted``.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        network: NetworkTables,
+        versions: NetworkVersions,
+        match: NetworkMatch | None,
+        wanted: WantedEntries,
+        metrics: SwitchMetrics,
+    ) -> None:
+        self._tables = tables
+        self._network = network
+        self._versions = versions
+        self._match = match
+        self._wanted = wanted
+        self._metrics = metrics
+        self._derived: Derived | None = None
+        #: Versions of the sources that were last derived from, usable or not; none: to be anew.
+        self._derived_from: Versions = {}
+        self._over_capacity: Mapping[str, SwitchError] = {}
+        self._drain = _Drain(tables, versions)
+
+    def derive(self, term: int) -> Derived:
+        """Returns what switches should hold now: the same object until that may have changed.
+
+        It may once a source has changed, somebody else wrote `switch_entries`, or streams went on
+        that something waited for. In another ``term`` than before nothing is taken as known, as
+        others may have written meanwhile.
+
+        The result is ``refused`` where the sources do not fit together or give an id another
+        meaning (NetworkError), where switches cannot hold the subscriptions (FilterError), or where
+        the rows of `attributes` are no registry (AttributeTableError). It stays so until somebody
+        edits them.
+
+        Raises SwitchError ``NOT_PRIMARY`` if another has led since the term began (nothing is
+        written then), TableError ``MISSING``, and the errors of Spark.
+        """
+        known = self._derived
+        if known is None or known.term != term:
+            self._derived_from = {}
+            if self._match is not None:
+                self._match.forget()
+        if known is None or self._stale(known):
+            self._derived_from = {}
+            with self._metrics.deriving():
+                self._derived = known = self._derive(term)
+        return known
+
+    def _stale(self, known: Derived) -> bool:
+        if self._network.current() != self._derived_from:
+            return True
+        if self._tables.version(ENTRIES) != known.version:
+            return True
+        return known.refused is None and self._drain.moved(known)
+
+    def _derive(self, term: int) -> Derived:
+        began = time.monotonic()
+        current = self._network.consistent()
+        self._drain.begin()
+        before = self._tables.version(ENTRIES)
+        self._network.prefetch([*current.items(), (ENTRIES, before)])
+        try:
+            wanted = self._wanted.at(current, current)
+        except (NetworkError, AttributeTableError, FilterError, SwitchError) as error:
+            log.error(
+                "the tables cannot be used, the switches stay as they are: %s; %s",
+                error,
+                named(current),
+            )
+            derived = self._fall_back(term, before, current, error)
+            self._metrics.refused(error)
+            self._derived_from = current
+            return derived
+        version, rows = self._write(before, wanted)
+        if self._match is not None:
+            self._match.write_rejections(self._tables)
+        self._derived_from = current
+        self._drain.in_use = wanted.in_use
+        kept = {item for versions in (current, *wanted.in_use) for item in versions.items()}
+        self._network.forget(kept | {(ENTRIES, version)})
+        self._metrics.derived(version, (tree.state for tree in wanted.source.trees))
+        log.info(
+            "switch_entries@%d derived in %.2f s from %s: %d entries",
+            version,
+            time.monotonic() - began,
+            named(current),
+            len(rows),
+        )
+        return Derived(
+            term, current, wanted.source, version, rows, wanted.switches, wanted.over_capacity
+        )
+
+    def _fall_back(self, term: int, before: int, current: Versions, why: StackcastError) -> Derived:
+        """Has switches hold what the last ready versions say, or else what they should so far."""
+        version, rows = self._last_said(before)
+        last = self._versions.newest(current)
+        try:
+            if last is not None:
+                version, rows = self._write(before, self._wanted.at(last, current))
+        except (NetworkError, AttributeTableError, FilterError) as error:
+            log.error("the last ready versions %s cannot be used: %s", named(last or {}), error)
+        except SQL_ERRORS as error:
+            if not gone_for_good(error):
+                raise
+            log.error("nor can the last ready versions be read: %s", one_line(error))
+        switches = self._network.rows("switches", current["switches"])
+        return Derived(term, current, None, version, rows, switches, self._over_capacity, why)
+
+    def _last_said(self, version: int) -> tuple[int | None, Rows]:
+        """Returns what switches should hold so far, by `switch_entries` at this version.
+
+        An empty table says nothing: what was said before stands, if anything was.
+        """
+        rows = self._network.rows(ENTRIES, version)
+        if rows:
+            return version, rows
+        known = self._derived
+        return (None, ()) if known is None else (known.version, known.rows)
+
+    def _write(self, before: int, wanted: Wanted) -> tuple[int, Rows]:
+        """Makes `switch_entries`, which is at version ``before``, hold what is wanted.
+
+        Returns its version then, and its rows. Raises SwitchError ``NOT_PRIMARY`` if another has
+        led since the term began.
+        """
+        if self._versions.superseded():
+            raise SwitchError(
+                "NOT_PRIMARY", "another refresher has led since this was worked out: not written"
+            )
+        for switch, error in wanted.over_capacity.items():
+            if str(error) != str(self._over_capacity.get(switch)):
+                log.error("%s", error)
+        self._over_capacity = wanted.over_capacity
+        for entry in wanted.entries.taken_back:
+            log.warning(
+                "switch %s: what %s stands for has changed while stacks may name it; frames of "
+                "batches that still do so go another way, or are lost there",
+                entry.switch,
+                entry.key,
+            )
+        rows = [entry_to_row(entry) for entry in wanted.entries.entries]
+        while True:
+            held = self._network.rows(ENTRIES, before)
+            self._tables.replace_changed(ENTRIES, rows, ("switch", "entry_key"), held)
+            version = self._tables.version(ENTRIES)
+            if version <= before + 1:
+                break
+            before = version  # somebody else wrote in between
+        self._network.know(ENTRIES, version, rows)
+        return version, rows
+
+
+class _Drain:
+    """Tells when streams went on so far that something may leave the switches.
+
+    in_use: versions that stacks may name, as last derived from.
+    """
+
+    def __init__(self, tables: Tables, versions: NetworkVersions) -> None:
+        self._tables = tables
+        self._versions = versions
+        self._seen = (-1, -1)
+        self._due = self._pause = 0.0
+        self.in_use: Sequence[Versions] = ()
+
+    def begin(self) -> None:
+        """Takes up how far streams are, before what they use is read."""
+        self._seen = self._now()
+
+    def moved(self, derived: Derived) -> bool:
+        """Tells whether other versions are in use than when this was derived."""
+        waits = any(versions != derived.versions for versions in self.in_use)
+        trees = () if derived.source is None else derived.source.trees
+        waits = waits or any(tree.state == "retiring" for tree in trees)
+        now = time.monotonic()
+        if not waits or now < self._due:
+            return False
+        seen, self._seen = self._seen, self._now()
+        if self._seen == seen:
+            return False
+        moved = self._versions.in_use(derived.versions) != self.in_use
+        # A stream that stays behind for long is not asked every second.
+        pause = DRAIN_SECONDS if moved else min(2 * self._pause, LONGEST_DRAIN_SECONDS)
+        self._pause = max(pause, DRAIN_SECONDS)
+        self._due = now + self._pause
+        return moved
+
+    def _now(self) -> tuple[int, int]:
+        return self._tables.version("egress_ledger"), self._tables.version("network_versions")

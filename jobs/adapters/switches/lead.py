@@ -1,0 +1,254 @@
+"""Leads: of several refreshers one at a time writes tables and switches, in terms.
+
+A term begins when no other refresher goes before us, and ends when one does. In it, entries are
+derived from the tables, applied to the switches, and their versions published once all switches
+hold them; then again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict
+
+from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.switches.apply import Applied, Applier
+from jobs.adapters.switches.credentials import Credentials
+from jobs.adapters.switches.derive import Derived, Deriver
+from jobs.adapters.switches.filters import NetworkMatch
+from jobs.adapters.switches.metrics import SwitchMetrics
+from jobs.adapters.switches.program import Programs
+from jobs.adapters.switches.publish import Publisher
+from jobs.adapters.switches.session import SwitchSession
+from jobs.adapters.switches.sessions import OpenSession, SwitchSessions
+from jobs.adapters.switches.wanted import WantedEntries
+from jobs.adapters.tables.network_tables import NetworkTables
+from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
+from jobs.adapters.tables.tables import Tables
+from udfs.errors import SwitchError
+from udfs.stop_request import StopRequest
+from udfs.switches.entry import Difference, SwitchEntry
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.5
+STANDBY_SECONDS = 1.0
+#: Pause after an error of Spark or Delta.
+ERROR_SECONDS = 10.0
+#: Rounds of a first pass at most, after the first: each state of a tree that moves on takes one.
+ROUNDS = 5
+
+
+class Refresher:
+    """Keeps the switches of one deployment in step with its tables. A context manager.
+
+    Where the switches match (``spark.stackcast.match``), subscriptions are a source, too, and so
+    are attributes where events are of these.
+
+    Not for several threads at once, but for `wake`: set it, from any thread, to have the next
+    `poll` find everything due. stopping: ends what waits. election_id: that of the settings by
+    default. open_session, programs: in place of those of real switches.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        settings: Settings,
+        stopping: StopRequest | None = None,
+        election_id: int | None = None,
+        open_session: OpenSession | None = None,
+        programs: Programs | None = None,
+    ) -> None:
+        self.wake = threading.Event()
+        self.metrics = SwitchMetrics()
+        self._tables = tables
+        self._stopping = StopRequest() if stopping is None else stopping
+        self._patience = float(settings.wait_seconds)
+        self._versions = versions = NetworkVersions(tables)
+        match = NetworkMatch(settings) if settings.match == "network" else None
+        sources = SOURCES if match is None else (*SOURCES, *match.sources)
+        self._network = network = NetworkTables(tables, sources, settings.labels)
+        programs = Programs(settings.p4_folder) if programs is None else programs
+        own = settings.election_id if election_id is None else election_id
+        credentials = Credentials(settings.tls_ca, settings.tls_certificate, settings.tls_key)
+        self._sessions = SwitchSessions(
+            programs,
+            open_session
+            or (
+                lambda target: SwitchSession(
+                    target, credentials, own, self._stopping.is_set, versions.superseded
+                )
+            ),
+        )
+        self._wanted = WantedEntries(tables, network, versions, match, programs)
+        self._deriver = Deriver(tables, network, versions, match, self._wanted, self.metrics)
+        self._applier = Applier(tables, self._sessions, self.metrics, self._still_leads)
+        self._publisher = Publisher(tables, network, versions, self.metrics)
+        #: Our term, while we lead, and what was last derived in it.
+        self._term: int | None = None
+        self._derived: Derived | None = None
+        self._standby = False
+        self._due = 0.0
+
+    def __enter__(self) -> Refresher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all connections; takes a second at most."""
+        self._sessions.close()
+
+    def poll(self) -> None:
+        """Does what is due; to be called often, and returns at once where nothing is.
+
+        Tables that cannot be used, switches that do not answer and errors of Spark go to the log
+        and are tried again. While another refresher goes before us, nothing is written.
+        """
+        now = time.monotonic()
+        if now < self._due and not self.wake.is_set():
+            return
+        self.wake.clear()
+        self._due = now + (STANDBY_SECONDS if self._term is None else POLL_SECONDS)
+        try:
+            applied = self._keep_up() if self._take_lead() else None
+        except SQL_ERRORS as error:
+            # Two have written one table at once, or its storage does not answer.
+            log.error("tried again in %g s: %s", ERROR_SECONDS, one_line(error))
+            self._due = now + ERROR_SECONDS
+            return
+        leads, names = self._term is not None, self._sessions.names
+        self.metrics.polled(leads)
+        self.metrics.behind(
+            () if not leads else names if applied is None else applied.behind, names
+        )
+
+    def once(self) -> dict[str, str]:
+        """Brings all switches in step; returns those that are not, and why.
+
+        While another refresher goes before us it waits for ``waitSeconds``, and so it does for a
+        switch that does not answer. Trees that all switches hold become active on the way.
+
+        Raises SwitchError ``NOT_PRIMARY`` if another leads, or comes to lead; NetworkError,
+        FilterError, AttributeTableError and SwitchError for tables that cannot be used.
+        """
+        self._wait_to_lead()
+        self._begin_term()
+        wrong: dict[str, str] = {}
+        for _ in range(1 + ROUNDS):
+            before, derived = self._derived, self._derive()
+            if derived is before:
+                break
+            if derived.refused is not None:
+                raise derived.refused
+            applied = self._apply(derived, self._patience)
+            wrong = {name: str(error) for name, error in derived.over_capacity.items()}
+            wrong |= applied.behind
+            if applied.behind:
+                break
+        return wrong
+
+    def compare(self) -> dict[str, Difference | SwitchError]:
+        """Tells what `once` would change on each switch, or why nothing, as it has no capacity.
+
+        Only reads, tables and switches alike. Raises what makes tables unusable, as `once`.
+        """
+        current = self._network.consistent()
+        wanted = self._wanted.at(current, current)
+        self._sessions.follow(wanted.switches)
+        desired: dict[str, list[SwitchEntry]] = defaultdict(list)
+        for entry in wanted.entries.entries:
+            desired[entry.switch].append(entry)
+        return {**self._sessions.compare(desired), **wanted.over_capacity}
+
+    def _keep_up(self) -> Applied | None:
+        """Does one round; returns None where there is nothing to apply, or no lead any more."""
+        try:
+            self._derive()
+        except SwitchError as error:
+            log.warning("switch_entries was not derived: %s", error)
+            self._still_leads()
+        if self._term is None or self._derived is None:
+            return None
+        return self._apply(self._derived)
+
+    def _derive(self) -> Derived:
+        """Raises SwitchError ``NOT_PRIMARY`` if another has come to lead meanwhile."""
+        assert self._term is not None
+        derived = self._deriver.derive(self._term)
+        if derived is not self._derived and not self._still_leads():
+            raise SwitchError(
+                "NOT_PRIMARY",
+                "another refresher has come to write the switches: they were left to it",
+            )
+        self._derived = derived
+        return derived
+
+    def _apply(self, derived: Derived, patience: float = 0.0) -> Applied:
+        applied = self._applier.apply(derived, patience)
+        if applied.ready:
+            self._publisher.publish(derived)
+        return applied
+
+    def _take_lead(self) -> bool:
+        """Begins a term where no other refresher goes before us; returns whether we lead."""
+        if not self._leads():
+            if not self._standby:
+                log.warning(
+                    "another refresher writes the switches, or another client; waiting until it "
+                    "ends: %s",
+                    self._sessions.rivals(),
+                )
+            self._term, self._standby = None, True
+            return False
+        if self._standby:
+            log.warning("no other refresher goes before us any more: taking over")
+            self._standby = False
+        if self._term is None or self._versions.superseded():
+            self._begin_term()
+        return True
+
+    def _wait_to_lead(self) -> None:
+        deadline = time.monotonic() + self._patience
+        self._term = None
+        while not self._leads():
+            if time.monotonic() >= deadline or self._stopping.is_set():
+                raise SwitchError(
+                    "NOT_PRIMARY",
+                    "nothing was written, as another client goes before us: "
+                    f"{self._sessions.rivals()}. End it; --dry-run compares all the same, "
+                    "--reconcile takes over",
+                )
+            self._stopping.wait(STANDBY_SECONDS)
+
+    def _begin_term(self) -> None:
+        """From now on nothing counts that was said by those who led before."""
+        self._term, self._derived = self._versions.begin_term(), None
+
+    def _leads(self) -> bool:
+        """Tells whether no other refresher goes before us.
+
+        A client that writes single switches is no reason to leave the others alone: to begin with,
+        most of those that answer must be ours, and from then on one must, as long as nobody else
+        has begun a term. Without a term all switches are connected to; in one, those alone are
+        asked that are, so that none is waited for.
+        """
+        if self._term is None:
+            version = self._tables.version("switches")
+            self._sessions.follow(self._network.rows("switches", version))
+        answers = self._sessions.leads(connect=self._term is None)
+        own = sum(answers.values())
+        if own == len(answers):
+            return True
+        if self._term is None or self._versions.superseded():
+            return 2 * own > len(answers)
+        return own > 0
+
+    def _still_leads(self) -> bool:
+        """Ends our term if another has begun one, or goes before us; returns whether we lead."""
+        if self._term is not None and (self._versions.superseded() or not self._leads()):
+            self._term = None
+        return self._term is not None
