@@ -103,3 +103,16 @@ def test_no_top_level_package_has_the_name_of_a_library():
     distributions = importlib.metadata.packages_distributions()
     for package in ("jobs", "udfs", "lab", "cli", "schemas"):
         assert set(distributions.get(package, [])) <= {"stackcast"}, package
+
+
+def test_the_ways_that_are_shown_to_newcomers_lead_through_files_and_functions_that_are_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    ways = text[text.index("### The way of one event") : text.index("## Code")]
+    steps = re.findall(r"^ {4}(\S+/\w+\.py)(?::([\w.]+))?", ways, re.MULTILINE)
+    assert len(steps) > 25
+    for name, place in steps:
+        found = [path for path in (ROOT / name, ROOT / "jobs/adapters" / name) if path.exists()]
+        assert found, f"there is no {name}"
+        source = found[0].read_text("utf-8")
+        for part in filter(None, place.split(".")):
+            assert re.search(rf"^ *(class|def) {part}\b", source, re.MULTILINE), f"{name}:{place}"
