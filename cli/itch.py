@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from cli.signals import stop_on_signal
-from lab.traffic.generate import generate as generate_file
 from lab.traffic.itch_writer import itch_specification
 from lab.traffic.packets import check_records, open_records
 from lab.traffic.publisher import Published, publish
 from lab.traffic.trading_session import TradingSession
+from lab.traffic.trading_session import generate as generate_file
 from udfs.errors import MessageError
 from udfs.messages.reference import read_message, read_packet
 from udfs.messages.specification import Field

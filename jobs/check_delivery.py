@@ -33,9 +33,8 @@ from jobs.adapters.tables.tables import Tables
 from jobs.embedded.kinds import Sensors, TradingSession
 from jobs.embedded.recorded_batches import RecordedBatches
 from lab.proof import verification
-from lab.proof.checking import check_ledger, check_receipts
+from lab.proof.checking import DeliveryVerdict, check_ledger, check_receipts
 from lab.proof.receipts import Receipt, receipts
-from lab.proof.verdict import Verdict
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 
 
@@ -60,7 +59,7 @@ def work(options: argparse.Namespace, settings: Settings, _lifecycle: Lifecycle)
 
 def prove(
     spark: SparkSession, settings: Settings, folder: Path, since: int = 0, ordered: bool = True
-) -> Verdict:
+) -> DeliveryVerdict:
     """The verdict on the receipts in a folder.
 
     Raises LabError NO_RECEIPTS, TRUNCATED_RECEIPTS, KafkaError, TableError, and Spark's errors
@@ -92,9 +91,8 @@ class Evidence:
 
     def verdict(
         self, received: Mapping[str, Sequence[Receipt]], since: int = 0, ordered: bool = True
-    ) -> Verdict:
-        """Returns the verdict on what each host wrote down, as of ``lab.proof.receipts.receipts``.
-        """
+    ) -> DeliveryVerdict:
+        """Returns the verdict on what each host wrote down: `lab.proof.receipts.receipts`."""
         topic = self._settings.topic
         verdict = check_receipts(self._expectation, self._recorded, received, topic, since, ordered)
         from_start = self._settings.starting_offsets == "earliest"

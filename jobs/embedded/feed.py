@@ -13,10 +13,9 @@ import numpy as np
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.wire import Sink
-from lab.traffic.feed import feed_frames
+from lab.traffic.feed import event_frames, feed_frames
 from lab.traffic.packets import SESSION, new_packets
 from lab.traffic.publisher import Speed, paced
-from lab.traffic.sensor_feed import event_frames
 from udfs.messages.attributes.registry import Registry
 from udfs.network.network import Host
 from udfs.stop_request import StopRequest

@@ -212,7 +212,7 @@ def _session(settings: Settings, folder: Path) -> Iterator[Callable[[], Path]]:
         yield lambda: path
         return
     path = folder / "session.NASDAQ_ITCH50"
-    command = [sys.executable, "-m", "lab.traffic.generate", "--out", str(path)]
+    command = [sys.executable, "-m", "lab.traffic.trading_session", "--out", str(path)]
     for option, value in (
         ("--messages", settings.lab_messages),
         ("--seed", settings.lab_seed),

@@ -1,4 +1,4 @@
-"""One switch in one process: ports in, a pipeline, ports out.
+"""One switch in one process: ports in, a data plane, ports out.
 
 The loop takes frames from all ports in turn, so that a busy port does not keep the others waiting.
 Tables come over P4Runtime, which is served beside it.
@@ -19,12 +19,11 @@ from typing import Any
 
 from lab.fabric.ports import Link, Port
 from lab.switch.bmv2.simple_switch import SimpleSwitch
-from lab.switch.p4runtime.address import check_listen
-from lab.switch.p4runtime.credentials import ServerCredentials
+from lab.switch.data_plane import DataPlane
 from lab.switch.p4runtime.device import Device
+from lab.switch.p4runtime.endpoint import ServerCredentials, check_listen
 from lab.switch.p4runtime.files import parse_json, parse_p4info
 from lab.switch.p4runtime.server import P4RuntimeServer
-from lab.switch.pipeline import Pipeline
 from udfs.errors import LabError, SwitchError
 
 _IN_TURN = 64
@@ -60,13 +59,13 @@ def serve(options: SwitchOptions, say: Callable[[dict[str, Any]], None]) -> None
     """
     tls = _credentials(options)
     check_listen(options.grpc)
-    pipeline = SimpleSwitch()
-    device = Device(f"device {options.device_id}", options.device_id, pipeline)
+    data_plane = SimpleSwitch()
+    device = Device(f"device {options.device_id}", options.device_id, data_plane)
     if (options.json is None) != (options.p4info is None):
         raise LabError("BAD_SWITCH", "--json and --p4info belong together: give both, or none")
     if options.json is not None and options.p4info is not None:
         device.install(*_program(options.p4info, options.json))
-    switch = StandaloneSwitch(pipeline, open_ports(options.links))
+    switch = StandaloneSwitch(data_plane, open_ports(options.links))
     try:
         with _signals() as wake:
             server = P4RuntimeServer([device], options.grpc, tls).start()
@@ -107,14 +106,14 @@ def open_ports(links: Mapping[int, Link]) -> list[Port]:
 
 
 class StandaloneSwitch:
-    """Carries frames from ports through ``pipeline`` to ports. Closes the ports at its end.
+    """Carries frames from ports through ``data_plane`` to ports. Closes the ports at its end.
 
     ``drops`` counts ``unplugged_port``: copies for a port that the switch lacks.
     """
 
-    def __init__(self, pipeline: Pipeline, ports: Iterable[Port]) -> None:
+    def __init__(self, data_plane: DataPlane, ports: Iterable[Port]) -> None:
         self.drops: Counter[str] = Counter()
-        self._pipeline = pipeline
+        self._data_plane = data_plane
         self._ports = {port.number: port for port in ports}
 
     def run(self, wake: socket.socket, signalled: Callable[[int], bool]) -> None:
@@ -137,12 +136,12 @@ class StandaloneSwitch:
                         return
 
     def carry(self, port: Port) -> None:
-        """Frames that wait at ``port``, a few at most, out of where the pipeline sends them."""
+        """Frames that wait at ``port``, a few at most, out of where the data plane sends them."""
         for _ in range(_IN_TURN):
             frame = port.receive()
             if frame is None:
                 return
-            for number, copy in self._pipeline.process(port.number, frame):
+            for number, copy in self._data_plane.process(port.number, frame):
                 egress = self._ports.get(number)
                 if egress is None:
                     self.drops["unplugged_port"] += 1
@@ -151,7 +150,7 @@ class StandaloneSwitch:
 
     def status(self) -> dict[str, Any]:
         """What was counted since the start: by port, drops by reason, the program's counters."""
-        drops = self.drops + self._pipeline.drops
+        drops = self.drops + self._data_plane.drops
         for port in self._ports.values():
             drops.update(port.drops)
         return {
@@ -160,7 +159,9 @@ class StandaloneSwitch:
                 for port in self._ports.values()
             },
             "drops": dict(sorted(drops.items())),
-            "counters": {name: cells for name, cells in self._pipeline.counters().items() if cells},
+            "counters": {
+                name: cells for name, cells in self._data_plane.counters().items() if cells
+            },
         }
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from lab.switch.pipeline import Pipeline
+from lab.switch.data_plane import DataPlane
 from udfs.network.network import Network
 
 
@@ -27,7 +27,7 @@ class Fabric:
 
     Parameters
     ----------
-    pipelines: one a switch, by name.
+    data_planes: one a switch, by name.
     deliver: called with ``(host, frame)`` for each frame that arrives at a host.
 
     ``drops`` counts by reason what the links lost: ``unplugged_port``, ``link_down``, ``loop``.
@@ -36,12 +36,12 @@ class Fabric:
     def __init__(
         self,
         network: Network,
-        pipelines: Mapping[str, Pipeline],
+        data_planes: Mapping[str, DataPlane],
         deliver: Callable[[str, bytes], None],
     ) -> None:
         self.frames_in = 0
         self.drops: Counter[str] = Counter()
-        self._pipelines = pipelines
+        self._data_planes = data_planes
         self._deliver = deliver
         self._out: dict[str, dict[int, _Wire]] = {name: {} for name in network.switches}
         for link in network.links:
@@ -74,7 +74,7 @@ class Fabric:
             name = wire.switch
             assert name is not None
             out = self._out[name]
-            for port, copy in self._pipelines[name].process(wire.port, arriving):
+            for port, copy in self._data_planes[name].process(wire.port, arriving):
                 egress = out.get(port)
                 if egress is None or not egress.up:
                     self.drops["unplugged_port" if egress is None else "link_down"] += 1
@@ -97,6 +97,6 @@ class Fabric:
     def all_drops(self) -> Counter[str]:
         """Frames dropped by switches and links, by reason."""
         total = Counter(self.drops)
-        for pipeline in self._pipelines.values():
-            total.update(pipeline.drops)
+        for data_plane in self._data_planes.values():
+            total.update(data_plane.drops)
         return total

@@ -29,9 +29,87 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lab.proof.receipts import Receipt
-from lab.proof.verdict import Fault, Verdict
 from lab.proof.verification import Batch, Expectation
 from udfs.messages.sequence import session_id, split_sequence
+
+KINDS = {
+    "missing": "owed to the host, and never received",
+    "foreign": "received, and owed to others or to nobody",
+    "changed": "no notification of the topic: other bytes, another number or another session",
+    "unlike": "the same number with other messages than elsewhere",
+    "unrecorded": "of a record that no batch on the ledger took",
+    "order": "not the next one of its session, nor the start of another try of its batch",
+    "copies": "more copies than of what was sent before it",
+    "ledger": "the ledger is not whole",
+}
+SHOWN = 10
+
+
+class Fault(NamedTuple):
+    """One fault; what does not apply is None, or empty."""
+
+    kind: str
+    host: str
+    session: bytes
+    sequence: int | None
+    batch: int | None
+    what: str
+
+    def text(self, versions: Mapping[str, int]) -> str:
+        """One line; ``versions`` are those of the batch."""
+        parts = [self.host, self.session.decode("latin-1")]
+        if self.sequence is not None:
+            offset, index = split_sequence(self.sequence)
+            parts.append(f"sequence {self.sequence} (offset {offset}, message {index})")
+        if self.batch is not None:
+            parts.append(f"batch {self.batch}")
+        if versions:
+            parts.append(" ".join(f"{name}@{v}" for name, v in sorted(versions.items())))
+        return ", ".join(part for part in parts if part) + f": {self.what}"
+
+
+@dataclass
+class DeliveryVerdict:
+    """The faults by kind, and what was looked at.
+
+    owed, received: notifications; repeats: how many of the received were further copies.
+    waiting: records of the topic that no batch has taken yet.
+    """
+
+    faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
+    versions: dict[int, Mapping[str, int]] = field(default_factory=dict)
+    hosts: int = 0
+    batches: int = 0
+    owed: int = 0
+    received: int = 0
+    repeats: int = 0
+    waiting: int = 0
+
+    @property
+    def proved(self) -> bool:
+        return not any(self.faults.values())
+
+    def add(self, fault: Fault) -> None:
+        self.faults[fault.kind].append(fault)
+
+    def lines(self) -> Iterator[str]:
+        """The report: what was looked at, then the first faults of each kind."""
+        yield (
+            f"{self.batches} batches, {self.hosts} hosts: {self.owed} notifications owed, "
+            f"{self.received} received, {self.repeats} of them again; "
+            f"{self.waiting} records wait for a batch"
+        )
+        for kind, meaning in KINDS.items():
+            found = self.faults.get(kind, [])
+            if not found:
+                continue
+            yield f"{kind}: {len(found)} ({meaning})"
+            for fault in found[:SHOWN]:
+                versions = self.versions.get(-1 if fault.batch is None else fault.batch, {})
+                yield f"    {fault.text(versions)}"
+            if len(found) > SHOWN:
+                yield f"    and {len(found) - SHOWN} more"
+        yield "proved: nothing is lost, changed or astray" if self.proved else "NOT PROVED"
 
 
 @dataclass(frozen=True)
@@ -55,7 +133,7 @@ def check_receipts(
     topic: str,
     since: int = 0,
     ordered: bool = True,
-) -> Verdict:
+) -> DeliveryVerdict:
     """Hold what hosts wrote down, in the order of its arrival, against what they were owed.
 
     expectation: of all records under all batches of the ledger. recorded: these batches, in their
@@ -66,7 +144,7 @@ def check_receipts(
 
 
 def check_ledger(
-    verdict: Verdict,
+    verdict: DeliveryVerdict,
     recorded: Sequence[Recorded],
     offsets: Mapping[int, Sequence[int]],
     since: int = 0,
@@ -137,7 +215,7 @@ class _Check:
         self._receivers = expectation.receivers
         self._since = since
         self._ordered = ordered
-        self._verdict = Verdict(
+        self._verdict = DeliveryVerdict(
             versions={one.batch.batch_id: one.versions for one in recorded},
             batches=sum(one.batch.batch_id >= since for one in recorded),
         )
@@ -151,7 +229,7 @@ class _Check:
         self._meaning: dict[tuple[bytes, int], tuple[bytes, ...]] = {}
         self._read: dict[Receipt, _Notification | str] = {}
 
-    def run(self, received: Mapping[str, Sequence[Receipt]]) -> Verdict:
+    def run(self, received: Mapping[str, Sequence[Receipt]]) -> DeliveryVerdict:
         verdict = self._verdict
         verdict.hosts = len(received)
         own: dict[str, list[tuple[Receipt, _Notification]]] = {}

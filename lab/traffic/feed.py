@@ -1,11 +1,21 @@
-"""A publisher's feed as it enters a network that filters: plain Ethernet, IPv4 and UDP."""
+"""A publisher's feed as frames for a network that matches: MoldUDP64 packets in plain IPv4 and UDP,
+or attribute/value events in both encodings."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle
+from typing import NamedTuple
 
+from lab.proof.attribute_reader import read_json
+from lab.proof.receipts import KEY
+from lab.traffic.packets import SESSION
 from udfs.errors import LabError
+from udfs.messages.attributes.encodings import BITMASK_GROUP, ID_PAIRS_GROUP
+from udfs.messages.attributes.events import ETHERTYPE
+from udfs.messages.attributes.reference import write_event
+from udfs.messages.attributes.registry import Registry
 from udfs.network.network import Host
 from udfs.stacks.frame import ETHERTYPE_IPV4, PROTOCOL_UDP, multicast_mac
 
@@ -16,7 +26,7 @@ _DONT_FRAGMENT = 0x4000
 def feed_frames(
     packets: Iterable[bytes], publisher: Host, group: int, port: int, *, mtu: int = 1500
 ) -> Iterator[bytes]:
-    """A frame of each MoldUDP64 packet, whole and with right checksums, from publisher to group.
+    """Yields a frame of each MoldUDP64 packet, with right checksums, from publisher to group.
 
     group: IPv4 multicast group as an integer. port: UDP port, source and destination. mtu: bytes
     that a frame may have after its Ethernet header.
@@ -51,3 +61,36 @@ def _checksum(data: bytes) -> bytes:
     # That sum is the number modulo 65535, where 65535 stands for 0: no sum over a header is 0.
     total = int.from_bytes(data + b"\0" * (len(data) % 2)) % 0xFFFF
     return (0xFFFF - (total or 0xFFFF)).to_bytes(2)
+
+
+GROUPS = {"id_pairs": ID_PAIRS_GROUP, "bitmask": BITMASK_GROUP}
+"""Ethernet address that the frames of an encoding go to."""
+
+
+class Sent(NamedTuple):
+    """A frame with the sequence number that is in its key."""
+
+    sequence: int
+    frame: bytes
+
+
+def event_frames(
+    records: Iterable[bytes],
+    publisher: Host,
+    registry: Registry,
+    encodings: Sequence[str] = tuple(GROUPS),
+    session: bytes = SESSION,
+    sequence: int = 1,
+) -> Iterator[Sent]:
+    """Yields a frame of each JSON record: Ethernet, header (KUNDEL III-B), and a key as payload.
+
+    encodings: which the frames have, in turn. session: ten bytes; the first frame has number
+    ``sequence``, every other the next.
+
+    Raises MessageError for a record that is no event.
+    """
+    source = publisher.mac.to_bytes(6) + ETHERTYPE.to_bytes(2)
+    for number, (record, encoding) in enumerate(zip(records, cycle(encodings)), sequence):
+        ethernet = GROUPS[encoding].to_bytes(6) + source
+        header = write_event(read_json(record, registry), encoding)
+        yield Sent(number, ethernet + header + KEY.pack(session, number))

@@ -3,20 +3,28 @@
 All 23 message types occur in about the proportions of a real day. Orders add up: what is executed,
 cancelled, deleted or replaced is live and has the shares; bids stay below asks. Time is strictly
 increasing.
+
+    python -m lab.traffic.trading_session --messages N --seed S --symbols K --out FILE [--packets]
+
+writes one into a file.
 """
 
 from __future__ import annotations
 
+import argparse
+import sys
 from bisect import bisect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import accumulate
+from pathlib import Path
 from random import Random
 
 from lab.traffic.itch_writer import MessageWriter
 from lab.traffic.market import HALTED, PAUSED, QUOTING, TRADING, Market, Stock
+from lab.traffic.packets import packetize, write_records
 from lab.traffic.symbols import popularity, symbols
-from udfs.errors import LabError
+from udfs.errors import LabError, StackcastError
 
 SECOND = 1_000_000_000
 _MINUTE = 60 * SECOND
@@ -248,3 +256,66 @@ class _Day:
 def _on(action: Action, stock: Stock) -> Callable[[int], bytes]:
     """``action`` on a stock, at a time still to be told."""
     return lambda time: action(time, stock)
+
+
+_PROGRESS_EVERY = 20_000  # messages
+
+Progress = Callable[[int], None]
+
+
+def generate(
+    out: str | Path,
+    messages: int = 100_000,
+    seed: int = 1,
+    symbols: int = 200,
+    packets: bool = False,
+    progress: Progress | None = None,
+) -> int:
+    """Writes a session as a Nasdaq BinaryFILE, packed if ``out`` ends in ``.gz``.
+
+    Parameters
+    ----------
+    packets: records are MoldUDP64 packets of 1 to 12 messages, not messages.
+    progress: called now and then with the number of messages written.
+
+    Returns the number of records. Errors: ``LabError`` ``BAD_SESSION``, ``NOT_WRITTEN``.
+    """
+    session: Iterable[bytes] = TradingSession(messages, seed, symbols)
+    if progress is not None:
+        session = _counted(session, progress)
+    try:
+        return write_records(out, packetize(session, seed=seed) if packets else session)
+    except OSError as error:
+        raise LabError(
+            "NOT_WRITTEN", f"cannot write {out}: {error.strerror}", path=str(out)
+        ) from None
+
+
+def _counted(messages: Iterable[bytes], progress: Progress) -> Iterator[bytes]:
+    for number, message in enumerate(messages, 1):
+        if number % _PROGRESS_EVERY == 0:
+            progress(number)
+        yield message
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Writes the session of the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        "lab.traffic.trading_session", description="Writes a trading session."
+    )
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--messages", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--symbols", type=int, default=200)
+    parser.add_argument("--packets", action="store_true")
+    options = parser.parse_args(arguments)
+    try:
+        generate(**vars(options))
+    except StackcastError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cli import main
 from cli.itch import app
-from lab.traffic import generate
+from lab.traffic import trading_session
 from lab.traffic.packets import packetize, write_records
 from lab.traffic.trading_session import TradingSession
 from udfs.errors import LabError
@@ -106,9 +106,9 @@ def test_publish_takes_a_file_or_a_session(arguments):
 def test_the_module_writes_the_same_file(tmp_path):
     run("generate", "--messages", 500, "--symbols", 20, "--out", tmp_path / "one", "--packets")
     rest = ["--messages", "500", "--symbols", "20", "--seed", "1", "--packets"]
-    assert generate.main(["--out", str(tmp_path / "two"), *rest]) == 0
+    assert trading_session.main(["--out", str(tmp_path / "two"), *rest]) == 0
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    assert generate.main(["--out", str(tmp_path / "no" / "folder"), *rest]) == 2
+    assert trading_session.main(["--out", str(tmp_path / "no" / "folder"), *rest]) == 2
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from lab.proof.receipts import KEY, Receipt, event_receipt, receipts
 from lab.proof.verification import Batch, broadcast_bytes, compare, expected, unicast_bytes
 from lab.report.showcase import FilteredShowcase, Showcase
 from lab.traffic import sensors
-from lab.traffic.sensor_feed import GROUPS, event_frames
+from lab.traffic.feed import GROUPS, event_frames
 from udfs.errors import LabError, MessageError
 from udfs.filters.nodes import Or
 from udfs.filters.subscriptions import Subscription, check

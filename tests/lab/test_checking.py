@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.proof.checking import Recorded, check_ledger, check_receipts
+from lab.proof.checking import SHOWN, DeliveryVerdict, Recorded, check_ledger, check_receipts
 from lab.proof.receipts import Receipt, packet_receipt, receipt_bytes, receipts
-from lab.proof.verdict import SHOWN, Verdict
 from lab.proof.verification import Batch, Expectation, expected
 from udfs.errors import LabError
 from udfs.filters.subscriptions import Subscription, check
@@ -51,7 +50,7 @@ class Story:
     sent: dict[bytes, list[Sent]]
     received: Rows
 
-    def verdict(self, received: Rows | None = None, **how: object) -> Verdict:
+    def verdict(self, received: Rows | None = None, **how: object) -> DeliveryVerdict:
         rows = self.received if received is None else received
         verdict = check_receipts(self.expectation, self.recorded, rows, TOPIC, **how)
         check_ledger(verdict, self.recorded, self.offsets)
@@ -121,7 +120,7 @@ def stories(draw: st.DrawFn, crashes: bool = True) -> Story:
     return Story(expectation, recorded, offsets, sent, received)
 
 
-def changed(story: Story, host: str, rows: list[Receipt]) -> Verdict:
+def changed(story: Story, host: str, rows: list[Receipt]) -> DeliveryVerdict:
     return story.verdict(story.received | {host: rows})
 
 
@@ -304,7 +303,7 @@ def test_a_batch_that_is_not_on_the_ledger_is_told() -> None:
 def test_a_ledger_with_a_hole_or_an_overlap_is_told(
     ranges: list[tuple[int, int]], what: str
 ) -> None:
-    verdict = Verdict()
+    verdict = DeliveryVerdict()
     recorded = [Recorded(Batch(n, {0: taken}, ())) for n, taken in enumerate(ranges)]
     check_ledger(verdict, recorded, {0: [0, 1, 2, 3]})
     assert not verdict.proved
@@ -313,7 +312,7 @@ def test_a_ledger_with_a_hole_or_an_overlap_is_told(
 
 def test_a_ledger_counts_its_batches_and_records() -> None:
     def lines(*recorded: Recorded) -> str:
-        verdict = Verdict()
+        verdict = DeliveryVerdict()
         check_ledger(verdict, recorded, {0: [0, 1, 4, 5]})
         return "\n".join(verdict.lines())
 

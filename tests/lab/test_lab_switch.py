@@ -17,11 +17,11 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from lab.fabric.hosts import BadFrame, NetworkCard, udp_payload
-from lab.fabric.ingress import Ingress
+from lab.fabric.network import Ingress
 from lab.fabric.switches import Fabric
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.errors import SwitchError
-from udfs.network.labels import TREE, label
+from udfs.network.labels import NARROW, TREE
 from udfs.network.network import Host, Link, Network, Switch
 from udfs.stacks.forwarding import SwitchTables
 from udfs.switches.entry import SwitchEntry
@@ -64,7 +64,7 @@ def test_switches_of_one_program_share_it_and_nothing_else() -> None:
     assert len({id(switch.program) for switch in switches}) == 1
     first, second, *_ = switches
     first.apply({each.key: each for each in tree(1, 0b0110)})
-    arriving = frame((label(TREE, 1),))
+    arriving = frame((NARROW.label(TREE, 1),))
     assert [port for port, _ in first.process(1, arriving)] == [2, 3]
     assert second.process(1, arriving) == []
     assert first.drops == {} and second.drops == {"ingress.dropped[6]": 1}
@@ -81,7 +81,7 @@ def test_a_program_that_is_none_is_refused_again_and_again() -> None:
 
 def test_a_switch_without_a_program_drops_and_counts() -> None:
     switch = SimpleSwitch()
-    assert switch.process(1, frame((label(TREE, 1),))) == []
+    assert switch.process(1, frame((NARROW.label(TREE, 1),))) == []
     assert switch.drops == {"no_program": 1} and switch.counters() == {}
 
 
@@ -100,23 +100,23 @@ def triangle(up: bool = True) -> Network:
 def test_a_ring_of_wrong_entries_cannot_keep_a_frame_for_ever() -> None:
     pipelines = {name: holding(*tree(1, 0b001)) for name in "abc"}
     network = Fabric(triangle(), pipelines, lambda host, frame: None)
-    network.send("feed1", frame((label(TREE, 1),)))
+    network.send("feed1", frame((NARROW.label(TREE, 1),)))
     assert network.all_drops() == {"loop": 1}
 
 
 def test_copies_into_a_failed_link_or_an_empty_port_are_counted() -> None:
     pipelines = {name: holding(*tree(1, 0b10001)) for name in "abc"}
     network = Fabric(triangle(up=False), pipelines, lambda host, frame: None)
-    network.send("feed1", frame((label(TREE, 1),)))
+    network.send("feed1", frame((NARROW.label(TREE, 1),)))
     assert network.all_drops() == {"link_down": 1, "unplugged_port": 1}
     carried = {name: size for name, size in network.link_bytes().items() if size}
-    assert carried == {"feed1->a": len(frame((label(TREE, 1),)))}
+    assert carried == {"feed1->a": len(frame((NARROW.label(TREE, 1),)))}
 
 
 def test_a_switch_whose_program_is_not_set_drops_all() -> None:
     pipelines = {name: SimpleSwitch() for name in "abc"}
     network = Fabric(triangle(), pipelines, lambda host, frame: None)
-    network.send("feed1", frame((label(TREE, 1),)))
+    network.send("feed1", frame((NARROW.label(TREE, 1),)))
     assert network.all_drops() == {"no_program": 1}
 
 

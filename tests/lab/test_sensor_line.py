@@ -14,8 +14,8 @@ from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.switch.p4runtime.device import Device
 from lab.switch.p4runtime.server import P4RuntimeServer
 from lab.traffic import sensors
+from lab.traffic.feed import event_frames
 from lab.traffic.packets import SESSION
-from lab.traffic.sensor_feed import event_frames
 from udfs.filters.subscriptions import Subscription, check
 from udfs.network.programs import ATTRIBUTES
 from udfs.network.topology import line

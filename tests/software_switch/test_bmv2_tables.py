@@ -13,8 +13,8 @@ from paths import TEST_P4
 from scapy.utils import checksum
 
 from lab.switch.bmv2 import hashes
-from lab.switch.bmv2.meters import GREEN, RED, YELLOW, MeterArray
 from lab.switch.bmv2.program import Program, load_program
+from lab.switch.bmv2.state import GREEN, RED, YELLOW, MeterArray
 from lab.switch.bmv2.tables import RankedTable
 from udfs.errors import SwitchError
 from udfs.switches.entry import SwitchEntry

@@ -36,11 +36,10 @@ from paths import P4
 from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.p4runtime import SwitchConnection
 from lab.switch.bmv2.simple_switch import SimpleSwitch
-from lab.switch.p4runtime.credentials import ServerCredentials
 from lab.switch.p4runtime.device import MOST_UPDATES, Device
-from lab.switch.p4runtime.refusal import Refusal, invalid
+from lab.switch.p4runtime.endpoint import ServerCredentials
+from lab.switch.p4runtime.refusal import Refusal, batch_status, invalid
 from lab.switch.p4runtime.server import P4RuntimeServer
-from lab.switch.p4runtime.statuses import batch_status
 from udfs.errors import LabError, SwitchError
 from udfs.network.topology import fabric
 from udfs.switches.entry import Difference, SwitchEntry, canonical, difference, group_entry

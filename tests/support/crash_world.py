@@ -31,9 +31,9 @@ from jobs import check_delivery
 from jobs.adapters.app.error_texts import SQL_ERRORS
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.tables.tables import Tables
-from lab.fabric.ingress import Ingress
+from lab.fabric.network import Ingress
+from lab.proof.checking import DeliveryVerdict
 from lab.proof.receipts import receipts
-from lab.proof.verdict import Verdict
 from lab.traffic.packets import groups
 from lab.traffic.publisher import ensure_topic
 from lab.traffic.trading_session import TradingSession
@@ -259,7 +259,7 @@ class World:
     def evidence(self) -> check_delivery.Evidence:
         return check_delivery.Evidence(self.spark, Settings(**self.settings))
 
-    def prove(self) -> Verdict:
+    def prove(self) -> DeliveryVerdict:
         return self.evidence().verdict(receipts(self.folder))
 
     def close(self) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lab.switch.bmv2.coverage import Coverage
 from lab.switch.bmv2.expressions import Expressions
 from lab.switch.bmv2.flow import Flow
 from lab.switch.bmv2.primitives import Primitives
-from lab.switch.bmv2.source import Source
+from lab.switch.bmv2.source import Coverage, Source
 from lab.switch.bmv2.values import Value
 
 Json = Mapping[str, Any]

@@ -12,10 +12,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from lab.switch.bmv2.coverage import Coverage
 from lab.switch.bmv2.layout import Field, Layout, Stack, Union
 from lab.switch.bmv2.primitives import Primitives
-from lab.switch.bmv2.source import Source, refuse
+from lab.switch.bmv2.source import Coverage, Source, refuse
 from lab.switch.bmv2.values import Place, Value, header_value, number, plus, stored
 from lab.switch.bmv2.wire import read_header
 

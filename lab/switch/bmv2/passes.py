@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from lab.switch.bmv2.flow_cache import Run
 from lab.switch.bmv2.packet import Packet
 from lab.switch.bmv2.program import Program
-from lab.switch.bmv2.state import State
-from lab.switch.bmv2.traffic import Replication
+from lab.switch.bmv2.state import Replication, State
 
 DROP_PORT = 511
 """The egress port that means: drop."""

@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lab.switch.bmv2.actions import Actions
-from lab.switch.bmv2.coverage import Coverage
 from lab.switch.bmv2.expressions import Expressions
 from lab.switch.bmv2.flow import Flow
 from lab.switch.bmv2.forms import TableForm, table_form
 from lab.switch.bmv2.layout import Layout
 from lab.switch.bmv2.primitives import Primitives
-from lab.switch.bmv2.source import Source, refuse
+from lab.switch.bmv2.source import Coverage, Source, refuse
 from lab.switch.bmv2.values import Value, constant
 
 Json = Mapping[str, Any]

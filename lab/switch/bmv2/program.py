@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import compress
 from typing import Any
 
 from lab.switch.bmv2 import hashes
 from lab.switch.bmv2.calculations import Calculations
-from lab.switch.bmv2.coverage import Coverage
 from lab.switch.bmv2.deparsing import Deparsing
 from lab.switch.bmv2.expressions import Expressions
 from lab.switch.bmv2.forms import TableForm
@@ -19,7 +20,7 @@ from lab.switch.bmv2.packet import Packet
 from lab.switch.bmv2.parsing import Parsing
 from lab.switch.bmv2.pipelines import Pipelines
 from lab.switch.bmv2.primitives import Primitives
-from lab.switch.bmv2.source import Source, reading, refuse
+from lab.switch.bmv2.source import Coverage, Source, reading, refuse
 from lab.switch.bmv2.state import State
 
 __all__ = ["INTRINSIC", "Program", "load_program"]
@@ -288,3 +289,18 @@ def load_program(config: bytes, *, coverage: bool = False) -> Program:
             for match, priority, row in form.constant_rows():
                 table.insert(match, priority, row)
     return program
+
+
+_lock = threading.Lock()
+# As many as a change of programs needs at once, and some; a program may take megabytes.
+_load = lru_cache(maxsize=4)(load_program)
+
+
+def shared_program(config: bytes) -> Program:
+    """As `load_program`, but the same bytes give the same object. May be called by any thread.
+
+    What a switch holds is not in it, so switches can run it at the same time.
+    """
+    # Callers that come together, as refreshed switches do, wait for the first one's.
+    with _lock:
+        return _load(config)

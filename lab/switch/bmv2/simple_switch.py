@@ -16,10 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from lab.switch.bmv2.flow_cache import FlowCache, Run
 from lab.switch.bmv2.packet import Packet
 from lab.switch.bmv2.passes import Passes
-from lab.switch.bmv2.program import Program, load_program
-from lab.switch.bmv2.sharing import shared_program
-from lab.switch.bmv2.state import State
-from lab.switch.bmv2.traffic import Replication
+from lab.switch.bmv2.program import Program, load_program, shared_program
+from lab.switch.bmv2.state import Replication, State
 from udfs.errors import SwitchError
 from udfs.switches.entry import DEFAULT, GROUPS, SESSIONS, SwitchEntry, is_default
 
@@ -27,7 +25,7 @@ _DEFAULT_KEY = f"{DEFAULT}="
 
 
 class SimpleSwitch:
-    """One switch that runs a compiled P4 program; implements `lab.switch.Pipeline`.
+    """One switch that runs a compiled P4 program; implements `lab.switch.data_plane.DataPlane`.
 
     Parameters
     ----------

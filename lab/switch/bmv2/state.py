@@ -1,16 +1,60 @@
-"""What one switch holds for a program: table entries, registers, counters."""
+"""The state of one switch: table entries, registers, counters and meters, groups and sessions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from lab.switch.bmv2.forms import TableForm
-from lab.switch.bmv2.meters import MeterArray
 from lab.switch.bmv2.packet import Packet
 from lab.switch.bmv2.tables import Condition, ExactTable, RankedTable, Row
 from udfs.errors import SwitchError
-from udfs.switches.entry import SwitchEntry
+from udfs.switches.entry import GROUPS, SwitchEntry, group_id, replicas, session_length
+
+GREEN, YELLOW, RED = 0, 1, 2
+
+
+class MeterArray:
+    """Meters of v1model by index: two rates, three colors (RFC 2698), each a bucket of tokens.
+
+    A packet is green where no rates were given.
+
+    ``by_bytes``: the rates are bytes a second, not packets.
+    """
+
+    def __init__(self, size: int, by_bytes: bool) -> None:
+        self.size = size
+        self._by_bytes = by_bytes
+        self._buckets: dict[int, list[list[float]]] = {}
+
+    def set_rates(self, index: int, rates: Sequence[tuple[float, float]]) -> None:
+        """``(rate a second, burst)`` of the committed and the peak bucket; none: green again."""
+        now = time.monotonic()
+        self._buckets.pop(index, None)
+        if rates:
+            self._buckets[index] = [[rate, burst, burst, now] for rate, burst in rates]
+
+    def execute(self, index: int, size: int) -> int:
+        """The color of a packet of ``size`` bytes."""
+        buckets = self._buckets.get(index)
+        if buckets is None:
+            return GREEN
+        now = time.monotonic()
+        need = size if self._by_bytes else 1
+        # The peak first: a packet beyond it takes nothing from the committed rate.
+        for color, bucket in zip((RED, YELLOW), reversed(buckets), strict=False):
+            rate, burst, tokens, last = bucket
+            tokens = min(burst, tokens + (now - last) * rate)
+            bucket[3] = now
+            bucket[2] = tokens if tokens < need else tokens - need
+            if tokens < need:
+                return color
+        return GREEN
+
+    def reset(self) -> None:
+        self._buckets.clear()
+
 
 Json = Mapping[str, Any]
 
@@ -189,3 +233,66 @@ class State:
             held.clear()
         self.failed_assertions = 0
         self._fill()
+
+
+_MAX_GROUP = 0xFFFF
+_MAX_SESSION = 0x7FFF
+_MAX_PORT = 511
+_MAX_INSTANCE = 0xFFFF
+
+
+class Session(NamedTuple):
+    """A clone session: ``(egress port, instance)`` of each copy, and most bytes, None for all."""
+
+    replicas: tuple[tuple[int, int], ...]
+    length: int | None
+
+
+class Replication:
+    """The packet replication engine: multicast groups and clone sessions by number.
+
+    They are kept as entries (`udfs.switches.entry`).
+
+    ``groups``: ``(egress port, instance)`` of each copy, by instance, then by port.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
+        self.sessions: dict[int, Session] = {}
+
+    def check(self, entry: SwitchEntry) -> None:
+        """Raise SwitchError ``BAD_ENTRY`` for numbers out of range, and for a copy named twice."""
+        group = entry.table == GROUPS
+        number, copies = group_id(entry), replicas(entry)
+        lowest, highest = (1, _MAX_GROUP) if group else (0, _MAX_SESSION)
+        if not lowest <= number <= highest:
+            what = "groups" if group else "clone sessions"
+            raise _bad(entry, f"{what} are numbered {lowest}..{highest}")
+        for port, instance in copies:
+            if port > _MAX_PORT or instance > _MAX_INSTANCE:
+                raise _bad(entry, f"ports are 0..{_MAX_PORT}, instances 0..{_MAX_INSTANCE}")
+        if len(set(copies)) < len(copies):
+            raise _bad(entry, "the same port and instance are there twice")
+
+    def set(self, key: str, entry: SwitchEntry | None) -> None:
+        """Make the group or session of a key be that of ``entry``, or none."""
+        table, _, number = key.partition("|")
+        index = int(number.rpartition("=")[2], 16)
+        if table == GROUPS:
+            if entry is None:
+                self.groups.pop(index, None)
+            else:
+                self.groups[index] = tuple(replicas(entry))
+        elif entry is None:
+            self.sessions.pop(index, None)
+        else:
+            self.sessions[index] = Session(tuple(replicas(entry)), session_length(entry) or None)
+
+    def clear(self) -> None:
+        """Forget all groups and sessions."""
+        self.groups.clear()
+        self.sessions.clear()
+
+
+def _bad(entry: SwitchEntry, why: str) -> SwitchError:
+    return SwitchError("BAD_ENTRY", f"{entry.key}: {why}", key=entry.key)

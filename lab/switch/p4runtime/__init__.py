@@ -1,4 +1,4 @@
-"""A P4Runtime server: what controllers write, checked, and handed to a switch's pipeline.
+"""A P4Runtime server: what controllers write, checked, and handed to a switch's data plane.
 
 ``server`` speaks gRPC and knows many devices; ``device`` is one switch, ``arbitration`` says who
 may write it. ``p4info`` and ``program`` read the two halves of a pipeline config, ``fit`` says

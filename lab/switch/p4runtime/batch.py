@@ -9,12 +9,12 @@ from typing import Any
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
+from lab.switch.data_plane import DataPlane
 from lab.switch.p4runtime import replication, table_entries
 from lab.switch.p4runtime.holdings import Holdings
 from lab.switch.p4runtime.p4info import Table
 from lab.switch.p4runtime.refusal import Refusal, cell, invalid, number, unimplemented
 from lab.switch.p4runtime.table_entries import Held
-from lab.switch.pipeline import Pipeline
 from udfs.errors import StackcastError
 
 _Update = p4runtime_pb2.Update
@@ -26,17 +26,17 @@ class Batch:
 
     Parameters
     ----------
-    pipeline: what checks entries and has counters and registers; None for a program that is saved
+    data_plane: what checks entries and has counters and registers; None for a program that is saved
         and not yet committed, which has none.
     """
 
-    def __init__(self, holdings: Holdings, pipeline: Pipeline | None) -> None:
+    def __init__(self, holdings: Holdings, data_plane: DataPlane | None) -> None:
         self._holdings = holdings
         self._index = holdings.index
-        self._pipeline = pipeline
+        self._data_plane = data_plane
         self._changes: dict[str, Held | None] = {}
         self._grown: Counter[str] = Counter()
-        self._cells: list[Callable[[Pipeline], None]] = []
+        self._cells: list[Callable[[DataPlane], None]] = []
         self._direct: dict[str, tuple[str, int, int]] = {}
 
     def update(self, update: p4runtime_pb2.Update) -> None:
@@ -60,21 +60,21 @@ class Batch:
     def commit(self) -> None:
         """Put all updates into effect; frames see the entries as before or as after.
 
-        Raises `Refusal` INTERNAL, and changes nothing, if the pipeline refuses them after all.
+        Raises `Refusal` INTERNAL, and changes nothing, if the data plane refuses them after all.
         """
-        if self._pipeline is not None and self._changes:
+        if self._data_plane is not None and self._changes:
             changes = {key: held and held.entry for key, held in self._changes.items()}
             try:
-                self._pipeline.apply(changes)
+                self._data_plane.apply(changes)
             except StackcastError as error:
                 raise Refusal(code_pb2.INTERNAL, error.message) from None
         for key, held in self._changes.items():
             self._holdings.set(key, held)
-        if self._pipeline is not None:
+        if self._data_plane is not None:
             for key, (table, packets, size) in self._direct.items():
-                self._pipeline.write_direct_counter(table, key, packets, size)
+                self._data_plane.write_direct_counter(table, key, packets, size)
             for change in self._cells:
-                change(self._pipeline)
+                change(self._data_plane)
 
     def _held(self, key: str) -> Held | None:
         return self._changes[key] if key in self._changes else self._holdings.held.get(key)
@@ -115,7 +115,7 @@ class Batch:
                     code_pb2.RESOURCE_EXHAUSTED,
                     f"table {table.name!r} is full: {table.size} entries",
                 )
-            again = self._pipeline is not None and name in self._holdings.held
+            again = self._data_plane is not None and name in self._holdings.held
             if table.counted and values is None and again:
                 values = (0, 0)  # deleted earlier in this batch: it begins anew
         self._check(held)
@@ -158,9 +158,9 @@ class Batch:
             return
         packets, size = _counts(wire.data, f"counter {counter.name!r}")
 
-        def change(pipeline: Pipeline) -> None:
+        def change(data_plane: DataPlane) -> None:
             for index in cells:
-                pipeline.write_counter(counter.name, index, packets, size)
+                data_plane.write_counter(counter.name, index, packets, size)
 
         self._cells.append(change)
 
@@ -173,9 +173,9 @@ class Batch:
             raise invalid(f"{what}: a bitstring of {register.bits} bits is needed")
         value = number(wire.data.bitstring, register.bits, what)
 
-        def change(pipeline: Pipeline) -> None:
+        def change(data_plane: DataPlane) -> None:
             for index in cells:
-                pipeline.write_register(register.name, index, value)
+                data_plane.write_register(register.name, index, value)
 
         self._cells.append(change)
 
@@ -205,7 +205,7 @@ class Batch:
         self._must_be_live(what)
 
     def _must_be_live(self, what: str) -> None:
-        if self._pipeline is None:
+        if self._data_plane is None:
             raise Refusal(
                 code_pb2.FAILED_PRECONDITION, f"{what}: the saved program is not committed yet"
             )
@@ -219,10 +219,10 @@ class Batch:
         return held
 
     def _check(self, held: Held) -> None:
-        if self._pipeline is None:
+        if self._data_plane is None:
             return
         try:
-            self._pipeline.check(held.entry)
+            self._data_plane.check(held.entry)
         except StackcastError as error:
             raise invalid(error.message) from None
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
+from lab.switch.data_plane import DataPlane
 from lab.switch.p4runtime.arbitration import Arbitration
 from lab.switch.p4runtime.batch import Batch
 from lab.switch.p4runtime.files import parse_p4info
@@ -17,7 +18,6 @@ from lab.switch.p4runtime.p4info import P4InfoIndex
 from lab.switch.p4runtime.program import read_program
 from lab.switch.p4runtime.reading import Reader
 from lab.switch.p4runtime.refusal import Refusal, invalid
-from lab.switch.pipeline import Pipeline
 from udfs.errors import StackcastError, SwitchError
 
 _Config = p4runtime_pb2.SetForwardingPipelineConfigRequest
@@ -36,11 +36,11 @@ class Device:
     A switch without a program forwards nothing.
     """
 
-    def __init__(self, name: str, device_id: int, pipeline: Pipeline) -> None:
+    def __init__(self, name: str, device_id: int, data_plane: DataPlane) -> None:
         self.name = name
         self.lock = threading.RLock()
         self.arbitration = Arbitration(device_id)
-        self._pipeline = pipeline
+        self._data_plane = data_plane
         self._running: Holdings | None = None
         self._saved: Holdings | None = None
 
@@ -110,7 +110,7 @@ class Device:
                 self._commit(verified)
                 return
             try:
-                self._pipeline.verify(kept.p4_device_config)
+                self._data_plane.verify(kept.p4_device_config)
             except StackcastError as error:
                 raise invalid(error.message) from None
             if action == _Config.VERIFY_AND_SAVE:
@@ -183,8 +183,8 @@ class Device:
             raise self._no_program()
         return current
 
-    def _live(self, holdings: Holdings) -> Pipeline | None:
-        return self._pipeline if holdings is self._running else None
+    def _live(self, holdings: Holdings) -> DataPlane | None:
+        return self._data_plane if holdings is self._running else None
 
     def _no_program(self) -> Refusal:
         return Refusal(
@@ -213,17 +213,17 @@ class Device:
         before = self._running
         self._load(holdings)
         try:
-            self._pipeline.apply(holdings.written())
+            self._data_plane.apply(holdings.written())
         except StackcastError as error:
             if before is not None:
                 self._load(before)
-                self._pipeline.apply(before.written())
+                self._data_plane.apply(before.written())
             raise invalid(error.message) from None
         self._running, self._saved = holdings, None
 
     def _load(self, holdings: Holdings) -> None:
         try:
-            self._pipeline.load(holdings.config.p4_device_config)
+            self._data_plane.load(holdings.config.p4_device_config)
         except StackcastError as error:
             raise invalid(error.message) from None
 
@@ -237,7 +237,7 @@ class Device:
                 running.config, self._saved = config, None
                 return
             verified.take_over(running)
-        kept = _Cells(running, self._pipeline)
+        kept = _Cells(running, self._data_plane)
         self._commit(verified)
         kept.restore(verified)
 
@@ -245,24 +245,24 @@ class Device:
 class _Cells:
     """Registers and counters as they are, to be set again after a change of the program."""
 
-    def __init__(self, holdings: Holdings | None, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
+    def __init__(self, holdings: Holdings | None, data_plane: DataPlane) -> None:
+        self._data_plane = data_plane
         self._registers: dict[tuple[str, int, int], list[int]] = {}
         self._counters: dict[tuple[str, int], list[tuple[int, int]]] = {}
         self._direct: dict[tuple[str, str], tuple[int, int]] = {}
         if holdings is None:
             return
         for each in holdings.index.registers.values():
-            self._registers[each.name, each.size, each.bits] = list(pipeline.register(each.name))
+            self._registers[each.name, each.size, each.bits] = list(data_plane.register(each.name))
         for each in holdings.index.counters.values():
             self._counters[each.name, each.size] = [
-                pipeline.counter(each.name, index) for index in range(each.size)
+                data_plane.counter(each.name, index) for index in range(each.size)
             ]
         for table in holdings.index.tables.values():
             if table.counted and table.name not in holdings.fixed:
                 for held in holdings.of_table(table.name):
                     key = held.entry.key
-                    self._direct[table.name, key] = pipeline.direct_counter(table.name, key)
+                    self._direct[table.name, key] = data_plane.direct_counter(table.name, key)
 
     def restore(self, holdings: Holdings) -> None:
         """Set what has a place of the same name and form."""
@@ -270,12 +270,12 @@ class _Cells:
             values = self._registers.get((register.name, register.size, register.bits), [])
             for index, value in enumerate(values):
                 if value:
-                    self._pipeline.write_register(register.name, index, value)
+                    self._data_plane.write_register(register.name, index, value)
         for counter in holdings.index.counters.values():
             for index, counts in enumerate(self._counters.get((counter.name, counter.size), [])):
                 if any(counts):
-                    self._pipeline.write_counter(counter.name, index, *counts)
+                    self._data_plane.write_counter(counter.name, index, *counts)
         for (table, key), counts in self._direct.items():
             form = holdings.index.tables_by_name.get(table)
             if any(counts) and form is not None and form.counted and key in holdings.held:
-                self._pipeline.write_direct_counter(table, key, *counts)
+                self._data_plane.write_direct_counter(table, key, *counts)

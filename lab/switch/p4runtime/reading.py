@@ -8,12 +8,12 @@ from typing import Any
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
+from lab.switch.data_plane import DataPlane
 from lab.switch.p4runtime import replication, table_entries
 from lab.switch.p4runtime.holdings import Holdings
 from lab.switch.p4runtime.p4info import Cells, Table
 from lab.switch.p4runtime.refusal import Refusal, cell, invalid, unimplemented
 from lab.switch.p4runtime.table_entries import Held
-from lab.switch.pipeline import Pipeline
 from udfs.switches.entry import SwitchEntry, is_default
 from udfs.switches.match import canonical
 
@@ -35,13 +35,13 @@ class Reader:
 
     Parameters
     ----------
-    pipeline: what has counters and registers; None for a program that is not committed.
+    data_plane: what has counters and registers; None for a program that is not committed.
     """
 
-    def __init__(self, holdings: Holdings, pipeline: Pipeline | None) -> None:
+    def __init__(self, holdings: Holdings, data_plane: DataPlane | None) -> None:
         self._holdings = holdings
         self._index = holdings.index
-        self._pipeline = pipeline
+        self._data_plane = data_plane
 
     def read(self, entity: p4runtime_pb2.Entity) -> Iterator[p4runtime_pb2.Entity]:
         """All that fits ``entity``, to be read only. Raises `Refusal` for what cannot be asked.
@@ -176,12 +176,12 @@ class Reader:
     def _direct_count(self, held: Held) -> tuple[int, int]:
         return self._live("direct counters").direct_counter(held.entry.table, held.entry.key)
 
-    def _live(self, what: str) -> Pipeline:
-        if self._pipeline is None:
+    def _live(self, what: str) -> DataPlane:
+        if self._data_plane is None:
             raise Refusal(
                 code_pb2.FAILED_PRECONDITION, f"{what}: the saved program is not committed yet"
             )
-        return self._pipeline
+        return self._data_plane
 
 
 def _passes(held: Held, wanted: Any) -> bool:

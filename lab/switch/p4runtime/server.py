@@ -3,7 +3,7 @@
 Only what travels is here: requests to calls of `lab.switch.p4runtime.device.Device`, its answers
 and refusals back. Statuses are those of the P4Runtime specification; a refused Write or Read
 carries one ``p4.v1.Error`` for each of its updates or entities, as long as they have room
-(`statuses`).
+(`batch_status`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ import grpc
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 
-from lab.switch.p4runtime.address import check_listen
-from lab.switch.p4runtime.credentials import ServerCredentials
 from lab.switch.p4runtime.device import Device
-from lab.switch.p4runtime.refusal import Refusal
-from lab.switch.p4runtime.statuses import batch_status
+from lab.switch.p4runtime.endpoint import ServerCredentials, check_listen
+from lab.switch.p4runtime.refusal import Refusal, batch_status
 from udfs.errors import LabError
 
 API_VERSION = "1.4.0"

@@ -10,7 +10,7 @@ from lab.switch.bmv2.program import Program
 from udfs.switches.entry import SwitchEntry
 
 
-class Pipeline(Protocol):
+class DataPlane(Protocol):
     """What a switch does with frames: a program, and the tables and groups that it works by.
 
     ``drops`` counts frames of which no copy left, by reason. ``program`` is None before one is
