@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS ${table} (
   recorded_at TIMESTAMP NOT NULL COMMENT 'End of the batch'
 )
 USING delta
-COMMENT 'Notifications sent to each subscriber, by batch: the input of retuning.'
+COMMENT 'Notifications sent to each subscriber, by batch.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}'
 )

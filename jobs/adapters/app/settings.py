@@ -235,10 +235,15 @@ class Settings:
 
     lab_folder: str = setting("lab.folder", "var/lab", "Everything the lab writes")
     lab_messages: int = setting(
-        "lab.messages", 100_000, "Messages of the generated session", least=1
+        "lab.messages",
+        100_000,
+        "Messages of the generated session; of sensors 20,000 unless set",
+        least=1,
     )
     lab_symbols: int = setting("lab.symbols", 200, "Symbols traded in it", least=4, most=10_000)
-    lab_subscriptions: int = setting("lab.subscriptions", 1000, "Subscriptions in the lab's table")
+    lab_subscriptions: int = setting(
+        "lab.subscriptions", 1000, "Subscriptions in the lab's table; of sensors 200 unless set"
+    )
     lab_seed: int = setting("lab.seed", 1, "Seed of session and subscriptions")
     lab_session: str = setting(
         "lab.session", "", "A Nasdaq BinaryFILE (.gz too) to publish in place of a generated one"
@@ -249,11 +254,16 @@ class Settings:
         "full, recorded (by the ITCH timestamps) or packets per second",
         form=_SPEED,
     )
-    lab_network: str = setting("lab.network", "fabric", "fabric, a topohub name, or a GraphML file")
+    lab_network: str = setting(
+        "lab.network", "fabric", "fabric, line, a topohub name, or a GraphML file"
+    )
     lab_pods: int = setting("lab.pods", 4, "Pods of the fabric", least=1)
     lab_racks: int = setting("lab.racks", 2, "Racks of a pod", least=1)
     lab_hosts: int = setting(
-        "lab.hosts", 2, "Hosts of a rack, or of each node of another network", least=1
+        "lab.hosts",
+        2,
+        "Hosts of a rack; of each node of another network, where it is 1 unless set",
+        least=1,
     )
     lab_planes: int = setting(
         "lab.planes", 2, "Planes of spines; fabric switches of a pod", least=1

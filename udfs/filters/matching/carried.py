@@ -35,7 +35,7 @@ def unpack(packed: bytes) -> Carried:
     """The inverse of ``pack``. Errors: ``StreamError`` STATE_UNREADABLE."""
     try:
         if packed[:4] != _CELLS:
-            raise ValueError("this is no state, or of another version")
+            raise ValueError("this is no state")
         body = zlib.decompress(packed[4:])
         (count,) = _COUNT.unpack_from(body)
         at = _COUNT.size + 4 * count
@@ -80,7 +80,7 @@ def unpack_sources(content: bytes) -> dict[int, bytes]:
 
 def _sources(content: bytes) -> Iterator[tuple[int, bytes]]:
     if content[:4] != _SOURCES:
-        raise ValueError("this is no state, or of another version")
+        raise ValueError("this is no state")
     (count,) = _COUNT.unpack_from(content, 4)
     at = 4 + _COUNT.size
     for _ in range(count):
