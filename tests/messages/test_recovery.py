@@ -374,3 +374,40 @@ def test_a_stream_that_repeats_a_batch_is_not_silent():
     it = receiver(State.EVEN, silence=5.0)
     it.receive([summary(99, 101)], 103.0)
     assert it.due() >= 108.0
+
+
+@pytest.mark.parametrize("order", ["arrival", "sequence"])
+def test_a_range_that_begins_before_the_last_one_ended_is_taken(order):
+    """A stream in real time that crashed says ranges that overlap what it had said."""
+    it = receiver(State.EVEN, order=order)
+    it.receive([*sent(101, 102, 103), summary(101, 104)], 100.0)
+    out = it.receive([*sent(102, 103, 104, 105), summary(102, 106)], 100.1)
+    assert it.sessions()[S] == (State.EVEN, at(106), at(106))
+    assert [d.sequence for d in out.deliveries] == [at(104), at(105)]
+    assert not out.requests and not out.losses
+
+
+def test_what_lacks_of_an_overlapping_range_is_asked_for_from_where_all_is_here():
+    it = receiver(State.EVEN)
+    it.receive([*sent(101, 102, 103), summary(101, 104)], 100.0)
+    out = it.receive([*sent(105), summary(102, 106)], 100.1)
+    assert it.sessions()[S][:2] == (State.BEHIND, at(104))
+    out.requests += it.time(100.3).requests
+    assert out.requests == [Request(S, at(104), 65535)]
+    it.receive(sent(104), 100.4)
+    it.time(101.0)
+    assert it.sessions()[S][:2] == (State.EVEN, at(106))
+
+
+def test_a_range_over_what_was_lost_says_nothing():
+    it = receiver(State.EVEN, asks=False)
+    out = it.receive([*sent(102, 103), summary(101, 104)], 100.0)
+    out.losses += it.time(101.0).losses
+    assert [loss.missing for loss in out.losses] == [1]
+    out = it.receive([*sent(104, 105), summary(101, 106)], 102.0)
+    out.losses += it.time(103.0).losses
+    # Whether all came of the rest cannot be told by it, and nothing is held back for it.
+    assert it.sessions()[S][1] == at(106)
+    assert [(loss.from_, loss.until, loss.missing) for loss in out.losses] == [
+        (at(104), at(106), None)
+    ]

@@ -7,15 +7,22 @@ from numpy.typing import NDArray
 
 from udfs.messages.summaries import Summary, splitmix64
 
+#: Notifications that were taken and are remembered for ranges that overlap; half go at a time.
+MOST_PAST = 1 << 16
+
 
 class KeptNotifications:
     """Counts of messages by first sequence number, and datagrams of those that wait for their turn.
 
     ``counts`` is for reading; `add`, `remove` and `take` change it. Questions about a range cost
-    one pass over what is kept after a change, and then a search.
+    one pass over what is kept after a change, and then a search. ``known_from``: what was taken
+    from this number on is remembered, as ranges may begin before the last one ended.
     """
 
     def __init__(self) -> None:
+        self.known_from = 0
+        self._past_keys: NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self._past_digests: NDArray[np.uint64] = np.zeros(0, np.uint64)
         self.counts: dict[int, int] = {}
         self._datagrams: dict[int, bytes] = {}
         self._keys: NDArray[np.uint64] = np.zeros(0, np.uint64)
@@ -42,26 +49,37 @@ class KeptNotifications:
         return int(np.searchsorted(self._sorted(), np.uint64(until)))
 
     def matches(self, summary: Summary) -> bool:
-        """Whether those below the end of the summary are those that it speaks of.
+        """Tells whether those of the summary's range are those that it speaks of.
 
-        None may be below its beginning.
+        Of what is kept, none may be below its beginning; what was taken may.
         """
-        number = self.number(summary.until)
-        if number != summary.notifications:
+        if summary.from_ < self.known_from:
             return False
-        last = int(self._keys[number - 1]) if number else 0
-        digest = (int(self._sums[number]) - int(self._sums[0])) % (1 << 64)
-        return last == summary.last and digest == summary.digest
+        first = int(np.searchsorted(self._past_keys, np.uint64(summary.from_)))
+        past, number = self._past_keys[first:], self.number(summary.until)
+        if past.size + number != summary.notifications:
+            return False
+        keys = self._keys[:number] if number else past
+        last = int(keys[-1]) if keys.size else 0
+        digest = int(self._sums[number]) - int(self._sums[0])
+        digest += int(self._past_digests[first:].sum(dtype=np.uint64))
+        return last == summary.last and digest % (1 << 64) == summary.digest
+
+    def forget_past(self, known_from: int) -> None:
+        """Nothing is known for sure of what was below this number."""
+        self.known_from = known_from
+        self._past_keys, self._past_digests = self._past_keys[:0], self._past_digests[:0]
 
     def middle(self) -> int:
         """A number with half of them below it; there is one at least."""
         return int(self._sorted()[len(self) // 2])
 
     def take(self, until: int) -> list[tuple[int, int, bytes]]:
-        """Forget those below ``until``. Number, count, datagram of those that wait, ascending."""
+        """Takes those below ``until``. Number, count, datagram of those that wait, ascending."""
         if not self.counts:
             return []
         number = self.number(until)
+        self._remember(number)
         waiting = []
         if self._datagrams:
             for sequence in self._keys[:number].tolist():
@@ -76,6 +94,16 @@ class KeptNotifications:
                 del self.counts[sequence]
         self._keys, self._sums = self._keys[number:], self._sums[number:]
         return waiting
+
+    def _remember(self, number: int) -> None:
+        digests = self._sums[1 : number + 1] - self._sums[:number]
+        self._past_keys = np.concatenate((self._past_keys, self._keys[:number]))
+        self._past_digests = np.concatenate((self._past_digests, digests))
+        if self._past_keys.size > MOST_PAST:
+            drop = self._past_keys.size - MOST_PAST // 2
+            self.known_from = int(self._past_keys[drop - 1]) + 1
+            self._past_keys = self._past_keys[drop:]
+            self._past_digests = self._past_digests[drop:]
 
     def _sorted(self) -> NDArray[np.uint64]:
         # Numbers only come, or go from the front, so as many as before are the same.

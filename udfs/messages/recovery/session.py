@@ -131,7 +131,7 @@ class Session:
         """What there is in a range, by the stream or by an answer."""
         replies = answer and self.state is State.ASKING and summary.from_ == self._asked
         if self.state is State.UNHEARD:
-            self._cover(max(summary.from_, self.covered), now, out)
+            self._begin(max(summary.from_, self.covered), now, out)
         elif summary.until <= self.covered and not replies:
             if self.state is State.EVEN:
                 self._enter(Happening.LEVEL, now, out)
@@ -157,7 +157,7 @@ class Session:
                 self.due = now + self._options.silence
                 return
             # Notifications, and no summary: begin with what is here.
-            self._cover(min(self.kept.counts), now, out)
+            self._begin(min(self.kept.counts), now, out)
         elif self.covered < self.known:
             self._confirm(now, out)
             if self._hopeless(now):
@@ -226,27 +226,36 @@ class Session:
 
     def _remember(self, summary: Summary, answer: bool) -> None:
         key = summary.from_, summary.until, answer
-        useful = self.covered <= summary.from_ < summary.until
+        useful = self.covered < summary.until and self._fits(summary.from_)
         if useful and (key in self._summaries or len(self._summaries) < MOST_SUMMARIES):
             self._summaries[key] = summary
 
     def _confirm(self, now: float, out: Output) -> None:
         """Go on as far as summaries and what is here agree, or nothing more can be had."""
         while here := self._summaries_here():
+            ends = [each for each in here if each[0].from_ == self.covered]
             if found := next((s for s, _ in here if self.kept.matches(s)), None):
                 self._cover(found.until, now, out)
-            elif found := next((s for s, a in here if a and self._answered.matches(s)), None):
+            elif found := next((s for s, a in ends if a and self._answered.matches(s)), None):
                 self._discard_unexpected(found.until)
                 self._cover(found.until, now, out)
-            elif found := next((s for s, _ in here if s.gone), None):
+            elif found := next((s for s, _ in ends if s.gone), None):
                 self._lose(found.until, "gone", now, out)
             else:
                 return
 
     def _summaries_here(self) -> list[tuple[Summary, bool]]:
-        """Summaries that begin where all is complete, and who sent them; the longest first."""
-        here = [(s, k[2]) for k, s in self._summaries.items() if k[0] == self.covered]
+        """Summaries of what comes next, and who sent them; the longest first.
+
+        They begin where all is complete, or before: a stream that went on after a crash may say a
+        range that ends elsewhere than the one that it had said.
+        """
+        here = [(s, k[2]) for k, s in self._summaries.items() if k[0] <= self.covered]
         return sorted(here, key=lambda s: -s[0].until)
+
+    def _fits(self, from_: int) -> bool:
+        """Tells whether a range that begins there can ever be held against what came."""
+        return from_ >= min(self.covered, self.kept.known_from)
 
     def _discard_unexpected(self, until: int) -> None:
         """What the service did not send is not for this host."""
@@ -271,7 +280,7 @@ class Session:
         loss = Loss(self.name, self.covered, until, missing, reason)
         self._statistics.losses += 1
         self._statistics.missing += missing or 0
-        self._cover(until, now, out)
+        self._begin(until, now, out)
         out.losses.append(loss)
 
     def _missing(self, until: int) -> int | None:
@@ -286,14 +295,19 @@ class Session:
         """Whether there is room for one more; if not, the service will be asked for it."""
         if not self._options.asks:
             before = len(self.kept)
-            self._cover(self.kept.middle(), now, out)
+            self._begin(self.kept.middle(), now, out)
             self._statistics.unverified += before - len(self.kept)
             return True
         if self.state is State.UNHEARD:
-            self._cover(min(sequence, *self.kept.counts), now, out)
+            self._begin(min(sequence, *self.kept.counts), now, out)
         self._announce(min(sequence + 1, _LAST), now)
         self._enter(Happening.GAP, now, out, self._patience())
         return False
+
+    def _begin(self, until: int, now: float, out: Output) -> None:
+        """Goes on from ``until``, and not all below it came."""
+        self._cover(until, now, out)
+        self.kept.forget_past(until)
 
     def _cover(self, until: int, now: float, out: Output) -> None:
         """Nothing below ``until`` is waited for any more."""
@@ -302,7 +316,9 @@ class Session:
         self._answered.take(until)
         self.covered = until
         self.known = max(self.known, until)
-        self._summaries = {k: s for k, s in self._summaries.items() if k[0] >= until}
+        self._summaries = {
+            k: s for k, s in self._summaries.items() if k[1] > until and self._fits(k[0])
+        }
         self._tries = 0
         self._since = now
 
