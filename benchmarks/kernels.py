@@ -22,7 +22,7 @@ from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.moldudp64 import decode
 from udfs.messages.sequence import session_id
 from udfs.messages.specification import parse_specification
-from udfs.network.labels import HOP, label
+from udfs.network.labels import HOP, NARROW
 from udfs.stacks.frame import FrameTemplates, build_frames, header_template
 
 MTU = 1500
@@ -47,7 +47,9 @@ def main() -> None:
     leaf = matcher.match(messages.message_type, messages.values)
 
     # Frames: matched messages under their headers.
-    template = header_template([label(HOP, 1), label(HOP, 2)], 1, 0x0A000001, GROUP, PORT)
+    template = header_template(
+        [NARROW.label(HOP, 1), NARROW.label(HOP, 2)], 1, 0x0A000001, GROUP, PORT
+    )
     templates = FrameTemplates.build([[template] if r else [] for r in matcher.receivers])
     bases = np.arange(len(session.packets), dtype=np.int64)
     who = np.frombuffer(session_id("bench", 0), np.uint8).reshape(1, 10)

@@ -24,7 +24,6 @@ from udfs.messages.reference import read_message
 from udfs.messages.sequence import split_sequence
 from udfs.messages.specification import Specification, parse_specification
 from udfs.messages.summaries import Summary
-from udfs.network.labels import describe
 from udfs.stacks.dissect import Dissection, EventFrame, dissect, dissect_event, is_event
 
 app = typer.Typer(no_args_is_help=True, help="Look into frames: header stacks and what they carry.")
@@ -200,7 +199,7 @@ def _row(frame: bytes, reader: _Itch | _Events) -> Row:
         "destination_mac": _mac(parts.destination_mac),
         "source_mac": _mac(parts.source_mac),
         "ethertype": f"{parts.ethertype:#06x}",
-        "labels": [describe(label, labels=parts.label_format) for label in parts.labels],
+        "labels": [parts.label_format.describe(label) for label in parts.labels],
         "source": _endpoint(parts.ipv4.source, parts.udp.source_port),
         "destination": _endpoint(parts.ipv4.destination, parts.udp.destination_port),
         "session": parts.session.decode("latin-1"),

@@ -13,7 +13,7 @@ from virtual_trees_cases import datagram, modelled, stack_frame
 from benchmarks.compile import say
 from benchmarks.p4.workloads import Visit, Workload
 from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.labels import HOP, ID_BITS, MAX_ID, STOP, TREE
+from udfs.network.labels import HOP, NARROW, STOP, TREE
 from udfs.stacks.forwarding import SwitchTables, forward
 from udfs.switches.entry import GROUPS
 from udfs.switches.ports import PORTS, SUBSET
@@ -48,7 +48,7 @@ def of_the_text(tables: SwitchTables, visit: Visit) -> int:
     _, port, labels = visit
     passes = served = 0
     for at, label in enumerate(labels):
-        kind, number = label >> ID_BITS, label & MAX_ID
+        kind, number = label >> NARROW.id_bits, label & NARROW.max_id
         ports = 0
         if kind == TREE:
             ports = tables.trees.get(number, 0)
@@ -65,7 +65,7 @@ def of_the_text(tables: SwitchTables, visit: Visit) -> int:
 
 def _passes_of_copy(tables: SwitchTables, port: int, after: Sequence[int]) -> int:
     for passed, label in enumerate(after, 1):
-        if label >> ID_BITS == STOP and tables.stops.get(label & MAX_ID) == port:
+        if label >> NARROW.id_bits == STOP and tables.stops.get(label & NARROW.max_id) == port:
             return passed
     return len(after)
 

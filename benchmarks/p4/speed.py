@@ -13,7 +13,7 @@ from benchmarks.compile import say
 from benchmarks.p4.passes import COUNTS, Curve
 from benchmarks.support.measuring import side_by_side
 from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.labels import HOP, STOP, TREE, label
+from udfs.network.labels import HOP, NARROW, STOP, TREE
 from udfs.stacks.forwarding import SwitchTables
 from udfs.switches.stack_entries import LABELS_A_PASS
 
@@ -92,12 +92,12 @@ def different_frames(tables: SwitchTables, ports: int, labels: int, seed: str) -
     made: dict[tuple[int, ...], Frame] = {}
     while len(made) < FRAMES:
         own = [
-            label(TREE, random.choice(sorted(tables.trees))),
-            label(HOP, random.choice(sorted(tables.hops))),
-            label(STOP, random.choice(sorted(tables.stops))),
+            NARROW.label(TREE, random.choice(sorted(tables.trees))),
+            NARROW.label(HOP, random.choice(sorted(tables.hops))),
+            NARROW.label(STOP, random.choice(sorted(tables.stops))),
         ]
         kinds = random.choices((TREE, HOP, STOP), k=labels - 3)
-        stack = own + [label(kind, random.randint(1000, 16383)) for kind in kinds]
+        stack = own + [NARROW.label(kind, random.randint(1000, 16383)) for kind in kinds]
         random.shuffle(stack)
         port = random.randint(1, ports)
         behind = datagram(random.randbytes(PAYLOAD))
@@ -142,7 +142,7 @@ def _hops(tables: SwitchTables) -> list[Frame]:
     random = Random("hops")
     links = [(1, hop) for hop, port in sorted(tables.hops.items()) if port != 1]
     return [
-        (port, (label(HOP, hop),), datagram(random.randbytes(PAYLOAD)))
+        (port, (NARROW.label(HOP, hop),), datagram(random.randbytes(PAYLOAD)))
         for port, hop in random.choices(links, k=FRAMES)
     ]
 

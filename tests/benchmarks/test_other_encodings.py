@@ -19,7 +19,7 @@ from benchmarks.trees.other_encodings import (
     spread,
 )
 from udfs.network.topology import fabric, from_graph
-from udfs.trees.encode import encode
+from udfs.trees.encode import Encoder
 
 pytestmark = pytest.mark.unit
 
@@ -87,14 +87,14 @@ def test_elmo_needs_a_fabric_and_receivers(network):
 def test_port_bitmaps_have_a_rule_for_each_bitmap_of_the_delivery_tree():
     # A star: its middle has six ports, so bitmaps have six bits; ids of five switches three.
     star = from_graph(nx.star_graph(4))
-    edges = encode(star, "feed1", frozenset({"h2", "h3", "h5"}), [])[0].edges
+    edges = Encoder(star, "feed1", []).encode(frozenset({"h2", "h3", "h5"}))[0].edges
     # s0 has a bitmap of its own; the three others send out of the same port, and share one.
     assert port_bitmaps(star, edges).sizes == (-(-(2 * (6 + 1) + 4 * (3 + 1)) // 8),)
     assert port_bitmaps(star, ()) == Headers(())
 
 
 def test_port_bitmaps_are_counted_by_layer(network):
-    edges = encode(network, "feed1", frozenset({"h3"}), [])[0].edges
+    edges = Encoder(network, "feed1", []).encode(frozenset({"h3"}))[0].edges
     # Racks have four ports at most, fabric switches three; there are four and two of them.
     racks, pods = 2 * (4 + 1) + 2 * (2 + 1), (3 + 1) + (1 + 1)
     assert port_bitmaps(network, edges).sizes == (-(-(racks + pods) // 8),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.p4 import passes as counted
-from udfs.network.labels import HOP, STOP, TREE, label
+from udfs.network.labels import HOP, NARROW, STOP, TREE
 from udfs.stacks.forwarding import SwitchTables
 
 pytestmark = pytest.mark.unit
@@ -15,10 +15,10 @@ TABLES = SwitchTables(
     hops={100 + port: port for port in range(1, 10)},
     stops={100 + port: port for port in range(1, 10)},
 )
-TREE_1, TREE_2 = label(TREE, 1), label(TREE, 2)
-HOP_2, HOP_5 = label(HOP, 102), label(HOP, 105)
-STOP_3 = label(STOP, 103)
-OTHER = label(STOP, 9000)
+TREE_1, TREE_2 = NARROW.label(TREE, 1), NARROW.label(TREE, 2)
+HOP_2, HOP_5 = NARROW.label(HOP, 102), NARROW.label(HOP, 105)
+STOP_3 = NARROW.label(STOP, 103)
+OTHER = NARROW.label(STOP, 9000)
 
 
 @pytest.fixture(scope="module")

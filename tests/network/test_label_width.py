@@ -11,14 +11,14 @@ from link_bytes import bytes_on_links
 from lab.fabric.network import read_description
 from lab.up import deployment
 from udfs.errors import LabError, NetworkError, StackError
-from udfs.network.labels import FORMATS, HOP, NARROW, STOP, TREE, WIDE, describe
+from udfs.network.labels import FORMATS, HOP, NARROW, STOP, TREE, WIDE
 from udfs.network.network import Network
 from udfs.network.programs import FILTERING, STACKS, check_labels, stack_program
 from udfs.network.rows import network_from_rows, network_to_rows
 from udfs.network.topology import fabric
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.encode import encode
+from udfs.trees.encode import Encoder
 
 pytestmark = pytest.mark.unit
 
@@ -51,7 +51,7 @@ def test_a_label_is_described_by_its_network():
     link = WIDE_NETWORK.links[0]
     value = WIDE.label(HOP, link.id)
     assert WIDE_NETWORK.describe(value) == f"hop {link.id} ({link.switch}:{link.port})"
-    assert describe(value, labels=WIDE) == f"hop {link.id}"
+    assert WIDE.describe(value) == f"hop {link.id}"
 
 
 @EACH
@@ -88,7 +88,7 @@ def test_a_link_id_of_over_14_bits_needs_wide_labels():
 @EACH
 def test_bytes_on_links_count_labels_by_their_size(network):
     trees = broadcast_trees(network)
-    (encoding,) = encode(network, "feed1", frozenset(["h1", "h8"]), trees)
+    (encoding,) = Encoder(network, "feed1", trees).encode(frozenset(["h1", "h8"]))
     delivery = ForwardingModel(network, network_tables(network, trees)).deliver(
         "feed1", encoding.labels
     )
@@ -101,7 +101,7 @@ def test_bytes_on_links_count_labels_by_their_size(network):
 
 def test_a_switch_that_reads_other_labels_forwards_nothing():
     trees = broadcast_trees(WIDE_NETWORK)
-    (encoding,) = encode(WIDE_NETWORK, "feed1", frozenset(["h1", "h8"]), trees)
+    (encoding,) = Encoder(WIDE_NETWORK, "feed1", trees).encode(frozenset(["h1", "h8"]))
     tables = network_tables(WIDE_NETWORK, trees)
     for held in tables.values():
         held.labels = NARROW

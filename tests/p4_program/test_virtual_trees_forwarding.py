@@ -21,12 +21,12 @@ from scapy.layers.l2 import Ether
 from virtual_trees_cases import REASONS, datagram, modelled, plain_frame, stack_frame
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.labels import NARROW, STOP, TREE, WIDE, label
+from udfs.network.labels import NARROW, STOP, TREE, WIDE
 from udfs.network.network import Network
 from udfs.network.virtual_tree import stored
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.switches.stack_entries import LABELS_A_PASS, switch_entries
-from udfs.trees.encode import encode
+from udfs.trees.encode import Encoder
 
 pytestmark = pytest.mark.unit
 
@@ -134,8 +134,8 @@ def test_all_63_ports_at_once_are_served_once_each():
     switch = switch_with(cases.entries_of(tables, 63))
     for port in ports:
         behind = datagram()
-        copies, _ = told(switch, port, stack_frame([label(TREE, 1)], behind))
-        assert copies == modelled(tables, port, [label(TREE, 1)], behind)
+        copies, _ = told(switch, port, stack_frame([NARROW.label(TREE, 1)], behind))
+        assert copies == modelled(tables, port, [NARROW.label(TREE, 1)], behind)
         assert [out for out, _ in copies] == [out for out in ports if out != port]
 
 
@@ -166,7 +166,7 @@ def test_every_receiver_gets_the_plain_datagram_once_and_nobody_else(pool, form,
     behind = datagram()
     host = network.hosts[publisher]
     with running(pool, network, trees) as switches:
-        for encoding in encode(network, publisher, receivers, trees):
+        for encoding in Encoder(network, publisher, trees).encode(receivers):
             wanted = ForwardingModel(network, network_tables(network, trees)).deliver(
                 publisher, encoding.labels
             )
@@ -292,8 +292,8 @@ def test_every_statement_of_the_program_is_reached():
     for _ in range(400):
         switch.process(rng.randint(1, 63), stack_frame(cases.random_stack(rng), datagram()))
     for port in range(1, 64):
-        switch.process(0, stack_frame([label(TREE, port)], datagram()))
-    switch.process(257, stack_frame([label(TREE, 1)], datagram()))
+        switch.process(0, stack_frame([NARROW.label(TREE, port)], datagram()))
+    switch.process(257, stack_frame([NARROW.label(TREE, 1)], datagram()))
     missed = {
         what
         for number, what in switch.program.coverage_points.items()

@@ -10,7 +10,7 @@ import pytest
 
 from udfs.network.network import Network
 from udfs.network.topology import fabric
-from udfs.retuning.comparison import Record, StrategyResult, compare, evaluate
+from udfs.retuning.comparison import Record, StrategyResult, evaluate
 from udfs.retuning.costs import Replayer
 from udfs.retuning.mixture import choose, mix
 from udfs.trees.publications import Clients, Publication, Statistics
@@ -95,7 +95,10 @@ def test_a_strategy_that_fails_is_told_and_the_others_are_compared():
         def candidates(self, situation, budget):
             yield from steiner_tree(situation.network, ["nobody"])
 
-    (broken, hops) = compare([Broken(), STRATEGIES["hops"]], SITUATION, uniform(NETWORK, 3), RECORD)
+    (broken, hops) = [
+        evaluate(strategy, SITUATION, uniform(NETWORK, 3), RECORD)
+        for strategy in [Broken(), STRATEGIES["hops"]]
+    ]
     assert "NETWORK.UNKNOWN_HOST" in broken.error
     assert hops.trees == () and hops.trial.bytes == hops.unseen == RECORD.replay([]).bytes
     assert choose(RECORD, [broken, hops], uniform(NETWORK, 3)).trees == {}
@@ -104,7 +107,7 @@ def test_a_strategy_that_fails_is_told_and_the_others_are_compared():
 @pytest.mark.parametrize("rules", [0, 1, 3, 8])
 def test_the_choice_fits_and_costs_no_more_than_any_strategy_on_the_record(rules: int):
     budget = uniform(NETWORK, rules)
-    outcomes = compare(SOME, SITUATION, budget, RECORD)
+    outcomes = [evaluate(strategy, SITUATION, budget, RECORD) for strategy in SOME]
     found = choose(RECORD, outcomes, budget)
     capacity = TreeCapacity(NETWORK, budget)
     for edges in found.trees:
@@ -128,7 +131,7 @@ def test_the_choice_is_good_for_publications_to_come():
         lots.shuffle(every)
         seen, unseen = every[::2], every[1::2]
         record = Record(NETWORK, seen)
-        outcomes = compare(SOME, SITUATION, budget, record)
+        outcomes = [evaluate(strategy, SITUATION, budget, record) for strategy in SOME]
         later = Record(NETWORK, unseen)
         best = min(later.replay(outcome.trees).bytes for outcome in outcomes)
         ratios.append(later.replay(list(choose(record, outcomes, budget).trees)).bytes / best)
@@ -142,7 +145,7 @@ def test_the_order_of_the_record_and_of_trees_in_use_has_no_effect():
     found = []
     for direction in (1, -1):
         record = Record(NETWORK, PUBLISHED[::direction])
-        outcomes = compare(SOME, SITUATION, budget, record)
+        outcomes = [evaluate(strategy, SITUATION, budget, record) for strategy in SOME]
         found.append(choose(record, outcomes, budget, trees))
     assert found[0].trees == found[1].trees
 
@@ -167,7 +170,7 @@ def test_what_was_learnt_from_one_half_is_judged_by_the_other():
 
 def test_a_search_that_takes_too_long_leaves_the_best_strategy():
     budget = uniform(NETWORK, 4)
-    outcomes = compare(SOME, SITUATION, budget, RECORD)
+    outcomes = [evaluate(strategy, SITUATION, budget, RECORD) for strategy in SOME]
     asked = 0
 
     def check() -> None:

@@ -20,14 +20,14 @@ from jobs.adapters.wire import SinkOptions, open_sink
 from udfs.errors import SinkError, StackError
 from udfs.messages.reference import build_packet
 from udfs.messages.sequence import sequence_number
-from udfs.network.labels import HOP, NARROW, STOP, TREE, WIDE, label
+from udfs.network.labels import HOP, NARROW, STOP, TREE, WIDE
 from udfs.stacks.dissect import dissect
 from udfs.stacks.frame import FrameTemplates, build_frames, header_template
 
 pytestmark = pytest.mark.unit
 
 MAC, ADDRESS, GROUP, PORT = 0x020000000001, 0x0A000001, 0xEF9F0203, 26400
-STACK = (label(TREE, 7), label(HOP, 17), label(STOP, 3))
+STACK = (NARROW.label(TREE, 7), NARROW.label(HOP, 17), NARROW.label(STOP, 3))
 
 # Add Order, ITCH 5.0: buy 300 GOOGL at 50.2500.
 ADD_ORDER = (
@@ -73,7 +73,7 @@ def host_frame(payload: bytes) -> bytes:
 
 
 FRAME = frame_of([ADD_ORDER, ADD_ORDER])
-WIDE_STACK = (label(TREE, 1 << 29, WIDE), label(HOP, 17, WIDE))
+WIDE_STACK = (WIDE.label(TREE, 1 << 29), WIDE.label(HOP, 17))
 WIDE_FRAME = frame_of([ADD_ORDER], WIDE_STACK, form=WIDE)
 IPV4_AT = 16 + 2 * len(STACK)
 UDP_AT = IPV4_AT + 20

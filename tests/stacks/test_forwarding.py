@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from link_bytes import bytes_on_links
 
 from udfs.errors import NetworkError, StackError
-from udfs.network.labels import HOP, STOP, TREE, describe, label, split
+from udfs.network.labels import HOP, NARROW, STOP, TREE
 from udfs.network.network import Host, Link, Network, Switch
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
@@ -49,10 +49,10 @@ def test_figure_5_2_overlapping_trees_with_a_stop_and_a_hop():
     )
     vt1 = tree(1, ("N1", "N2"), ("N1", "N4"), ("N2", "S1"), ("N4", "S5"), ("N4", "S6"))
     vt2 = tree(2, ("N1", "N2"), ("N2", "N3"), ("N2", "S2"), ("N3", "S3"), ("N3", "S7"))
-    stop = label(STOP, network.link("N3", "S7").id)
-    hop = label(HOP, network.link("N3", "S4").id)
+    stop = NARROW.label(STOP, network.link("N3", "S7").id)
+    hop = NARROW.label(HOP, network.link("N3", "S4").id)
     tables = network_tables(network, [vt1, vt2])
-    stack = (label(TREE, 1), label(TREE, 2), stop, hop)
+    stack = (NARROW.label(TREE, 1), NARROW.label(TREE, 2), stop, hop)
 
     # N1 serves port 2 once, although both trees ask for it; both copies keep the whole stack.
     assert forward(tables["N1"], 1, stack) == [(2, stack), (3, stack)]
@@ -82,10 +82,10 @@ def test_figure_5_3_distant_trees_bridged_by_a_hop():
     )
     vt1 = tree(1, ("N1", "N2"), ("N1", "N5"), ("N2", "S1"), ("N2", "S2"))
     vt2 = tree(2, ("N3", "N4"), ("N3", "S6"), ("N4", "S3"), ("N4", "S4"))
-    bridge = label(HOP, network.link("N2", "N3").id)
-    last = label(HOP, network.link("N5", "S5").id)
-    stop = label(STOP, network.link("N3", "S6").id)
-    stack = (label(TREE, 1), bridge, label(TREE, 2), stop, last)
+    bridge = NARROW.label(HOP, network.link("N2", "N3").id)
+    last = NARROW.label(HOP, network.link("N5", "S5").id)
+    stop = NARROW.label(STOP, network.link("N3", "S6").id)
+    stack = (NARROW.label(TREE, 1), bridge, NARROW.label(TREE, 2), stop, last)
     delivery = ForwardingModel(network, network_tables(network, [vt1, vt2])).deliver("P", stack)
     assert delivery.hosts == Counter({f"S{i}": 1 for i in range(1, 6)})
     assert not delivery.loop
@@ -105,9 +105,13 @@ def test_figure_5_3_distant_trees_bridged_by_a_hop():
 def test_a_ring_of_trees_is_seen_as_a_loop_and_ends():
     network = drawn({"A": {1: "P", 2: "B", 3: "C"}, "B": {1: "A", 2: "C"}, "C": {1: "B", 2: "A"}})
     trees = [tree(1, ("A", "B"), ("B", "C")), tree(2, ("A", "C"))]
-    stack = (label(TREE, 1), label(TREE, 2))
+    stack = (NARROW.label(TREE, 1), NARROW.label(TREE, 2))
     assert ForwardingModel(network, network_tables(network, trees)).deliver("P", stack).loop
-    cut = (*stack, label(STOP, network.link("B", "C").id), label(STOP, network.link("C", "B").id))
+    cut = (
+        *stack,
+        NARROW.label(STOP, network.link("B", "C").id),
+        NARROW.label(STOP, network.link("C", "B").id),
+    )
     assert not ForwardingModel(network, network_tables(network, trees)).deliver("P", cut).loop
 
 
@@ -117,24 +121,24 @@ def test_a_storm_over_a_dense_network_ends():
     ports["A"][12] = "P"
     network = drawn(ports)
     trees = [tree(i + 1, *((u, v) for v in names if v != u)) for i, u in enumerate(names)]
-    stack = tuple(label(TREE, t.id) for t in trees)
+    stack = tuple(NARROW.label(TREE, t.id) for t in trees)
     assert ForwardingModel(network, network_tables(network, trees)).deliver("P", stack).loop
 
 
 @pytest.mark.parametrize(
     "labels",
-    [(), (1,), (label(TREE, 1), 0x0001), (label(TREE, 1),) * 65],
+    [(), (1,), (NARROW.label(TREE, 1), 0x0001), (NARROW.label(TREE, 1),) * 65],
     ids=["empty", "type 00", "type 00 behind a tree", "65 labels"],
 )
 def test_a_stack_that_no_switch_can_read_is_dropped(labels):
     tables = SwitchTables(trees={1: 0b110})
-    assert forward(tables, 1, (label(TREE, 1),) * 64) != []
+    assert forward(tables, 1, (NARROW.label(TREE, 1),) * 64) != []
     assert forward(tables, 1, labels) == []
 
 
 def test_nothing_crosses_a_failed_link_or_reaches_a_host_that_is_not_marked_as_one():
     network = fabric(1, 1, 2, 1, 1)
-    stack = (label(HOP, network.link("pod1-rack1", "h1").id),)
+    stack = (NARROW.label(HOP, network.link("pod1-rack1", "h1").id),)
     tables = network_tables(network, [])
     assert ForwardingModel(network, tables).deliver("feed1", stack).hosts == {"h1": 1}
     tables["pod1-rack1"].host_ports = frozenset()
@@ -150,7 +154,7 @@ def program_of_the_text(tables, ingress_port, labels):
 
     def clone(port, stack, index):
         while index < len(stack):
-            kind, number = split(stack[index])
+            kind, number = NARROW.split(stack[index])
             if kind == STOP and tables.stops.get(number) == port:
                 return
             index += 1
@@ -158,7 +162,7 @@ def program_of_the_text(tables, ingress_port, labels):
 
     stack, index = list(labels), 0
     while index < len(stack):
-        kind, number = split(stack[index])
+        kind, number = NARROW.split(stack[index])
         own_hop = kind == HOP and number in tables.hops
         if own_hop:
             wanted = [tables.hops[number]]
@@ -186,13 +190,13 @@ TABLES = st.builds(
 )
 TREES_AND_HOPS = st.lists(
     st.one_of(
-        st.builds(label, st.just(TREE), st.integers(1, 5)),
-        st.builds(label, st.just(HOP), st.integers(9, 17)),
+        st.builds(NARROW.label, st.just(TREE), st.integers(1, 5)),
+        st.builds(NARROW.label, st.just(HOP), st.integers(9, 17)),
     ),
     min_size=1,
     max_size=8,
 )
-STOPS = st.lists(st.builds(label, st.just(STOP), st.integers(9, 17)), max_size=5)
+STOPS = st.lists(st.builds(NARROW.label, st.just(STOP), st.integers(9, 17)), max_size=5)
 
 
 @examples(200)
@@ -203,7 +207,9 @@ def test_the_model_serves_the_ports_that_the_program_of_the_text_serves(
     labels = (*first, *stops)
     copies = forward(tables, ingress, labels)
     assert [port for port, _ in copies] == program_of_the_text(tables, ingress, labels)
-    kept = tuple(x for x in labels if split(x)[0] == TREE or split(x)[1] not in tables.hops)
+    kept = tuple(
+        x for x in labels if NARROW.split(x)[0] == TREE or NARROW.split(x)[1] not in tables.hops
+    )
     assert all(left == (None if port in tables.host_ports else kept) for port, left in copies)
 
 
@@ -219,17 +225,21 @@ def test_the_order_of_labels_does_not_change_who_is_served(tables, ingress, firs
 def test_labels_split_as_they_were_made_and_are_named_for_people():
     for kind in (TREE, HOP, STOP):
         for number in (1, 5, 16383):
-            assert split(label(kind, number)) == (kind, number)
-    assert label(TREE, 1) == 0x4001
-    for bad in (lambda: label(TREE, 16384), lambda: label(HOP, 0), lambda: label(0, 1)):
+            assert NARROW.split(NARROW.label(kind, number)) == (kind, number)
+    assert NARROW.label(TREE, 1) == 0x4001
+    for bad in (
+        lambda: NARROW.label(TREE, 16384),
+        lambda: NARROW.label(HOP, 0),
+        lambda: NARROW.label(0, 1),
+    ):
         with pytest.raises(StackError, match="BAD_LABEL"):
             bad()
     for bad_label in (0x0001, 0x4000, 1 << 16, -1):
         with pytest.raises(StackError, match="BAD_LABEL"):
-            split(bad_label)
+            NARROW.split(bad_label)
     network = fabric(1, 1, 2, 1, 1)
     link = network.link("pod1-rack1", "h2")
-    assert network.describe(label(TREE, 7)) == "tree 7"
-    assert network.describe(label(HOP, link.id)) == f"hop {link.id} (pod1-rack1:2)"
-    assert network.describe(label(STOP, 9999)) == "stop 9999"
-    assert describe(label(STOP, 17)) == "stop 17"
+    assert network.describe(NARROW.label(TREE, 7)) == "tree 7"
+    assert network.describe(NARROW.label(HOP, link.id)) == f"hop {link.id} (pod1-rack1:2)"
+    assert network.describe(NARROW.label(STOP, 9999)) == "stop 9999"
+    assert NARROW.describe(NARROW.label(STOP, 17)) == "stop 17"

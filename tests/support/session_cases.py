@@ -5,7 +5,8 @@ from __future__ import annotations
 from paths import P4
 
 from jobs.adapters.switches.program import Pipeline
-from udfs.network.labels import TREE, label
+from udfs.network.labels import TREE
+from udfs.network.labels import NARROW
 from udfs.switches.entry import SwitchEntry, canonical, group_entry
 from udfs.switches.match import Match
 
@@ -14,7 +15,7 @@ PIPELINE = Pipeline.read(P4, "virtual_trees")
 
 def tree(number: int, ports: int = 3, position: int = 1) -> SwitchEntry:
     control = f"ingress.label_{position}."
-    match = (("label", "exact", canonical(label(TREE, number))),)
+    match = (("label", "exact", canonical(NARROW.label(TREE, number))),)
     return SwitchEntry(
         "s1", control + "look_up", match, control + "tree", (("ports", canonical(ports)),)
     )

@@ -9,11 +9,14 @@ from paths import P4
 
 from jobs.adapters.switches.program import Pipeline
 from udfs.network.programs import EVENT
-from udfs.switches.election import MOST, describe_id, election_id, rank
+from udfs.switches.election import describe_id, election_id, rank
 from udfs.switches.entry import GROUPS, Difference, SwitchEntry, canonical, difference, group_entry
 from udfs.switches.ordering import WriteStep, check_limits, full_tables, withheld, write_steps
 
 pytestmark = pytest.mark.unit
+
+#: The largest election id: 128 bits.
+MOST = (1 << 128) - 1
 
 SUBSCRIPTIONS = list(Pipeline.read(P4, "packet_subscriptions").sizes)
 LABELS = list(Pipeline.read(P4, "virtual_trees").sizes)

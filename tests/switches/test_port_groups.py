@@ -3,10 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from port_group import group_of
 
 from udfs.errors import NetworkError
 from udfs.switches.entry import group_id, replicas
-from udfs.switches.ports import FAN_OUT, PORTS, SUBSET, group_of, port_groups, port_mask
+from udfs.switches.ports import FAN_OUT, PORTS, SUBSET, port_groups, port_mask
 
 pytestmark = pytest.mark.unit
 

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from entry_tables import tables_by_position, tables_from_entries
 from examples import examples
 from google.protobuf import text_format
 from hypothesis import given
@@ -26,8 +27,6 @@ from udfs.switches.stack_entries import (
     positions_of,
     switch_entries,
     table_entries,
-    tables_by_position,
-    tables_from_entries,
 )
 from udfs.trees.broadcast import broadcast_trees
 

@@ -8,22 +8,23 @@ from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from entry_tables import tables_by_position
 from examples import examples
 from fault_server import FaultServer, FaultyDevice
 from hypothesis import Phase, given
 from hypothesis import strategies as st
+from port_group import group_of
 from session_cases import PIPELINE
 
 from jobs.adapters.switches import session as switch_session
 from jobs.adapters.switches.session import RefreshResult, SwitchSession, SwitchTarget
-from udfs.network.labels import HOP, STOP, TREE, label
+from udfs.network.labels import HOP, NARROW, STOP, TREE
 from udfs.network.network import Network
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
 from udfs.stacks.forwarding import ForwardingModel, SwitchTables
 from udfs.switches.entry import GROUPS, SwitchEntry, group_id
-from udfs.switches.ports import group_of
-from udfs.switches.stack_entries import label_table, switch_entries, tables_by_position
+from udfs.switches.stack_entries import label_table, switch_entries
 from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.server
@@ -46,9 +47,11 @@ def stacks(network: Network, trees: Collection[VirtualTree]) -> list[tuple[int, 
     to_hosts = [link.id for link in network.links if link.neighbor_port is None]
     first = network.hosts["feed1"].switch
     own = [n for n in to_hosts if network.link_by_id[n].switch == first]
-    plain = [(label(TREE, each.id),) for each in trees]
-    stopped = [(*stack, label(STOP, to_hosts[-1]), label(STOP, own[0])) for stack in plain]
-    return [*plain, *stopped, (label(HOP, own[0]), label(HOP, own[1]))]
+    plain = [(NARROW.label(TREE, each.id),) for each in trees]
+    stopped = [
+        (*stack, NARROW.label(STOP, to_hosts[-1]), NARROW.label(STOP, own[0])) for stack in plain
+    ]
+    return [*plain, *stopped, (NARROW.label(HOP, own[0]), NARROW.label(HOP, own[1]))]
 
 
 class Watch:

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from random_trees import mended, random_network, random_publication, random_trees, reachable
 
 from udfs.errors import NetworkError
-from udfs.network.labels import HOP, STOP, TREE, label, split
+from udfs.network.labels import HOP, NARROW, STOP, TREE
 from udfs.network.network import Network
 from udfs.network.topology import fabric, from_graph
 from udfs.network.virtual_tree import VirtualTree, stored
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.encode import Encoder, encode
+from udfs.trees.encode import Encoder
 
 pytestmark = pytest.mark.unit
 
@@ -32,7 +32,7 @@ def test_each_receiver_gets_it_exactly_once_and_nobody_else(rng):
     trees = random_trees(rng, network, 6)
     publisher, receivers = random_publication(rng, network)
     max_labels = rng.choice([64, 64, 12])
-    encodings = encode(network, publisher, receivers, trees, max_labels)
+    encodings = Encoder(network, publisher, trees, max_labels).encode(receivers)
     tables = network_tables(network, stored(trees))
     served = Counter()
     for encoding in encodings:
@@ -46,12 +46,12 @@ def test_each_receiver_gets_it_exactly_once_and_nobody_else(rng):
         assert sorted((u, v) for u, v, _ in delivery.links) == sorted(encoding.edges)
         served += delivery.hosts
         active = {tree.id for tree in trees if tree.state == "active"}
-        assert {n for kind, n in map(split, encoding.labels) if kind == TREE} <= active
+        assert {n for kind, n in map(NARROW.split, encoding.labels) if kind == TREE} <= active
     assert served == Counter(receivers)
-    hops = encode(network, publisher, receivers, [])
+    hops = Encoder(network, publisher, []).encode(receivers)
     if len(encodings) == len(hops) == 1:
         assert len(encodings[0].labels) <= len(hops[0].labels)
-    again = encode(network, publisher, receivers, trees[::-1], max_labels)
+    again = Encoder(network, publisher, trees[::-1], max_labels).encode(receivers)
     assert again == encodings
 
 
@@ -64,7 +64,7 @@ def test_a_receiver_that_no_link_leads_to_is_an_error_not_a_wrong_delivery(rng):
     cut = sorted(set(network.hosts) - within - {publisher})
     if cut:
         with pytest.raises(NetworkError, match="UNREACHABLE"):
-            encode(network, publisher, frozenset({rng.choice(cut)}), [])
+            Encoder(network, publisher, []).encode(frozenset({rng.choice(cut)}))
 
 
 @pytest.fixture(scope="module")
@@ -75,23 +75,23 @@ def network():
 def test_all_hosts_take_the_broadcast_label_alone_and_one_neighbor_takes_one_hop(network):
     encoder = Encoder(network, "feed1", broadcast_trees(network))
     (everyone,) = encoder.encode(frozenset(network.subscribers()))
-    assert everyone.labels == (label(TREE, 1),)
+    assert everyone.labels == (NARROW.label(TREE, 1),)
     (neighbor,) = encoder.encode(frozenset({"h1"}))
-    assert neighbor.labels == (label(HOP, network.link("pod1-rack1", "h1").id),)
+    assert neighbor.labels == (NARROW.label(HOP, network.link("pod1-rack1", "h1").id),)
     assert neighbor.edges == (("feed1", "pod1-rack1"), ("pod1-rack1", "h1"))
 
 
 def test_all_hosts_but_one_take_the_broadcast_tree_and_one_stop(network):
     receivers = frozenset(network.subscribers()) - {"h9"}
-    (encoding,) = encode(network, "feed1", receivers, broadcast_trees(network))
-    stop = label(STOP, network.link("pod3-rack1", "h9").id)
-    assert encoding.labels == (label(TREE, 1), stop)
+    (encoding,) = Encoder(network, "feed1", broadcast_trees(network)).encode(receivers)
+    stop = NARROW.label(STOP, network.link("pod3-rack1", "h9").id)
+    assert encoding.labels == (NARROW.label(TREE, 1), stop)
 
 
 def test_without_active_trees_every_edge_is_a_hop(network):
     installing = dataclasses.replace(broadcast_trees(network)[0], state="installing")
-    (encoding,) = encode(network, "feed1", frozenset({"h1", "h16"}), [installing])
-    assert {split(value)[0] for value in encoding.labels} == {HOP}
+    (encoding,) = Encoder(network, "feed1", [installing]).encode(frozenset({"h1", "h16"}))
+    assert {NARROW.split(value)[0] for value in encoding.labels} == {HOP}
     assert len(encoding.labels) == len(encoding.edges) - 1
 
 
@@ -110,26 +110,26 @@ def test_a_tree_that_lost_a_link_is_used_with_a_stop_in_front_of_it(network):
     ]
     broken = Network.from_rows(network.switches.values(), network.hosts.values(), links)
     receivers = frozenset(network.subscribers())
-    (encoding,) = encode(broken, "feed1", receivers, [tree])
+    (encoding,) = Encoder(broken, "feed1", [tree]).encode(receivers)
     delivery = ForwardingModel(broken, network_tables(broken, [tree])).deliver(
         "feed1", encoding.labels
     )
     assert delivery.hosts == Counter(receivers)
-    assert encoding.labels[0] == label(TREE, 1)
-    stops = {number for kind, number in map(split, encoding.labels) if kind == STOP}
+    assert encoding.labels[0] == NARROW.label(TREE, 1)
+    stops = {number for kind, number in map(NARROW.split, encoding.labels) if kind == STOP}
     assert network.link("plane1-spine1", "pod2-fabric1").id in stops
     assert ("plane1-spine1", "pod2-fabric1") not in encoding.edges
 
 
 def test_a_retired_tree_is_on_no_switch_and_may_have_edges_that_are_gone(network):
     gone = VirtualTree(9, frozenset({("nowhere", "pod1-rack1")}), "test", "retired")
-    (encoding,) = encode(network, "feed1", frozenset({"h1"}), [gone])
-    assert {split(value)[0] for value in encoding.labels} == {HOP}
+    (encoding,) = Encoder(network, "feed1", [gone]).encode(frozenset({"h1"}))
+    assert {NARROW.split(value)[0] for value in encoding.labels} == {HOP}
 
 
 def test_a_stack_over_the_limit_is_split_over_disjoint_receivers(network):
     receivers = frozenset(network.subscribers())
-    encodings = encode(network, "feed1", receivers, [], max_labels=8)
+    encodings = Encoder(network, "feed1", [], max_labels=8).encode(receivers)
     assert len(encodings) > 1
     assert max(len(encoding.labels) for encoding in encodings) <= 8
     assert Counter(h for e in encodings for h in e.receivers) == Counter(receivers)
@@ -138,7 +138,7 @@ def test_a_stack_over_the_limit_is_split_over_disjoint_receivers(network):
 def test_a_long_chain_is_split_at_64_labels_and_refused_beyond():
     chain = from_graph(nx.path_graph(70))
     near, far = frozenset(f"h{i}" for i in range(1, 61)), frozenset({"h70"})
-    encodings = encode(chain, "feed1", near, [])
+    encodings = Encoder(chain, "feed1", []).encode(near)
     assert len(encodings) > 1
     tables = network_tables(chain, [])
     served = sum(
@@ -147,11 +147,11 @@ def test_a_long_chain_is_split_at_64_labels_and_refused_beyond():
     )
     assert served == Counter(near)
     with pytest.raises(NetworkError, match="STACK_TOO_LONG"):
-        encode(chain, "feed1", far, [])
+        Encoder(chain, "feed1", []).encode(far)
     names = [f"s{i}" for i in range(70)]
     backbone = VirtualTree(1, frozenset((min(p), max(p)) for p in pairwise(names)), "test")
-    (bridged,) = encode(chain, "feed1", far, [backbone])
-    assert [split(value)[0] for value in bridged.labels] == [TREE, HOP]
+    (bridged,) = Encoder(chain, "feed1", [backbone]).encode(far)
+    assert [NARROW.split(value)[0] for value in bridged.labels] == [TREE, HOP]
 
 
 @pytest.mark.parametrize(
@@ -167,12 +167,12 @@ def test_a_long_chain_is_split_at_64_labels_and_refused_beyond():
 )
 def test_what_cannot_be_encoded_is_named(network, publisher, receivers, max_labels, what):
     with pytest.raises(NetworkError) as caught:
-        encode(network, publisher, frozenset(receivers), [], max_labels)
+        Encoder(network, publisher, [], max_labels).encode(frozenset(receivers))
     assert caught.value.what == what
 
 
 def test_nobody_needs_no_stack(network):
-    assert encode(network, "feed1", frozenset(), broadcast_trees(network)) == []
+    assert Encoder(network, "feed1", broadcast_trees(network)).encode(frozenset()) == []
 
 
 def test_an_encoder_remembers_and_pickles(network):

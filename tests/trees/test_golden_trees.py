@@ -9,7 +9,7 @@ import pytest
 from label_optimum import label_optimum
 
 from benchmarks.trees.plain_greedy import PlainGreedy
-from udfs.network.labels import HOP, STOP, TREE, label
+from udfs.network.labels import HOP, NARROW, STOP, TREE
 from udfs.network.network import Host, Link, Network, Switch
 from udfs.network.virtual_tree import VirtualTree
 from udfs.stacks.forwarding import ForwardingModel, forward, network_tables
@@ -48,9 +48,9 @@ class Drawing:
     def label(self, text):
         """``VT1``, ``+N3:S4`` (hop) or ``-N3:S7`` (stop)."""
         if text.startswith("VT"):
-            return label(TREE, int(text[2:]))
+            return NARROW.label(TREE, int(text[2:]))
         u, v = text[1:].split(":")
-        return label({"+": HOP, "-": STOP}[text[0]], self.network.link(u, v).id)
+        return NARROW.label({"+": HOP, "-": STOP}[text[0]], self.network.link(u, v).id)
 
     def stack(self, text):
         return tuple(map(self.label, text.split()))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from label_optimum import label_optimum
 from random_trees import mended, random_network, random_publication, random_trees
 
-from udfs.network.labels import HOP, STOP, TREE, label
+from udfs.network.labels import HOP, NARROW, STOP, TREE
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import stored
 from udfs.stacks.forwarding import ForwardingModel, network_tables
@@ -42,8 +42,8 @@ class Judge:
 
 def fewest_by_trying_all(network, trees, judge, below):
     """Labels of the shortest stack that delivers, if fewer than ``below``; else ``below``."""
-    every = [label(TREE, tree.id) for tree in trees if tree.state == "active"]
-    every += [label(kind, link.id) for link in network.links for kind in (HOP, STOP)]
+    every = [NARROW.label(TREE, tree.id) for tree in trees if tree.state == "active"]
+    every += [NARROW.label(kind, link.id) for link in network.links for kind in (HOP, STOP)]
     for size in range(1, below):
         if any(judge.delivers(labels) for labels in combinations(every, size)):
             return size
@@ -82,8 +82,11 @@ def test_everybody_takes_one_broadcast_label_and_all_but_one_a_stop_besides():
     network = fabric(2, 2, 2, 2, 1)
     trees = broadcast_trees(network)
     everyone = set(network.subscribers())
-    assert label_optimum(network, "feed1", everyone, trees).labels == (label(TREE, 1),)
+    assert label_optimum(network, "feed1", everyone, trees).labels == (NARROW.label(TREE, 1),)
     but_one = label_optimum(network, "feed1", everyone - {"h8"}, trees)
-    assert but_one.labels == (label(TREE, 1), label(STOP, network.link("pod2-rack2", "h8").id))
+    assert but_one.labels == (
+        NARROW.label(TREE, 1),
+        NARROW.label(STOP, network.link("pod2-rack2", "h8").id),
+    )
     assert label_optimum(network, "feed1", {"h2"}, trees).cost == 1
     assert label_optimum(network, "feed1", everyone, []).cost == 8 + 6

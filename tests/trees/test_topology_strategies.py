@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from udfs.errors import NetworkError
 from udfs.network.network import Host, Link, Network, Switch
 from udfs.network.topology import from_graph
-from udfs.trees.encode import encode
+from udfs.trees.encode import Encoder
 from udfs.trees.publications import Clients, Publication, Statistics
 from udfs.trees.strategies.cycle_basis import cycle_basis
 from udfs.trees.strategies.cycles import Cycles, combined
@@ -233,7 +233,7 @@ def test_figure_6_7_a_threshold_of_30_per_cent_leaves_out_what_is_below():
     assert frequent == {("n1", "n2"), ("n1", "n3"), ("n2", "n5"), ("n3", "n6"),
                         ("S2", "n5"), ("S3", "n6")}  # fmt: skip
     trees = numbered([frequent], "freq-relation")
-    (stack,) = encode(FIGURE_6_7, "P", frozenset({"S2", "S3"}), trees)
+    (stack,) = Encoder(FIGURE_6_7, "P", trees).encode(frozenset({"S2", "S3"}))
     assert len(stack.labels) == 1
 
 

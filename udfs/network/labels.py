@@ -75,6 +75,11 @@ class LabelFormat:
         """The ``count`` labels from byte ``at`` of ``data`` on, which must be there."""
         return struct.unpack_from(f">{count}{self._code}", data, at)
 
+    def describe(self, value: int) -> str:
+        """Words a label for people: ``tree 1``, ``hop 17``. Raises as :meth:`split`."""
+        kind, number = self.split(value)
+        return f"{KINDS[kind]} {number}"
+
     @property
     def _code(self) -> str:
         """One label in the notation of ``struct``."""
@@ -85,22 +90,3 @@ NARROW = LabelFormat(16, 0x9999)
 WIDE = LabelFormat(32, 0x999A)
 FORMATS = {NARROW.bits: NARROW, WIDE.bits: WIDE}
 BY_ETHER_TYPE = {form.ether_type: form for form in FORMATS.values()}
-
-ID_BITS = NARROW.id_bits
-MAX_ID = NARROW.max_id
-
-
-def label(kind: int, number: int, labels: LabelFormat = NARROW) -> int:
-    """:meth:`LabelFormat.label`."""
-    return labels.label(kind, number)
-
-
-def split(value: int, labels: LabelFormat = NARROW) -> tuple[int, int]:
-    """:meth:`LabelFormat.split`."""
-    return labels.split(value)
-
-
-def describe(value: int, labels: LabelFormat = NARROW) -> str:
-    """A label for people: ``tree 1``, ``hop 17``. Raises as :meth:`LabelFormat.split`."""
-    kind, number = labels.split(value)
-    return f"{KINDS[kind]} {number}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from udfs.errors import NetworkError
-from udfs.network.labels import NARROW, TREE, WIDE, LabelFormat, describe
+from udfs.network.labels import NARROW, TREE, WIDE, LabelFormat
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -150,7 +150,7 @@ class Network:
 
     def describe(self, label: int) -> str:
         """A label of this network for people: ``tree 1``, ``hop 17 (pod1-rack1:3)``."""
-        text = describe(label, self.labels)
+        text = self.labels.describe(label)
         kind, number = self.labels.split(label)
         link = self.link_by_id.get(number) if kind != TREE else None
         return f"{text} ({link.switch}:{link.port})" if link else text

@@ -1,4 +1,4 @@
-"""Which trees to store next: the record of publications, replayed under strategies.
+"""Chooses the trees to store next: the record of publications, replayed under strategies.
 
 Called by the adapters that retune.
 """

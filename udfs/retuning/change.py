@@ -1,4 +1,4 @@
-"""What to change of the trees in use: only what pays, and no more than is allowed.
+"""Planned changes of the trees in use: only those that pay, and no more than is allowed.
 
 A rule is one tree in one switch; to install or to remove it is one change.
 """
@@ -22,7 +22,7 @@ _TRIES = 12
 
 @dataclass(frozen=True)
 class TreeChange:
-    """The trees that should stand (``wanted``), and what that takes and gives.
+    """Holds the trees that should stand (``wanted``), and the cost and the gain of the change.
 
     rules: changed, as installed or removed; ``forced`` of them as switches hold more than their
     budget. before, after: bytes on links of the publications replayed, with the trees as they are
@@ -61,12 +61,12 @@ def plan_change(
     max_changed_rules: int | None = None,
     min_saving: float = MIN_SAVING,
 ) -> TreeChange:
-    """The change from the trees ``standing`` towards those of ``target`` that is worth its rules.
+    """Plans the change from the trees ``standing`` towards those of ``target`` that pays.
 
     It saves bytes on the publications that ``replay`` replays, or is none: trees go only for
     others that need their capacity, or where a switch holds more than its ``budget``; those of most
-    worth a rule come first; at most ``max_changed_rules`` change (None: any number), but for what
-    is forced. A change saves more than ``min_saving`` of the bytes, and leaves away the last moves
+    worth a rule come first; at most ``max_changed_rules`` change (None: any number), but for forced
+    ones. A change saves more than ``min_saving`` of the bytes, and leaves away the last moves
     that would save no more than that together. ``target`` fits the budget.
     """
     stay, forced = _within(network, standing, target, budget, replay)
@@ -91,7 +91,7 @@ def _within(
     budget: Mapping[str, int],
     replay: Replay,
 ) -> tuple[list[Edges], list[Edges]]:
-    """The trees that may stay, and those that must go as switches hold too many."""
+    """Returns the trees that may stay, and those that must go as switches hold too many."""
     capacity = TreeCapacity(network, budget)
     for edges in standing:
         capacity.reserve(edges)
@@ -121,7 +121,7 @@ def _moves(
     then: Trial,
     cap: int | None,
 ) -> list[_Move]:
-    """Trees of the target that come, those of most worth a rule first, as many as the cap lets."""
+    """Returns trees of the target that come, most worth a rule first, as many as the cap lets."""
     capacity = TreeCapacity(network, budget)
     for edges in stay:
         capacity.reserve(edges)
@@ -155,7 +155,7 @@ def _moves(
 def _worthwhile(
     stay: Sequence[Edges], moves: Sequence[_Move], now: Trial, replay: Replay, min_saving: float
 ) -> tuple[Sequence[_Move], int]:
-    """The first moves, as few as save about as much as more of them, and the bytes then."""
+    """Returns the first moves, as few as save about as much as more of them, and the bytes then."""
     count = len(moves)
     lengths = sorted({round(count * n / _TRIES) for n in range(1, _TRIES + 1)} - {0})
     tried = [(0, now.bytes)]

@@ -1,4 +1,4 @@
-"""What recorded publications would have cost under other trees: bytes on links."""
+"""Cost of recorded publications under other trees, and the comparison of strategies by it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from udfs.trees.switch_graph import SwitchGraph
 Trees = tuple[Edges, ...]
 
 Objective = Literal["links", "headers"]
-"""What to save: bytes of whole frames on all links, or bytes of header stacks at the publisher."""
+"""The cost to save: bytes of whole frames on all links, or of header stacks at the publisher."""
 
 #: Budgets are this much larger where candidates for mixtures are chosen.
 _LARGER_BUDGET = 2
@@ -27,7 +27,7 @@ _LARGER_BUDGET = 2
 
 @dataclass(frozen=True)
 class Trial:
-    """A replay of publications under some trees.
+    """Holds the result of a replay of publications under some trees.
 
     bytes: of all notifications, on all links or of their headers, as the record's objective says.
     labels: of the stacks of a notification, on average over all notifications. uses: notifications
@@ -41,12 +41,13 @@ class Trial:
     named: tuple[tuple[Edges, ...], ...] = ()
 
     def worth(self, edges: Edges) -> int:
-        """Hop labels that a tree stood for at most, over all frames: to rank trees by."""
+        """Returns the hop labels that a tree stood for at most, over all frames: to rank trees
+        by."""
         return self.uses.get(edges, 0) * (len(edges) - 1)
 
 
 class Record:
-    """Publications that a network can carry, ready for replays.
+    """Holds publications that a network can carry, ready for replays.
 
     publications: without receivers that are no hosts, that no usable link leads to, or that publish
     themselves; ``left_out`` counts notifications to them (one for each receiver). The order of the
@@ -82,7 +83,7 @@ class Record:
         self.publications = Statistics(usable).publications
 
     def part(self, number: int, of: int) -> Record:
-        """Every ``of``-th publication from ``number`` on: the parts together are the record.
+        """Returns every ``of``-th publication from ``number`` on: parts together are the record.
 
         Neighbors in the order of publications are alike, so the parts are, too.
         """
@@ -94,7 +95,7 @@ class Record:
         return found
 
     def heaviest(self, most: int) -> Record:
-        """The publications of most bytes, ``most`` of them."""
+        """Returns the publications of most bytes, ``most`` of them."""
         if most >= len(self.publications):
             return self
         found = self.part(0, 1)
@@ -106,7 +107,7 @@ class Record:
         return found
 
     def replay(self, trees: Sequence[Edges], only: Iterable[int] | None = None) -> Trial:
-        """Under these trees; ``only``: publications by their number, in place of all.
+        """Replays under these trees. ``only``: publications by their number, in place of all.
 
         Raises NetworkError ``UNKNOWN_LINK`` for an edge that is no link.
         """
@@ -141,7 +142,8 @@ class Record:
 
 
 class _Graph(SwitchGraph):
-    """With one memory for all encoders: replays take turns, and most are of few publications."""
+    """A switch graph with one memory for all encoders: replays take turns, most of few
+    publications."""
 
     def __init__(self, network: Network) -> None:
         super().__init__(network)
@@ -158,11 +160,11 @@ class _Graph(SwitchGraph):
 
 @dataclass(frozen=True)
 class StrategyResult:
-    """A strategy's trees, and what the publications cost under them.
+    """Holds a strategy's trees, and the cost of the publications under them.
 
     unseen: bytes where each half of the record is replayed under the trees chosen by the other
-    (``halves``): what is to be expected of publications to come. pools: what the strategy would
-    choose with more room, by the whole record and by each half. error: why there is no result.
+    (``halves``): the cost to expect of publications to come. pools: trees that the strategy would
+    choose with larger budgets, by the whole record and by each half. error: why there is no result.
     """
 
     name: str
@@ -178,7 +180,7 @@ class StrategyResult:
 def evaluate(
     strategy: Strategy, situation: Situation, budget: Mapping[str, int], record: Record
 ) -> StrategyResult:
-    """What a strategy would have done for the record.
+    """Evaluates a strategy on the record.
 
     The situation's statistics are replaced by those of the record, and of its halves.
     """
@@ -207,18 +209,8 @@ def evaluate(
     )
 
 
-def compare(
-    strategies: Iterable[Strategy],
-    situation: Situation,
-    budget: Mapping[str, int],
-    record: Record,
-) -> list[StrategyResult]:
-    """Of each strategy its result, in their order."""
-    return [evaluate(strategy, situation, budget, record) for strategy in strategies]
-
-
 def _other_half(record: Record, number: int, half: Trees, trees: Trees, trial: Trial) -> int:
-    """Bytes of the half that ``half`` was not chosen by; without a replay where that is known."""
+    """Returns the bytes of the half that ``half`` was not chosen by; without a replay if known."""
     if half == trees:
         return sum(trial.costs[1 - number :: 2])
     return record.part(1 - number, 2).replay(half).bytes
@@ -229,7 +221,7 @@ def _weight(each: Publication) -> int:
 
 
 def _parts(network: Network) -> dict[str, int]:
-    """By host whose link is up, a number that is the same where usable links lead."""
+    """Numbers the hosts whose links are up, equally where usable links join them."""
     neighbors: dict[str, list[str]] = {name: [] for name in network.switches}
     for link in network.links:
         if link.neighbor in network.switches and network.usable(link):

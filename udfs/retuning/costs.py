@@ -1,4 +1,4 @@
-"""What publications cost with a set of stored trees: labels, links and bytes (WERNECKE 5.4.1)."""
+"""Costs of publications with a set of stored trees: labels, links and bytes (WERNECKE 5.4.1)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PublicationCosts:
-    """By publication, int64, of one notification each.
+    """Holds costs by publication, int64, of one notification each.
 
     trees, hops, stops: labels of all its stacks. parts: stacks. switch_links: links that carry a
     stack, the publisher's among them. host_links: receivers. crossings: labels on each of the
@@ -49,20 +49,19 @@ class PublicationCosts:
 
     @property
     def stack_labels(self) -> Counts:
-        """Labels of one notification, int64 by publication."""
+        """The labels of one notification, int64 by publication."""
         return self.trees + self.hops + self.stops
 
     @property
     def header_bytes(self) -> Counts:
-        """Bytes that stacks add at the publisher, counts among them: int64 by publication."""
+        """The bytes that stacks add at the publisher, counts among them: int64 by publication."""
         return self.parts * COUNT_BYTES + self.stack_labels * self.labels.size
 
     @property
     def bytes_on_links(self) -> Counts:
-        """Bytes of all notifications of each publication on all links that they cross, int64.
+        """The bytes of all notifications of each publication on all links that they cross, int64.
 
-        Ethernet, label count and labels, IPv4 datagram; towards hosts Ethernet and datagram. As
-        :func:`udfs.stacks.forwarding.bytes_on_links` counts them.
+        Ethernet, label count and labels, IPv4 datagram; towards hosts Ethernet and datagram.
         """
         links = self.switch_links + self.host_links
         of_one = (
@@ -95,7 +94,8 @@ class Replayer:
         self._encoders: dict[str, Encoder] = {}
 
     def replay(self, publications: Sequence[Publication]) -> PublicationCosts:
-        """Counts by publication; each set of receivers is encoded by itself, none is remembered."""
+        """Counts costs by publication; each set of receivers is encoded by itself, none
+        remembered."""
         names = ("trees", "hops", "stops", "parts", "switch_links", "host_links", "crossings")
         counts = np.zeros((len(names), len(publications)), np.int64)
         used: Counter[int] = Counter()

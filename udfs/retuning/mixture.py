@@ -22,10 +22,10 @@ _ROUNDS = 8
 
 @dataclass(frozen=True)
 class ChosenTrees:
-    """What was chosen: ``trees`` with the strategy that each is of, and its replay of the record.
+    """Holds the chosen ``trees`` with the strategy that each is of, and their replay of the record.
 
-    name: of a strategy, or ``mixture``. unseen: as of an result. complete: False where the search
-    for a mixture was broken off.
+    name: of a strategy, or ``mixture``. unseen: as of a `StrategyResult`. complete: False if the
+    search for a mixture was broken off.
     """
 
     name: str
@@ -46,7 +46,7 @@ def choose(
     current: Sequence[Edges] = (),
     check: Callable[[], None] = _go_on,
 ) -> ChosenTrees:
-    """The trees to be expected to cost the fewest bytes: a strategy's, or a mixture.
+    """Chooses the trees that should cost the fewest bytes: a strategy's, or a mixture.
 
     A mixture never costs more on the record than the best strategy does; it is chosen if it costs
     less on the publications that its trees were not chosen by, too. ``current``: trees in use,
@@ -84,7 +84,7 @@ def _mixture(
     limit: int,
     check: Callable[[], None],
 ) -> tuple[Sequence[Edges], int]:
-    """A mixture and its unseen bytes, below ``limit``; no trees where there is none."""
+    """Returns a mixture and its unseen bytes, below ``limit``; no trees if there is none."""
     unseen = 0
     for number in (0, 1):
         train, test = record.part(number, 2), record.part(1 - number, 2)
@@ -110,7 +110,7 @@ def mix(
     trial: Trial | None = None,
     check: Callable[[], None] = _go_on,
 ) -> tuple[Edges, ...]:
-    """``start`` with trees exchanged for those of ``pool``, never of more bytes on the record.
+    """Exchanges trees of ``start`` for those of ``pool``, never for more bytes on the record.
 
     ``start`` fits the budget, and so does what comes back.
     """
@@ -146,7 +146,7 @@ def _exchanged(
     share: float,
     check: Callable[[], None],
 ) -> tuple[Edges, ...]:
-    """The trees with up to a ``share`` of them exchanged for what promises more."""
+    """Exchanges up to a ``share`` of the trees for others that promise more."""
     losses = _losses(sample, trees, now, check)
     gains = _gains(sample, trees, now, pool)
     capacity = TreeCapacity(sample.network, budget)
@@ -182,7 +182,7 @@ def _exchanged(
 def _losses(
     sample: Record, trees: Sequence[Edges], now: Trial, check: Callable[[], None]
 ) -> dict[Edges, int]:
-    """Bytes that each tree's publications would cost more without it."""
+    """Returns the bytes that each tree's publications would cost more without it."""
     users: dict[Edges, list[int]] = defaultdict(list)
     for at, named in enumerate(now.named):
         for edges in named:
@@ -202,7 +202,7 @@ def _losses(
 def _gains(
     sample: Record, trees: Sequence[Edges], now: Trial, pool: Sequence[Edges]
 ) -> dict[Edges, float]:
-    """Bytes that each tree of the pool promises to save, if all of them were there."""
+    """Returns the bytes that each tree of the pool promises to save, if all of them were there."""
     standing = set(trees)
     new = [edges for edges in pool if edges not in standing]
     gains: dict[Edges, float] = defaultdict(float)
@@ -217,14 +217,14 @@ def _gains(
 
 
 def _merged(lists: Iterable[Sequence[Edges]]) -> list[Edges]:
-    """All different trees of two edges or more, in their first order."""
+    """Returns all different trees of two edges or more, in their first order."""
     return list(
         dict.fromkeys(edges for trees in lists for edges in trees if len(edges) >= FEWEST_EDGES)
     )
 
 
 def _strategies(results: Sequence[StrategyResult], current: Sequence[Edges]) -> dict[Edges, str]:
-    """By tree, the first strategy that has it."""
+    """Maps each tree to the first strategy that has it."""
     names: dict[Edges, str] = {}
     for result in results:
         for trees in (result.trees, result.pools[0]):

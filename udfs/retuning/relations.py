@@ -1,5 +1,5 @@
-"""Who may receive what a publisher announces: advertisements against subscriptions
-(WERNECKE 5.3.4, Fig. 5.7).
+"""Possible receivers of each publisher: advertisements against subscriptions (WERNECKE 5.3.4, Fig.
+5.7).
 
 Both are filters, so both are put into one decision diagram: a publisher's mark stands at the leaves
 that its advertised events come to, a host's at those that its rules forward. Every leaf of a
@@ -53,7 +53,7 @@ def clients_of(
     publishers: Iterable[str] | None = None,
     order: Order = "specification",
 ) -> Clients:
-    """For each publisher the hosts that may receive what it publishes, and those that always do.
+    """Finds for each publisher the hosts that may receive its events, and those that always do.
 
     ``order``: in which fields are asked for, as of ``compile_rules``; it changes the cost alone.
 
@@ -102,7 +102,7 @@ _Key = tuple[str, ...]
 
 
 def _everything(specification: Specification) -> list[Term]:
-    """Terms that hold for every message of the specification."""
+    """Returns terms that hold for every message of the specification."""
     types = sorted({h.message_type for h in specification.headers if h.message_type is not None})
     return [((MESSAGE_TYPE, ((kind, kind),)),) for kind in types] or [()]
 
@@ -115,7 +115,7 @@ def _matches(
     publishers: set[str],
     order: Order,
 ) -> dict[_Key, _Match]:
-    """The hosts that match each advertisement, from the leaves of one diagram of all filters.
+    """Finds the hosts that match each advertisement, from the leaves of one diagram of all filters.
 
     Bits at a leaf: host i at i if its rules surely forward the event, at i + number of hosts if
     they may, then the advertisements.
@@ -151,7 +151,7 @@ def _matches(
 def _chosen(
     subscriptions: Sequence[Subscription], specification: Specification, hosts: Iterable[str]
 ) -> tuple[str, ...]:
-    """The order that suits the rules by themselves."""
+    """Returns the order of fields that suits the rules by themselves."""
     rules, _ = check(subscriptions, specification, set(hosts), publisher="")
     table = table_of_rules(rules, specification)
     if not len(table):
@@ -165,7 +165,7 @@ def _marked_rules(
     place: Mapping[str, int],
     publishers: set[str],
 ) -> tuple[TermTable, list[tuple[int, ...]]]:
-    """The rules' terms over fields alone, and the bits of each outcome number."""
+    """Returns the rules' terms over fields alone, and the bits of each outcome number."""
     rules, _ = check(subscriptions, specification, set(place), publisher="")
     table = table_of_rules(rules, specification)
     surely: list[tuple[int, ...]] = []

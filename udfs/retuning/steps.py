@@ -25,8 +25,8 @@ class TreeStep:
     """One commit to ``virtual_trees``.
 
     installed: new rows, ``installing``. moved: tree id → its state before and after. left: trees
-    that are still to be installed or retired after this step. unfit: trees that have no room even
-    when all that should go is gone.
+    that are still to be installed or retired after this step. unfit: trees that do not fit even
+    when all that should go are gone.
     """
 
     installed: tuple[VirtualTree, ...] = ()
@@ -36,14 +36,14 @@ class TreeStep:
 
     @property
     def writes(self) -> bool:
-        """Whether there is something to commit now; if not and trees are left, wait."""
+        """True if there is something to commit now; if not and trees are left, wait."""
         return bool(self.installed or self.moved)
 
 
 def next_step(
     network: Network, trees: Iterable[VirtualTree], wanted: Wanted, budget: Mapping[str, int]
 ) -> TreeStep:
-    """What to write next. ``trees``: all rows, the retired ones too, as their ids stay taken.
+    """Works out the next commit. ``trees``: all rows, retired ones too, as their ids stay taken.
 
     Every tree but a retired one takes a place in each of its switches. A row whose edges are
     wanted stays, under its id; one that was retiring is active again. A tree that lost a link of
@@ -90,17 +90,18 @@ def next_step(
 
 
 def lost_links(network: Network, edges: Edges) -> list[tuple[str, str]]:
-    """Edges that are no link of the network (any more), sorted. A link that is down is one."""
+    """Returns edges that are no link of the network (any more), sorted. A link that is down is
+    one."""
     return sorted(pair for pair in edges if not _is_link(network, pair))
 
 
 def rules(network: Network, edges: Edges) -> int:
-    """What a tree costs: one rule in each switch that it touches."""
+    """Counts the rules of a tree: one in each switch that it touches."""
     return len({name for pair in edges for name in pair if name in network.switches})
 
 
 def under_way(network: Network, trees: Iterable[VirtualTree]) -> int:
-    """Rules of trees that switches are still to be given, or rid of."""
+    """Counts the rules of trees that switches are still to be given, or rid of."""
     return sum(
         rules(network, tree.edges) for tree in trees if tree.state in ("installing", "retiring")
     )
@@ -122,7 +123,7 @@ def _install(
     wanted: Wanted,
     capacity: TreeCapacity,
 ) -> dict[Edges, VirtualTree]:
-    """New rows for what fits beside all that is stored; takes their places."""
+    """Makes new rows for trees that fit beside all that are stored; reserves their places."""
     number = max((tree.id for tree in rows), default=0)
     installed: dict[Edges, VirtualTree] = {}
     for edges in missing:
@@ -147,8 +148,8 @@ def _going(
     capacity: TreeCapacity,
     waits: bool,
 ) -> list[VirtualTree]:
-    """What retires now. While new trees are not in use yet, only what nobody names either, and
-    what a switch holds beyond its budget."""
+    """Returns trees that retire now: while new trees are not in use yet, only those that nobody
+    names either, and those that a switch holds beyond its budget."""
     for tree in leaving:
         capacity.release(tree.edges)
     going = []

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from udfs.errors import NetworkError
-from udfs.network.labels import HOP, MAX_LABELS, NARROW, STOP, TREE, LabelFormat, describe
+from udfs.network.labels import HOP, MAX_LABELS, NARROW, STOP, TREE, LabelFormat
 from udfs.network.network import Network
 from udfs.network.virtual_tree import VirtualTree, check_ids, stored, tree_ports
 
@@ -218,7 +218,7 @@ def _path(host: str, publisher: str, before: dict[str, str]) -> tuple[str, ...]:
 
 def _words(label: int, network: Network, trees: dict[int, VirtualTree]) -> str:
     kind, number = network.labels.split(label)
-    name = describe(label, labels=network.labels)
+    name = network.labels.describe(label)
     if kind == TREE:
         tree = trees.get(number)
         what = "unknown" if tree is None else f"{tree.strategy}, over {len(tree.edges)} links"

@@ -1,4 +1,4 @@
-"""What switches should hold, derived from network and trees: one way for each P4 program.
+"""Derivation of the entries that switches should hold from network and trees, by P4 program.
 
 A new program needs an entry in `DERIVATIONS` under its name, that of column ``pipeline`` of
 ``switches``.
@@ -24,13 +24,13 @@ _START = "ingress.subscriptions.start"
 Entries = Callable[[Network, list[VirtualTree], Collection[str]], list[SwitchEntry]]
 
 
-#: What entries of versions in use came to, by all that decides them: to be kept between calls.
+#: Entries of versions in use, by all that decides them: to be kept between calls.
 Memo = dict[Hashable, list[SwitchEntry]]
 
 
 @dataclass(frozen=True)
 class Derivation:
-    """How the entries of one program come about.
+    """Derives the entries of one program.
 
     entries: of all switches, from a network, the trees that switches hold, and the tables' names of
     the program as it was compiled (none: as it is shipped). kept: whether a stack may need the
@@ -53,7 +53,7 @@ def _virtual_trees(
 def _without_filters(
     network: Network, _trees: list[VirtualTree], tables: Collection[str]
 ) -> list[SwitchEntry]:
-    """Groups and routes: filters are made of subscriptions, from one version to the next."""
+    """Makes groups and routes: filters are made of subscriptions, from one version to the next."""
     _check_program(FILTERING, _START, tables)
     ports: dict[str, list[int]] = {name: [] for name in network.switches}
     for link in network.links:
@@ -68,13 +68,13 @@ def _without_filters(
 def _routes_alone(
     network: Network, _trees: list[VirtualTree], tables: Collection[str]
 ) -> list[SwitchEntry]:
-    """Routes: the groups that events are sent to come with the entries of their table."""
+    """Makes routes: the groups that events are sent to come with the entries of their table."""
     _check_program(ATTRIBUTES, EVENT, tables)
     return [entry for onward in routes(network).values() for entry in onward]
 
 
 def _check_program(name: str, table: str, tables: Collection[str]) -> None:
-    """Hold a program, by its tables, to be the one of this name; without any it is believed."""
+    """Checks by its tables that a program is the one of this name; without any it is believed."""
     if tables and table not in tables:
         raise SwitchError(
             "WRONG_PROGRAM", f"the program has no table {table!r}: it is no {name}.p4", table=table
@@ -82,12 +82,12 @@ def _check_program(name: str, table: str, tables: Collection[str]) -> None:
 
 
 def _named_by_stacks(entry: SwitchEntry) -> bool:
-    """All but routes: those are for other traffic, and old ones beside new ones send it astray."""
+    """Keeps all but routes: those are for other traffic, and old ones beside new send it astray."""
     return entry.table != ROUTE
 
 
 def _never(_: SwitchEntry) -> bool:
-    """No stack comes here."""
+    """Keeps nothing: no stack comes here."""
     return False
 
 
@@ -121,13 +121,14 @@ def derive(
     standing: Iterable[SwitchEntry] = (),
     memo: Memo | None = None,
 ) -> DesiredEntries:
-    """What the switches should hold: what the newest tables say, and what stacks in use may name.
+    """Derives the entries of all switches: those of the newest tables, and all that stacks in use
+    may name.
 
-    older: what versions in use say, but for the newest. pipelines: program of each switch; those
-    whose program is unknown here get nothing. tables: names of the tables of each program. filters:
-    what switches that match hold of the newest subscriptions. standing: what switches hold for
-    versions in use that nobody can read any more: it stays, where a stack may need it. memo: makes
-    the next call with it cheaper; holds what this one needed.
+    older: the other versions in use. pipelines: program of each switch; those whose program is
+    unknown here get nothing. tables: names of the tables of each program. filters: entries of the
+    newest subscriptions, for switches that match. standing: entries that switches hold for versions
+    in use that nobody can read any more; those that a stack may need stay. memo: makes the next
+    call with it cheaper; holds the entries that this one needed.
 
     `check_meaning` comes before this. Raises NetworkError for a tree's edge that is no link,
     SwitchError ``WRONG_PROGRAM`` where tables are not those of the program.
@@ -178,7 +179,7 @@ def derive(
 
 
 def _decides(source: NetworkVersion) -> Hashable:
-    """All of a source in use that decides what stacks made from it may name.
+    """Returns all of a version in use that decides which entries stacks made from it may name.
 
     Whether a link is up, and what crossing it costs, decide routes alone, which are not kept.
     """

@@ -1,4 +1,4 @@
-"""Which election id a refresher asks a switch with, so that the highest that lives is primary.
+"""Election ids that refreshers ask a switch with, so that the highest that lives is primary.
 
 P4Runtime lets nobody become primary with an id below the highest that was ever used, even if its
 owner is gone. A refresher that waits must therefore be able to raise its id past a dead one, and
@@ -8,8 +8,6 @@ mark, a generation and the refresher's own id, from the highest bit down.
 
 from __future__ import annotations
 
-MOST = (1 << 128) - 1
-
 _OWN_BITS = 64
 _GENERATION_BITS = 32
 _MARK = 0xFFFF_5AC1 << _OWN_BITS + _GENERATION_BITS
@@ -17,18 +15,18 @@ _BELOW_MARK = (1 << _OWN_BITS + _GENERATION_BITS) - 1
 
 
 def rank(election_id: int) -> int:
-    """The own id of the refresher that asks with ``election_id``, raised or not."""
+    """Returns the own id of the refresher that asks with ``election_id``, raised or not."""
     return election_id & (1 << _OWN_BITS) - 1 if _raised(election_id) else election_id
 
 
 def describe_id(election_id: int) -> str:
-    """An election id for people: the id that a refresher was given, and what it was raised to."""
+    """Words an election id for people: the id that a refresher was given, and the raised one."""
     own = rank(election_id)
     return str(own) if own == election_id else f"{own} (raised to {election_id:#x})"
 
 
 def election_id(own: int, highest: int, taken: bool) -> int | None:
-    """The id to ask with so as to become primary; None if another goes first.
+    """Returns the id to ask with so as to become primary; None if another goes first.
 
     own: the id that the refresher was given. highest: the highest that the switch has seen.
     taken: whether a client that is primary has it.

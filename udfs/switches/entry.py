@@ -1,4 +1,4 @@
-"""What one switch should hold, one row of table ``switch_entries`` each: table entries and groups.
+"""Table entries and groups of a switch, one row of table ``switch_entries`` each.
 
 The same form for every P4 program: names of its P4Info, values as canonical bytes. A switch's own
 side of P4Runtime has two more in this form: default actions (`default_entry`) and clone sessions
@@ -66,13 +66,13 @@ class SwitchEntry:
 
     @property
     def key(self) -> str:
-        """What makes the entry one of its switch: ``ingress.label_1.look_up|label=4001`` (hex)."""
+        """The key of the entry in its switch: ``ingress.label_1.look_up|label=4001`` (hex)."""
         fields = "|".join(f"{name}={value.hex()}" for name, _, value in sorted(self.match))
         return f"{self.table}|{fields}" + (f"|priority={self.priority}" if self.priority else "")
 
 
 def group_entry(switch: str, group: int, ports: Iterable[tuple[int, int]]) -> SwitchEntry:
-    """A multicast group as an entry; ``ports`` are replicas ``(egress port, instance)``.
+    """Makes a multicast group as an entry; ``ports`` are replicas ``(egress port, instance)``.
 
     Its table is `GROUPS`. A parameter ``port`` is a replica of instance 0, ``port:3`` one of
     instance 3.
@@ -84,7 +84,7 @@ def group_entry(switch: str, group: int, ports: Iterable[tuple[int, int]]) -> Sw
 def session_entry(
     switch: str, session: int, ports: Iterable[tuple[int, int]], length: int = 0
 ) -> SwitchEntry:
-    """A clone session as an entry of table `SESSIONS`; ``ports`` as of `group_entry`.
+    """Makes a clone session as an entry of table `SESSIONS`; ``ports`` as of `group_entry`.
 
     ``length``: most bytes of a clone, 0 for all.
     """
@@ -96,7 +96,7 @@ def session_entry(
 def default_entry(
     switch: str, table: str, action: str, params: Iterable[tuple[str, bytes]] = ()
 ) -> SwitchEntry:
-    """A table's default action as an entry: key ``<table>|default=``.
+    """Makes a table's default action as an entry: key ``<table>|default=``.
 
     Its one match field, `DEFAULT`, keeps it apart from an entry that matches all, whose ``match``
     is empty. Where an entry is taken away by its key, a switch has the program's own default again.
@@ -105,17 +105,17 @@ def default_entry(
 
 
 def is_default(entry: SwitchEntry) -> bool:
-    """Whether the entry is one of `default_entry`."""
+    """Returns True for an entry of `default_entry`."""
     return len(entry.match) == 1 and entry.match[0][1] == DEFAULT
 
 
 def group_id(entry: SwitchEntry) -> int:
-    """The number of a group's or of a clone session's entry."""
+    """Returns the number of a group's or of a clone session's entry."""
     return int.from_bytes(entry.match[0][2], "big")
 
 
 def replicas(entry: SwitchEntry) -> list[tuple[int, int]]:
-    """``(egress port, instance)`` of each replica of a group's or of a clone session's entry."""
+    """Returns ``(egress port, instance)`` of each replica of a group's or clone session's entry."""
     return [
         (int.from_bytes(value, "big"), int(name.partition(":")[2] or 0))
         for name, value in entry.params
@@ -124,7 +124,7 @@ def replicas(entry: SwitchEntry) -> list[tuple[int, int]]:
 
 
 def session_length(entry: SwitchEntry) -> int:
-    """Most bytes of a clone of a session's entry; 0 for all."""
+    """Returns the most bytes of a clone of a session's entry; 0 for all."""
     return sum(int.from_bytes(value, "big") for name, value in entry.params if name == _LENGTH)
 
 
@@ -137,19 +137,19 @@ def _ports(ports: Iterable[tuple[int, int]]) -> tuple[tuple[str, bytes], ...]:
 
 @dataclass(frozen=True)
 class Difference:
-    """What turns the held entries into the desired ones; ``delete`` holds held entries."""
+    """Holds the updates that turn held entries into desired ones; ``delete`` are held entries."""
 
     insert: tuple[SwitchEntry, ...]
     modify: tuple[SwitchEntry, ...]
     delete: tuple[SwitchEntry, ...]
 
     def __bool__(self) -> bool:
-        """True if there is anything to write."""
+        """Returns True if there is anything to write."""
         return bool(self.insert or self.modify or self.delete)
 
 
 def difference(desired: Iterable[SwitchEntry], held: Iterable[SwitchEntry]) -> Difference:
-    """Compare by ``(switch, key)``; an entry is modified if action or parameters differ.
+    """Compares by ``(switch, key)``; an entry is modified if action or parameters differ.
 
     Each part keeps the order of the input it comes from.
     """

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 
 def canonical(value: int) -> bytes:
-    """Shortest big-endian form of an unsigned integer, at least one byte (P4Runtime 8.4)."""
+    """Returns the shortest big-endian form of an unsigned integer, one byte or more (P4Runtime
+    8.4)."""
     return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
 
 
@@ -22,7 +23,7 @@ class Match:
     prefix_length: int = 0
 
     def joined(self) -> bytes:
-        """Everything in one value, as table ``switch_entries`` has it.
+        """Joins everything in one value, as table ``switch_entries`` has it.
 
         exact, optional: the value. range: low, then high, of equal lengths. ternary: value, then
         mask, of equal lengths. lpm: the value, then one byte of prefix length.
@@ -36,7 +37,7 @@ class Match:
 
     @classmethod
     def parted(cls, name: str, kind: str, joined: bytes) -> Match:
-        """The inverse of :meth:`joined`. Raises ValueError for what it cannot have made."""
+        """Inverts :meth:`joined`. Raises ValueError for bytes that it cannot have made."""
         if kind in ("exact", "optional"):
             return cls(name, kind, joined)
         if kind == "lpm" and len(joined) > 1:

@@ -1,16 +1,16 @@
-"""The order in which a switch is brought from what it holds to what it should: make before break.
+"""The order of writes that bring a switch from held entries to desired ones: make before break.
 
 A target may reorder the updates of one Write, so updates that depend on each other never share a
-step, and each step is written when the one before has been answered. What is pointed at comes
-before what points at it: groups, then what acts on the last of a packet's way (host ports, routes,
-leaves), then the tables before it from the last to the first, then the table of the way's start.
+step, and each step is written when the one before has been answered. Entries that others point at
+come first: groups, then the tables at the end of a packet's way (host ports, routes, leaves), then
+the tables before them from the last to the first, then the table of the way's start.
 Removal is the same backwards.
 
 Entries of the generic table of attributes (`EVENT`) overlap, and the highest priority wins. New
-ones are written from the highest priority to the lowest, a step each, then what changes, then old
-ones are removed from the lowest to the highest. So where a new entry wins it is the one that wins
-in the end, and where an old one wins it is the one that won before: every event has its old or its
-new outcome at any time. That costs as many steps as there are priorities among new and old
+ones are written from the highest priority to the lowest, a step each, then those that change, then
+old ones are removed from the lowest to the highest. So where a new entry wins it is the one that
+wins in the end, and where an old one wins it is the one that won before: every event has its old or
+its new outcome at any time. That costs as many steps as there are priorities among new and old
 entries, whatever their number: at most 1057, and some dozens where rules ask for two attributes.
 """
 
@@ -47,7 +47,7 @@ def write_steps(
     """Splits a difference of one switch into steps, to be taken one after the other.
 
     ``tables`` are the program's tables in the order of its P4Info, which is the way of a packet.
-    Of tables ``full`` (see :func:`full_tables`) what goes is removed before anything is inserted:
+    From tables ``full`` (see :func:`full_tables`) old entries are removed before any is inserted:
     they cannot hold both.
     """
     early = [entry for entry in difference.delete if entry.table in full]
@@ -69,7 +69,7 @@ def _ranked(kind: Kind, entries: Iterable[SwitchEntry], tables: Sequence[str]) -
 
 
 def _rank(kind: Kind, entry: SwitchEntry, position: Mapping[str, int]) -> Rank:
-    """Low ranks are inserted first."""
+    """Returns the rank of an entry; low ranks are inserted first."""
     table = entry.table
     if table == GROUPS:
         return 0, 0
@@ -87,7 +87,8 @@ def _rank(kind: Kind, entry: SwitchEntry, position: Mapping[str, int]) -> Rank:
 
 
 def _family(table: str) -> str:
-    """Tables whose entries do not point at each other: those of one stage, and of all labels."""
+    """Names the tables whose entries do not point at each other: of one stage, and of all
+    labels."""
     if _POSITION.search(table):
         return _POSITION.sub(".label.", table)
     depth = _DEPTH.match(table)
@@ -95,7 +96,7 @@ def _family(table: str) -> str:
 
 
 def withheld(step: WriteStep, failed: Iterable[SwitchEntry]) -> tuple[SwitchEntry, ...]:
-    """What a step must leave as it is, as an update that should have come before it has failed.
+    """Returns entries that a step must leave as they are, as an update before it has failed.
 
     Tables with a common start are one machine of states: an entry of it that could not be
     written may leave the old states in use, so none is removed. Of `EVENT` nothing more is written
@@ -120,7 +121,7 @@ def withheld(step: WriteStep, failed: Iterable[SwitchEntry]) -> tuple[SwitchEntr
 
 
 def _machine(table: str) -> str:
-    """The control that a table of a state machine is part of; empty for any other."""
+    """Returns the control that a table of a state machine is part of; empty for any other."""
     head, found, _ = table.partition(".subscriptions.")
     return head + found if found else ""
 
@@ -132,7 +133,8 @@ def full_tables(
     max_rules: int | None = None,
     max_groups: int | None = None,
 ) -> frozenset[str]:
-    """Tables that cannot hold what comes beside what goes. Limits as for :func:`check_limits`."""
+    """Returns tables that cannot hold new entries beside those that go. Limits as for
+    :func:`check_limits`."""
     count = Counter(entry.table for entry in held)
     count.update(entry.table for entry in difference.insert)
     going = {entry.table for entry in difference.delete}
@@ -152,7 +154,8 @@ def check_limits(
     max_rules: int | None = None,
     max_groups: int | None = None,
 ) -> list[str]:
-    """What one switch is asked to hold beyond what it can: one sentence for each limit.
+    """Checks the entries that a switch should hold against its limits: a sentence for each
+    exceeded.
 
     sizes: entries that a table of the program can hold; 0 or absent: not said. max_rules: entries
     of all tables. max_groups: multicast groups. None: not said.

@@ -24,7 +24,7 @@ _WITHIN = (1 << SUBSET) - 1
 
 
 def port_mask(ports: Collection[int]) -> int:
-    """Bit p - 1 for each port p. Raises NetworkError ``TOO_MANY_PORTS`` outside 1..64."""
+    """Returns bit p - 1 for each port p. Raises NetworkError ``TOO_MANY_PORTS`` outside 1..64."""
     mask = 0
     for port in ports:
         if not 0 < port <= PORTS:
@@ -33,20 +33,8 @@ def port_mask(ports: Collection[int]) -> int:
     return mask
 
 
-def group_of(mask: int) -> int | None:
-    """The group that sends to the ports of ``mask`` (bit p - 1 is port p); None for no port.
-
-    `FAN_OUT` where they are of several subsets.
-    """
-    if not mask:
-        return None
-    subset = ((mask & -mask).bit_length() - 1) // SUBSET
-    within = mask >> SUBSET * subset
-    return FAN_OUT if within > _WITHIN else subset << SUBSET | within
-
-
 def port_groups(switch: str, ports: Collection[int]) -> list[SwitchEntry]:
-    """All groups that a switch with these ports needs, in ascending order of their numbers.
+    """Returns all groups that a switch with these ports needs, in ascending order of numbers.
 
     For each subset with n of the ports its 2**n - 1 groups; `FAN_OUT` if there are several
     subsets, with the lowest port of each. Raises NetworkError ``TOO_MANY_PORTS``.
@@ -67,7 +55,7 @@ def port_groups(switch: str, ports: Collection[int]) -> list[SwitchEntry]:
 
 
 def _parts(mask: int) -> Iterator[int]:
-    """All sets of bits of ``mask`` but the empty one, in ascending order."""
+    """Yields all sets of bits of ``mask`` but the empty one, in ascending order."""
     part = -mask & mask
     while part:
         yield part

@@ -1,15 +1,15 @@
-"""When changed tables may be used by stacks, and when what was before them may leave the switches.
+"""Rollout of changed tables: from when stacks may use them, and until when older entries stay.
 
 Switches are written from one set of table versions; stacks are made from one, too, by a stream that
-runs at its own pace. Both go right if a stack only names what every switch holds, and if it stays
-there until no stack can name it any more:
+runs at its own pace. Both go right if a stack only names entries that every switch holds, and if
+these stay there until no stack can name them any more:
 
-- Versions are *ready* once every switch was read back to hold what they need. A stream uses the
+- Versions are *ready* once every switch was read back to hold their entries. A stream uses the
   newest ready versions for its next batch and for no earlier one (`newest`).
-- A stream that runs a batch again takes the versions that it pinned for it. So what it may still
-  use are the versions of its last batch on record and all that became ready after them (`in_use`).
-- Switches hold what the newest versions say *and* what stacks of versions in use may name
-  (`together`). What is in use keeps its meaning: an edit that gives a tree's or link's id another
+- A stream that runs a batch again takes the versions that it pinned for it. So it may still use the
+  versions of its last batch on record and all that became ready after them (`in_use`).
+- Switches hold the entries of the newest versions *and* those that stacks of versions in use may
+  name (`together`). Ids in use keep their meaning: an edit that gives a tree's or link's id another
   one is refused (`check_meaning`).
 
 Versions are a mapping from tables to their Delta versions. Sets of them that were ever current are
@@ -30,12 +30,12 @@ Versions = Mapping[str, int]
 
 
 def age(versions: Versions) -> int:
-    """A number that is larger for later versions of the same tables."""
+    """Returns a number that is larger for later versions of the same tables."""
     return sum(versions.values())
 
 
 def newest(ready: Iterable[Versions], current: Versions) -> Versions | None:
-    """The newest ready versions, or None. ``current``: the tables' versions now.
+    """Returns the newest ready versions, or None. ``current``: the tables' versions now.
 
     Rows with a version that a table has not reached are of an earlier table of that name.
     """
@@ -45,7 +45,7 @@ def newest(ready: Iterable[Versions], current: Versions) -> Versions | None:
 def in_use(
     ready: Iterable[Versions], used: Iterable[Versions], current: Versions
 ) -> list[Versions]:
-    """All versions that a stack may be made from now or was a moment ago, oldest first.
+    """Returns all versions that a stack may be made from now or was a moment ago, oldest first.
 
     ``used``: of each stream, the versions of its last batch on record; before its first one, those
     that it announced to begin with. The newest ready versions are always among the result: a
@@ -83,19 +83,19 @@ def _frozen(versions: Versions) -> tuple[tuple[str, int], ...]:
 
 @dataclass(frozen=True)
 class NetworkVersion:
-    """What one set of versions says: the network, and its trees in any state."""
+    """Network and trees, in any state, of one set of versions."""
 
     network: Network
     trees: Sequence[VirtualTree]
 
     @property
     def named(self) -> list[VirtualTree]:
-        """The trees that stacks made from it may name."""
+        """The trees that stacks made from this version may name."""
         return [tree for tree in self.trees if tree.state == "active"]
 
 
 def check_meaning(source: NetworkVersion, others: Iterable[NetworkVersion]) -> None:
-    """Hold the newest tables against versions in use: an id means one thing.
+    """Checks the newest tables against versions in use: an id means one thing.
 
     The edges of a tree may be edited as long as it is `installing`; from then on they belong to its
     id, when it is retired, too: a row that came back under another meaning would be taken for the
@@ -136,7 +136,7 @@ def _ends(link: Link) -> tuple[str, int, str, int | None]:
 
 
 def rewired(source: Network, older: Network) -> dict[str, int]:
-    """Ports that lead elsewhere than they did: ``{switch: bitmask, bit port - 1}``.
+    """Returns ports that lead elsewhere than they did: ``{switch: bitmask, bit port - 1}``.
 
     A port that had a link and has none now is not among them.
     """
@@ -151,8 +151,8 @@ def rewired(source: Network, older: Network) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class DesiredEntries:
-    """What switches should hold. taken_back: entries of versions in use that the newest contradict,
-    as the newest say otherwise about the same key."""
+    """Holds the entries that switches should have. taken_back: those of versions in use that the
+    newest contradict, by another entry of the same key."""
 
     entries: list[SwitchEntry]
     taken_back: list[SwitchEntry]
@@ -163,7 +163,7 @@ def together(
     older: Iterable[Iterable[SwitchEntry]],
     lost: Callable[[SwitchEntry], bool] = lambda _: False,
 ) -> DesiredEntries:
-    """The newest ``entries`` and those of ``older`` versions in use, newest first.
+    """Joins the newest ``entries`` and those of ``older`` versions in use, newest first.
 
     Of two entries with one key the newer stands. Groups with one number are joined: they have the
     replicas of all, of each instance the newest. ``lost``: older entries that must go at once, as
@@ -207,7 +207,7 @@ def _joined(newer: SwitchEntry, older: SwitchEntry) -> SwitchEntry:
 def next_states(
     trees: Iterable[VirtualTree], using: Iterable[Iterable[VirtualTree]]
 ) -> dict[int, State]:
-    """States of trees that are due for another, given that the rows are ready: by tree id.
+    """Returns the next states of trees that are due for another, given ready rows: by tree id.
 
     A tree that was to be installed is on all switches, so it becomes active. One that retires is
     retired once no version in use (``using``: their trees) has stacks that name it.

@@ -1,4 +1,4 @@
-"""Plain IPv4 beside the subscriptions: how each switch sends a datagram on to its host.
+"""Routes for plain IPv4 beside the subscriptions: from each switch on to a datagram's host.
 
 Tables and actions are those that every P4 program of ours has under the same names.
 """
@@ -21,7 +21,7 @@ _HOST_BITS = 32
 
 
 def routes(network: Network) -> dict[str, list[SwitchEntry]]:
-    """Entries of the route table, by switch; every switch is there.
+    """Returns the entries of the route table, by switch; every switch is there.
 
     The host's own switch delivers: it puts the host's MAC address in. The others send on by a
     shortest path (sum of the links' weights, then the lowest link id) over usable links;
@@ -50,7 +50,7 @@ def routes(network: Network) -> dict[str, list[SwitchEntry]]:
 
 
 def _next_links(network: Network) -> dict[tuple[str, str], Link]:
-    """``(switch, other switch)`` → the link by which the shortest path leaves the first."""
+    """Maps ``(switch, other switch)`` to the link by which the shortest path leaves the first."""
     towards: dict[str, list[Link]] = {name: [] for name in network.switches}
     for link in network.links:
         if link.neighbor in network.switches and network.usable(link):

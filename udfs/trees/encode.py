@@ -88,18 +88,6 @@ class Size:
         return len(self.trees) + self.hops + self.stops
 
 
-def encode(
-    network: Network,
-    publisher: str,
-    receivers: frozenset[str],
-    trees: Sequence[VirtualTree],
-    max_labels: int = MAX_LABELS,
-    algorithm: Algorithm = "refined",
-) -> list[Encoding]:
-    """Encodes a single receiver set as :meth:`Encoder.encode` does."""
-    return Encoder(network, publisher, trees, max_labels, algorithm).encode(receivers)
-
-
 class Encoder:
     """Encodes receiver sets of one publisher over one network and its active trees.
 
