@@ -20,8 +20,8 @@ from collections.abc import Callable
 from importlib import import_module
 
 from benchmarks.pipeline import document, wire
-from benchmarks.pipeline.results import Lines
 from benchmarks.pipeline.world import World
+from benchmarks.support.results import Lines
 
 PARTS = ("throughput", "peers", "latency", "realtime", "start", "memory", "growth", "document")
 
@@ -48,7 +48,7 @@ def main() -> None:
             for part in measured:
                 began = time.monotonic()
                 run = _run_of(part)
-                lines = Lines(part)
+                lines = Lines("pipeline", part, digits=4)
                 try:
                     run(world, lines)
                 except Exception as error:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.pipeline import pictures as pipeline_pictures
-from benchmarks.pipeline.results import ROOT, Line, load
+from benchmarks.support.results import ROOT, Line, load
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 MARK = re.compile(r"(<!-- table pipeline ([a-z]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -21,7 +21,7 @@ PARTS = ("throughput", "peers", "latency", "realtime", "start", "memory", "growt
 def run(document: Path = DOCUMENT, pictures: Path = pipeline_pictures.PICTURES) -> None:
     """Draw, and write the tables."""
     pipeline_pictures.draw(pictures)
-    lines = {part: load(part) for part in PARTS}
+    lines = {part: load("pipeline", part) for part in PARTS}
     document.write_text(filled(document.read_text("utf-8"), lines), "utf-8")
 
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.pipeline import stream
-from benchmarks.pipeline.results import Lines, worse_than_linear
 from benchmarks.pipeline.throughput import MAIN
 from benchmarks.pipeline.workload import Packets, Rules
 from benchmarks.pipeline.world import HOSTS, PARTITIONS, POOL, RULES, World, network_of
+from benchmarks.support.results import Lines
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning.formats import sources
 from jobs.adapters.planning.plans import Plans
@@ -92,3 +92,16 @@ def seconds_of_plan(world: World, settings: Settings) -> float:
     began = time.monotonic()
     Plans(settings, tables).at(versions)
     return time.monotonic() - began
+
+
+def worse_than_linear(sizes: Sequence[float], costs: Sequence[float]) -> list[str]:
+    """Returns the steps ``from→to`` on which the cost grew by more than the size did.
+
+    A tenth more is allowed, as no two measurements are alike.
+    """
+    steps = zip(sizes, sizes[1:], costs, costs[1:], strict=False)
+    return [
+        f"{small:g}→{large:g}"
+        for small, large, before, after in steps
+        if after / before > 1.1 * large / small
+    ]

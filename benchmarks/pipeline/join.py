@@ -20,9 +20,8 @@ from pyspark.sql import functions as f
 from benchmarks.pipeline.stream import Drained, batches_of, wait
 from benchmarks.pipeline.world import World
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.stream.delivery import sink_options
 from jobs.adapters.stream.kafka import Topics
-from jobs.adapters.wire import open_sink
+from jobs.adapters.wire import open_sink, sink_options
 from udfs.delivery.plan import Plan
 from udfs.messages.sequence import session_id
 from udfs.stacks.frame import build_frames

@@ -18,10 +18,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from benchmarks.pipeline import producer, stream
-from benchmarks.pipeline.results import Lines
 from benchmarks.pipeline.throughput import MAIN, highest
 from benchmarks.pipeline.workload import HEADER, REFERENCE, Packets, stamps
 from benchmarks.pipeline.world import PARTITIONS, POOL, World
+from benchmarks.support.results import Lines
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.stream import micro_batches

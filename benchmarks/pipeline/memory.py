@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.pipeline import producer
-from benchmarks.pipeline.results import Lines
 from benchmarks.pipeline.throughput import MAIN
 from benchmarks.pipeline.world import PARTITIONS, Job, World
+from benchmarks.support.results import Lines
 
 #: 1,000 packets a second for an hour, sent as fast as they go; in as many batches as take 180.
 RECORDS, TRIGGER = 3_600_000, 20_000

@@ -23,17 +23,16 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.pipeline import join, stream
 from benchmarks.pipeline import producer as pipeline_producer
-from benchmarks.pipeline.results import Lines
 from benchmarks.pipeline.throughput import MAIN, WARM, records_a_batch
 from benchmarks.pipeline.workload import Rules
 from benchmarks.pipeline.world import PARTITIONS, World
+from benchmarks.support.results import Lines
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning.formats import sources
 from jobs.adapters.planning.plans import Plans
 from jobs.adapters.planning.versions import BatchVersions
-from jobs.adapters.stream.delivery import sink_options
 from jobs.adapters.tables.tables import Tables
-from jobs.adapters.wire import SinkOptions, open_sink
+from jobs.adapters.wire import SinkOptions, open_sink, sink_options
 from udfs.columns import deliver
 from udfs.delivery.plan import Plan
 from udfs.messages.sequence import session_id

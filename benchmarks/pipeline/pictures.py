@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.pipeline.results import ROOT, Line, load
 from benchmarks.support.bars import Bars
 from benchmarks.support.plot import Panel, svg
+from benchmarks.support.results import ROOT, Line, load
 
 PICTURES = ROOT / "docs" / "pictures"
 #: Names on the axis of bars have room for as many letters.
@@ -30,8 +30,8 @@ def draw(folder: Path = PICTURES) -> list[Path]:
     """Draw what there are lines for; returns the files."""
     drawn = []
     for name, picture in (
-        ("rates", rates(load("throughput"), load("peers"))),
-        ("growth", growth(load("growth"))),
+        ("rates", rates(load("pipeline", "throughput"), load("pipeline", "peers"))),
+        ("growth", growth(load("pipeline", "growth"))),
     ):
         if picture:
             path = folder / f"pipeline-{name}.svg"

@@ -8,9 +8,9 @@ import time
 from benchmarks.pipeline import latency
 from benchmarks.pipeline.latency import feed, quantiles
 from benchmarks.pipeline.receiver import Receiver
-from benchmarks.pipeline.results import Lines
 from benchmarks.pipeline.throughput import MAIN
 from benchmarks.pipeline.world import PARTITIONS, Job, World
+from benchmarks.support.results import Lines
 
 RATES = (300, 2_000, 10_000)
 #: The rate that has floors, and these, milliseconds.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from benchmarks.pipeline.results import Lines
 from benchmarks.pipeline.throughput import MAIN
 from benchmarks.pipeline.world import Job, World
+from benchmarks.support.results import Lines
 
 RECORDS = 20_000
 PATIENCE = 600.0

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.pipeline import stream
-from benchmarks.pipeline.results import Lines
 from benchmarks.pipeline.workload import Packets
 from benchmarks.pipeline.world import POOL, World
+from benchmarks.support.results import Lines
 
 FLOOR = 0.75
 

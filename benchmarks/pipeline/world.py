@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 
 from benchmarks.pipeline import producer
 from benchmarks.pipeline.receiver import Receiver
-from benchmarks.pipeline.results import FOLDER, ROOT
 from benchmarks.pipeline.wire import Wire
 from benchmarks.pipeline.workload import Packets, Rules
+from benchmarks.support.results import FOLDER, ROOT
 from jobs.adapters.app import session
 from jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings
 from jobs.adapters.tables.tables import Tables

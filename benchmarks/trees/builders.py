@@ -9,12 +9,12 @@ import networkx as nx
 import numpy as np
 from networkx.algorithms.approximation import steiner_tree as networkx_steiner
 
+from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees.branch_aware import branch_aware_tree, branch_nodes
 from benchmarks.trees.clients import recorded
 from benchmarks.trees.extended_dijkstra import extended_shortest_path_tree
 from benchmarks.trees.labels import MEASURED, RECORDED, SCENARIOS, scenario
 from benchmarks.trees.measure import measure
-from benchmarks.trees.results import Lines, in_parallel
 from udfs.network.network import Network
 from udfs.trees.publications import Publication
 from udfs.trees.steiner import steiner_tree
@@ -102,7 +102,7 @@ def _distance(tree: Edges, publisher: str, hosts: Sequence[str]) -> float:
 
 
 def run(processes: int) -> None:
-    lines = Lines("builders")
+    lines = Lines("trees", "builders")
     for _, found in in_parallel(compare, SCENARIOS, processes):
         for line in found:
             lines.say(str(line.pop("name")), **line)

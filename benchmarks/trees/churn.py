@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from benchmarks.trees import automatic as trees_automatic
-from benchmarks.trees.clients import crowd, recorded
+from benchmarks.support.results import Lines, in_parallel
+from benchmarks.trees.clients import MIGRATIONS, Moving, crowd, migration, recorded
 from benchmarks.trees.measure import Memory, Seen, mean
-from benchmarks.trees.moving import MIGRATIONS, Moving, migration
 from benchmarks.trees.networks import CANDIDATES, names, zoo
-from benchmarks.trees.results import Lines, in_parallel
-from benchmarks.trees.zoo import AUTOMATIC, SHOWN
+from benchmarks.trees.zoo import AUTOMATIC, SHOWN, automatic_choice
 from udfs.retuning.change import MIN_SAVING as DEFAULT
 from udfs.retuning.change import plan_change
 from udfs.retuning.comparison import Record
@@ -94,7 +92,7 @@ def one_run(
         if automatic is not None and name not in automatic:
             continue
         stands = list(standing.get(AUTOMATIC, ()))
-        target = trees_automatic.choose(situation, budget, SHOWN, stands)
+        target = automatic_choice(situation, budget, SHOWN, stands)
         kept.setdefault(AUTOMATIC, list(target))
         cells[AUTOMATIC, "kept", percent] = measured(kept[AUTOMATIC])
         cells[AUTOMATIC, "optimum", percent] = measured(list(target))
@@ -153,7 +151,7 @@ def run(
     only: Sequence[str],
     automatic: Sequence[str] | None,
 ) -> None:
-    lines = Lines("churn")
+    lines = Lines("trees", "churn")
     shown = [name for name in CANDIDATES if not only or name in only]
     tasks = [(name, how, n) for name in shown for how in MIGRATIONS for n in range(runs)]
     seen: dict[tuple[str, str, str, str, int], list[Seen]] = defaultdict(list)

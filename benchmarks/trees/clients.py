@@ -1,4 +1,4 @@
-"""Who publishes to whom in the scenarios of WERNECKE 5.4, 6.5 and 6.6, drawn with a seed."""
+"""Clients of the scenarios of WERNECKE 5.4, 6.5 and 6.6, drawn with a seed, at rest or moving."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 
+from benchmarks.trees.networks import Zoo
 from udfs.network.network import Network
 from udfs.trees.publications import Clients, Publication, Statistics
 
@@ -95,5 +96,72 @@ def sample(
 
 
 def recorded(who: Crowd, random: Random, notifications: int) -> Statistics:
-    """What statistics say after ``notifications`` of each publisher."""
+    """Returns statistics of ``notifications`` of each publisher."""
     return Statistics(who.draw(random, notifications))
+
+
+MIGRATIONS = ("uniform", "nearby", "distant")
+
+
+def migration(place: Zoo, name: str) -> tuple[dict[str, float] | None, dict[str, float] | None]:
+    """Returns the weights by which hosts are drawn before and after (WERNECKE 6.6.1)."""
+    if name == "uniform":
+        return None, None
+    if name == "nearby":
+        return place.weights(), place.weights()
+    old, new = place.apart()
+    return place.weights(old), place.weights(new)
+
+
+class Moving:
+    """Clients that move from host to host (WERNECKE 6.6.1).
+
+    The number of publishers, and of the subscribers of each, never changes.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        random: Random,
+        who: Crowd,
+        towards: Mapping[str, float] | None,
+    ) -> None:
+        self._random = random
+        self._hosts = list(network.hosts)
+        self._towards = towards or dict.fromkeys(self._hosts, 1.0)
+        self._frequency = who.frequency
+        self._publishers = list(who.subscribers)
+        self._subscribers = [list(hosts) for hosts in who.subscribers.values()]
+        slots = [(n, -1) for n in range(len(self._publishers))]
+        slots += [(n, m) for n, hosts in enumerate(self._subscribers) for m in range(len(hosts))]
+        random.shuffle(slots)
+        self._slots = slots
+        self._moved = 0
+
+    def move(self, share: float) -> None:
+        """On to where this share of all clients has moved."""
+        until = round(share * len(self._slots))
+        for publisher, subscriber in self._slots[self._moved : until]:
+            if subscriber < 0:
+                self._move_publisher(publisher)
+            else:
+                taken = {self._publishers[publisher], *self._subscribers[publisher]}
+                self._subscribers[publisher][subscriber] = self._draw(taken)
+        self._moved = until
+
+    def crowd(self) -> Crowd:
+        return Crowd(
+            dict(zip(self._publishers, map(tuple, self._subscribers), strict=True)),
+            self._frequency,
+        )
+
+    def _move_publisher(self, number: int) -> None:
+        old, new = self._publishers[number], self._draw(set(self._publishers))
+        hosts = self._subscribers[number]
+        # A subscriber that the publisher finds on its new host changes places with it.
+        self._subscribers[number] = [old if host == new else host for host in hosts]
+        self._publishers[number] = new
+
+    def _draw(self, taken: set[str]) -> str:
+        free = [host for host in self._hosts if host not in taken]
+        return sample(self._random, free, self._towards, 1)[0]

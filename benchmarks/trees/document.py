@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+from benchmarks.support.results import ROOT, Line, load, named
 from benchmarks.trees import pictures
 from benchmarks.trees.fabric import STRATEGIES as FABRIC_STRATEGIES
 from benchmarks.trees.networks import CANDIDATES
-from benchmarks.trees.results import ROOT, Line, load, named
 from benchmarks.trees.zoo import AUTOMATIC, RULES, SHOWN
 
 FILE = ROOT / "docs" / "evaluation.md"
@@ -21,7 +21,7 @@ MARK = re.compile(r"(<!-- table ([a-z0-9 -]+) -->\n).*?(<!-- end -->)", re.DOTAL
 
 def write(folder: str | None) -> None:
     """Draws pictures and fills tables; a table without lines stays as it is."""
-    lines = [line for part in PARTS for line in load(part)]
+    lines = [line for part in PARTS for line in load("trees", part)]
     text = FILE.read_text("utf-8")
 
     def fill(match: re.Match[str]) -> str:

@@ -11,9 +11,9 @@ from collections import defaultdict
 from itertools import pairwise
 from random import Random
 
+from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees.clients import crowd, recorded
 from benchmarks.trees.measure import Memory, Seen, mean
-from benchmarks.trees.results import Lines, in_parallel
 from udfs.network.topology import fabric
 from udfs.trees.strategies.baselines import Broadcast, Hops
 from udfs.trees.strategies.strategy import Situation, Strategy, select, uniform
@@ -71,7 +71,7 @@ def one_run(seed: int) -> dict[Cell, Seen]:
 
 def run(runs: int, processes: int) -> None:
     """All of it, in ``runs`` drawings."""
-    lines = Lines("fabric")
+    lines = Lines("trees", "fabric")
     collected: dict[Cell, list[Seen]] = defaultdict(list)
     for _, cells in in_parallel(one_run, range(runs), processes):
         for cell, seen in cells.items():

@@ -10,10 +10,10 @@ import numpy as np
 import topohub
 from label_optimum import label_optimum
 
+from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees import other_encodings
 from benchmarks.trees.clients import Crowd, crowd, recorded
 from benchmarks.trees.networks import CANDIDATES, zoo
-from benchmarks.trees.results import Lines, in_parallel
 from udfs.network.network import Network
 from udfs.network.topology import fabric, from_graph, jellyfish
 from udfs.retuning.costs import Replayer
@@ -148,7 +148,7 @@ def against_optimum(task: tuple[str, str]) -> tuple[list[int], list[int], list[i
 
 
 def run(processes: int) -> None:
-    lines = Lines("labels")
+    lines = Lines("trees", "labels")
     savings: dict[str, list[float]] = {}
     longer = 0
     for _, found in in_parallel(against_greedy, SCENARIOS, processes):

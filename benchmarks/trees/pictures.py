@@ -8,13 +8,12 @@ from random import Random
 from benchmarks.support.bars import Bars, Dot, Scatter
 from benchmarks.support.map import Map
 from benchmarks.support.plot import Drawing, Legend, Panel, svg
+from benchmarks.support.results import ROOT, Line, load, named
 from benchmarks.trees.churn import QUANTITIES, SCALE_FREE
-from benchmarks.trees.clients import crowd, recorded
+from benchmarks.trees.clients import MIGRATIONS, crowd, recorded
 from benchmarks.trees.fabric import STRATEGIES as FABRIC_STRATEGIES
 from benchmarks.trees.fabric import THRESHOLDS, TOGETHER
-from benchmarks.trees.moving import MIGRATIONS
 from benchmarks.trees.networks import CANDIDATES, Zoo, zoo
-from benchmarks.trees.results import ROOT, Line, load, named
 from benchmarks.trees.zoo import AUTOMATIC, SHOWN
 from udfs.network.labels import STOP, TREE
 from udfs.trees.encode import Encoder
@@ -36,7 +35,7 @@ def draw(folder: str | None) -> list[str]:
     """All pictures for which there are lines; their names."""
     drawn = []
     for name, (part, picture) in PICTURES.items():
-        lines = load(part)
+        lines = load("trees", part)
         if lines:
             (FOLDER / f"evaluation-{name}.svg").write_text(picture(lines, folder), "utf-8")
             drawn.append(name)

@@ -12,8 +12,8 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.support.measuring import one_core
+from benchmarks.support.results import Lines
 from benchmarks.trees.plain_greedy import PlainGreedy
-from benchmarks.trees.results import Lines
 from udfs.network.labels import MAX_LABELS, WIDE
 from udfs.network.network import Network
 from udfs.network.topology import jellyfish
@@ -69,7 +69,7 @@ def publications(network: Network, count: int, receivers: int, publishers: int) 
 
 def run() -> None:
     """1,000 publications × 40 trees in a Jellyfish of 256 switches, 100 receivers."""
-    lines = Lines("speed")
+    lines = Lines("trees", "speed")
     network = jellyfish(SWITCHES, DEGREE, publishers=0)
     trees = stored(network, TREES, 0)
     wanted = publications(network, PUBLICATIONS, RECEIVERS, PUBLISHERS)
@@ -162,7 +162,7 @@ def _ours(
 
 def large() -> None:
     """10,000 switches and 1,000 receivers, in a process of its own for its memory."""
-    lines = Lines("large")
+    lines = Lines("trees", "large")
     with get_context("spawn").Pool(1) as pool:
         found = pool.apply(_large)
     lines.say("large", **found)

@@ -7,17 +7,18 @@ publications; all strategies are measured on others that none of them has seen.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
 
-from benchmarks.trees import automatic as trees_automatic
+from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees.clients import crowd, recorded
 from benchmarks.trees.measure import Memory, Seen, mean
 from benchmarks.trees.networks import CANDIDATES, TABLE, names, zoo
-from benchmarks.trees.results import Lines, in_parallel
+from udfs.retuning.comparison import Record, evaluate
+from udfs.retuning.mixture import choose
 from udfs.trees.strategies.registry import STRATEGIES
-from udfs.trees.strategies.strategy import Situation, select, uniform
+from udfs.trees.strategies.strategy import Edges, Situation, select, uniform
 
 RULES = (5, 10, 20, 30, 40)
 PUBLISHERS = SUBSCRIBERS = 0.3
@@ -62,7 +63,7 @@ def one_run(folder: str | None, automatic: Sequence[str] | None, task: Task) -> 
         for strategy in SHOWN:
             cells[strategy, rules] = measured(select(STRATEGIES[strategy], situation, budget))
         if rules in FEW and (automatic is None or name in automatic):
-            chosen = trees_automatic.choose(situation, budget, SHOWN)
+            chosen = automatic_choice(situation, budget, SHOWN)
             cells[AUTOMATIC, rules] = measured(list(chosen))
     return cells
 
@@ -75,7 +76,7 @@ def run(
     automatic: Sequence[str] | None,
 ) -> None:
     """``only``: networks in place of all that are at hand."""
-    lines = Lines("zoo")
+    lines = Lines("trees", "zoo")
     tasks = [(name, seed) for name in names(folder, only) for seed in range(runs)]
     collected: dict[tuple[str, str, int], list[Seen]] = defaultdict(list)
     for (name, _), cells in in_parallel(partial(one_run, folder, automatic), tasks, processes):
@@ -269,3 +270,18 @@ def _trees(means: dict[tuple[str, str, int], Seen], strategies: tuple[str, ...])
         + " trees"
         for name in CANDIDATES
     )
+
+
+def automatic_choice(
+    situation: Situation,
+    budget: Mapping[str, int],
+    strategies: Iterable[str],
+    current: Sequence[Edges] = (),
+) -> dict[Edges, str]:
+    """Trees with the strategy of each, from what the situation's statistics recorded."""
+    record = Record(situation.network, situation.statistics.publications)
+    outcomes = [
+        evaluate(strategy, situation, budget, record)
+        for strategy in [STRATEGIES[name] for name in strategies]
+    ]
+    return dict(choose(record, outcomes, budget, current).trees)

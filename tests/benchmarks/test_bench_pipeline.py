@@ -10,11 +10,12 @@ import pytest
 
 from benchmarks.pipeline import document, memory, pictures, stream
 from benchmarks.pipeline.document import DOCUMENT, MARK
+from benchmarks.pipeline.growth import worse_than_linear
 from benchmarks.pipeline.latency import quantiles
 from benchmarks.pipeline.receiver import LOOKED_AT, read_frames
-from benchmarks.pipeline.results import Lines, load, worse_than_linear
 from benchmarks.pipeline.workload import DEAR, FOLLOWERS, Packets, Rules, names
 from benchmarks.pipeline.world import FABRICS, network_of, properties
+from benchmarks.support.results import Lines, load
 from jobs.adapters.app.settings import Settings
 from udfs.filters.compiler.compile import compile_texts
 from udfs.filters.matching.matcher import Matcher
@@ -194,14 +195,14 @@ def test_every_table_of_the_document_can_be_made():
 
 def test_pictures_show_what_the_lines_say(tmp_path, monkeypatch):
     for part in ("throughput", "peers", "growth"):
-        monkeypatch.setattr(pictures, "load", lambda part: load(part, tmp_path))
-        assert load(part, tmp_path) == []
+        monkeypatch.setattr(pictures, "load", lambda name, part: load(name, part, tmp_path))
+        assert load("pipeline", part, tmp_path) == []
     assert pictures.draw(tmp_path) == []
-    Lines("throughput", tmp_path).say(
+    Lines("pipeline", "throughput", tmp_path).say(
         "throughput", case="5 % match", records_per_second=50.0, mapInArrow_per_second=70.0
     )
-    Lines("peers", tmp_path).say("peer", way="plain Python", records_per_second=3.0)
-    lines = Lines("growth", tmp_path)
+    Lines("pipeline", "peers", tmp_path).say("peer", way="plain Python", records_per_second=3.0)
+    lines = Lines("pipeline", "growth", tmp_path)
     for size in (1, 2):
         lines.say("growth", axis="hosts", size=size, plan=1.0, first_batch=2.0, batch=0.0)
     drawn = [path.name for path in pictures.draw(tmp_path)]

@@ -9,8 +9,7 @@ from benchmarks.support.bars import Bars, Dot, Scatter
 from benchmarks.support.map import Map
 from benchmarks.support.plot import Legend, Panel, svg
 from benchmarks.trees import document, networks
-from benchmarks.trees.clients import crowd, sample
-from benchmarks.trees.moving import MIGRATIONS, Moving, migration
+from benchmarks.trees.clients import MIGRATIONS, Moving, crowd, migration, sample
 from udfs.network.topology import jellyfish
 
 pytestmark = pytest.mark.unit

@@ -1,4 +1,4 @@
-"""Lines of JSON that the benchmark of trees prints, and keeps for pictures and tables."""
+"""Lines of JSON that benchmarks print, and keep for their pictures and tables."""
 
 from __future__ import annotations
 
@@ -18,41 +18,54 @@ _Answer = TypeVar("_Answer")
 
 
 class Lines:
-    """The lines of one part, printed and written to ``var/bench/trees_PART.jsonl``."""
+    """The lines of one part, printed and written to ``var/bench/BENCHMARK_PART.jsonl``.
 
-    def __init__(self, part: str) -> None:
-        FOLDER.mkdir(parents=True, exist_ok=True)
+    digits: that floats are rounded to.
+    """
+
+    def __init__(self, benchmark: str, part: str, folder: Path = FOLDER, digits: int = 5) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self._part = part
-        self._file = (FOLDER / f"trees_{part}.jsonl").open("w", encoding="utf-8")
+        self._digits = digits
+        self._file = _path(benchmark, part, folder).open("w", encoding="utf-8")
 
     def say(self, name: str, **values: Any) -> None:
-        """One measurement; floats are rounded to five digits."""
-        line = {"part": self._part, "name": name} | {key: _short(v) for key, v in values.items()}
+        """Writes one measurement."""
+        line = {"part": self._part, "name": name} | self._short(values)
         text = json.dumps(line)
         print(text, flush=True)
         self._file.write(text + "\n")
         self._file.flush()
 
     def floor(self, what: str, value: float, floor: float, unit: str, least: bool = False) -> None:
-        """A figure beside its floor, which it must not exceed, or with ``least`` must reach."""
+        """Writes a figure beside its floor, which it must not exceed, or with ``least`` reach."""
         held = value >= floor if least else value <= floor
         self.say("floor", what=what, value=value, floor=floor, unit=unit, least=least, held=held)
 
     def finding(self, source: str, text: str, held: bool, seen: str) -> None:
-        """What the text found, and whether it is so here."""
+        """Writes a finding of the text, and whether it is so here."""
         self.say("finding", source=source, text=text, held=bool(held), seen=seen)
 
+    def _short(self, value: Any) -> Any:
+        if isinstance(value, float):
+            return float(f"{value:.{self._digits}g}")
+        if isinstance(value, list | tuple):
+            return [self._short(each) for each in value]
+        if isinstance(value, dict):
+            return {key: self._short(each) for key, each in value.items()}
+        return value
 
-def load(part: str) -> list[Line]:
-    """The lines of a part's last run; none if it never ran."""
-    path = FOLDER / f"trees_{part}.jsonl"
+
+def load(benchmark: str, part: str, folder: Path = FOLDER) -> list[Line]:
+    """Returns the lines of a part's last run; none if it never ran."""
+    path = _path(benchmark, part, folder)
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def named(lines: Iterable[Line], name: str, **values: Any) -> list[Line]:
-    """Lines of this name with these values."""
+    """Returns the lines of this name with these values."""
     return [
         line
         for line in lines
@@ -63,7 +76,7 @@ def named(lines: Iterable[Line], name: str, **values: Any) -> list[Line]:
 def in_parallel(
     work: Callable[[_Task], _Answer], tasks: Sequence[_Task], processes: int
 ) -> Iterator[tuple[_Task, _Answer]]:
-    """Answers in the order of the tasks; a single process works in this one."""
+    """Yields answers in the order of the tasks; a single process works in this one."""
     if processes == 1:
         yield from ((task, work(task)) for task in tasks)
         return
@@ -71,9 +84,5 @@ def in_parallel(
         yield from zip(tasks, pool.map(work, tasks), strict=True)
 
 
-def _short(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.5g}")
-    if isinstance(value, list | tuple):
-        return [_short(each) for each in value]
-    return value
+def _path(benchmark: str, part: str, folder: Path) -> Path:
+    return folder / f"{benchmark}_{part}.jsonl"
