@@ -14,6 +14,7 @@ import examples
 import processes
 import progress
 import pytest
+import switch_suite
 from pyspark.sql import SparkSession
 
 import schemas
@@ -22,6 +23,8 @@ from jobs.adapters.tables.tables import Tables
 from udfs.messages.specification import Specification, parse_specification
 
 pytest_cmdline_main = processes.pytest_cmdline_main
+pytest_configure_node = switch_suite.pytest_configure_node
+pytest_report_header = switch_suite.pytest_report_header
 no_servers = costs.no_servers
 
 # A Spark of the tests lives for minutes, and the better compiler takes more than it gives by then:
@@ -36,20 +39,23 @@ os.environ.setdefault(
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """What is run, and how much of it, is settled before other plugins look."""
-    examples.pytest_configure(config)
-    costs.pytest_configure(config)
-    progress.pytest_configure(config)
+    for part in (examples, switch_suite, costs, progress):
+        part.pytest_configure(config)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--p4c", metavar="FILE", help="p4c-bm2-ss: run what is marked p4c, too")
     parser.addoption("--kills", metavar="N", type=int, help="kill so many times at random")
     parser.addoption("--kills-seed", metavar="N", type=int, help="the seed that a run has printed")
+    parser.addoption(
+        "--switch-suite", action="store_true", help="run the software switch's own, changed or not"
+    )
     parser.addoption("--bmv2", metavar="FILE", help="simple_switch_grpc: run what is marked bmv2")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what needs a P4 compiler or BMv2, unless one is named."""
+    """Leave out what needs a P4 compiler or BMv2, unless one is named, and what passed before."""
+    switch_suite.pytest_collection_modifyitems(config, items)
     absent = [name for name in ("p4c", "bmv2") if not config.getoption(f"--{name}")]
     out = [item for item in items if any(item.get_closest_marker(name) for name in absent)]
     config.hook.pytest_deselected(items=out)

@@ -20,7 +20,7 @@ class OpensServerError(AssertionError):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have ``-m unit`` mean the quick ones; xdist's processes are told it."""
+    """Have ``-m unit`` mean the quick ones."""
     config.option.markexpr = SELECTED.get(config.option.markexpr, config.option.markexpr)
 
 

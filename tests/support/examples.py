@@ -34,14 +34,14 @@ def examples(number: int, like: settings | None = None, **given: Any) -> setting
     return settings(like, max_examples=max(scaled, min(number, FEWEST)), **given)
 
 
-def profile(config: pytest.Config) -> str:
-    """The profile of a run where nobody names one."""
+def is_whole(config: pytest.Config) -> bool:
+    """Whether all tests are asked for."""
     chosen = [config.getoption(name, None) for name in ("markexpr", "keyword", "lf")]
-    all_tests = config.args == config.getini("testpaths") and not any(chosen)
-    return "ci" if all_tests or os.environ.get("CI") else "dev"
+    return config.args == config.getini("testpaths") and not any(chosen)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the profile before Hypothesis' plugin loads it; xdist's processes are told it."""
+    """Choose the profile before Hypothesis' plugin loads it."""
     if not config.option.hypothesis_profile:
-        config.option.hypothesis_profile = profile(config)
+        all_of_them = is_whole(config) or os.environ.get("CI")
+        config.option.hypothesis_profile = "ci" if all_of_them else "dev"
