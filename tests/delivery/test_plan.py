@@ -40,13 +40,13 @@ from hypothesis import strategies as st
 from udfs.columns import REPORT_ARROW, deliver
 from udfs.delivery.plan import Addressing, Compilation, Planner
 from udfs.delivery.task import SAMPLE_BYTES
-from udfs.errors import MessageError, NetworkError
+from udfs.errors import MessageError, NetworkError, StreamError
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.readers import Packets
 from udfs.messages.reference import build_packet, read_message, read_packet
-from udfs.messages.sequence import sequence_number, session_id, split_sequence
+from udfs.messages.sequence import MAX_OFFSET, sequence_number, session_id, split_sequence
 from udfs.network.network import Network
 from udfs.stacks.dissect import dissect
 from udfs.stacks.forwarding import ForwardingModel, network_tables
@@ -413,3 +413,18 @@ def test_a_stack_leaves_room_for_the_longest_message_in_a_frame():
         for host in MODEL.deliver("feed1", dissect(frame).labels).hosts
     ]
     assert sorted(hosts) == HOSTS
+
+
+def test_an_offset_that_numbers_do_not_hold_ends_the_task_before_its_frame_leaves():
+    packet = build_packet(b"SOURCE    ", 1, [GOOGL])
+    compilation = complete(compilation_of(TO_H3))
+    sink, _ = run(compilation, [(0, MAX_OFFSET, packet)])
+    (frame,) = map(dissect, sink.frames)
+    assert split_sequence(frame.sequence) == (MAX_OFFSET, 0)
+    sink = ListSink()
+    task = deliver(
+        handle(compilation.plan), handle(compilation.header_stacks), TOPIC, lambda: sink, 1
+    )
+    with pytest.raises(StreamError, match="OFFSETS_USED_UP"):
+        list(task(batches_of([(0, MAX_OFFSET + 1, packet)], (), False)))
+    assert not sink.frames

@@ -214,6 +214,19 @@ def test_reports_follow_each_other_without_a_hole(monkeypatch):
     assert frames == len(sink.frames) == 5
 
 
+def test_a_clock_that_is_set_back_silences_no_report(monkeypatch):
+    monkeypatch.setattr("udfs.delivery.realtime.REPORT_SECONDS", 0.0)
+    times = iter(range(10**9, 0, -1000))
+    monkeypatch.setattr("udfs.delivery.realtime.time.time", lambda: next(times))
+    driver, sink = Driver(), ListSink()
+    task = LiveTask(driver, sink, TOPIC, 100, {})
+    for batch in singles(packets(4)):
+        task.add(batch)
+    task.add(None)
+    assert [until for _, _, until in driver.spans()] == [1, 2, 3, 4]
+    assert all(0 <= report.seconds < 60 for report in driver.reports)
+
+
 def test_a_broken_sink_fails_the_task_which_is_off_the_line_then():
     driver, sink = Driver(), ListSink(broken=True)
     run = deliver_at_once(lambda: driver, TOPIC, lambda: sink, 100)

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.checkpoint.identity import Identity, specification_digest
-from jobs.adapters.stream.checks import check_records, no_room
+from jobs.adapters.stream.checks import check_offsets, check_records, no_room
 from udfs.errors import StreamError
+from udfs.messages.sequence import MAX_OFFSET
 
 pytestmark = pytest.mark.unit
 
@@ -112,6 +113,16 @@ def test_the_checkpoint_of_a_newer_version_is_refused_and_the_error_says_what_to
     with pytest.raises(StreamError, match=r"the file: .* layout 2, .* up to 1: run") as refused:
         Identity.unpacked(newer, "the file")
     assert refused.value.what == "NEWER_LAYOUT"
+
+
+def test_offsets_that_numbers_do_not_hold_are_refused_and_told_long_before(caplog):
+    check_offsets("t", {0: (0, MAX_OFFSET // 2), 1: (0, 5)})
+    assert not caplog.messages
+    check_offsets("t", {0: (0, 5), 1: (0, MAX_OFFSET + 1)})
+    assert "partition 1 of topic t has used 100 %" in caplog.text
+    with pytest.raises(StreamError, match=r"partition 1 of topic t .* another name") as refused:
+        check_offsets("t", {0: (0, 5), 1: (0, MAX_OFFSET + 2)})
+    assert refused.value.what == "OFFSETS_USED_UP"
 
 
 def test_the_specification_of_attributes_is_their_table():

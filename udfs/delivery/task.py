@@ -14,9 +14,10 @@ from udfs.delivery.frame_headers import StacksHandle
 from udfs.delivery.partition_states import PartitionStates, needs_arrival
 from udfs.delivery.plan import Plan
 from udfs.delivery.receiver_summaries import ReceiverSummaries
+from udfs.errors import StreamError
 from udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, Messages
 from udfs.messages.readers import OUTSIDE, REASONS, Read
-from udfs.messages.sequence import session_id
+from udfs.messages.sequence import MAX_OFFSET, session_id
 from udfs.stacks.frame import DATAGRAM, Frames, build_frames
 
 SAMPLE_BYTES = 256
@@ -59,6 +60,13 @@ class Task:
         """Decodes, matches, frames and counts one batch of records."""
         partition = batch.column("partition").to_numpy()
         offset = batch.column("offset").to_numpy()
+        if offset.size and int(offset.max()) > MAX_OFFSET:
+            raise StreamError(
+                "OFFSETS_USED_UP",
+                f"topic {self._topic} has offset {int(offset.max())}, and sequence numbers hold "
+                f"offsets up to {MAX_OFFSET}: publish to a topic of another name",
+                offset=int(offset.max()),
+            )
         plan = self._plan
         read = plan.reader.read(batch)
         messages = read.messages

@@ -23,6 +23,8 @@ OFFSET_SHIFT = 2 * INDEX_BITS
 #: A UDP datagram of ITCH messages holds at most 4,679.
 MAX_MESSAGES = (1 << INDEX_BITS) - 1
 SESSION_LENGTH = 10
+#: Kafka offsets that sequence numbers of 63 bits hold: below 2^37.
+MAX_OFFSET = (1 << 63 - OFFSET_SHIFT) - 1
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -34,7 +36,7 @@ def sequence_number(offset: NDArray[np.int64], index: NDArray[np.int64]) -> NDAr
 def sequence_number(
     offset: int | NDArray[np.int64], index: int | NDArray[np.int64]
 ) -> int | NDArray[np.int64]:
-    """Sequence number of a frame; offset < 2^37 keeps it in int64, index <= MAX_MESSAGES."""
+    """Sequence number of a frame; offset <= MAX_OFFSET, index <= MAX_MESSAGES."""
     return (offset << OFFSET_SHIFT) | (index << INDEX_BITS)
 
 

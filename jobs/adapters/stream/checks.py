@@ -23,6 +23,7 @@ from jobs.adapters.checkpoint.progress import Position, position
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.tables.tables import NAMES, Tables
 from udfs.errors import StackcastError, StreamError
+from udfs.messages.sequence import MAX_OFFSET
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics
     one is for.
 
     Raises StreamError, with the codes of `Identity.check`, RECORDS_GONE, TOPIC_SHORTER,
-    CHECKPOINT_UNREADABLE, CHECKPOINT_NOT_WRITTEN or NO_ROOM; KafkaError, TableError.
+    OFFSETS_USED_UP, CHECKPOINT_UNREADABLE, CHECKPOINT_NOT_WRITTEN or NO_ROOM; KafkaError, TableError.
     """
     # First what needs no checkpoint: a table that is missing is told whatever lies there.
     now = Identity.now(settings, tables, topics.ask(topics.identity))
@@ -54,6 +55,7 @@ def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics
     pinned = Pins(spark, settings.checkpoint).newest()
     _check_versions({} if pinned is None else pinned[1].versions, tables, stands)
     spans = topics.ask(topics.spans)
+    check_offsets(settings.topic, spans)
     if stands is not None:
         check_records(settings.topic, stands.offsets, spans, new=False)
     else:
@@ -133,6 +135,27 @@ def check_records(topic: str, wanted: Mapping[int, int], spans: Spans, *, new: b
         + ("" if new else f"{PREFIX}checkpoint to a new folder and ")
         + f"{PREFIX}startingOffsets to {where}",
     )
+
+
+def check_offsets(topic: str, spans: Spans) -> None:
+    """Refuses a topic with offsets that sequence numbers do not hold; warns long before.
+
+    Raises StreamError OFFSETS_USED_UP.
+    """
+    p, end = max(((p, end) for p, (_, end) in spans.items()), key=lambda x: x[1], default=(0, 0))
+    if end > MAX_OFFSET + 1:
+        raise StreamError(
+            "OFFSETS_USED_UP",
+            f"partition {p} of topic {topic} has offsets up to {end - 1}, and sequence numbers "
+            f"hold those up to {MAX_OFFSET}: publish to a topic of another name, and set "
+            f"{PREFIX}topic and {PREFIX}checkpoint",
+        )
+    if end > MAX_OFFSET // 2:
+        log.warning(
+            "partition %d of topic %s has used %d %% of the offsets that sequence numbers hold: "
+            "publish to a topic of another name before they end",
+            *(p, topic, 100 * end // MAX_OFFSET),
+        )
 
 
 def no_room(settings: Settings, words: str, spill: str) -> StreamError:
