@@ -41,7 +41,8 @@ def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics
     one is for.
 
     Raises StreamError, with the codes of `Identity.check`, RECORDS_GONE, TOPIC_SHORTER,
-    OFFSETS_USED_UP, CHECKPOINT_UNREADABLE, CHECKPOINT_NOT_WRITTEN or NO_ROOM; KafkaError, TableError.
+    OFFSETS_USED_UP, CHECKPOINT_UNREADABLE, CHECKPOINT_NOT_WRITTEN or NO_ROOM; KafkaError,
+    TableError.
     """
     # First what needs no checkpoint: a table that is missing is told whatever lies there.
     now = Identity.now(settings, tables, topics.ask(topics.identity))
