@@ -45,7 +45,7 @@ from udfs.network.labels import FORMATS
 from udfs.network.measures import Measures, measure
 from udfs.network.network import MAX_PORT, Network
 from udfs.network.programs import check_labels, matching_program
-from udfs.network.succession import Choices, Succession
+from udfs.network.succession import Succession, SwitchSettings
 
 log = logging.getLogger("stackcast.load_topology")
 
@@ -138,7 +138,7 @@ def work(options: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) 
     if pipeline:
         check_labels(dict.fromkeys(network.switches, pipeline), labels)
     pattern, first = options.address_pattern, options.first_port
-    choices = Choices(
+    choices = SwitchSettings(
         addresses(pattern or PATTERN, network, first),
         addresses(pattern, network, first) if pattern else None,
         pipeline,

@@ -11,7 +11,7 @@ from udfs.errors import NetworkError
 from udfs.network.labels import NARROW, WIDE
 from udfs.network.network import Network
 from udfs.network.rows import network_from_rows, tree_from_row, tree_to_row
-from udfs.network.succession import Choices, Succession, succession
+from udfs.network.succession import Succession, SwitchSettings, succession
 from udfs.network.topology import fabric, jellyfish
 from udfs.network.virtual_tree import tree_ports
 from udfs.switches.rollout import NetworkVersion, check_meaning
@@ -27,7 +27,7 @@ def at(network: Network, where: str = "switch") -> dict[str, str]:
 
 
 def after(network: Network, held=NOTHING, trees=(), **choices) -> Succession:
-    return succession(network, held, trees, Choices(at(network), **choices))
+    return succession(network, held, trees, SwitchSettings(at(network), **choices))
 
 
 def of(rows, labels=NARROW) -> Network:

@@ -25,11 +25,10 @@ from udfs.errors import NetworkError, SwitchError
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.attributes.registry import Registry, attribute
-from udfs.network.builder import NetworkBuilder
 from udfs.network.network import Network
 from udfs.network.programs import ATTRIBUTES, EVENT, FILTERING, MATCHING, matching_program
 from udfs.network.rows import network_to_rows
-from udfs.network.topology import fabric
+from udfs.network.topology import NetworkBuilder, fabric
 from udfs.network_match.generic.network import AttributeFilters
 from udfs.switches.derivation import derive
 from udfs.switches.entry import (

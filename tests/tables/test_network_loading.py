@@ -16,7 +16,7 @@ from jobs.adapters.tables.network_loading import compare, load
 from udfs.errors import NetworkError, TableError
 from udfs.network.network import Network
 from udfs.network.rows import network_from_rows, tree_from_row, tree_to_row
-from udfs.network.succession import Choices
+from udfs.network.succession import SwitchSettings
 from udfs.network.topology import fabric, jellyfish
 from udfs.network.virtual_tree import stored, tree_ports
 from udfs.switches.rollout import NetworkVersion, check_meaning
@@ -71,8 +71,8 @@ class Memory:
         self.seen.append(copy.deepcopy(self.held))
 
 
-def choices(network: Network) -> Choices:
-    return Choices(dict.fromkeys(network.switches, "h:9559"))
+def choices(network: Network) -> SwitchSettings:
+    return SwitchSettings(dict.fromkeys(network.switches, "h:9559"))
 
 
 def put(tables: Memory, network: Network) -> None:

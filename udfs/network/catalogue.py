@@ -35,7 +35,9 @@ def published_network(
 
 
 def topohub_graph(name: str) -> nx.Graph:
-    """The graph of a network of the package topohub, called ``group/name``: ``topozoo/Abilene``.
+    """Returns the graph of a network of the package topohub, called ``group/name``.
+
+    For instance ``topozoo/Abilene``.
 
     Raises NetworkError ``UNKNOWN_NETWORK``, with names that are near.
     """
@@ -57,7 +59,7 @@ def topohub_graph(name: str) -> nx.Graph:
 
 
 def graphml_graph(content: bytes, source: str) -> nx.Graph:
-    """The graph of a GraphML file's ``content``; ``source`` is what an error calls it.
+    """Returns the graph of a GraphML file's ``content``; ``source`` is its name in errors.
 
     Raises NetworkError ``BAD_GRAPHML``.
     """
@@ -73,7 +75,7 @@ def graphml_graph(content: bytes, source: str) -> nx.Graph:
 
 
 def _names(name: str) -> list[str]:
-    """Names of the group that ``name`` asks for, or of the groups of real networks."""
+    """Lists the names of the group that ``name`` asks for, or of the groups of real networks."""
     group = name.split("/", 1)[0]
     data = files("topohub") / "data"
     groups = {entry.name for entry in data.iterdir() if entry.is_dir()}

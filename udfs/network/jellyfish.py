@@ -11,7 +11,8 @@ _TRIES = 64
 
 
 def jellyfish_links(switches: int, degree: int, seed: int) -> list[tuple[int, int]]:
-    """Links between switches 0 … ``switches`` - 1, ``degree`` at each, as sorted pairs in order.
+    """Makes links between switches 0 … ``switches`` - 1, ``degree`` at each, as sorted pairs in
+    order.
 
     Two switches with free ports are joined at random until none are left to join; where two ports
     or more stay free then, a link is taken apart and its ends are joined to two of them. Where
@@ -46,7 +47,7 @@ class _Graph:
         self._place: dict[tuple[int, int], int] = {}
 
     def join_all(self) -> bool:
-        """False where it got stuck, which small graphs may."""
+        """Joins all ports; returns False if it gets stuck, which small graphs may."""
         while True:
             self._join_free()
             ports = [
@@ -87,7 +88,7 @@ class _Graph:
         return pairs[self._below(len(pairs))] if pairs else None
 
     def _insert(self, u: int, v: int) -> bool:
-        """Take a link apart and join its ends to a free port of ``u`` and one of ``v``."""
+        """Takes a link apart and joins its ends to a free port of ``u`` and one of ``v``."""
         start = self._below(len(self.links)) if self.links else 0
         for step in range(len(self.links)):
             x, y = self.links[(start + step) % len(self.links)]
@@ -102,7 +103,7 @@ class _Graph:
         return False
 
     def connect(self) -> None:
-        """Cross a link of a cycle with one of another part until there is one part."""
+        """Crosses a link of a cycle with one of another part until there is one part."""
         while len(parts := self._parts()) > 1:
             a, b = self._on_cycle(parts[0])
             c = parts[1][self._below(len(parts[1]))]
@@ -127,7 +128,7 @@ class _Graph:
         return parts
 
     def _on_cycle(self, part: list[int]) -> tuple[int, int]:
-        """A link without which the part still hangs together.
+        """Returns a link without which the part still hangs together.
 
         There is one: all switches of a part have two neighbors or more, but at most one switch.
         """

@@ -21,7 +21,7 @@ MAX_LABELS = 64
 
 @dataclass(frozen=True)
 class LabelFormat:
-    """Labels of ``bits`` (16 or 32) in frames of EtherType ``ether_type``.
+    """One format: labels of ``bits`` (16 or 32) in frames of EtherType ``ether_type``.
 
     Each width has an EtherType of its own: a switch drops frames whose labels it would misread.
     """
@@ -31,7 +31,7 @@ class LabelFormat:
 
     @property
     def size(self) -> int:
-        """Bytes of a label."""
+        """The bytes of a label."""
         return self.bits // 8
 
     @property
@@ -40,11 +40,11 @@ class LabelFormat:
 
     @property
     def max_id(self) -> int:
-        """Largest id of a tree or a directed link; 0 names nothing."""
+        """The largest id of a tree or a directed link; 0 names nothing."""
         return (1 << self.id_bits) - 1
 
     def label(self, kind: int, number: int) -> int:
-        """The label of type ``kind`` (TREE, HOP or STOP) and id ``number`` (1..max_id).
+        """Makes the label of type ``kind`` (TREE, HOP or STOP) and id ``number`` (1..max_id).
 
         Raises StackError ``BAD_LABEL`` if either is out of range.
         """
@@ -59,7 +59,7 @@ class LabelFormat:
         return kind << self.id_bits | number
 
     def split(self, value: int) -> tuple[int, int]:
-        """``(kind, id)`` of a label; inverse of :meth:`label`.
+        """Splits a label into ``(kind, id)``; inverse of :meth:`label`.
 
         Raises StackError ``BAD_LABEL`` for type 00, id 0 or too many bits.
         """
@@ -68,11 +68,12 @@ class LabelFormat:
         return kind, number
 
     def pack(self, labels: Sequence[int]) -> bytes:
-        """A stack as frames have it behind their EtherType: the number of labels, then these."""
+        """Packs a stack as frames have it behind their EtherType: the number of labels, then
+        these."""
         return struct.pack(f">H{len(labels)}{self._code}", len(labels), *labels)
 
     def unpack(self, data: bytes, at: int, count: int) -> tuple[int, ...]:
-        """The ``count`` labels from byte ``at`` of ``data`` on, which must be there."""
+        """Reads the ``count`` labels from byte ``at`` of ``data`` on, which must be there."""
         return struct.unpack_from(f">{count}{self._code}", data, at)
 
     def describe(self, value: int) -> str:
@@ -82,7 +83,7 @@ class LabelFormat:
 
     @property
     def _code(self) -> str:
-        """One label in the notation of ``struct``."""
+        """The code of one label in the notation of ``struct``."""
         return {2: "H", 4: "I"}[self.size]
 
 

@@ -17,7 +17,7 @@ _MOST_WORK = 4e10
 
 @dataclass(frozen=True)
 class Measures:
-    """Degrees count links to other switches; ``diameter`` is in such links, between switches.
+    """Figures of a network. Degrees count links to other switches; ``diameter`` is in such links.
 
     ``exact`` is False where the diameter is only known to be no less. Failed links count for
     degrees, and not for the diameter, which is None where they leave switches apart.
@@ -42,7 +42,7 @@ class Measures:
 
 
 def measure(network: Network) -> Measures:
-    """Raises nothing. 10,000 switches of 16 links take seconds."""
+    """Measures a network. Raises nothing. 10,000 switches of 16 links take seconds."""
     index = {name: place for place, name in enumerate(network.switches)}
     inner = [link for link in network.links if link.neighbor in index]
     tails = np.array([index[link.switch] for link in inner], np.int64)
@@ -74,7 +74,7 @@ def measure(network: Network) -> Measures:
 def _diameter(
     count: int, tails: NDArray[np.int64], heads: NDArray[np.int64]
 ) -> tuple[int | None, bool]:
-    """Longest of the shortest paths, and whether it is that for sure."""
+    """Returns the longest of the shortest paths, and True if it is surely that."""
     order = np.argsort(tails, kind="stable")
     starts = np.searchsorted(tails[order], np.arange(count + 1))
     near = heads[order]
@@ -92,7 +92,7 @@ def _diameter(
 def _distances(
     starts: NDArray[np.int64], near: NDArray[np.int64], source: int
 ) -> NDArray[np.int64]:
-    """Links from ``source`` to each switch; -1 where none leads."""
+    """Counts the links from ``source`` to each switch; -1 where none leads."""
     distances = np.full(len(starts) - 1, -1, np.int64)
     distances[source] = steps = 0
     front = np.array([source])
@@ -107,7 +107,7 @@ def _distances(
 
 
 def _longest(count: int, starts: NDArray[np.int64], near: NDArray[np.int64]) -> int:
-    """Breadth-first search from all switches of a connected network, 512 at once.
+    """Searches breadth-first from all switches of a connected network, 512 at once.
 
     A row of bits a switch says which sources have reached it; a step joins those of its neighbors.
     """

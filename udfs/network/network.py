@@ -102,7 +102,7 @@ class Network:
         links: Iterable[Link],
         labels: LabelFormat = NARROW,
     ) -> Network:
-        """The network of these rows; ``labels`` is how its stacks are written.
+        """Builds the network of these rows; ``labels``: the format of its stacks.
 
         Raises NetworkError: ``NO_SWITCH``, ``DUPLICATE_NAME``, ``DUPLICATE_DEVICE_ID``,
         ``DUPLICATE_ADDRESS``, ``BAD_DEVICE_ID``, ``BAD_ADDRESS``, ``TOO_MANY_LINKS``,
@@ -112,7 +112,8 @@ class Network:
         return cls(switches, hosts, links, labels)
 
     def link(self, switch: str, neighbor: str) -> Link:
-        """The link from ``switch`` to ``neighbor``; NetworkError ``UNKNOWN_LINK`` if none."""
+        """Returns the link from ``switch`` to ``neighbor``; NetworkError ``UNKNOWN_LINK`` if
+        none."""
         found = self._by_ends.get((switch, neighbor))
         if found is None:
             raise NetworkError(
@@ -124,7 +125,7 @@ class Network:
         return found
 
     def link_at(self, switch: str, port: int) -> Link:
-        """The link out of this port; NetworkError ``UNKNOWN_LINK`` if none."""
+        """Returns the link out of this port; NetworkError ``UNKNOWN_LINK`` if none."""
         found = self._by_port.get((switch, port))
         if found is None:
             raise NetworkError(
@@ -136,20 +137,20 @@ class Network:
         return found
 
     def host(self, name: str) -> Host:
-        """The host of this name; NetworkError ``UNKNOWN_HOST`` if none."""
+        """Returns the host of this name; NetworkError ``UNKNOWN_HOST`` if none."""
         found = self.hosts.get(name)
         if found is None:
             raise NetworkError("UNKNOWN_HOST", f"the network has no host {name!r}", host=name)
         return found
 
     def usable(self, link: Link) -> bool:
-        """Whether notifications may cross: a cable that failed one way counts as failed."""
+        """Returns True if notifications may cross: a cable that failed one way counts as failed."""
         if link.neighbor in self.hosts:
             return link.up
         return link.up and self._by_ends[link.neighbor, link.switch].up
 
     def describe(self, label: int) -> str:
-        """A label of this network for people: ``tree 1``, ``hop 17 (pod1-rack1:3)``."""
+        """Words a label of this network for people: ``tree 1``, ``hop 17 (pod1-rack1:3)``."""
         text = self.labels.describe(label)
         kind, number = self.labels.split(label)
         link = self.link_by_id.get(number) if kind != TREE else None
@@ -162,7 +163,8 @@ class Network:
         return tuple(name for name, host in self.hosts.items() if host.role == "subscriber")
 
     def graph(self) -> nx.Graph:
-        """Undirected graph over switches and hosts; edges carry ``weight`` and ``up``."""
+        """Returns an undirected graph over switches and hosts; edges carry ``weight`` and
+        ``up``."""
         # Spark's workers unpickle networks and never draw them: they need not load networkx.
         import networkx as nx  # noqa: PLC0415
 

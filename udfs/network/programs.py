@@ -24,21 +24,21 @@ MATCHING = frozenset({FILTERING, ATTRIBUTES})
 
 
 def matching_program(message_format: str) -> str:
-    """The program that matches events of this format: a name of ``schemas/messages``, or
+    """Returns the program that matches events of this format: a name of ``schemas/messages``, or
     ``attributes``."""
     return ATTRIBUTES if message_format == "attributes" else FILTERING
 
 
 def stack_program(labels: LabelFormat) -> str:
-    """The program for networks with these labels."""
+    """Returns the program for networks with these labels."""
     return next(name for name, known in STACKS.items() if known == labels)
 
 
 def check_labels(pipelines: Mapping[str, str], labels: LabelFormat) -> None:
-    """Refuse switches that would drop every stack, as they read labels of another width.
+    """Refuses switches that would drop every stack, as they read labels of another width.
 
-    pipelines: program of each switch; what is not known here, reads what its owner says. Raises
-    NetworkError ``WRONG_PIPELINE``.
+    pipelines: program of each switch; unknown ones may read any labels. Raises NetworkError
+    ``WRONG_PIPELINE``.
     """
     for switch, name in sorted(pipelines.items()):
         read = STACKS.get(name, labels)

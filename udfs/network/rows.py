@@ -1,7 +1,7 @@
 """Network and trees to and from plain rows of the Delta tables.
 
-A row is any mapping of column names (``dict``, Spark's ``Row``); what comes back is a dict. The
-columns are those of ``schemas/tables``; IPv4 addresses are dotted text there.
+A row that is read is any mapping of column names (``dict``, Spark's ``Row``), one that is made a
+dict. The columns are those of ``schemas/tables``; IPv4 addresses are dotted text there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from udfs.network.virtual_tree import VirtualTree
 
 
 class Row(Protocol):
-    """What is asked of a row."""
+    """One row of a table that is read: a mapping from column names to values."""
 
     def __getitem__(self, column: str, /) -> Any: ...
 
@@ -35,7 +35,7 @@ def host_to_row(host: Host) -> dict[str, Any]:
 
 
 def host_from_row(row: Row) -> Host:
-    """Raises NetworkError ``BAD_ADDRESS``."""
+    """Reads a host. Raises NetworkError ``BAD_ADDRESS``."""
     try:
         address = int(IPv4Address(row["ipv4"]))
     except AddressValueError:
@@ -54,7 +54,7 @@ def switch_to_row(
     max_rules: int | None = None,
     max_groups: int | None = None,
 ) -> dict[str, Any]:
-    """``address`` is the switch's P4Runtime address, ``host:port``; None is no known limit."""
+    """Writes a switch. ``address``: its P4Runtime address, ``host:port``; None: no known limit."""
     return {
         "switch": switch.name,
         "device_id": switch.device_id,
@@ -95,9 +95,9 @@ def link_from_row(row: Row) -> Link:
 
 
 def with_states(links: Iterable[dict[str, Any]], now: Iterable[Row]) -> list[dict[str, Any]]:
-    """Rows of ``links`` with what other rows of the table say of the same links being up.
+    """Returns rows of ``links`` with column ``up`` of the same links in other rows of the table.
 
-    The same: of that id, by those ports. What else differs stays as in ``links``.
+    The same: of that id, by those ports. Other columns stay as in ``links``.
     """
     ends = ("link_id", "switch", "port", "neighbor", "neighbor_port")
     up = {tuple(row[name] for name in ends): row["up"] for row in now}
@@ -110,7 +110,7 @@ def network_from_rows(
     links: Iterable[Row],
     labels: LabelFormat = NARROW,
 ) -> Network:
-    """The network of three tables, in any order; ``labels``: the format of its stacks.
+    """Builds the network of three tables, rows in any order; ``labels``: the format of its stacks.
 
     Raises NetworkError, also where the program of a switch reads other labels.
     """
@@ -127,7 +127,7 @@ def network_from_rows(
 def network_to_rows(
     network: Network, addresses: Mapping[str, str], pipeline: str | None = None
 ) -> dict[str, list[dict[str, Any]]]:
-    """Rows of ``switches``, ``hosts`` and ``links``; ``addresses``: switch → P4Runtime address.
+    """Writes rows of ``switches``, ``hosts`` and ``links``; addresses: switch → P4Runtime address.
 
     ``pipeline`` is the shipped program for the network's labels by default.
     """
@@ -152,7 +152,8 @@ def tree_to_row(tree: VirtualTree) -> dict[str, Any]:
 
 
 def tree_from_row(row: Row) -> VirtualTree:
-    """Edges may be written either way round. Raises NetworkError as VirtualTree does."""
+    """Reads a tree; edges may be written either way round. Raises NetworkError as VirtualTree
+    does."""
     ends = [(e["u"], e["v"]) if e is not None else (None, None) for e in row["edges"]]
     # Delta does not hold what is inside an array to NOT NULL.
     if any(u is None or v is None for u, v in ends):

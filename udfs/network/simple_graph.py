@@ -1,4 +1,4 @@
-"""A graph as people draw networks, made one that a network can be: connected and simple."""
+"""Simple, connected graphs from graphs as people draw networks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SimpleLink:
 
 @dataclass(frozen=True)
 class Dropped:
-    """What a graph had that its network has not."""
+    """Counts the parts of a graph that its network has not."""
 
     parts: int = 0
     """Components but the largest; ``switches`` and ``links`` are theirs."""
@@ -37,7 +37,7 @@ class Dropped:
     loops: int = 0
 
     def __str__(self) -> str:
-        """In words, for a log; empty if nothing was dropped."""
+        """Says it in words, for a log; empty if nothing was dropped."""
         said = []
         if self.parts:
             said.append(
@@ -53,7 +53,8 @@ class Dropped:
 
 @dataclass(frozen=True)
 class SimpleGraph:
-    """``switches`` maps nodes to names, in order; ``links`` are in order of both ends."""
+    """A simple graph: ``switches`` maps nodes to names, in order; ``links`` by both ends, in
+    order."""
 
     switches: dict[Hashable, str]
     links: tuple[SimpleLink, ...]
@@ -61,7 +62,7 @@ class SimpleGraph:
 
 
 def simple_graph(graph: nx.Graph) -> SimpleGraph:
-    """The largest connected component, without directions, self-loops and parallel edges.
+    """Returns the largest connected component, without directions, self-loops and parallel edges.
 
     Of parallel edges the lightest of those that are up counts; of components of one size, the one
     with the first node. An edge's ``weight`` is kept, 1 where it has none, and ``up`` if it says
@@ -121,7 +122,7 @@ def _weight(value: Any, u: Hashable, v: Hashable) -> float:
 
 
 def _is_up(value: Any) -> bool:
-    """Files have texts and numbers for truth as well."""
+    """Reads truth, for which files have texts and numbers as well."""
     return value is None or str(value).strip().lower() not in ("false", "0", "0.0", "no", "down")
 
 
@@ -131,7 +132,7 @@ def _natural(node: Hashable) -> tuple[int, str]:
 
 
 def _components(neighbors: list[set[int]]) -> list[list[int]]:
-    """Node indices of each component, ascending; in order of their first nodes."""
+    """Returns the node indices of each component, ascending; in order of first nodes."""
     components = []
     seen: set[int] = set()
     for start in range(len(neighbors)):

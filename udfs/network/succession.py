@@ -1,4 +1,4 @@
-"""One network after another in the same tables: what stays of the rows that are there."""
+"""Succession of one network by another in the same tables: rows that stay, come, go and change."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from udfs.network.rows import (
 from udfs.network.virtual_tree import stored
 
 KEYS: Mapping[str, str] = {"switches": "switch", "hosts": "host", "links": "link_id"}
-"""The tables of a network and what names a row."""
+"""The tables of a network, and the column that names a row."""
 
 _ENDS = ("switch", "port", "neighbor", "neighbor_port")
 
 
 @dataclass(frozen=True)
-class Choices:
-    """What people decide about the switches; None leaves it as it is in the table.
+class SwitchSettings:
+    """Settings of the switches that people choose; None leaves a column as it is in the table.
 
     addresses: P4Runtime address of each switch; ``default_addresses`` for those that the table has
     not. pipeline: the program of all switches; by default one that reads the network's labels.
@@ -41,8 +41,8 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Change:
-    """How many rows of a table are new, gone and changed."""
+class RowChanges:
+    """Counts the rows of a table that are new, gone and changed."""
 
     added: int
     removed: int
@@ -57,22 +57,24 @@ class Change:
 
 @dataclass(frozen=True)
 class Succession:
-    """rows: of ``switches``, ``hosts`` and ``links`` as they shall be; changes: of each table.
+    """Holds the tables of the new network.
+
+    rows: of ``switches``, ``hosts`` and ``links``. changes: of each table.
 
     retired: id and state of stored trees of the old network that the new one has no links for.
-    kept_links: how many links keep their id. fresh: whether all others have an id that no row had;
-    where not, stacks of the old network must be out of use before switches take the new one.
+    kept_links: links that keep their id. fresh: True if all others have an id that no row had;
+    else stacks of the old network must be out of use before switches take the new one.
     """
 
     rows: Mapping[str, list[dict[str, Any]]]
-    changes: Mapping[str, Change]
+    changes: Mapping[str, RowChanges]
     retired: Mapping[int, str]
     kept_links: int
     fresh: bool
 
     @property
     def destroys(self) -> bool:
-        """Whether rows that are there go or change: a network that may be in use."""
+        """True if rows that are there go or change: a network that may be in use."""
         return any(change.removed or change.changed for change in self.changes.values())
 
 
@@ -80,9 +82,9 @@ def succession(
     network: Network,
     held: Mapping[str, Sequence[Mapping[str, Any]]],
     trees: Iterable[Row],
-    choices: Choices,
+    choices: SwitchSettings,
 ) -> Succession:
-    """What the tables become when ``network`` takes the place of what they hold.
+    """Works out the tables when ``network`` takes the place of the one that they hold.
 
     A link between the same ports keeps its id and whether it is up; other links get ids that none
     of the rows has, as far as labels have room, so that stacks of the old network keep their
@@ -103,7 +105,8 @@ def succession(
 
 
 def _numbered(network: Network, held: Sequence[Row]) -> tuple[Network, int, bool]:
-    """The network with the ids of links that stay; how many do; whether all others are new."""
+    """Returns the network with the ids of links that stay; their number; True if all others are
+    new."""
     largest = network.labels.max_id
     before = {tuple(row[name] for name in _ENDS): row["link_id"] for row in held}
     taken = {row["link_id"] for row in held}
@@ -126,7 +129,7 @@ def _numbered(network: Network, held: Sequence[Row]) -> tuple[Network, int, bool
 
 
 def _fresh(taken: set[int], count: int, largest: int) -> list[int] | None:
-    """So many ids that are not taken: above all that are, and only then between them."""
+    """Returns so many ids that are not taken: above all that are, and only then between them."""
     top = max((number for number in taken if number <= largest), default=0)
     found = list(range(top + 1, min(top + count, largest) + 1))
     below = (number for number in range(1, top) if number not in taken)
@@ -135,7 +138,7 @@ def _fresh(taken: set[int], count: int, largest: int) -> list[int] | None:
 
 
 def _switches(
-    network: Network, held: Sequence[Mapping[str, Any]], choices: Choices
+    network: Network, held: Sequence[Mapping[str, Any]], choices: SwitchSettings
 ) -> list[dict[str, Any]]:
     before = {row["switch"]: row for row in held}
     addresses = choices.addresses or {}
@@ -157,7 +160,7 @@ def _switches(
 
 
 def _pipeline(was: str | None, labels: LabelFormat) -> str:
-    """The program that a switch has, unless it reads labels of another width."""
+    """Returns the program that a switch has, unless it reads labels of another width."""
     if was is not None and STACKS.get(was, labels) == labels:
         return was
     return stack_program(labels)
@@ -172,11 +175,11 @@ def _with_added(
 
 def _change(
     rows: Sequence[Mapping[str, Any]], held: Sequence[Mapping[str, Any]], key: str
-) -> Change:
+) -> RowChanges:
     before = {row[key]: row for row in held}
     after = {row[key]: row for row in rows}
     both = before.keys() & after.keys()
-    return Change(
+    return RowChanges(
         len(after) - len(both),
         # Two rows of one name are one too many.
         len(held) - len(both),
@@ -185,7 +188,7 @@ def _change(
 
 
 def _lost_trees(links: Sequence[Row], held: Sequence[Row], trees: Iterable[Row]) -> dict[int, str]:
-    """Stored trees that mean other ports, or none, now: their states by id."""
+    """Returns the states by id of stored trees that mean other ports, or none, now."""
     after = {tuple(row[name] for name in _ENDS) for row in links}
     before = {(row["switch"], row["neighbor"]): tuple(row[name] for name in _ENDS) for row in held}
     lost: dict[int, str] = {}

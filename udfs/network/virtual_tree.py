@@ -1,4 +1,4 @@
-"""A virtual tree: a tree of the network that switches hold under one label (WERNECKE 5.2.1)."""
+"""Virtual trees: trees of the network that switches hold under one label (WERNECKE 5.2.1)."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def _fault(edges: frozenset[tuple[str, str]]) -> str | None:
 
 
 def stored(trees: Iterable[VirtualTree]) -> list[VirtualTree]:
-    """The trees that switches hold: all but the retired ones."""
+    """Returns the trees that switches hold: all but the retired ones."""
     return [tree for tree in trees if tree.state != "retired"]
 
 
 def check_ids(trees: Iterable[VirtualTree], labels: LabelFormat) -> None:
-    """Raise NetworkError ``BAD_TREE_ID`` for a tree that labels of this format cannot name."""
+    """Raises NetworkError ``BAD_TREE_ID`` for a tree that labels of this format cannot name."""
     for tree in trees:
         if tree.id > labels.max_id:
             advice = "" if labels == WIDE else "; labels of 32 bits have room for more"
@@ -85,9 +85,9 @@ def check_ids(trees: Iterable[VirtualTree], labels: LabelFormat) -> None:
 
 
 def tree_ports(network: Network, tree: VirtualTree) -> dict[str, int]:
-    """The ports of each switch that the tree floods: ``{switch: bitmask, bit port - 1}``.
+    """Returns the ports of each switch that the tree floods: ``{switch: bitmask, bit port - 1}``.
 
-    Edges over failed links are among them: what a tree's label means stays the same while links
+    Edges over failed links are among them: a tree's label keeps its meaning while links
     fail and come back, so no switch has to be written then. The encoder stops copies that would
     leave by a failed link; one that does so all the same is lost there.
     Raises NetworkError ``UNKNOWN_LINK`` if an edge is no link of the network.

@@ -9,7 +9,7 @@ import numpy as np
 
 from udfs.errors import NetworkError
 from udfs.network.network import Network
-from udfs.network.virtual_tree import VirtualTree, stored, tree_ports
+from udfs.network.virtual_tree import VirtualTree, check_ids, stored, tree_ports
 from udfs.trees.kernels.arrays import Forest
 from udfs.trees.switch_graph import SwitchGraph
 
@@ -23,7 +23,8 @@ class StoredTrees:
 
     def __init__(self, network: Network, graph: SwitchGraph, trees: Iterable[VirtualTree]) -> None:
         every = sorted(stored(trees), key=lambda tree: tree.id)
-        ports = [_ports(network, tree) for tree in every]
+        check_ids(every, network.labels)
+        ports = [tree_ports(network, tree) for tree in every]
         for tree, after in pairwise(every):
             if tree.id == after.id:
                 raise NetworkError(
@@ -51,17 +52,6 @@ class StoredTrees:
             numbers[by_switch],
             mask[by_switch],
         )
-
-
-def _ports(network: Network, tree: VirtualTree) -> dict[str, int]:
-    if tree.id > network.labels.max_id:
-        raise NetworkError(
-            "BAD_TREE_ID",
-            f"virtual tree {tree.id} does not fit a label: ids are 1..{network.labels.max_id} "
-            f"({network.labels.id_bits} bits)",
-            tree=tree.id,
-        )
-    return tree_ports(network, tree)
 
 
 def _offsets(lists: list[list[tuple[int, int]]] | list[list[int]]) -> np.ndarray:

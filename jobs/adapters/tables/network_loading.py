@@ -14,10 +14,10 @@ from typing import Any
 from jobs.adapters.tables.tables import TREES, Tables
 from udfs.errors import TableError
 from udfs.network.network import Network
-from udfs.network.succession import KEYS, Choices, Succession, succession
+from udfs.network.succession import KEYS, Succession, SwitchSettings, succession
 
 
-def compare(tables: Tables, network: Network, choices: Choices) -> Succession:
+def compare(tables: Tables, network: Network, choices: SwitchSettings) -> Succession:
     """Returns what the tables would become. Raises TableError ``MISSING``, NetworkError."""
     for name in (*KEYS, TREES):
         tables.version(name)
