@@ -14,7 +14,7 @@ import typer
 
 import schemas
 from cli.attributes.files import AttributesOption, read_registry
-from cli.attributes.values import KEY, texts_of
+from cli.attributes.records import KEY, texts_of
 from jobs.adapters.wire.pcap import is_pcap, read_pcap
 from udfs.errors import StackcastError, StackError
 from udfs.messages.attributes.events import ATTRIBUTES

@@ -1,1 +1,1 @@
-"""``bench attributes``."""
+"""``bench attributes``: headers, entries and frames a second of attribute/value events."""

@@ -1,1 +1,1 @@
-"""``bench pipeline``."""
+"""``bench pipeline``: the whole path from Kafka to the wire."""

@@ -1,1 +1,1 @@
-"""What several benchmarks share: measuring, drawing, made-up subscriptions."""
+"""Measuring, drawing, results and made-up subscriptions, which several benchmarks share."""

@@ -1,1 +1,1 @@
-"""``bench trees``."""
+"""``bench trees``: virtual trees, the choice of them, and other encodings."""

@@ -1,1 +1,4 @@
-"""``stackcast filters``."""
+"""``stackcast filters``: rules checked, compiled, tried on events, and explained.
+
+Called by `cli.main`.
+"""

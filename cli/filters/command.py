@@ -15,8 +15,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from cli.filters.event_explanations import SHOWN_RULES, explain_event
-from cli.filters.matching_rules import MatchingRules
+from cli.filters.events import SHOWN_RULES, MatchingRules, explain_event
 from cli.filters.rule_files import (
     RuleFile,
     lines_of,

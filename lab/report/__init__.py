@@ -1,1 +1,4 @@
-"""What a run of the lab leaves for its reader: figures, and a page to look at."""
+"""The report of a run: figures as JSON, a table, and a page with samples on a map.
+
+Called by the embedded default; it may call all rooms of the lab.
+"""

@@ -1,1 +1,4 @@
-"""What is sent in the lab: trading sessions, sensors, feeds, and who subscribes to what."""
+"""Traffic of the lab: trading sessions, sensors, feeds, and the subscriptions to them.
+
+Called by `up`, the embedded default, the console command and benchmarks; it calls `proof`.
+"""
