@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -28,3 +31,26 @@ def properties() -> list[tuple[str, str]]:
     SparkContext._ensure_initialized()
     pairs: list[tuple[str, str]] = SparkConf().getAll()
     return pairs
+
+
+def slots(spark: SparkSession, wanted: int = 0, patience: float = 30.0, pause: float = 1.0) -> int:
+    """Returns how many tasks can run at once.
+
+    Executors of a cluster register after the session is there: it waits until there are ``wanted``
+    slots, by default until their number stays the same for a ``pause``, and ``patience`` seconds at
+    most. Both are in seconds.
+    """
+    context: Any = spark.sparkContext
+    if context.master.startswith("local"):
+        return int(context.defaultParallelism)
+    deadline, before = time.monotonic() + patience, 0
+    while time.monotonic() < deadline:
+        # The driver is among them.
+        registered = int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1
+        now = int(context.defaultParallelism) if registered else 0
+        enough = now >= wanted if wanted else now == before
+        if now and enough:
+            return now
+        before = now
+        time.sleep(pause)
+    return int(context.defaultParallelism)

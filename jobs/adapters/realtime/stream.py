@@ -254,7 +254,7 @@ class RealTimeStream:
 
 
 def _check_slots(spark: SparkSession, settings: Settings, partitions: int) -> None:
-    slots = spark.sparkContext.defaultParallelism
+    slots = session.slots(spark, partitions + 1)
     if slots > partitions:
         return
     master = spark.sparkContext.master

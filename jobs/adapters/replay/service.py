@@ -20,6 +20,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from jobs.adapters.app import session
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.logs import named
 from jobs.adapters.app.settings import PREFIX, Settings
@@ -83,7 +84,7 @@ class Rerequests:
         self._hosts = Hosts(settings, tables)
         self._cache = PieceCache(CACHE_BYTES)
         self._rate_limiter = RateLimiter(RATE, AT_ONCE)
-        self._slots = max(1, spark.sparkContext.defaultParallelism)
+        self._slots = max(1, session.slots(spark))
         self._waiting: dict[tuple[str, bytes], _Waiting] = {}
         self._inbox: deque[tuple[bytes, Address]] = deque(maxlen=MOST_WAITING)
         self._arrived = threading.Event()

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 
 from pyspark.sql import SparkSession
 
+from jobs.adapters.app import session
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from udfs.columns import warmed_up
 
@@ -26,7 +27,7 @@ def warm_up(spark: SparkSession, workers: int | None = None) -> Future[None]:
     def run() -> None:
         clock = time.monotonic()
         try:
-            tasks = workers or spark.sparkContext.defaultParallelism
+            tasks = workers or session.slots(spark)
             spark.range(0, tasks, 1, tasks).mapInArrow(warmed_up, "id long").collect()
             log.info("workers ready: %d, in %.2f s", tasks, time.monotonic() - clock)
         except SQL_ERRORS as error:
