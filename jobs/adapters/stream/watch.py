@@ -24,8 +24,11 @@ from jobs.adapters.app.error_texts import one_line
 from jobs.adapters.app.metrics_server import Health, serve
 from jobs.adapters.app.settings import Settings, seconds_of
 from jobs.adapters.checkpoint.progress import position
+from jobs.adapters.planning import formats
+from jobs.adapters.planning.versions import BatchVersions
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.metrics import StreamMetrics
+from jobs.adapters.tables.tables import Tables
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +141,8 @@ class StreamWatch:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._open = ExitStack()
+        tables = Tables(spark, settings.tables)
+        self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
         self._longest = BATCH_SECONDS
         if settings.latency == "realtime":
             self._longest += seconds_of(settings.realtime_batch)
@@ -200,6 +205,8 @@ class StreamWatch:
             self.metrics.broker_gone()
         else:
             answered = time.monotonic()
+        if self._settings.latency != "realtime":
+            self._follow_tables(now)
         full = self._disks()
         self._seen = Seen(time.monotonic(), active, answered, error, lag, full)
 
@@ -213,6 +220,17 @@ class StreamWatch:
         self.metrics.spans(spans, start)
         at = start | self.metrics.offsets
         return {p: max(0, end - at[p]) for p, (_, end) in sorted(spans.items()) if p in at}
+
+    def _follow_tables(self, now: float) -> None:
+        """Notes since when newer tables wait: a batch makes its plan as it begins, and not before.
+
+        In real time the plans themselves say so.
+        """
+        known = (self.metrics.versions, self.metrics.refused_versions)
+        if not self.metrics.versions or self._versions.poll() in known:
+            self.metrics.pending(None)
+        elif not self.metrics.pending_for(now):
+            self.metrics.pending(now)
 
     def _disks(self) -> tuple[str, ...]:
         full = []
