@@ -19,7 +19,7 @@ from cli.receive.sockets import Wires, connected_socket, group_socket, listen_so
 from cli.signals import stop_on_signal
 from jobs.adapters.wire.udp import parse_endpoint
 from udfs.errors import MessageError
-from udfs.messages.recovery.receiver import Delivery, Options, Output, Receiver
+from udfs.messages.recovery.receiver import Notification, Output, Receiver, ReceiverOptions
 from udfs.messages.reference import LENGTH, read_packet
 from udfs.messages.sequence import session_id
 from udfs.messages.summaries import request
@@ -105,7 +105,7 @@ def receive(
     if forward and receipts:
         raise typer.BadParameter("give --forward or --receipts, and not both")
     sessions = [session_id(topic, p) for p in range(partitions)] if topic else []
-    options = Options(
+    options = ReceiverOptions(
         order=order,
         from_start=from_start,
         asks=bool(rerequest),
@@ -232,7 +232,7 @@ def _tell(text: str) -> None:
 
 
 class Outlet(Protocol):
-    def put(self, deliveries: Sequence[Delivery]) -> None: ...
+    def put(self, deliveries: Sequence[Notification]) -> None: ...
     def close(self) -> None: ...
 
 
@@ -242,7 +242,7 @@ class Lines:
     def __init__(self, as_json: bool, as_hex: bool) -> None:
         self._as_json, self._as_hex = as_json, as_hex
 
-    def put(self, deliveries: Sequence[Delivery]) -> None:
+    def put(self, deliveries: Sequence[Notification]) -> None:
         lines = [
             self._line(delivery.session.decode("latin-1"), delivery.sequence + place, message)
             for delivery in deliveries
@@ -272,7 +272,7 @@ class Forward:
         self._socket = connected_socket(host, port)
         self._socket.setblocking(True)
 
-    def put(self, deliveries: Sequence[Delivery]) -> None:
+    def put(self, deliveries: Sequence[Notification]) -> None:
         for delivery in deliveries:
             try:
                 self._socket.send(delivery.datagram)
@@ -291,7 +291,7 @@ class Receipts:
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb", buffering=0)
 
-    def put(self, deliveries: Sequence[Delivery]) -> None:
+    def put(self, deliveries: Sequence[Notification]) -> None:
         parts = (part for d in deliveries for part in (LENGTH.pack(len(d.datagram)), d.datagram))
         self._file.write(b"".join(parts))
 

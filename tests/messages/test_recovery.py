@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from lossy_network import notification, summary_bytes
 
-from udfs.messages.recovery.receiver import Loss, Options, Output, Receiver, State
-from udfs.messages.recovery.session import TRANSITIONS, Happening
+from udfs.messages.recovery.receiver import Loss, Output, Receiver, ReceiverOptions, State
+from udfs.messages.recovery.session import TRANSITIONS, Trigger
 from udfs.messages.reference import build_packet
 from udfs.messages.summaries import Request
 
@@ -36,7 +36,7 @@ def summary(begin: int, until: int, gone: bool = False) -> bytes:
 
 def receiver(state: State, **options) -> Receiver:
     """In that state at time 100: complete up to offset 101, and announced up to 105."""
-    it = Receiver(Options(**options), 0.0, [S], seed=1)
+    it = Receiver(ReceiverOptions(**options), 0.0, [S], seed=1)
     if state is not State.UNHEARD:
         it.receive([summary(101, 101)], 99.0)
     if state in (State.BEHIND, State.ASKING):
@@ -126,12 +126,12 @@ def test_every_state_with_every_input(state: State, name: str):
 
 
 def test_the_table_knows_every_state_and_all_that_can_happen():
-    assert set(TRANSITIONS) == {(state, what) for state in State for what in Happening}
+    assert set(TRANSITIONS) == {(state, what) for state in State for what in Trigger}
     for (state, what), then in TRANSITIONS.items():
         # Nobody is even but by being level, and nobody asks before it was time.
-        assert (then is State.EVEN) == (what is Happening.LEVEL)
+        assert (then is State.EVEN) == (what is Trigger.LEVEL)
         assert then is not State.UNHEARD
-        assert then is not State.ASKING or what is Happening.DUE or state is State.ASKING
+        assert then is not State.ASKING or what is Trigger.DUE or state is State.ASKING
 
 
 def test_who_hears_a_gap_waits_a_little_for_what_is_on_its_way():
@@ -310,14 +310,14 @@ def test_who_gives_up_says_what_is_lost_and_goes_on():
 
 
 def test_sessions_that_are_named_are_asked_for_from_the_start_even_if_nothing_is_heard():
-    it = Receiver(Options(from_start=True), 0.0, [S, OTHER], seed=1)
+    it = Receiver(ReceiverOptions(from_start=True), 0.0, [S, OTHER], seed=1)
     out = it.time(0.0)
     assert sorted(r.session for r in out.requests) == [S, OTHER]
     assert {r.sequence for r in out.requests} == {0}
 
 
 def test_where_none_are_named_a_flood_of_sessions_is_bounded():
-    it = Receiver(Options(), 0.0, seed=1)
+    it = Receiver(ReceiverOptions(), 0.0, seed=1)
     for n in range(5000):
         it.receive([build_packet(b"%010d" % n, 1, [b"m"])], 0.0)
     assert len(it.sessions()) == 4096

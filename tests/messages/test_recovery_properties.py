@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lossy_network import Faults, Stream, World, notification
 
-from udfs.messages.recovery.receiver import Options, Receiver, State
+from udfs.messages.recovery.receiver import Receiver, ReceiverOptions, State
 
 pytestmark = pytest.mark.unit
 
@@ -87,7 +87,7 @@ def test_from_the_start_each_notification_is_delivered_exactly_once(
 ):
     dice = random.Random(seed)
     streams = [Stream(session, most_datagrams=most) for session in SESSIONS[:sessions]]
-    options = Options(order=order, from_start=True, limit=limit)
+    options = ReceiverOptions(order=order, from_start=True, limit=limit)
     receiver = Receiver(options, 0.0, SESSIONS[:sessions] if named else (), seed)
     world = World(receiver, streams, Faults(loss, copies, delay), dice)
     live(world, dice, 8)
@@ -119,7 +119,7 @@ def test_from_the_middle_nothing_lacks_after_the_first_that_was_complete(
     for _ in range(3):  # before anybody listens
         batch(stream, dice)
     heard_from = stream.ends[-1]
-    receiver = Receiver(Options(order=order, limit=limit), 0.0, seed=seed)
+    receiver = Receiver(ReceiverOptions(order=order, limit=limit), 0.0, seed=seed)
     world = World(receiver, [stream], Faults(loss, copies, delay), dice)
     live(world, dice, 8)
     settle(world)
@@ -139,7 +139,7 @@ def test_from_the_middle_nothing_lacks_after_the_first_that_was_complete(
 def test_what_is_gone_is_told_once_and_all_else_comes(seed, loss, order):
     dice = random.Random(seed)
     stream = Stream(SESSIONS[0])
-    receiver = Receiver(Options(order=order, from_start=True), 0.0, SESSIONS[:1], seed)
+    receiver = Receiver(ReceiverOptions(order=order, from_start=True), 0.0, SESSIONS[:1], seed)
     world = World(receiver, [stream], Faults(loss, 0.1, 0.3), dice)
     live(world, dice, 4)
     stream.gone = dice.choice(stream.ends)  # retention has passed
@@ -162,7 +162,7 @@ def test_what_is_gone_is_told_once_and_all_else_comes(seed, loss, order):
 def test_ten_percent_loss_in_every_direction_for_ever_costs_nothing(seed, copies, order):
     dice = random.Random(seed)
     stream = Stream(SESSIONS[0])
-    receiver = Receiver(Options(order=order, from_start=True), 0.0, SESSIONS[:1], seed)
+    receiver = Receiver(ReceiverOptions(order=order, from_start=True), 0.0, SESSIONS[:1], seed)
     world = World(receiver, [stream], Faults(0.1, copies, 0.01), dice)
     live(world, dice, 30)
     settle(world, loss=0.1)
@@ -174,7 +174,7 @@ def test_ten_percent_loss_in_every_direction_for_ever_costs_nothing(seed, copies
 def test_without_a_service_a_loss_is_told_and_nothing_comes_twice(seed, loss, delay):
     dice = random.Random(seed)
     stream = Stream(SESSIONS[0])
-    receiver = Receiver(Options(asks=False), 0.0, SESSIONS[:1], seed)
+    receiver = Receiver(ReceiverOptions(asks=False), 0.0, SESSIONS[:1], seed)
     world = World(receiver, [stream], Faults(loss, 0.3, delay), dice)
     live(world, dice, 12)
     world.faults.loss = 0.0

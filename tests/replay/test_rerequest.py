@@ -37,7 +37,7 @@ from udfs.errors import ReplayError
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import Subscription
 from udfs.filters.subscriptions import check as check_rules
-from udfs.messages.recovery.receiver import Options, Receiver
+from udfs.messages.recovery.receiver import Receiver, ReceiverOptions
 from udfs.messages.reference import read_message, read_packet
 from udfs.messages.sequence import session_id, split_sequence
 from udfs.messages.summaries import GONE, Summary, is_summary, request, unpack
@@ -353,7 +353,7 @@ def test_a_receiver_that_loses_a_tenth_ends_with_exactly_its_own(stream, service
         datagrams = received(stream)[host]
         kept = [d for number, d in enumerate(datagrams) if (number * 7919 + 13) % 10]
         lost.number += len(datagrams) - len(kept)
-        receiver = Receiver(Options(from_start=True), 0.0, sessions(stream), seed=1)
+        receiver = Receiver(ReceiverOptions(from_start=True), 0.0, sessions(stream), seed=1)
         delivered: list[bytes] = []
         ends = {
             s: max(unpack(d).until for d in datagrams if is_summary(d) and d[:10] == s)

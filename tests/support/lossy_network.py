@@ -11,7 +11,7 @@ import random
 import struct
 from dataclasses import dataclass, field
 
-from udfs.messages.recovery.receiver import Delivery, Loss, Output, Receiver, State
+from udfs.messages.recovery.receiver import Loss, Notification, Output, Receiver, State
 from udfs.messages.reference import build_packet
 
 M = (1 << 64) - 1
@@ -107,7 +107,7 @@ class World:
         self.receiver, self.faults, self.dice = receiver, faults, dice
         self.streams = {stream.session: stream for stream in streams}
         self.now = 0.0
-        self.deliveries: list[Delivery] = []
+        self.deliveries: list[Notification] = []
         self.losses: list[Loss] = []
         self.requests = 0
         #: Where each session begins for the receiver: at a summary, or without one at what it has.

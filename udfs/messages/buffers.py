@@ -1,4 +1,4 @@
-"""What compiled loops are handed."""
+"""Buffers for compiled loops: views of Arrow columns and read-only arrays of one type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 def binary_buffers(values: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-    """Offsets (n + 1) and bytes of a binary column, no copy. A null counts as empty.
+    """Returns offsets (n + 1) and bytes of a binary column, no copy. A null counts as empty.
 
     Offsets are int32, or int64 with spark.sql.execution.arrow.useLargeVarTypes.
     """
@@ -24,7 +24,7 @@ def binary_buffers(values: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8]]:
 
 
 def read_only(array: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
-    """A read-only contiguous view, a copy only where the type differs.
+    """Returns a read-only contiguous view, a copy only where the type differs.
 
     Arrow's buffers are read-only, and one type of input is one compilation.
     """

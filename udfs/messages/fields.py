@@ -1,6 +1,6 @@
-"""One field of a header, and how constants that people write become its raw values.
+"""Fields of headers, and the conversion of constants that people write to raw values.
 
-What may be written for a field is a table in docs/subscriptions.md, section Language.
+The constants of each kind of field are a table in docs/subscriptions.md, section Language.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Field:
     """One field. ``bit_offset`` counts from the start of its header; ``query``: @query_field.
 
     ``padding`` is the character that fills a string; ``clock`` is the number of units of the field
-    in a microsecond if it tells the time of its header (@clock), else 0; ``resolution`` is to how
-    many bits a switch maps its values before it matches them (@resolution), 0 for none.
-    ``takes_text``: whether rules may compare it with text though it is not annotated, which is so
-    where no field of the specification is.
+    in a microsecond if it tells the time of its header (@clock), else 0; ``resolution`` is the
+    number of bits that a switch maps its values to before it matches them (@resolution), 0 for
+    none. ``takes_text``: True if rules may compare it with text though it is not annotated, which
+    is so where no field of the specification is.
     """
 
     header: str
@@ -62,11 +62,11 @@ class Field:
 
     @property
     def qualified(self) -> str:
-        """``header.field``."""
+        """The name with its header, ``header.field``."""
         return f"{self.header}.{self.name}"
 
     def lanes(self) -> tuple[Field, ...]:
-        """The fields of at most 64 bits that this one is matched as, most significant first.
+        """Returns the fields of at most 64 bits that this is matched as, most significant first.
 
         The field itself if it is that narrow. Else integers named like slices in P4,
         ``dst[127:64]`` and ``dst[63:0]``; the first takes what 64 does not divide.
@@ -74,7 +74,7 @@ class Field:
         return (self,) if self.bits <= MAX_VALUE_BITS else _lanes(self)
 
     def parse(self, text: str, quoted: bool = False) -> Span:
-        """The raw values, first and last, that a constant in a rule stands for.
+        """Returns the raw values, first and last, that a constant in a rule stands for.
 
         A prefix stands for many, any other constant for one. ``quoted``: it stood in quotes, which
         are not part of ``text``. A field that ``takes_text`` and is not annotated takes it if its
@@ -108,7 +108,7 @@ class Field:
         return value, value
 
     def from_raw(self, value: int | str) -> int:
-        """The raw value of a field of an event: an integer as it is, or text.
+        """Converts a value of an event to the raw value: an integer as it is, or text.
 
         Text of a string may lack its padding; for other fields it is an address or a constant
         as in a rule, except that nothing is scaled.
@@ -131,7 +131,7 @@ class Field:
         return low
 
     def encode(self, constant: str | int | Decimal) -> int:
-        """The raw unsigned value of a constant as people write it.
+        """Converts a constant as people write it to the raw unsigned value.
 
         A string field takes text (padded); others take numbers, in units of the field, so
         ``50.25`` is 502500 in a field of four decimals.
@@ -151,7 +151,7 @@ class Field:
             raise self._refuse("NEGATIVE", constant, "is negative, the field is unsigned")
         if not value:
             return 0
-        # Judged by exponents first: neither 1e999999 nor 1e-999999 may become that many digits.
+        # Checked by exponents first: neither 1e999999 nor 1e-999999 may become that many digits.
         if value.adjusted() > self.bits:
             raise self._refuse("TOO_WIDE", constant, f"does not fit {self.bits} bits")
         _, digits, exponent = value.as_tuple()
@@ -167,7 +167,7 @@ class Field:
         return number
 
     def render(self, raw: int) -> str:
-        """A raw value as people read it: text without padding, decimals with all their places."""
+        """Writes a raw value for people: text without padding, decimals with all their places."""
         if self.kind == "string":
             return raw.to_bytes(self.bits // 8, "big").decode("latin-1").rstrip(self.padding)
         if self.decimals:
@@ -176,7 +176,8 @@ class Field:
         return str(raw)
 
     def show(self, raw: int) -> str:
-        """A raw value as a rule would ask for it: as ``render``, or as the word that its bytes are.
+        """Writes a raw value as a rule would ask for it: as ``render``, or as the word of its
+        bytes.
 
         A word begins with a letter, has letters, digits, dots and signs of minus, and is padded
         with blanks. Numbers that happen to be words are rare from 32 bits on, and are words only in
@@ -212,7 +213,7 @@ class Field:
         return value & ~rest, value | rest
 
     def _address(self, text: str, quoted: bool) -> int | None:
-        """The value of an address as wide as the field; in quotes, any other is text."""
+        """Returns the value of an address as wide as the field; in quotes, any other is text."""
         try:
             if _MAC.fullmatch(text):
                 what, value = "a MAC address", int(re.sub("[:-]", "", text), 16)

@@ -22,7 +22,7 @@ class Header:
 
     @property
     def length(self) -> int:
-        """Bytes."""
+        """The bytes of the header."""
         return sum(f.bits for f in self.fields) // 8
 
 
@@ -40,7 +40,7 @@ class Counter:
 
 @dataclass(frozen=True)
 class Specification:
-    """A message format. Fields are found by `field`; tables stand in the order of `order`.
+    """One message format. Fields are found by `field`; tables stand in the order of `order`.
 
     ``default_action`` is the text of @query_default_action: a name, maybe with arguments.
     ``optional``: an event may lack any header, even the only one.
@@ -68,7 +68,7 @@ class Specification:
         return {h.message_type: h for h in self.headers if h.message_type is not None}
 
     def field(self, name: str) -> Field:
-        """The field of a name, qualified or short.
+        """Returns the field of a name, qualified or short.
 
         A short name must be unique among all fields, or else among the query fields.
         Raises SpecificationError UNKNOWN_FIELD or AMBIGUOUS_FIELD, with ``suggestions``.
@@ -80,15 +80,15 @@ class Specification:
         return found
 
     def header_of_type(self, byte: int) -> Header | None:
-        """The message that begins with this byte."""
+        """Returns the message that begins with this byte."""
         return self._of_type.get(byte)
 
     def counter(self, name: str) -> Counter | None:
-        """The state variable of a name."""
+        """Returns the state variable of a name."""
         return next((c for c in self.counters if c.name == name), None)
 
     def clock(self, header: str) -> Field | None:
-        """The field of a header that tells the time (@clock)."""
+        """Returns the field of a header that tells the time (@clock)."""
         return self._clocks.get(header)
 
     @cached_property
@@ -97,7 +97,7 @@ class Specification:
         return lcm(*(f.clock for f in self._clocks.values()))
 
     def is_optional(self, field: Field) -> bool:
-        """Whether an event that reaches the field's table may lack it.
+        """Returns True if an event that reaches the field's table may lack it.
 
         Not so where its header has a message type, as the type is looked at first, and not in the
         only header of a specification, without which there is no event.
@@ -109,7 +109,7 @@ class Specification:
         return {f.header: f for f in self.fields.values() if f.clock}
 
     def order(self) -> tuple[Field, ...]:
-        """Order of the tables: query fields as annotated, then all others as declared."""
+        """Returns the order of the tables: query fields as annotated, then others as declared."""
         first = tuple(self.fields[name] for name in self.queries)
         return first + tuple(f for f in self.fields.values() if not f.query)
 

@@ -24,7 +24,7 @@ LENGTH = 2
 
 @njit(cache=True, nogil=True)
 def check_packets(offsets, data, max_packet, max_messages, end_of_session):  # type: ignore[no-untyped-def]
-    """Check the framing of every record: ``(reason uint8[n], messages in sound packets)``."""
+    """Checks the framing of every record: ``(reason uint8[n], messages in sound packets)``."""
     n = offsets.size - 1
     reason = np.zeros(n, np.uint8)
     total = np.int64(0)
@@ -71,7 +71,7 @@ def check_packets(offsets, data, max_packet, max_messages, end_of_session):  # t
 def read_messages(  # type: ignore[no-untyped-def]
     offsets, data, packet_reason, total, lengths, field_at, field_width
 ):
-    """Positions, types and field values of all messages of sound packets.
+    """Reads positions, types and field values of all messages of sound packets.
 
     lengths: int32[256], length of a message by its first byte, -1 for an unknown one.
     field_at, field_width: int32[fields, 256], first byte and bytes of a field in a message of each

@@ -23,7 +23,7 @@ from udfs.messages.specification import MAX_VALUE_BITS, Field, Specification
 
 __all__ = ["END_OF_SESSION", "HEARTBEAT", "REASONS", "Messages", "decode"]
 
-#: Why a record or message is a dead letter, by code; heartbeats and ends of session are none.
+#: Reasons for dead letters, by code; heartbeats and ends of session are none.
 REASONS = {
     kernels.EMPTY_RECORD: "empty_record",
     kernels.RECORD_TOO_LARGE: "record_too_large",
@@ -38,7 +38,7 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Messages:
-    """The m messages of n records, in the order of the records.
+    """Columns of the m messages of n records, in the order of the records.
 
     packet: int32[m], record a message came in. index: int32[m], its place there.
     start: int64[m], its first byte in the data, after its length. length: int32[m], bytes.
@@ -72,7 +72,7 @@ def decode(
     fields: Sequence[Field],
     clocks: Sequence[Field] = (),
 ) -> Messages:
-    """Decode the records ``data[offsets[i]:offsets[i + 1]]``; columns for ``fields`` only.
+    """Decodes the records ``data[offsets[i]:offsets[i + 1]]``; columns for ``fields`` only.
 
     ``clocks``: fields of different headers that share one more column, the last.
     offsets: int32[n + 1] or int64[n + 1], as Arrow has them. Any bytes are read safely: damage ends
@@ -84,7 +84,7 @@ def decode(
 
 
 def decode_by(layout: Layout, offsets: NDArray[Any], data: NDArray[np.uint8]) -> Messages:
-    """The same, by what :func:`layout_of` gave for specification, fields and clocks."""
+    """Decodes by the ``layout`` that :func:`layout_of` made of specification, fields and clocks."""
     # Arrow may leave out the offsets of an array without records.
     borders = read_only(offsets if len(offsets) else np.zeros(1), np.int64)
     content = read_only(data, np.uint8)
@@ -105,7 +105,7 @@ def decode_by(layout: Layout, offsets: NDArray[Any], data: NDArray[np.uint8]) ->
 def layout_of(
     specification: Specification, fields: Sequence[Field], clocks: Sequence[Field]
 ) -> Layout:
-    """Tables of the kernel: message lengths, and where each field is, by message type.
+    """Makes the kernel's tables: message lengths, and the place of each field, by message type.
 
     Raises SpecificationError as :func:`decode` does.
     """

@@ -1,4 +1,4 @@
-"""From Kafka's records to messages: a format knows its fields, and makes the readers of workers."""
+"""Readers from Kafka's records to messages: a format knows its fields, and makes them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["OUTSIDE", "REASONS", "AttributeEvents", "Format", "Packets", "Read",
 Input = Literal["json", "id_pairs", "bitmask"]
 Encoding = Literal["id_pairs", "bitmask"]
 
-#: Why a record or message is a dead letter, by code, in any format.
+#: Reasons for dead letters, by code, in any format.
 REASONS = moldudp64.REASONS | events.REASONS
 
 #: The code of messages that the publisher does not advertise.
@@ -34,7 +34,7 @@ OUTSIDE = code_of("outside_advertisement")
 
 
 class Read(NamedTuple):
-    """A batch as read: its messages, and the bytes that their ``start`` counts in.
+    """One batch as read: its messages, and the bytes that their ``start`` counts in.
 
     offsets, data: the records as they came, Arrow's n + 1 offsets and bytes.
     """
@@ -46,13 +46,13 @@ class Read(NamedTuple):
 
 
 class Reader(Protocol):
-    """Reads batches with a column ``value`` (binary), and what else its format needs."""
+    """Reads batches with a column ``value`` (binary), and others that its format needs."""
 
     def read(self, batch: pa.RecordBatch) -> Read: ...
 
 
 class Format(Protocol):
-    """A message format as a stream uses it. longest: bytes of its longest message."""
+    """One message format as a stream uses it. longest: bytes of its longest message."""
 
     @property
     def specification(self) -> Specification: ...
@@ -63,7 +63,7 @@ class Format(Protocol):
 
 @dataclass(frozen=True)
 class Packets:
-    """MoldUDP64 packets of typed messages, as a specification says."""
+    """The format of MoldUDP64 packets of typed messages, by a specification."""
 
     specification: Specification
 
@@ -72,7 +72,7 @@ class Packets:
         return max(header.length for header in self.specification.headers)
 
     def reader(self, fields: Sequence[Field], clocks: Sequence[Field]) -> Reader:
-        """Columns are the fields, then one that all ``clocks`` share, if there are any."""
+        """Returns a reader of the fields, then one column that all ``clocks`` share, if any."""
         return _PacketReader(self.specification, tuple(fields), tuple(clocks))
 
 
@@ -95,9 +95,9 @@ class _PacketReader:
 
 @dataclass(frozen=True)
 class AttributeEvents:
-    """Records of one attribute/value event each (KUNDEL III-B).
+    """The format of records of one attribute/value event each (KUNDEL III-B).
 
-    source: how records are written; JSON comes parsed by Spark, in a column ``pairs``
+    source: the encoding of records; JSON comes parsed by Spark, in a column ``pairs``
     (map<string, string>). encoding: of the messages that go out. longest: bytes of the longest, and
     of a binary record; of JSON it is `events.LONGEST_JSON`.
     """
@@ -112,7 +112,7 @@ class AttributeEvents:
         return self.registry.specification()
 
     def reader(self, fields: Sequence[Field], clocks: Sequence[Field]) -> Reader:
-        """Columns are the fields; attributes are no clocks."""
+        """Returns a reader of the fields; attributes are no clocks."""
         ids = tuple(self.registry.ids_of(fields))
         return _EventReader(self.registry, self.source, self.encoding, self.longest, ids)
 

@@ -1,4 +1,4 @@
-"""Reading and building packets the plain way: the reference for kernels, tests and people.
+"""Plain reader and builder of packets: the reference for kernels, tests and people.
 
 It follows the specification byte by byte in Python and shares no code with the compiled decoder.
 
@@ -25,7 +25,7 @@ MAX_PACKET = 65_507
 
 
 def read_packet(payload: bytes) -> tuple[bytes, int, list[bytes]]:
-    """(session, sequence number, messages) of a MoldUDP64 packet.
+    """Reads a MoldUDP64 packet as (session, sequence number, messages).
 
     Heartbeats and ends of session have no messages. Raises MessageError EMPTY_RECORD,
     RECORD_TOO_LARGE, TRUNCATED_HEADER, TOO_MANY_MESSAGES, TRUNCATED_MESSAGE or TRAILING_BYTES, with
@@ -62,7 +62,7 @@ def read_packet(payload: bytes) -> tuple[bytes, int, list[bytes]]:
 
 
 def read_message(specification: Specification, message: bytes) -> dict[str, int]:
-    """Raw values of all fields by qualified name.
+    """Reads the raw values of all fields by qualified name.
 
     Raises MessageError UNKNOWN_MESSAGE_TYPE or WRONG_MESSAGE_LENGTH.
     """
@@ -85,7 +85,7 @@ def read_message(specification: Specification, message: bytes) -> dict[str, int]
 
 
 def build_packet(session: bytes, sequence: int, messages: Sequence[bytes]) -> bytes:
-    """A MoldUDP64 packet; without messages it is a heartbeat.
+    """Builds a MoldUDP64 packet; without messages it is a heartbeat.
 
     Raises MessageError BAD_SESSION (not 10 bytes), BAD_SEQUENCE (not 64 bits), TOO_MANY_MESSAGES
     or RECORD_TOO_LARGE.
@@ -108,7 +108,7 @@ def build_packet(session: bytes, sequence: int, messages: Sequence[bytes]) -> by
 
 
 def read_binary_file(stream: BinaryIO) -> Iterator[bytes]:
-    """Records of a Nasdaq BinaryFILE: a length of two bytes, then the message, again and again.
+    """Yields the records of a Nasdaq BinaryFILE: a length of two bytes, then the message, each.
 
     A record of length 0 says that the session is over, and ends the file.
     Raises MessageError TRUNCATED_FILE where the file ends inside a record.

@@ -36,17 +36,18 @@ def sequence_number(offset: NDArray[np.int64], index: NDArray[np.int64]) -> NDAr
 def sequence_number(
     offset: int | NDArray[np.int64], index: int | NDArray[np.int64]
 ) -> int | NDArray[np.int64]:
-    """Sequence number of a frame; offset <= MAX_OFFSET, index <= MAX_MESSAGES."""
+    """Returns the sequence number of a frame; offset <= MAX_OFFSET, index <= MAX_MESSAGES."""
     return (offset << OFFSET_SHIFT) | (index << INDEX_BITS)
 
 
 def split_sequence(sequence: int) -> tuple[int, int]:
-    """(Kafka offset, index of the first message) of a frame's sequence number."""
+    """Splits a frame's sequence number into (Kafka offset, index of the first message)."""
     return sequence >> OFFSET_SHIFT, (sequence >> INDEX_BITS) & MAX_MESSAGES
 
 
 def session_id(topic: str, partition: int) -> bytes:
-    """Session of a topic's partition: 10 characters, 6 for the topic, 4 for the partition.
+    """Returns the session of a topic's partition: 10 characters, 6 for the topic, 4 for the
+    partition.
 
     Raises MessageError BAD_PARTITION for a partition outside 0 to 1,679,615 (36^4 - 1).
     """

@@ -1,4 +1,4 @@
-"""Message format specifications: which headers and fields there are, and which may be asked for.
+"""Message format specifications: headers, fields, and those that rules may ask for.
 
 The syntax is CAMUS Fig. 2: ``header_type`` with widths in bits, ``header`` instances, and
 ``@query_field`` (``_exact``, ``_range``, ``_lpm``), ``@query_counter``, ``@query_default_action``,
@@ -75,7 +75,7 @@ _MATCHES: dict[str, Match] = {
 
 
 def parse_specification(text: str, name: str, source: str | None = None) -> Specification:
-    """Read a specification; messages call it ``name``, and its text ``source`` if that is given.
+    """Reads a specification; errors call it ``name``, and its text ``source`` if that is given.
 
     Raises SpecificationError SYNTAX, EMPTY, UNKNOWN_TYPE, UNKNOWN_FIELD, DUPLICATE, BAD_WIDTH,
     BAD_ANNOTATION or MESSAGE_TYPE, with ``line``, ``column`` and ``suggestion``; the message shows
@@ -341,7 +341,7 @@ class _Reader:
                 )
 
     def _finished(self, header: Header) -> Header:
-        """The header with what is said of its fields elsewhere."""
+        """Returns the header with the annotations of its fields that stand elsewhere."""
         # Who says which fields are text has said that the others are not.
         says = any(f.kind == "string" for fields in self._types.values() for f in fields)
         fields = tuple(replace(f, takes_text=not says) for f in header.fields)

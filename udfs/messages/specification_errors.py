@@ -1,4 +1,4 @@
-"""What is wrong with the text of a specification, where, and what to write instead."""
+"""Errors in the text of a specification: the fault, its place, and advice."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def specification_error(
     why: str,
     suggestion: str | None = None,
 ) -> SpecificationError:
-    """A ``SpecificationError`` that points into ``text``, which is that of ``source``.
+    """Makes a ``SpecificationError`` that points into ``text``, which is that of ``source``.
 
     ``place`` is line and column, 1-based. Below the message stands the line with a caret.
     """
     line, column = place
-    # A name has no greatest length; what is said of it has.
+    # A name has no greatest length; a message has.
     why = why if len(why) <= _MAX_WHY else why[: _MAX_WHY - 3] + "..."
     hint = f"; did you mean '{suggestion}'?" if suggestion else ""
     return SpecificationError(
@@ -76,7 +76,8 @@ def specification_error(
 
 
 def syntax_error(text: str, source: str, error: UnexpectedInput) -> SpecificationError:
-    """What the parser met and could have met instead: SYNTAX, or BAD_ANNOTATION if it met none."""
+    """Words a parser's error: the text found and the texts expected there, as SYNTAX, or as
+    BAD_ANNOTATION for an annotation that there is not."""
     if isinstance(error, UnexpectedCharacters):
         names, position = set(error.allowed or ()), error.pos_in_stream or 0
     elif isinstance(error, UnexpectedToken):

@@ -1,4 +1,4 @@
-"""Summaries: what a host should have of a range of sequence numbers, and how it asks for the rest.
+"""Summaries of the notifications that a host should have of a range, and requests for the rest.
 
 A summary is a MoldUDP64 heartbeat with a tail, big-endian, 52 bytes::
 
@@ -56,7 +56,7 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of the first sequence numbers in [from_, until), those that a host should have.
+    """Sums up the first sequence numbers in [from_, until) that a host should have.
 
     session: 10 bytes. notifications: how many, or `GONE`. last: the largest, 0 if there is none.
     digest: see :func:`digest`.
@@ -71,11 +71,11 @@ class Summary:
 
     @property
     def gone(self) -> bool:
-        """Whether nobody can say any more what was sent."""
+        """True if nobody can say any more what was sent."""
         return self.notifications == GONE
 
     def pack(self) -> bytes:
-        """The datagram, 52 bytes.
+        """Returns the datagram, 52 bytes.
 
         Raises MessageError BAD_SESSION (not 10 bytes), BAD_SEQUENCE (a number is not of 64 bits),
         BAD_SUMMARY (the range ends before it begins).
@@ -111,7 +111,7 @@ def summary_rows(
     last: NDArray[np.uint64],
     digest: NDArray[np.uint64],
 ) -> NDArray[np.uint8]:
-    """Datagrams of summaries of one range for h hosts, uint8[h, 52]; as `Summary.pack` makes them.
+    """Makes the datagrams of summaries of one range for h hosts, uint8[h, 52], as `Summary.pack`.
 
     notifications: int64[h]. last, digest: uint64[h].
     """
@@ -123,12 +123,12 @@ def summary_rows(
 
 
 def is_summary(datagram: bytes) -> bool:
-    """Whether a MoldUDP64 packet is a summary, and neither notification nor plain heartbeat."""
+    """Returns True for a summary, False for a notification or a plain heartbeat (MoldUDP64)."""
     return len(datagram) == SIZE and datagram[18:20] == b"\0\0"
 
 
 def unpack(datagram: bytes) -> Summary:
-    """The summary that a datagram is.
+    """Reads a datagram as a summary.
 
     Raises MessageError BAD_SUMMARY: it has not 52 bytes, has messages, or ends before it begins.
     """
@@ -143,7 +143,7 @@ def unpack(datagram: bytes) -> Summary:
 
 
 def request(session: bytes, sequence: int, count: int = MOST_MESSAGES, name: str = "") -> bytes:
-    """A request packet, 20 bytes and the name.
+    """Makes a request packet, 20 bytes and the name.
 
     Raises MessageError BAD_SESSION, BAD_SEQUENCE, BAD_REQUEST (count is not of 16 bits, or the name
     has over 255 bytes).
@@ -160,7 +160,7 @@ def request(session: bytes, sequence: int, count: int = MOST_MESSAGES, name: str
 
 
 def read_request(datagram: bytes) -> Request:
-    """What a datagram asks for.
+    """Reads a datagram as a request.
 
     Raises MessageError BAD_REQUEST: it is too short or too long, or the name is no text.
     """
@@ -180,7 +180,7 @@ def read_request(datagram: bytes) -> Request:
 
 
 def splitmix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64 of each: uint64[n] to uint64[n], both mod 2^64.
+    """Applies the finaliser of SplitMix64 to each: uint64[n] to uint64[n], both mod 2^64.
 
     Source: STEELE, LEA, FLOOD 2014, figure 17 (``mix64`` after one step of the generator).
     """
@@ -191,7 +191,7 @@ def splitmix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def digest(sequence: NDArray[np.uint64], count: NDArray[Any]) -> int:
-    """Sum mod 2^64 of splitmix64(sequence + count); 0 for none, in any order the same.
+    """Returns the sum mod 2^64 of splitmix64(sequence + count); 0 for none, the same in any order.
 
     sequence: uint64[n], of the first message of each notification. count: int[n], its messages.
     """

@@ -18,8 +18,7 @@ from jobs.adapters.tables.attribute_registry import register
 from jobs.adapters.tables.tables import Tables
 from udfs.errors import StackcastError
 from udfs.messages.attributes.events import LONGEST_JSON
-from udfs.messages.attributes.numbers import NUMBER
-from udfs.messages.attributes.pairs import FLAT_IN_JAVA
+from udfs.messages.attributes.pairs import FLAT_IN_JAVA, NUMBER
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from udfs.messages.attributes.registry import Registry, Type, attribute, is_name
 

@@ -39,7 +39,7 @@ class Attribute:
         return self.value((1 << BITS) - 1)
 
     def value(self, raw: int) -> Decimal:
-        """The value of a raw value, exactly; of 64 bits, too, for sums."""
+        """Returns the value of a raw value, exactly; of 64 bits, too, for sums."""
         return _EXACT.add(self.offset, _EXACT.multiply(self.scale, Decimal(raw)))
 
     @property
@@ -51,15 +51,15 @@ class Attribute:
 
     @property
     def places(self) -> int:
-        """Decimals that all of its values can be written with."""
+        """The decimals that all of its values can be written with."""
         return max(0, *(-_exponent(each) for each in (self.scale, self.offset)))
 
 
 @dataclass(frozen=True)
 class AttributeField(Field):
-    """An attribute as a field of rules: what people write of it is in its units.
+    """An attribute as a field of rules: constants are in its units.
 
-    ``bits`` may be 64 for what a sum of it is compared with.
+    ``bits`` may be 64, to compare a sum of it.
     """
 
     attribute: Attribute | None = None
@@ -76,7 +76,7 @@ class AttributeField(Field):
         return self.attribute
 
     def numerals(self) -> tuple[int, int] | None:
-        """How a column of plain numerals becomes raw values: decimals to read, and raw value of 0.
+        """Returns decimals to read of a plain numeral, and the raw value of 0, to convert columns.
 
         None where that is not exact: then each constant is read by itself.
         """
@@ -87,7 +87,7 @@ class AttributeField(Field):
         return power, zero
 
     def encode(self, constant: str | int | Decimal) -> int:
-        """The raw value of a number in units of the attribute.
+        """Converts a number in units of the attribute to its raw value.
 
         Raises SpecificationError CONSTANT_NOT_NUMBER, CONSTANT_NEGATIVE (less than the least
         value), CONSTANT_TOO_WIDE (more than the largest), CONSTANT_TOO_FINE (between two values).
@@ -101,8 +101,8 @@ class AttributeField(Field):
         return self._raw(value, constant)
 
     def from_raw(self, value: object) -> int:
-        """The raw value of an event's value as JSON has it: a number in units of the attribute,
-        or the ISO 8601 text of a timestamp. Rounded as events are: to the nearest, by doubles.
+        """Converts an event's value in JSON, a number in units of the attribute or the ISO 8601
+        text of a timestamp, to its raw value: rounded to the nearest, by doubles, as events are.
 
         Raises SpecificationError CONSTANT_NOT_NUMBER, CONSTANT_NEGATIVE, CONSTANT_TOO_WIDE.
         """
@@ -123,15 +123,15 @@ class AttributeField(Field):
         return raw
 
     def render(self, raw: int) -> str:
-        """A raw value in units of the attribute: with the places of its scale, a timestamp as
-        ISO 8601 in UTC."""
+        """Writes a raw value in units of the attribute: with the places of its scale, a timestamp
+        as ISO 8601 in UTC."""
         value = self.of.value(raw)
         if self.of.type == "timestamp" and self.bits == BITS and _is_date(value):
             return _iso(value, self.of.places)
         return f"{value:.{self.of.places}f}"
 
     def show(self, raw: int) -> str:
-        """As ``render``, which a rule may ask for as it is, a timestamp in quotes."""
+        """Writes a raw value as a rule may ask for it: as ``render``."""
         return self.render(raw)
 
     def _parse(self, text: str, quoted: bool) -> tuple[int, int]:
@@ -149,7 +149,7 @@ class AttributeField(Field):
         return raw, raw
 
     def _raw(self, value: Decimal, constant: object) -> int:
-        # Judged by size first: neither 1e999999 nor 1e-999999 may become that many digits.
+        # Checked by size first: neither 1e999999 nor 1e-999999 may become that many digits.
         if value < self.of.offset:
             raise self._outside(True, constant)
         most = self.of.value((1 << self.bits) - 1)
@@ -184,7 +184,7 @@ class AttributeField(Field):
 
 
 def _exponent(value: Decimal) -> int:
-    """Of the last digit that is not 0; 0 for 0."""
+    """Returns the exponent of the last digit that is not 0; 0 for 0."""
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))

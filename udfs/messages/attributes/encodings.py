@@ -1,4 +1,4 @@
-"""The two encodings of headers: how they are read and written, and their sizes (KUNDEL III-B).
+"""The two encodings of headers: reading, writing and sizes (KUNDEL III-B).
 
 id pairs: an id (8 bits), then a value (32) and the next id, until that is 0. Ids ascend, so
 attribute 0 comes first or not at all. bitmask: 32 bits, attribute i is bit ``1 << i``, then the
@@ -55,7 +55,7 @@ class Encoding:
     def decode(
         self, offsets: NDArray[Any], data: NDArray[np.uint8], known: int, longest: int
     ) -> Events:
-        """The events of the records ``data[offsets[i]:offsets[i + 1]]``.
+        """Reads the events of the records ``data[offsets[i]:offsets[i + 1]]``.
 
         offsets: int32[n + 1] or int64[n + 1], as Arrow has them; they need not start at 0. known:
         bitmask of the ids in use. longest: bytes that a record has at most, payload included. Any
@@ -74,7 +74,7 @@ class Encoding:
         known: int,
         longest: int,
     ) -> Events:
-        """As `decode`, of the records ``data[starts[i]:ends[i]]`` (int64[n] each)."""
+        """Reads the records ``data[starts[i]:ends[i]]`` (int64[n] each) as `decode` does."""
         begin, end = read_only(starts, np.int64), read_only(ends, np.int64)
         content = read_only(data, np.uint8)
         if begin.shape != end.shape or bool(
@@ -91,7 +91,7 @@ class Encoding:
     def encode(
         self, events: Events, data: NDArray[np.uint8]
     ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        """The records of the events: (offsets int64[n + 1], data uint8[offsets[n]]).
+        """Writes the records of the events: (offsets int64[n + 1], data uint8[offsets[n]]).
 
         data: the bytes that payloads are taken from. An event with a reason, or without an
         attribute, takes no bytes.
@@ -138,7 +138,7 @@ ENCODINGS: Mapping[str, Encoding] = MappingProxyType(
 
 
 def borders_of(offsets: NDArray[Any], data: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Offsets as int64[n + 1], read-only, that lie within the data and do not fall.
+    """Returns offsets as int64[n + 1], read-only, that lie within the data and do not fall.
 
     Raises MessageError BAD_OFFSETS where they do.
     """
@@ -152,7 +152,7 @@ def borders_of(offsets: NDArray[Any], data: NDArray[np.uint8]) -> NDArray[np.int
 
 
 def type_bits(count: int, encoding: str, id_bits: int = 8) -> int:
-    """Bits that say which ``count`` attributes an event has, without their values (KUNDEL Fig. 5).
+    """Counts the bits that name ``count`` attributes of an event, without values (KUNDEL Fig. 5).
 
     The id of each attribute and the one that ends the chain, ``id_bits`` each; or the bitmask's
     n_max. With 4 bits both are 32 at n = 7, and the bitmask is smaller from n = 8; with 8 bits both
@@ -165,7 +165,7 @@ def type_bits(count: int, encoding: str, id_bits: int = 8) -> int:
 
 
 def header_bytes(count: int, encoding: str, id_bits: int = 8) -> int:
-    """Bytes of a whole header with ``count`` attributes: `type_bits`, then 4 bytes for each value.
+    """Counts the bytes of a header with ``count`` attributes: `type_bits`, then 4 for each value.
 
     Half a byte, as ids of 4 bits may leave, is filled up: a payload begins with a whole one.
     """

@@ -1,4 +1,4 @@
-"""Attribute/value events as columns: what every encoding is read into and written from."""
+"""Attribute/value events as columns, which every encoding is read into and written from."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LONGEST_JSON = 1 << 16
 """Bytes of an event that is written as JSON: names and blanks are of its author's choice."""
 
 ETHERTYPE = 0x9001
-"""Of frames that begin with an attribute/value header."""
+"""The EtherType of frames that begin with an attribute/value header."""
 
 FINE = 0
 
-#: Why a record is no event, by code; none is a code of `udfs.messages.moldudp64.REASONS`.
+#: Reasons that a record is no event, by code; none is a code of `udfs.messages.moldudp64.REASONS`.
 REASONS = {
     64: "empty_event",  # no attribute at all
     65: "truncated_event",  # mask bits without values, a chain that does not end
@@ -39,19 +39,19 @@ _CODES = {name: code for code, name in REASONS.items()}
 
 
 def code_of(reason: str) -> int:
-    """The code of a reason's name."""
+    """Returns the code of a reason's name."""
     return _CODES[reason]
 
 
 @dataclass(frozen=True)
 class Events:
-    """n events, or what should have been.
+    """Columns of n events, one for each record, read or not.
 
     mask: uint32[n], bit i says that attribute i is there; 0 where ``reason`` is not 0.
     values: uint32[ATTRIBUTES, n], raw values; 0 where the event lacks the attribute.
     reason: uint8[n], 0 or a code of `REASONS`.
-    payload_start, payload_end: int64[n], what comes after the header, in the bytes that were read;
-    equal where nothing does.
+    payload_start, payload_end: int64[n], borders of the payload in the bytes that were read; equal
+    where there is none.
     """
 
     mask: NDArray[np.uint32]

@@ -36,9 +36,9 @@ _NAMES = ("id_pairs", "bitmask")
 
 @dataclass(frozen=True)
 class Headers:
-    """The m frames, of those that came, that carry an attribute/value header.
+    """Columns of the m frames, of those that came, that carry an attribute/value header.
 
-    frame: int64[m], which one. start, end: int64[m], its bytes after Ethernet, in the data.
+    frame: int64[m], its number. start, end: int64[m], its bytes after Ethernet, in the data.
     encoding: uint8[m], 0 for id pairs, 1 for a bitmask.
     """
 
@@ -51,7 +51,7 @@ class Headers:
 def frames(
     offsets: NDArray[Any], data: NDArray[np.uint8], encoding: str, source_mac: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """(offsets int64[n + 1], data) of a frame for each record of an encoding's ``encode``.
+    """Makes a frame of each record of an encoding's ``encode``: (offsets int64[n + 1], data).
 
     Ethernet is 14 bytes: the encoding's group, ``source_mac``, 0x9001. A record of no bytes gives a
     frame of no bytes: send none. Frames are not padded to Ethernet's least length: what receives
@@ -69,7 +69,7 @@ def frames(
 
 
 def headers_of(offsets: NDArray[Any], data: NDArray[np.uint8]) -> Headers:
-    """Which of the frames ``data[offsets[i]:offsets[i + 1]]`` are ours, in their order.
+    """Finds those of the frames ``data[offsets[i]:offsets[i + 1]]`` that are ours, in their order.
 
     Those with 14 bytes or more whose EtherType is 0x9001, whatever comes after it.
     Raises MessageError BAD_OFFSETS where the offsets fall or leave the data.
@@ -83,7 +83,7 @@ def headers_of(offsets: NDArray[Any], data: NDArray[np.uint8]) -> Headers:
 def events_of_frames(
     offsets: NDArray[Any], data: NDArray[np.uint8], known: int, longest: int
 ) -> tuple[NDArray[np.int64], Events]:
-    """(frame int64[m], its event) of the frames that are ours; others are left out.
+    """Reads the frames that are ours as (frame int64[m], its event); others are left out.
 
     known, longest: as for ``decode``; ``longest`` does not count Ethernet. The padding of a short
     frame is read as payload.
@@ -102,7 +102,7 @@ def events_of_frames(
 
 
 def _together(count: int, parts: list[tuple[NDArray[np.int64], Events]]) -> Events:
-    """One table of events from parts of it, each with its rows."""
+    """Joins one table of events from parts of it, each with its rows."""
     mask = np.zeros(count, np.uint32)
     values = np.zeros((ATTRIBUTES, count), np.uint32)
     reason = np.zeros(count, np.uint8)

@@ -48,7 +48,7 @@ for _bit in range(32):
 
 @njit(cache=True, nogil=True)
 def _number(data, at):  # type: ignore[no-untyped-def]
-    """The big-endian number of 32 bits at ``at``."""
+    """Reads the big-endian number of 32 bits at ``at``."""
     return (
         np.uint64(data[at]) << _THREE_BYTES
         | np.uint64(data[at + _ONE]) << _TWO_BYTES
@@ -59,7 +59,7 @@ def _number(data, at):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _put(out, at, value):  # type: ignore[no-untyped-def]
-    """Write a number of 32 bits, big-endian."""
+    """Writes a number of 32 bits, big-endian."""
     number = np.uint64(value)
     out[at] = np.uint8(number >> _THREE_BYTES)
     out[at + _ONE] = np.uint8(number >> _TWO_BYTES)
@@ -69,7 +69,7 @@ def _put(out, at, value):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _position(bit):  # type: ignore[no-untyped-def]
-    """i of ``1 << i``, i below 32."""
+    """Returns i of ``1 << i``, i below 32."""
     return _POSITION[((bit * _SEQUENCE) >> _TOP) & _FIVE_BITS]
 
 
@@ -84,7 +84,7 @@ def _ones(bits):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def read_id_pairs(starts, ends, data, known, longest, values):  # type: ignore[no-untyped-def]
-    """``(mask, reason, payload_start)`` of the records ``data[starts[i]:ends[i]]``.
+    """Reads the records ``data[starts[i]:ends[i]]`` as ``(mask, reason, payload_start)``.
 
     values: uint32[ATTRIBUTES, n] of zeros, filled in. A record with a reason has no payload: it
     starts where the record ends.
@@ -141,7 +141,7 @@ def read_id_pairs(starts, ends, data, known, longest, values):  # type: ignore[n
 
 @njit(cache=True, nogil=True)
 def read_bitmasks(starts, ends, data, known, longest, values):  # type: ignore[no-untyped-def]
-    """As `read_id_pairs`."""
+    """Reads records as `read_id_pairs` does."""
     count = starts.size
     mask = np.zeros(count, np.uint32)
     reason = np.zeros(count, np.uint8)
@@ -179,7 +179,8 @@ def read_bitmasks(starts, ends, data, known, longest, values):  # type: ignore[n
 
 @njit(cache=True, nogil=True)
 def lay_out(mask, reason, payload_start, payload_end, source, fixed, each):  # type: ignore[no-untyped-def]
-    """``(offsets int64[n + 1], first event whose payload leaves the source, -1 for none)``.
+    """Lays out records: ``(offsets int64[n + 1], first event whose payload leaves the source or
+    -1)``.
 
     A header has ``fixed`` bytes and ``each`` for an attribute. An event with a reason, or without
     an attribute, takes none at all.
@@ -199,7 +200,7 @@ def lay_out(mask, reason, payload_start, payload_end, source, fixed, each):  # t
 
 @njit(cache=True, nogil=True)
 def write_id_pairs(offsets, mask, values, payload_start, data):  # type: ignore[no-untyped-def]
-    """The records as ``offsets`` of `lay_out` has them: uint8[offsets[-1]]."""
+    """Writes the records as ``offsets`` of `lay_out` has them: uint8[offsets[-1]]."""
     out = np.empty(offsets[-1], np.uint8)
     for event in range(mask.size):
         if offsets[event] == offsets[event + 1]:
@@ -220,7 +221,7 @@ def write_id_pairs(offsets, mask, values, payload_start, data):  # type: ignore[
 
 @njit(cache=True, nogil=True)
 def write_bitmasks(offsets, mask, values, payload_start, data):  # type: ignore[no-untyped-def]
-    """As `write_id_pairs`."""
+    """Writes records as `write_id_pairs` does."""
     out = np.empty(offsets[-1], np.uint8)
     for event in range(mask.size):
         if offsets[event] == offsets[event + 1]:
@@ -240,7 +241,7 @@ def write_bitmasks(offsets, mask, values, payload_start, data):  # type: ignore[
 
 @njit(cache=True, nogil=True)
 def _copy(data, begin, out, at, end):  # type: ignore[no-untyped-def]
-    """Fill ``out[at:end]`` with the bytes from ``data[begin]`` on."""
+    """Fills ``out[at:end]`` with the bytes from ``data[begin]`` on."""
     source = np.uint64(begin)
     last = np.uint64(end)
     while at < last:
@@ -251,7 +252,7 @@ def _copy(data, begin, out, at, end):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def put_before(offsets, data, head):  # type: ignore[no-untyped-def]
-    """``(offsets, data)`` of the records, each after ``head``; a record of no bytes stays empty."""
+    """Puts each record after ``head``, as ``(offsets, data)``; one of no bytes stays empty."""
     count = offsets.size - 1
     borders = np.zeros(count + 1, np.int64)
     for record in range(count):
@@ -271,7 +272,7 @@ def put_before(offsets, data, head):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def find_headers(offsets, data, bitmask_group):  # type: ignore[no-untyped-def]
-    """``(frame int64[m], encoding uint8[m])``: frames with our EtherType; 1 is the bitmask group's.
+    """Finds frames with our EtherType: ``(frame int64[m], encoding uint8[m])``, 1 for bitmasks.
 
     bitmask_group: uint8[6], an Ethernet destination.
     """

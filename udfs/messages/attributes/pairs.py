@@ -17,16 +17,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from udfs.messages.attributes.attribute_field import Attribute
 from udfs.messages.attributes.events import ATTRIBUTES, FINE, Events, code_of
-from udfs.messages.attributes.numbers import NUMBER, read_values
 from udfs.messages.attributes.registry import Registry
+from udfs.messages.attributes.times import read_times
 
 PAIRS = pa.map_(pa.string(), pa.string())
+
+NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+"""A number of JSON, as a regular expression of RE2, Java and Python."""
+
+_MOST = (1 << 32) - 1
 
 LONGEST_NUMBER, LONGEST_NAME = 1000, 50_000
 """Characters of a number and of a name; a record with longer ones is malformed."""
 
-#: Of one character, in UTF-8 as bytes, and in text.
+#: One character, in UTF-8 as bytes, and in text.
 _BYTES = (
     r"[\x20\x21\x23-\x5b\x5d-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]"
     r"|[\xe1-\xec\xee\xef][\x80-\xbf]{2}|\xed[\x80-\x9f][\x80-\xbf]|\xf0[\x90-\xbf][\x80-\xbf]{2}"
@@ -43,7 +49,7 @@ _NONE = 255
 
 
 def _grammar(character: str, again: str) -> tuple[str, str]:
-    """Regular expressions of a flat object, and of an object up to its first nested value.
+    """Makes regular expressions of a flat object, and of an object up to its first nested value.
 
     ``again``: how to repeat. Java's must not come back to what it has read (``*+``), as its stack
     is as deep as it could go back.
@@ -65,17 +71,17 @@ _NESTED = _grammar(_BYTES, "*")[1]
 def read_pairs(
     records: pa.BinaryArray, pairs: pa.MapArray, registry: Registry, longest: int
 ) -> Events:
-    """Events of n records and their pairs, map<string, string>[n]; null records are malformed.
+    """Reads n records and their pairs, map<string, string>[n]; null records are malformed.
 
     longest: bytes of a record that is not event_too_large. One fault makes the record no event:
 
     1. event_too_large, whatever is in it;
-    2. nested_json or malformed_json, as what stands first in the record;
+    2. nested_json or malformed_json, whichever comes first in the record;
     3. of its pairs, in this order: unknown_attribute (unless it is null), id_twice (also where one
        is null), value_out_of_range, not_a_number;
     4. empty_event, if no attribute is left.
 
-    Values are rounded as `numbers.raw_values` does. There is no payload: its ends are 0.
+    Values are rounded as `raw_values` does. There is no payload: its ends are 0.
     """
     count = len(records)
     compute: Any = pc
@@ -98,7 +104,7 @@ def read_pairs(
 def _read(
     pairs: pa.MapArray, held: NDArray[np.bool_], registry: Registry
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint8]]:
-    """Masks, values and reasons by what is in the pairs alone."""
+    """Reads masks, values and reasons from the pairs alone."""
     count = len(pairs)
     mask = np.zeros(count, np.uint32)
     values = np.zeros((ATTRIBUTES, count), np.uint32)
@@ -134,12 +140,50 @@ def _read(
 
 
 def _blame(fault: NDArray[np.uint8], rows: NDArray[np.int64], reason: str) -> None:
-    """Codes are in the order in which faults of pairs win."""
+    """Notes a fault of rows; of several the lowest code stays, the order in which faults win."""
     fault[rows] = np.minimum(fault[rows], code_of(reason))
 
 
+def raw_values(
+    values: NDArray[np.float64], attribute: Attribute
+) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+    """Converts doubles in units of the attribute to raw values, uint32[n], and reasons, uint8[n].
+
+    ``rint((value - offset) / scale)``, half to even. Where the reason is not 0 the value is 0:
+    not_a_number for NaN and infinities, and so for numbers beyond doubles, as ``1e400``;
+    value_out_of_range beyond 32 bits.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        raw = np.rint((values - float(attribute.offset)) / float(attribute.scale))
+    reason = np.full(len(values), FINE, np.uint8)
+    fits = (raw >= 0) & (raw <= _MOST)
+    reason[~fits] = code_of("value_out_of_range")
+    reason[~np.isfinite(values)] = code_of("not_a_number")
+    return np.where(fits, raw, 0).astype(np.uint32), reason
+
+
+def read_values(
+    texts: pa.StringArray, attribute: Attribute
+) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+    """Reads JSON texts as raw values: a number ``25.5``, or, of a timestamp, ISO 8601 in quotes.
+
+    As `raw_values`; all other texts are not_a_number: ``"25.5"``, ``true``, ``NaN``.
+    """
+    compute: Any = pc
+    is_number = compute.match_substring_regex(texts, rf"\A{NUMBER}\z")
+    numerals = compute.if_else(is_number, texts, None)
+    numbers = compute.fill_null(compute.cast(numerals, pa.float64()), np.nan)
+    values = numbers.to_numpy(zero_copy_only=False)
+    if attribute.type == "timestamp" and not compute.all(is_number).as_py():
+        quoted = compute.match_substring_regex(texts, r'\A"[^"\\]{10,44}"\z')
+        inner = compute.if_else(quoted, compute.utf8_slice_codeunits(texts, 1, -1), None)
+        seconds, is_time = read_times(inner)
+        values = np.where(is_time, seconds, values)
+    return raw_values(values, attribute)
+
+
 def pairs_of_lines(lines: Iterable[bytes]) -> tuple[pa.BinaryArray, pa.MapArray]:
-    """Records and their pairs, by the standard library: for the command line, line by line."""
+    """Parses records to pairs with the standard library: for the command line, line by line."""
     records = list(lines)
     return pa.array(records, pa.binary()), pa.array([_pairs(each) for each in records], PAIRS)
 
@@ -172,7 +216,8 @@ def _pairs(record: bytes) -> list[tuple[str, str | None]] | None:
 
 
 def _text(value: object) -> str | None:
-    """The JSON text of a value. Raises ValueError for one that is nested, or too long a number."""
+    """Returns the JSON text of a value. Raises ValueError for one that is nested, or too long a
+    number."""
     if value is None:
         return None
     if isinstance(value, list):

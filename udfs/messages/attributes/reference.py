@@ -1,4 +1,4 @@
-"""Reading and building attribute/value headers the plain way: the reference for kernels and proof.
+"""Plain reader and writer of attribute/value headers: the reference for kernels and proof.
 
 It follows KUNDEL III-B with ``struct``, one event at a time, and shares no code with the kernels.
 
@@ -31,7 +31,7 @@ _VALUE = struct.Struct(">I")
 def read_event(
     record: bytes, encoding: str, known: int, longest: int
 ) -> tuple[dict[int, int], bytes]:
-    """(raw values by id, payload) of one record.
+    """Reads one record as (raw values by id, payload).
 
     encoding: ``id_pairs`` or ``bitmask``. known: bitmask of the ids in use. longest: bytes that a
     record has at most.
@@ -49,7 +49,7 @@ def read_event(
 
 
 def write_event(values: Mapping[int, int], encoding: str, payload: bytes = b"") -> bytes:
-    """The record of an event: its header, then the payload. ``values``: raw values by id.
+    """Writes the record of an event: its header, then the payload. ``values``: raw values by id.
 
     Raises MessageError EMPTY_EVENT (no value), UNKNOWN_ATTRIBUTE (no id of 0 to 31) or
     VALUE_OUT_OF_RANGE (not 32 bits).

@@ -1,4 +1,4 @@
-"""The registry of attributes: ids, names, and how values become 32-bit numbers of the same order.
+"""The registry of attributes: ids, names, and the map of values to 32-bit numbers, in order.
 
 ``value = offset + raw * scale``. An id is never used again for another attribute.
 """
@@ -56,7 +56,7 @@ _REMEDY = (
 
 
 def is_name(name: str) -> bool:
-    """Whether an attribute may be called so: a word that means nothing else in rules."""
+    """Returns True if an attribute may be called so: a word that means nothing else in rules."""
     return bool(_NAME.fullmatch(name)) and name.lower() not in RESERVED
 
 
@@ -67,7 +67,7 @@ def attribute(
     scale: Decimal | str | int | None = None,
     offset: Decimal | str | int | None = None,
 ) -> Attribute:
-    """An attribute; scale and offset are by default what its type suggests.
+    """Makes an attribute; scale and offset are by default those of its type.
 
     unsigned 1 and 0, signed 1 and -2^31, decimal 0.01 and -2^31 * 0.01, timestamp 1 and 0: seconds
     since 1970. Raises AttributeTableError BAD_ROW.
@@ -85,13 +85,13 @@ def attribute(
 
 @dataclass(frozen=True)
 class Registry:
-    """All attributes, by ascending id."""
+    """Holds all attributes, by ascending id."""
 
     attributes: tuple[Attribute, ...]
 
     @staticmethod
     def from_rows(rows: Iterable[Mapping[str, Any]]) -> Registry:
-        """From rows of table ``attributes``.
+        """Reads rows of table ``attributes``.
 
         Raises AttributeTableError BAD_ROW, DUPLICATE_ID, DUPLICATE_NAME.
         """
@@ -105,7 +105,7 @@ class Registry:
 
     @cached_property
     def known(self) -> int:
-        """Bitmask of the ids in use."""
+        """The bitmask of the ids in use."""
         return sum(1 << one.id for one in self.attributes)
 
     @property
@@ -114,7 +114,7 @@ class Registry:
         return [id for id in range(ATTRIBUTES) if not self.known >> id & 1]
 
     def specification(self) -> Specification:
-        """The message format that rules are written for: a field for each attribute, all optional.
+        """Returns the message format of rules: a field for each attribute, all optional.
 
         A missing attribute makes a predicate on it false, so each stands in a header of its own.
         """
@@ -122,16 +122,15 @@ class Registry:
         return Specification(FORMAT, headers, optional=True)
 
     def ids_of(self, fields: Iterable[Field]) -> list[int]:
-        """The id of each field of `specification`."""
+        """Returns the id of each field of `specification`."""
         return [self.by_name[field.name].id for field in fields]
 
     def with_new(self, names: Mapping[str, Type]) -> tuple[Registry, list[Attribute]]:
-        """What registering names, by type, gives: the registry then, and the attributes it has
-        more.
+        """Registers names by type: returns the registry then, and its new attributes.
 
         They have their types' usual scales and offsets, and get the lowest free ids in the order of
-        their names. Names that are known or no words (`is_name`) are left out, and what no id is
-        left for.
+        their names. Names that are known or no words (`is_name`) are left out, and those that no id
+        is left for.
         """
         unknown = sorted(name for name in names if name not in self.by_name and is_name(name))
         new = [
@@ -140,7 +139,7 @@ class Registry:
         return self.extended(new), new
 
     def extended(self, new: Sequence[Attribute]) -> Registry:
-        """The registry with other attributes as well.
+        """Returns the registry with other attributes as well.
 
         Raises AttributeTableError DUPLICATE_ID, DUPLICATE_NAME.
         """
@@ -205,7 +204,7 @@ def _from_row(row: Mapping[str, Any], remedy: str) -> Attribute:
 
 
 def _decimal(written: Any) -> Decimal | None:
-    """Without zeros at its end, so that it is the same however it was written."""
+    """Reads a number without zeros at its end, so that it is the same however it was written."""
     try:
         value = Decimal(written)
     except (DecimalException, TypeError, ValueError):
@@ -220,7 +219,7 @@ def _decimal(written: Any) -> Decimal | None:
 
 
 def _is_exact(one: Attribute) -> bool:
-    """Whether a value that is read as a double is nearer to its raw value than to any other."""
+    """Returns True if a value read as a double is nearer to its raw value than to any other."""
     farthest = max(abs(one.offset), abs(one.most))
     rounding = Fraction(math.ulp(float(farthest))) / 2
     rounding += abs(Fraction(float(one.offset)) - Fraction(one.offset))

@@ -28,7 +28,7 @@ _UNITS = {"hour": 3600, "minute": 60, "second": 1}
 
 
 def seconds_of(text: str) -> Decimal | None:
-    """Seconds since 1970 of a text, exactly; None if it is no time."""
+    """Returns the seconds since 1970 of a text, exactly; None if it is no time."""
     found = _PATTERN.match(text)
     if found is None or text.endswith("\n"):
         return None
@@ -45,7 +45,8 @@ def seconds_of(text: str) -> Decimal | None:
 
 
 def read_times(texts: pa.StringArray) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Seconds since 1970 as float64[n], and bool[n], which of the texts are times.
+    """Reads texts as seconds since 1970, float64[n], and returns True for those that are times,
+    bool[n].
 
     A fraction counts to the nanosecond. Nulls are no times.
     """

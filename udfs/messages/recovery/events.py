@@ -1,4 +1,4 @@
-"""What goes in and out of a receiver besides datagrams: options, outputs, counts."""
+"""Options, outputs and counts of a receiver."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 from udfs.messages.summaries import Request
 
 
-class Delivery(NamedTuple):
-    """A notification for the application: the datagram is a MoldUDP64 packet."""
+class Notification(NamedTuple):
+    """One notification for the application: the datagram is a MoldUDP64 packet."""
 
     session: bytes
     sequence: int
@@ -17,7 +17,7 @@ class Delivery(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """First sequence numbers in [from_, until) of which some are lost for good.
+    """One loss: first sequence numbers in [from_, until) of which some are lost for good.
 
     missing: how many notifications, None where nobody can say. reason: ``gone`` (the service cannot
     compute them again) or ``unanswered`` (no service, or no answer in the time given).
@@ -32,16 +32,16 @@ class Loss(NamedTuple):
 
 @dataclass
 class Output:
-    """What an input leads to, in order."""
+    """Collects the results of an input, in order."""
 
-    deliveries: list[Delivery] = field(default_factory=list)
+    deliveries: list[Notification] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
 
 
 @dataclass
-class Statistics:
-    """Counts since the start, of notifications where nothing else is said."""
+class ReceiverStatistics:
+    """Counts since the start, of notifications unless it says otherwise."""
 
     received: int = 0  # from the stream, copies and all
     answered: int = 0  # from the service, copies and all
@@ -51,8 +51,8 @@ class Statistics:
     late: int = 0  # below what is complete: copies, or from before the beginning
     repaired: int = 0  # that the service sent first
     unexpected: int = 0  # that are not this host's, by what the service says
-    overflowed: int = 0  # that found no room and are left to the service
-    unverified: int = 0  # forgotten for lack of room where no service is
+    overflowed: int = 0  # beyond the limit, and left to the service
+    unverified: int = 0  # forgotten at the limit where no service is
     malformed: int = 0  # datagrams that are neither notification nor summary
     foreign: int = 0  # datagrams of sessions that are not listened to
     summaries: int = 0  # summaries, copies and all
@@ -62,16 +62,16 @@ class Statistics:
 
 
 @dataclass(frozen=True)
-class Options:
-    """How a receiver behaves. Times are in seconds.
+class ReceiverOptions:
+    """Options of a receiver. Times are in seconds.
 
     order: ``arrival`` delivers at once, ``sequence`` when all before it is complete. from_start:
     sessions begin at sequence number 0, not where they are heard first. asks: there is a service.
     limit: notifications that a session keeps, 2 at least; beyond it they are left to the service.
-    patience: wait for what may be on its way. timeout: wait for an answer the first time, then
-    twice as long each time, up to ``longest``. silence: without summaries, ask whether there is
-    something, then after twice as long each time, up to ``quietest``. give_up: report as lost what
-    was asked for in vain so long; None: never.
+    patience: wait for frames that may be on their way. timeout: wait for an answer the first time,
+    then twice as long each time, up to ``longest``. silence: without summaries, ask whether there
+    is something, then after twice as long each time, up to ``quietest``. give_up: report as lost
+    after so long in vain; None: never.
     """
 
     order: Literal["arrival", "sequence"] = "arrival"

@@ -33,23 +33,23 @@ class KeptNotifications:
         return len(self.counts)
 
     def add(self, sequence: int, count: int, datagram: bytes | None = None) -> None:
-        """Keep one that is not kept; with its datagram where it is not delivered yet."""
+        """Keeps one that is not kept; with its datagram if it is not delivered yet."""
         self.counts[sequence] = count
         if datagram is not None:
             self._datagrams[sequence] = datagram
 
     def remove(self, sequence: int) -> None:
-        """Forget one that is kept."""
+        """Forgets one that is kept."""
         del self.counts[sequence]
         self._datagrams.pop(sequence, None)
         self._keys = self._keys[:0]
 
     def number(self, until: int) -> int:
-        """How many are below ``until``."""
+        """Counts those below ``until``."""
         return int(np.searchsorted(self._sorted(), np.uint64(until)))
 
     def matches(self, summary: Summary) -> bool:
-        """Tells whether those of the summary's range are those that it speaks of.
+        """Returns True if those of the summary's range are those that it speaks of.
 
         Of what is kept, none may be below its beginning; what was taken may.
         """
@@ -66,16 +66,17 @@ class KeptNotifications:
         return last == summary.last and digest % (1 << 64) == summary.digest
 
     def forget_past(self, known_from: int) -> None:
-        """Nothing is known for sure of what was below this number."""
+        """Forgets those that were taken below this number."""
         self.known_from = known_from
         self._past_keys, self._past_digests = self._past_keys[:0], self._past_digests[:0]
 
     def middle(self) -> int:
-        """A number with half of them below it; there is one at least."""
+        """Returns a number with half of them below it; there is one at least."""
         return int(self._sorted()[len(self) // 2])
 
     def take(self, until: int) -> list[tuple[int, int, bytes]]:
-        """Takes those below ``until``. Number, count, datagram of those that wait, ascending."""
+        """Takes those below ``until``; returns number, count, datagram of those that wait,
+        ascending."""
         if not self.counts:
             return []
         number = self.number(until)

@@ -1,6 +1,6 @@
 """A receiver of notifications that loses none: sans I/O, and without a clock of its own.
 
-The caller hands it datagrams and the time, and does what comes out: hands notifications to the
+The caller hands it datagrams and the time, and acts on its output: hands notifications to the
 application, sends requests, and tells of losses. Per session (see
 :mod:`udfs.messages.recovery.session`), notifications are kept until a summary says that all of a
 range are there, and the rest is asked for. The rules are in docs/wire.md.
@@ -12,20 +12,34 @@ import random
 from collections.abc import Iterable
 
 from udfs.errors import MessageError
-from udfs.messages.recovery.events import Delivery, Loss, Options, Output, Statistics
+from udfs.messages.recovery.events import (
+    Loss,
+    Notification,
+    Output,
+    ReceiverOptions,
+    ReceiverStatistics,
+)
 from udfs.messages.recovery.session import Session, State
 from udfs.messages.reference import END_OF_SESSION_COUNT, HEADER
 from udfs.messages.sequence import MAX_MESSAGES
 from udfs.messages.summaries import unpack
 
-__all__ = ["Delivery", "Loss", "Options", "Output", "Receiver", "State", "Statistics"]
+__all__ = [
+    "Loss",
+    "Notification",
+    "Output",
+    "Receiver",
+    "ReceiverOptions",
+    "ReceiverStatistics",
+    "State",
+]
 
 #: Sessions that are listened to at most where none are named.
 MOST_SESSIONS = 4096
 
 
 class Receiver:
-    """Puts together what a stream sends and what the service answers, for any number of sessions.
+    """Puts together the stream's datagrams and the service's answers, for any number of sessions.
 
     sessions: those to listen to, even where nothing is heard of them; without any, all that are
     heard, up to `MOST_SESSIONS`. now: the time, seconds of any clock that never goes back. seed: of
@@ -34,12 +48,12 @@ class Receiver:
 
     def __init__(
         self,
-        options: Options,
+        options: ReceiverOptions,
         now: float,
         sessions: Iterable[bytes] = (),
         seed: int | None = None,
     ) -> None:
-        self.statistics = Statistics()
+        self.statistics = ReceiverStatistics()
         self._options = options
         self._jitter = random.Random(seed)
         self._sessions: dict[bytes, Session] = {}
@@ -48,9 +62,9 @@ class Receiver:
         self._closed = bool(self._sessions)
 
     def receive(self, datagrams: Iterable[bytes], now: float, answer: bool = False) -> Output:
-        """Take datagrams as they came in; ``answer``: from the service, not from the stream.
+        """Takes datagrams as they came in; ``answer``: from the service, not from the stream.
 
-        What is neither notification nor summary is counted and left alone, as are heartbeats. Call
+        Other datagrams than notifications and summaries are counted and left alone. Call
         :meth:`time` when nothing is left to take in, and when it is :meth:`due`.
         """
         out = Output()
@@ -88,17 +102,19 @@ class Receiver:
         return out
 
     def time(self, now: float) -> Output:
-        """The time is ``now``."""
+        """Takes the time, ``now``."""
         out = Output()
         self._pass(now, out)
         return out
 
     def due(self) -> float:
-        """When to call :meth:`time` at the latest; infinite where there is nothing to wait for."""
+        """Returns the latest time to call :meth:`time`; infinite if there is nothing to wait
+        for."""
         return min((s.due for s in self._sessions.values()), default=float("inf"))
 
     def sessions(self) -> dict[bytes, tuple[State, int, int]]:
-        """State, where all is complete, and what was announced, of each session."""
+        """Returns of each session its state, the number below which all is complete, and the
+        largest that was announced."""
         return {n: (s.state, s.covered, s.known) for n, s in self._sessions.items()}
 
     def _pass(self, now: float, out: Output) -> None:
@@ -137,7 +153,7 @@ class Receiver:
 
 
 def is_framed(datagram: bytes, count: int) -> bool:
-    """Whether a MoldUDP64 packet holds ``count`` messages, 1 or more, and nothing else."""
+    """Returns True if a MoldUDP64 packet holds ``count`` messages, 1 or more, and nothing else."""
     if count > MAX_MESSAGES:
         return False
     at, size = HEADER.size, len(datagram)

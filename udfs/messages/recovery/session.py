@@ -1,7 +1,7 @@
-"""One session at a receiver: what it has, what it lacks, and when it asks. No sockets, no clock.
+"""One session at a receiver: notifications kept, gaps, and requests. No sockets, no clock.
 
-A session is in one of four states. `TRANSITIONS` says where what happens leads it; what it asks,
-and when, is decided as a state is entered.
+A session is in one of four states. `TRANSITIONS` holds the next state by trigger; requests and
+their times are decided as a state is entered.
 
 =========  ========================================================================================
 UNHEARD    no summary came yet, so nobody knows where to begin
@@ -18,7 +18,13 @@ import random
 from enum import Enum
 from typing import Literal
 
-from udfs.messages.recovery.events import Delivery, Loss, Options, Output, Statistics
+from udfs.messages.recovery.events import (
+    Loss,
+    Notification,
+    Output,
+    ReceiverOptions,
+    ReceiverStatistics,
+)
 from udfs.messages.recovery.kept import KeptNotifications
 from udfs.messages.summaries import MOST_MESSAGES, Request, Summary
 
@@ -38,7 +44,7 @@ class State(Enum):
     ASKING = "asking"
 
 
-class Happening(Enum):
+class Trigger(Enum):
     LEVEL = "all that was announced is here"
     GAP = "something that was announced is not here"
     ANSWERED = "an answer came, and there is more to ask for"
@@ -46,22 +52,22 @@ class Happening(Enum):
 
 
 TRANSITIONS = {
-    (State.UNHEARD, Happening.LEVEL): State.EVEN,
-    (State.UNHEARD, Happening.GAP): State.BEHIND,
-    (State.UNHEARD, Happening.ANSWERED): State.BEHIND,
-    (State.UNHEARD, Happening.DUE): State.ASKING,
-    (State.EVEN, Happening.LEVEL): State.EVEN,
-    (State.EVEN, Happening.GAP): State.BEHIND,
-    (State.EVEN, Happening.ANSWERED): State.BEHIND,
-    (State.EVEN, Happening.DUE): State.ASKING,
-    (State.BEHIND, Happening.LEVEL): State.EVEN,
-    (State.BEHIND, Happening.GAP): State.BEHIND,
-    (State.BEHIND, Happening.ANSWERED): State.BEHIND,
-    (State.BEHIND, Happening.DUE): State.ASKING,
-    (State.ASKING, Happening.LEVEL): State.EVEN,
-    (State.ASKING, Happening.GAP): State.ASKING,
-    (State.ASKING, Happening.ANSWERED): State.BEHIND,
-    (State.ASKING, Happening.DUE): State.ASKING,
+    (State.UNHEARD, Trigger.LEVEL): State.EVEN,
+    (State.UNHEARD, Trigger.GAP): State.BEHIND,
+    (State.UNHEARD, Trigger.ANSWERED): State.BEHIND,
+    (State.UNHEARD, Trigger.DUE): State.ASKING,
+    (State.EVEN, Trigger.LEVEL): State.EVEN,
+    (State.EVEN, Trigger.GAP): State.BEHIND,
+    (State.EVEN, Trigger.ANSWERED): State.BEHIND,
+    (State.EVEN, Trigger.DUE): State.ASKING,
+    (State.BEHIND, Trigger.LEVEL): State.EVEN,
+    (State.BEHIND, Trigger.GAP): State.BEHIND,
+    (State.BEHIND, Trigger.ANSWERED): State.BEHIND,
+    (State.BEHIND, Trigger.DUE): State.ASKING,
+    (State.ASKING, Trigger.LEVEL): State.EVEN,
+    (State.ASKING, Trigger.GAP): State.ASKING,
+    (State.ASKING, Trigger.ANSWERED): State.BEHIND,
+    (State.ASKING, Trigger.DUE): State.ASKING,
 }
 
 
@@ -71,8 +77,8 @@ class Session:
     def __init__(
         self,
         name: bytes,
-        options: Options,
-        statistics: Statistics,
+        options: ReceiverOptions,
+        statistics: ReceiverStatistics,
         jitter: random.Random,
         now: float,
     ) -> None:
@@ -102,11 +108,11 @@ class Session:
     def keep(
         self, sequence: int, count: int, datagram: bytes, answer: bool, now: float, out: Output
     ) -> None:
-        """A notification, ``sequence`` >= `covered`, that is not kept yet."""
+        """Takes a notification, ``sequence`` >= `covered`, that is not kept yet."""
         if self.state is State.UNHEARD and not self.kept:
             self.due = now + self._options.silence
-        room = self._options.limit + (2 * MOST_ANSWERED if answer else 0)
-        if len(self.kept) >= room and not self._make_room(sequence, now, out):
+        capacity = self._options.limit + (2 * MOST_ANSWERED if answer else 0)
+        if len(self.kept) >= capacity and not self._admits(sequence, now, out):
             self._statistics.overflowed += 1
         elif sequence >= self.covered:
             self._statistics.repaired += answer
@@ -119,7 +125,7 @@ class Session:
             self._statistics.late += 1
 
     def answered(self, sequence: int, count: int, new: bool, now: float) -> None:
-        """The service sent a notification, ``sequence`` >= `covered`."""
+        """Notes that the service sent a notification, ``sequence`` >= `covered`."""
         if sequence in self.kept.counts and sequence not in self._answered.counts:
             self._answered.add(sequence, count)
         self._fresh |= new
@@ -128,13 +134,13 @@ class Session:
             self.due = max(self.due, now + self._options.timeout)
 
     def summary(self, summary: Summary, answer: bool, now: float, out: Output) -> None:
-        """What there is in a range, by the stream or by an answer."""
+        """Takes a summary, of the stream or of an answer."""
         replies = answer and self.state is State.ASKING and summary.from_ == self._asked
         if self.state is State.UNHEARD:
             self._begin(max(summary.from_, self.covered), now, out)
         elif summary.until <= self.covered and not replies:
             if self.state is State.EVEN:
-                self._enter(Happening.LEVEL, now, out)
+                self._enter(Trigger.LEVEL, now, out)
             return
         self._announce(summary.until, now)
         self._remember(summary, answer)
@@ -146,10 +152,10 @@ class Session:
             self._replied(summary, self.covered > before, now, out)
         else:
             level = self.covered >= self.known
-            self._enter(Happening.LEVEL if level else Happening.GAP, now, out, self._patience())
+            self._enter(Trigger.LEVEL if level else Trigger.GAP, now, out, self._patience())
 
     def time(self, now: float, out: Output) -> None:
-        """The time is ``now``; nothing happens before `due`."""
+        """Takes the time, ``now``; nothing happens before `due`."""
         if now < self.due:
             return
         if self.state is State.UNHEARD:
@@ -163,19 +169,19 @@ class Session:
             if self._hopeless(now):
                 self._give_up(now, out)
             if self.covered >= self.known:
-                self._enter(Happening.LEVEL, now, out)
+                self._enter(Trigger.LEVEL, now, out)
                 return
-        self._enter(Happening.DUE, now, out)
+        self._enter(Trigger.DUE, now, out)
 
-    def _enter(self, happening: Happening, now: float, out: Output, wait: float = 0.0) -> None:
-        before, self.state = self.state, TRANSITIONS[self.state, happening]
+    def _enter(self, trigger: Trigger, now: float, out: Output, wait: float = 0.0) -> None:
+        before, self.state = self.state, TRANSITIONS[self.state, trigger]
         if self.state is State.EVEN:
             self._tries = 0
             self._reach = MOST_MESSAGES
             self.due = now + self._silence() if self._options.asks else math.inf
         elif self.state is State.BEHIND and before is not State.BEHIND:
             self.due = now + wait
-        elif happening is Happening.DUE:
+        elif trigger is Trigger.DUE:
             if before is State.ASKING:
                 self._reach = max(self._reach // 2, FEWEST_MESSAGES)
             self._ask(now, out)
@@ -190,7 +196,7 @@ class Session:
         out.requests.append(Request(self.name, self.covered, self._reach))
 
     def _replied(self, summary: Summary, progress: bool, now: float, out: Output) -> None:
-        """The answer to the request that is out has ended."""
+        """Ends the answer to the request that is out."""
         self._in_vain = 0 if progress else self._in_vain + 1
         if progress:
             self._reach = min(2 * self._reach, MOST_MESSAGES)
@@ -199,9 +205,9 @@ class Session:
         # An answer may be cut short; where no summary of the stream says so, the next one tells.
         if self.covered < self.known or (self._catching_up and progress):
             wait = self._patience() if self._fresh else self._backoff()
-            self._enter(Happening.ANSWERED, now, out, 0.0 if progress else wait)
+            self._enter(Trigger.ANSWERED, now, out, 0.0 if progress else wait)
         else:
-            self._enter(Happening.LEVEL, now, out)
+            self._enter(Trigger.LEVEL, now, out)
 
     def _patience(self) -> float:
         # Hosts that miss the same frame must not ask at the same moment.
@@ -231,7 +237,7 @@ class Session:
             self._summaries[key] = summary
 
     def _confirm(self, now: float, out: Output) -> None:
-        """Go on as far as summaries and what is here agree, or nothing more can be had."""
+        """Goes on as far as summaries and kept notifications agree, or nothing more can be had."""
         while here := self._summaries_here():
             ends = [each for each in here if each[0].from_ == self.covered]
             if found := next((s for s, _ in here if self.kept.matches(s)), None):
@@ -245,7 +251,8 @@ class Session:
                 return
 
     def _summaries_here(self) -> list[tuple[Summary, bool]]:
-        """Summaries of what comes next, and who sent them; the longest first.
+        """Returns summaries of the next range, and True for those of the service; the longest
+        first.
 
         They begin where all is complete, or before: a stream that went on after a crash may say a
         range that ends elsewhere than the one that it had said.
@@ -254,11 +261,11 @@ class Session:
         return sorted(here, key=lambda s: -s[0].until)
 
     def _fits(self, from_: int) -> bool:
-        """Tells whether a range that begins there can ever be held against what came."""
+        """Returns True if a range that begins there can ever be compared with what came."""
         return from_ >= min(self.covered, self.kept.known_from)
 
     def _discard_unexpected(self, until: int) -> None:
-        """What the service did not send is not for this host."""
+        """Discards notifications that the service did not send: they are not for this host."""
         mine = self._answered.counts
         for sequence in [s for s in self.kept.counts if s < until and s not in mine]:
             self.kept.remove(sequence)
@@ -284,15 +291,15 @@ class Session:
         out.losses.append(loss)
 
     def _missing(self, until: int) -> int | None:
-        """Notifications that lack below ``until``, where summaries of the stream say it."""
+        """Counts the notifications that lack below ``until``, if summaries of the stream say it."""
         at, number = self.covered, 0
         for summary in sorted(self._summaries.values(), key=lambda s: (s.from_, s.until)):
             if summary.from_ == at and summary.until <= until and not summary.gone:
                 at, number = summary.until, number + summary.notifications
         return max(0, number - self.kept.number(until)) if at == until else None
 
-    def _make_room(self, sequence: int, now: float, out: Output) -> bool:
-        """Whether there is room for one more; if not, the service will be asked for it."""
+    def _admits(self, sequence: int, now: float, out: Output) -> bool:
+        """Returns True if one more may be kept; if not, the service will be asked for it."""
         if not self._options.asks:
             before = len(self.kept)
             self._begin(self.kept.middle(), now, out)
@@ -301,7 +308,7 @@ class Session:
         if self.state is State.UNHEARD:
             self._begin(min(sequence, *self.kept.counts), now, out)
         self._announce(min(sequence + 1, _LAST), now)
-        self._enter(Happening.GAP, now, out, self._patience())
+        self._enter(Trigger.GAP, now, out, self._patience())
         return False
 
     def _begin(self, until: int, now: float, out: Output) -> None:
@@ -310,7 +317,7 @@ class Session:
         self.kept.forget_past(until)
 
     def _cover(self, until: int, now: float, out: Output) -> None:
-        """Nothing below ``until`` is waited for any more."""
+        """Waits for nothing below ``until`` any more."""
         for sequence, count, datagram in self.kept.take(until):
             self._deliver(sequence, count, datagram, out)
         self._answered.take(until)
@@ -325,4 +332,4 @@ class Session:
     def _deliver(self, sequence: int, count: int, datagram: bytes, out: Output) -> None:
         self._statistics.delivered += 1
         self._statistics.messages += count
-        out.deliveries.append(Delivery(self.name, sequence, datagram))
+        out.deliveries.append(Notification(self.name, sequence, datagram))
