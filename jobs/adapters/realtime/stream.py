@@ -21,6 +21,9 @@ from jobs.adapters.app import session
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import PREFIX, Settings, seconds_of
 from jobs.adapters.checkpoint import positions as realtime_positions
+from jobs.adapters.checkpoint import progress
+from jobs.adapters.checkpoint.journal import Journal
+from jobs.adapters.checkpoint.reports import Reports
 from jobs.adapters.planning import formats
 from jobs.adapters.realtime.channel import ChannelServer, Poll, Reply, open_channel
 from jobs.adapters.realtime.ledger import RealTimeLedger, VersionsInUse
@@ -125,6 +128,7 @@ class RealTimeStream:
         sent = positions.read()
         known = sent is not None
         if sent is None:
+            end_micro_batches(spark, settings, tables)
             sent = realtime_positions.first_positions(spark, settings, spans)
         # Partitions that are new begin at their start.
         sent = {p: first for p, (first, _) in spans.items() if p not in sent} | sent
@@ -251,6 +255,29 @@ class RealTimeStream:
             "state (docs/operations.md, Real-time mode)",
             settings.realtime_ledger_topic,
         )
+
+
+def end_micro_batches(spark: SparkSession, settings: Settings, tables: Tables) -> None:
+    """Ends what a stream of micro-batches has left in this checkpoint.
+
+    Its reports are written to the tables; a batch that was cut off is refused, as it must go out
+    as it began.
+
+    Raises StreamError BATCH_CUT_OFF, REPORT_UNREADABLE, CHECKPOINT_UNREADABLE.
+    """
+    stands = progress.position(spark, settings.checkpoint)
+    if stands is None:
+        return
+    if stands.again:
+        raise StreamError(
+            "BATCH_CUT_OFF",
+            f"batch {stands.batch} of {settings.checkpoint} was cut off, and only micro-batches "
+            f"send it again with the numbers and versions of its first try: start once without "
+            f"{PREFIX}latency=realtime, and stop that by SIGTERM",
+        )
+    journal = Journal(Reports(spark, settings.checkpoint), tables, 0.0)
+    journal.recover()
+    journal.close()
 
 
 def _check_slots(spark: SparkSession, settings: Settings, partitions: int) -> None:
