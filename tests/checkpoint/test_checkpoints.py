@@ -6,15 +6,13 @@ import json
 import re
 import shutil
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pcap_deployment
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
-from pcap_deployment import Deployment, fill, golden, records, unpack
+from pcap_deployment import Deployment, fill, records
 from pyspark.sql import DataFrame, SparkSession
 
 import schemas
@@ -28,8 +26,6 @@ from jobs.adapters.tables.tables import Tables
 from lab.traffic.publisher import ensure_topic
 from lab.up.broker import Broker, default_class_path
 from udfs.errors import StackcastError, StreamError
-from udfs.messages.sequence import session_id, split_sequence
-from udfs.stacks.dissect import dissect
 
 pytestmark = pytest.mark.integration
 
@@ -76,15 +72,6 @@ def same(ran: Deployment, tmp_path: Path) -> Deployment:
         shutil.copytree(ran.folder / name, tmp_path / name)
     values = {"topic": ran.settings.topic, "dead_letter_topic": ran.settings.dead_letter_topic}
     return Deployment(ran.spark, ran.servers, tmp_path, **values)
-
-
-def session(frame: bytes) -> bytes:
-    return dissect(frame).session
-
-
-def place(frame: bytes) -> int:
-    """The Kafka offset that a frame's messages come from."""
-    return split_sequence(dissect(frame).sequence)[0]
 
 
 class Running:
@@ -161,53 +148,6 @@ def tell_settings(deployment: Deployment, error: object) -> None:
     )
 
 
-# --- the checkpoint of the version before -------------------------------------------------------
-
-
-@pytest.mark.parametrize("left", ["stopped", "killed"])
-def test_the_checkpoint_of_the_version_before_is_gone_on_with(left, spark, broker, itch, tmp_path):
-    unpack(tmp_path, left)
-    old = Deployment(spark, broker.bootstrap_servers, tmp_path, topic=golden()["topic"])
-    if not any(old.topics.end_offsets().values()):
-        old.publish(records())
-    before = position(spark, old.settings.checkpoint)
-    assert before is not None
-    assert (before.batch, before.again) == (2, left == "killed")
-    old.sql("UPDATE {} SET filter = 'price > 300' WHERE id = 'high'", "subscriptions")
-    # The rule with state asks for less now, of the cells that the version before has left.
-    fewer = "count(600000000) > 3 and price > 0"
-    old.sql(f"UPDATE {{}} SET filter = '{fewer}' WHERE id = 'many'", "subscriptions")
-    old.run()
-    runs = golden()["frames"]
-    sent = {run: [bytes.fromhex(frame) for frame in frames] for run, frames in runs.items()}
-    assert all(sent.values())
-    if left == "killed":
-        # The batch that was cut off is computed from the tables that it was pinned to, and
-        # goes out in the same bytes.
-        again = {p["partition"]: p["until_offset"] for p in old.ledger[2]["partitions"]}
-        until = {session_id(old.settings.topic, p): offset for p, offset in again.items()}
-        repeated = [frame for frame in old.frames() if place(frame) < until[session(frame)]]
-        assert Counter(repeated) == Counter(sent["killed"])
-    assert [row["batch_id"] for row in old.ledger] == [0, 1, 2, 3][: 3 + (left == "killed")]
-    outcome = old.outcome(itch, sent["stopped"] + old.frames())
-    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
-    assert outcome.misnumbered == 0
-    # h3 has only the rule with state: 138 and 67 messages if it began to count anew.
-    assert outcome.hosts["h3"].received > {"stopped": 138, "killed": 67}[left]
-    counts = {host: tally.received for host, tally in outcome.hosts.items()}
-    assert counts.keys() == {"h1", "h2", "h3", "h4"} and min(counts.values()) > 5, counts
-    delivered = sum(row["notifications"] for row in old.tables.rows("delivery_statistics"))
-    got = pcap_deployment.receipts(sent["stopped"] + old.frames())
-    assert delivered == sum(map(len, got.values()))
-    # From now on it is on record what the checkpoint is for.
-    told = json.loads((tmp_path / "checkpoint" / NAME).read_text())
-    assert (told["topic"], told["format"], told["publisher"]) == (
-        golden()["topic"],
-        "itch",
-        "feed1",
-    )
-
-
 # --- a checkpoint for something else ------------------------------------------------------------
 
 
@@ -238,7 +178,7 @@ def test_another_topic_publisher_or_format_is_refused(same, setting, value, code
     look(same)
 
 
-def test_an_old_checkpoint_of_another_topic_is_refused_and_marked_with_nothing(same):
+def test_a_checkpoint_that_lost_its_identity_is_still_not_that_of_another_topic(same):
     (same.folder / "checkpoint" / NAME).unlink()
     ensure_topic(same.servers, "itch.other", 2)
     same.set(topic="itch.other")

@@ -17,12 +17,10 @@ from types import SimpleNamespace
 
 import pytest
 from crash_world import ROOT, Program
-from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 from kafka.structs import TopicPartition
 from lossy_network import splitmix64
-from pcap_deployment import MODEL, PUBLISHER, Deployment, fill, golden, records
-from pcap_deployment import unpack as unpack_golden
+from pcap_deployment import MODEL, PUBLISHER, RULES, Deployment, fill, records
 from pyspark.sql import SparkSession
 
 from cli.explain import text_of
@@ -510,52 +508,49 @@ def test_events_of_attributes_are_answered_for_and_explained(spark, broker, empt
 
 
 @pytest.fixture(scope="module")
-def earlier(
-    spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory
+def counting(
+    spark: SparkSession,
+    broker: Broker,
+    empty_tables: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Deployment:
-    """What an earlier release left behind: two batches, and a rule that counts over both."""
-    folder = tmp_path_factory.mktemp("earlier")
-    unpack_golden(folder, "stopped")
+    """A stream of two batches, with a rule that counts over both."""
+    folder = tmp_path_factory.mktemp("counting")
+    shutil.copytree(empty_tables, folder / "tables")
+    rules = RULES | {"many": ("h3", "count(600000000) > 100 and price > 0")}
+    fill(Tables(spark, str(folder / "tables")), rules)
     made = Deployment(
         spark,
         broker.bootstrap_servers,
         folder,
-        topic=golden()["topic"],
+        max_offsets_per_trigger=70,
         rerequest_identify="name",
     )
-    producer = KafkaProducer(bootstrap_servers=made.servers, acks="all")
-    for partition, part in enumerate(golden()["records"]):
-        for record in part:
-            producer.send(made.settings.topic, bytes.fromhex(record), partition=partition)
-    producer.flush()
-    producer.close()
+    made.publish(records()[:140])
+    made.run()
     return made
 
 
-def earlier_frames() -> list[bytes]:
-    return [bytes.fromhex(frame) for frame in golden()["frames"]["stopped"]]
-
-
-def test_an_earlier_release_is_answered_for_too_and_rules_with_state(earlier):
-    assert all(row.get("settings") is None for row in earlier.ledger)
-    expected = by_session(brought(earlier_frames()))
-    service = Service(earlier)
+def test_rules_with_state_are_answered_for_from_the_first_batch_on(counting):
+    assert [row["batch_id"] for row in counting.ledger] == [0, 1]
+    expected = sent(counting)
+    service = Service(counting)
     try:
         client = Client(service.rerequests)
         for host in HOSTS:
-            for session in sessions(earlier):
+            for session in sessions(counting):
                 assert client.all(host, session, 9) == expected.get((host, session), [])
     finally:
         service.close()
-    assert len(expected) == 6
+    assert {host for host, _ in expected} == {"h1", "h2", "h3", "h4"}
 
 
-def test_without_its_state_a_batch_with_rules_that_keep_some_is_gone(earlier):
-    state = Path(earlier.settings.checkpoint) / "stackcast-state" / "0.bin"
+def test_without_its_state_a_batch_with_rules_that_keep_some_is_gone(counting):
+    state = Path(counting.settings.checkpoint) / "stackcast-state" / "0.bin"
     hidden = state.rename(state.with_suffix(".hidden"))
-    session = sessions(earlier)[0]
-    border = next(p["from_offset"] for p in earlier.ledger[1]["partitions"] if not p["partition"])
-    service = Service(earlier)
+    session = sessions(counting)[0]
+    border = next(p["from_offset"] for p in counting.ledger[1]["partitions"] if not p["partition"])
+    service = Service(counting)
     try:
         client = Client(service.rerequests)
         found, summary = client.ask("h1", session, border << 26)
@@ -563,7 +558,7 @@ def test_without_its_state_a_batch_with_rules_that_keep_some_is_gone(earlier):
         # The batch before it began with none, and goes on into it.
         found, summary = client.ask("h1", session, 0)
         check(found, summary)
-        assert found == by_session(brought(earlier_frames()))["h1", session]
+        assert found == sent(counting)["h1", session]
     finally:
         service.close()
         hidden.rename(state)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import json
-import shutil
-import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kafka import KafkaProducer
-from paths import TESTS
 from pyspark.sql import SparkSession
 
 from jobs.adapters.app.lifecycle import Lifecycle
@@ -24,9 +21,12 @@ from jobs.adapters.stream.micro_batches import start
 from jobs.adapters.tables.tables import Tables
 from jobs.adapters.wire.pcap import read_pcap
 from lab.proof import verification
+from lab.traffic.packets import groups
 from lab.traffic.publisher import ensure_topic
+from lab.traffic.trading_session import TradingSession
 from udfs.errors import StreamError
 from udfs.filters.subscriptions import Subscription, check
+from udfs.messages.reference import build_packet
 from udfs.messages.specification import Specification
 from udfs.network.rows import network_to_rows, tree_to_row
 from udfs.network.topology import fabric
@@ -34,14 +34,11 @@ from udfs.stacks.dissect import dissect
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees.broadcast import broadcast_trees
 
-#: As in tests/golden/make_stream.py.
 NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
 TREES = broadcast_trees(NETWORK)
 MODEL = ForwardingModel(NETWORK, network_tables(NETWORK, TREES))
 PUBLISHER = "feed1"
 PARTITIONS = 2
-#: The release before checkpoints said what they are for: its commit 48f4d0f wrote this.
-GOLDEN = TESTS / "golden" / "stream-48f4d0f.tar.xz"
 RULES = {
     "high": ("h1", "price > 200"),
     "side": ("h2", 'buy_sell == "B" and shares >= 300'),
@@ -50,18 +47,10 @@ RULES = {
 
 
 @cache
-def golden() -> dict[str, Any]:
-    """``records`` by partition and ``frames`` by run, hexadecimal, and the ``topic``."""
-    with tarfile.open(GOLDEN) as archive:
-        found: dict[str, Any] = json.load(archive.extractfile("stream.json"))
-        return found
-
-
 def records() -> list[bytes]:
-    """Some two hundred packets, for partitions 0 and 1 in turn."""
-    first, second = ([bytes.fromhex(r) for r in part] for part in golden()["records"])
-    turns = [record for pair in zip(first, second, strict=False) for record in pair]
-    return turns + first[len(second) :]
+    """Some two hundred packets of a trading session."""
+    messages = list(TradingSession(messages=1_200, seed=3, symbols=20))
+    return [build_packet(b"SOURCE0001", 1, group) for group in groups(messages, seed=3)]
 
 
 def fill(
@@ -214,10 +203,3 @@ def receipts(frames: Sequence[bytes]) -> dict[str, list[verification.Receipt]]:
         for host, copies in MODEL.deliver(PUBLISHER, found.labels).hosts.items():
             hosts[host] += [receipt] * copies
     return hosts
-
-
-def unpack(folder: Path, checkpoint: str) -> None:
-    """The golden tables, and one of the golden checkpoints, into a folder."""
-    with tarfile.open(GOLDEN) as archive:
-        archive.extractall(folder, filter="data")
-    shutil.move(folder / checkpoint, folder / "checkpoint")
