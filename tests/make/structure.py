@@ -41,6 +41,8 @@ class Code:
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self.lines: dict[str, int] = {}
+        #: Packages whose ``__init__`` has nothing but words.
+        self.folders: set[str] = set()
         parsed: dict[str, ast.Module] = {}
         for path, text in texts.items():
             pure = PurePosixPath(path)
@@ -48,6 +50,8 @@ class Code:
             name = ".".join(parts)
             self.lines[name] = len(text.splitlines())
             parsed[name] = ast.parse(text)
+            if pure.stem == "__init__" and len(parsed[name].body) <= 1:
+                self.folders.add(name)
         self.imports = nx.DiGraph()
         self.imports.add_nodes_from(self.lines)
         for name, tree in parsed.items():
@@ -97,7 +101,7 @@ class Code:
         graph = self.imports
         return Structure(
             name or "all",
-            len(inside),
+            len(inside - self.folders),
             sum(self.lines[m] for m in inside),
             sum(graph.in_degree(m) == 1 for m in inside),
             circles(graph.subgraph(inside)) + circles(self._between(name, inside)),
