@@ -1,4 +1,4 @@
-"""What it costs to compile subscriptions, and how many table entries come out.
+"""The cost of compiling subscriptions, and the number of table entries that come out.
 
     ./spark-submit.sh bench compile [--pictures]
 
@@ -195,7 +195,7 @@ def compile_in_phases(
 
 @contextmanager
 def moment_of(module: Any, name: str) -> Iterator[list[float]]:
-    """When a function of a module is called, as time of this thread."""
+    """Notes when a function of a module is called, as time of this thread."""
     function: Callable[..., Any] = getattr(module, name)
     moments: list[float] = []
 

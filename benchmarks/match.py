@@ -1,4 +1,4 @@
-"""What it costs on one core to decode events and to find who gets them, beside other ways.
+"""The cost, on one core, of decoding events and finding their receivers, beside other ways.
 
     ./spark-submit.sh bench match
 

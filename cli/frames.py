@@ -258,7 +258,7 @@ def _text(row: Row) -> str:
 
 
 def _summary(summary: Summary) -> Row:
-    """What a host should have of the offsets from ``from_offset`` up to ``until_offset``."""
+    """Returns what a host should have of offsets ``from_offset`` up to ``until_offset``."""
     return {
         "from_offset": split_sequence(summary.from_)[0],
         "until_offset": split_sequence(summary.until)[0],

@@ -1,4 +1,4 @@
-"""What attribute/value events take: bytes of headers, entries of switches, frames a second.
+"""Costs of attribute/value events: bytes of headers, entries of switches, frames a second.
 
     ./spark-submit.sh bench attributes [headers] [entries] [codecs] [--pictures]
 

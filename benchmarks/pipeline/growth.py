@@ -74,7 +74,7 @@ def point(world: World, count: int, hosts: int, partitions: int) -> dict[str, fl
 
 
 def milliseconds_of_look(world: World, settings: Settings) -> float:
-    """What each batch begins with, in the middle of many; the first reads more."""
+    """Times the poll of the tables that each batch begins with: the median of many."""
     tables = Tables(world.spark, settings.tables)
     versions = BatchVersions(tables, settings.topic, sources(settings))
     taken = []

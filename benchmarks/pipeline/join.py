@@ -31,7 +31,7 @@ _EVENT = "partition int, offset long, place int, stock long, price long, content
 
 @dataclass(frozen=True)
 class Positions:
-    """Where messages are, for `build_frames`."""
+    """The places of messages, for `build_frames`."""
 
     packet: NDArray[np.int32]
     index: NDArray[np.int32]

@@ -69,7 +69,7 @@ def at_rate(world: World, lines: Lines, rate: float, runs: int) -> dict[str, Fig
 
 
 def quantiles(seen: NDArray[np.int64], begin: int, end: int) -> Figures:
-    """Of rows (stamp, arrival) in ns those stamped from ``begin`` up to ``end``; milliseconds.
+    """Returns quantiles in ms of rows (stamp, arrival), in ns, stamped from ``begin`` up to ``end``.
 
     Raises ValueError where there are none.
     """
@@ -83,7 +83,7 @@ def quantiles(seen: NDArray[np.int64], begin: int, end: int) -> Figures:
 
 
 class Fed(NamedTuple):
-    """What was fed: from when to when, ns since 1970, and how many records."""
+    """A feed that ended: from when to when, ns since 1970, and how many records."""
 
     began: int
     ended: int

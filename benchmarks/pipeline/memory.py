@@ -111,7 +111,7 @@ def committed(checkpoint: Path, topic: str) -> int:
 
 
 def growth(samples: Sequence[Sample], kind: str) -> tuple[float, float]:
-    """Of the second half: growth as a part of its begin, and MB a million records, by a line."""
+    """Returns growth in the second half: as a part of its begin, and in MB a million records."""
     half = samples[-1]["records"] / 2
     late = [each for each in samples if each["records"] >= half]
     done = np.array([each["records"] for each in late]) / 1e6

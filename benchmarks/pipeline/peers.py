@@ -46,14 +46,14 @@ AT_ONCE = 4_096
 
 @dataclass(frozen=True)
 class Held:
-    """What a broadcast would hold, in this process."""
+    """A value where a broadcast is expected, in this process."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class Task:
-    """What one process is to do: ``records`` of a partition, the first ``warm`` not measured."""
+    """The work of one process: ``records`` of a partition, the first ``warm`` not measured."""
 
     servers: str
     topic: str
@@ -157,7 +157,7 @@ def in_processes(way: Way, tasks: list[Task]) -> tuple[float, int]:
 
 
 def consume(way: Way, task: Task) -> tuple[float, float, int]:
-    """When the measured part began and ended, and the copies made of messages of all records."""
+    """Consumes a partition; returns begin and end of what is measured, and copies of messages."""
     consumer = Consumer(
         {
             "bootstrap.servers": task.servers,

@@ -49,7 +49,7 @@ _MESSAGE = np.dtype(
 
 
 def read_frames(frames: NDArray[np.uint8], port: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Which frames are notifications to a UDP port, bool[n], and their first order's reference.
+    """Finds notifications to a UDP port, bool[n], and the reference of each one's first order.
 
     frames: uint8[n, LOOKED_AT], virtual-tree frames with labels of two bytes.
     """
@@ -137,7 +137,7 @@ class _Reader:
         self._messages["control"] = self._control.ctypes.data + np.arange(BATCH) * _CONTROL
 
     def read(self) -> int:
-        """How many frames came, 0 if none."""
+        """Returns how many frames came, 0 if none."""
         self._messages["control_length"] = _CONTROL
         address = ctypes.c_void_p(self._messages.ctypes.data)
         return int(self._recvmmsg(self._socket.fileno(), address, BATCH, 0, None))

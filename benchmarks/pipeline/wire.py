@@ -33,7 +33,7 @@ def enter_namespace() -> None:
 
 @dataclass(frozen=True)
 class Wire:
-    """Where frames go. ``near`` is sent on; ``far`` is where they arrive. Pickles.
+    """The wire of the benchmark: frames are sent on ``near`` and arrive at ``far``. Pickles.
 
     kind: af_packet (interfaces) or udp (both the same endpoint, ``host:port``).
     """
@@ -62,7 +62,7 @@ class Wire:
         return cls("af_packet", NEAR, FAR)
 
     def settings(self) -> dict[str, Any]:
-        """What the jobs' settings say of it."""
+        """Returns the jobs' settings that lead to it."""
         if self.kind == "udp":
             return {"sink": "udp", "udp_endpoint": self.near, "udp_window": 0}
         return {"sink": "af_packet", "interface": self.near}

@@ -1,4 +1,4 @@
-"""What the parts of the benchmark stand on: broker, Spark, tables, topics, jobs as processes."""
+"""The surroundings of the benchmark's parts: broker, Spark, tables, topics, jobs as processes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class World:
 
     @contextmanager
     def receiver(self, port: int) -> Iterator[Receiver]:
-        """Who takes notifications to this UDP port at the far end."""
+        """Takes notifications to this UDP port at the far end."""
         self._far.close()
         try:
             with Receiver(self.wire, port) as receiver:
@@ -104,7 +104,7 @@ class World:
 
     @cached_property
     def fetching(self) -> dict[str, str]:
-        """How conf/spark-defaults.conf has records fetched."""
+        """Returns the settings by which conf/spark-defaults.conf has records fetched."""
         found = dict(self.spark.sparkContext.getConf().getAll())
         return {
             key.removeprefix(KAFKA_PREFIX): value

@@ -65,7 +65,7 @@ class Map:
         return "\n".join(parts)
 
     def _spots(self) -> dict[str, Place]:
-        """Where the switches are on the picture: one scale for both directions would waste room."""
+        """Returns the switches' places; one scale for both directions would waste space."""
         xs = [x for x, _ in self.places.values()]
         ys = [y for _, y in self.places.values()]
         wide = self.width - 2 * _EDGE

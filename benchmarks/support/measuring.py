@@ -1,4 +1,4 @@
-"""What the benchmarks share: how they measure, and ways of others to read messages."""
+"""Measuring, as benchmarks share it, and ways of others to read messages."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ Corner = Literal["top left", "top right", "bottom left", "bottom right", "none"]
 
 
 class Drawing(Protocol):
-    """What :func:`svg` arranges."""
+    """A drawing that :func:`svg` arranges."""
 
     @property
     def width(self) -> float: ...
@@ -139,7 +139,7 @@ class Panel:
         return "\n".join(parts)
 
     def _place(self, number: int) -> str:
-        """Where the name of this curve is."""
+        """Returns the place of this curve's name."""
         top = _TOP + 16
         if self._names.startswith("bottom"):
             top = _HEIGHT - _BOTTOM - 8 - 16 * (len(self._curves) - 1)

@@ -20,7 +20,7 @@ TEXT_OPERATOR = "=="
 
 @dataclass(frozen=True)
 class Workload:
-    """What is drawn. A subscription is an ``and`` of comparisons on distinct fields.
+    """Subscriptions to draw, each an ``and`` of comparisons on distinct fields.
 
     subscriptions: how many.
     predicates: comparisons in each.

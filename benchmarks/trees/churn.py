@@ -46,7 +46,7 @@ Cell = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Retuned:
-    """What one retuning changed. rules: of all trees that stand then."""
+    """The changes of one retuning. rules: of all trees that stand then."""
 
     strategy: str
     percent: int

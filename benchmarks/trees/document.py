@@ -42,7 +42,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def floors(lines: Sequence[Line], part: str) -> str:
-    """What must be held: of one part, or of all."""
+    """Returns the table of floors: of one part, or of all."""
     rows = [row for row in named(lines, "floor") if part in ("", row["part"])]
     return _table(
         ("what", "seen", "floor", ""),

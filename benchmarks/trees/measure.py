@@ -1,4 +1,4 @@
-"""What stored trees make of publications: labels, bytes of the header, bytes on links."""
+"""Measures of publications over stored trees: labels, bytes of the header, bytes on links."""
 
 from __future__ import annotations
 

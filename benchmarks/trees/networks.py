@@ -83,7 +83,7 @@ class Zoo:
     fluctuation: float
 
     def weights(self, clusters: Sequence[int] | None = None) -> dict[str, float]:
-        """How likely each host is drawn where ``clusters`` (None: all) are populated."""
+        """Returns the weights of hosts where ``clusters`` (None: all) are populated."""
         chosen = range(CLUSTERS) if clusters is None else clusters
         inside = {switch for number in chosen for switch in self.dense[number]}
         return {

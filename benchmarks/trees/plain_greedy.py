@@ -63,7 +63,7 @@ STEINER: dict[str, Steiner] = {
 
 @dataclass(frozen=True)
 class PlainEncoding:
-    """What Algorithm 5.1 returns: ids of trees, and directed links of hops (E+) and stops (E-).
+    """The result of Algorithm 5.1: ids of trees, and directed links of hops (E+) and stops (E-).
 
     edges: ``(u, v)`` as the notification flows, without the publisher's own link.
     """

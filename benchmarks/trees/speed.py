@@ -1,4 +1,4 @@
-"""How fast the encoder is: beside Algorithm 5.1 in plain networkx, and in a large network."""
+"""Speed of the encoder: beside Algorithm 5.1 in plain networkx, and in a large network."""
 
 from __future__ import annotations
 

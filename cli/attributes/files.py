@@ -64,7 +64,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Source:
-    """What a file holds: each ``what`` is a ``line`` of hex, a ``record``, or a ``frame``."""
+    """The records of a file: each ``what`` is a ``line`` of hex, a ``record``, or a ``frame``."""
 
     what: str
     batches: Iterator[Batch]

@@ -1,4 +1,4 @@
-"""What ``stackcast filters`` prints: filters and explanations as JSON and as text."""
+"""The output of ``stackcast filters``: filters and explanations as JSON and as text."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def rule_place(file: RuleFile, index: int) -> Json:
 
 
 def verdict_json(found: Verdict) -> Json:
-    """What a rule says of an event."""
+    """Returns a rule's verdict on an event."""
     return {
         "matches": found.matches,
         "truth": found.truth,
@@ -100,7 +100,7 @@ def _rule_lines(rule: Json) -> list[str]:
 
 
 def rule_text(found: Json) -> str:
-    """What a rule compiled to, for people."""
+    """Returns the terms and rows that a rule compiled to, for people."""
     lines = [f"rule {found['rule']}, line {found['line']}: {found['text']}"]
     if not found["terms"]:
         lines.append("  nothing can satisfy it")

@@ -28,7 +28,7 @@ _PROGRESS_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Fed:
-    """What went in, and how long it took.
+    """A session that was fed into the network, and the time it took.
 
     packets: partition 0, number of the first message, bytes; of each in order. Of events, whole
     frames.
@@ -51,7 +51,7 @@ def feed(
     stop: StopRequest,
     progress: Callable[[int, int], None] = _log,
 ) -> Fed:
-    """Send a session's messages; returns when the far end has processed every packet.
+    """Sends a session's messages; returns when the far end has processed every packet.
 
     ``stop`` ends it early. ``progress`` is told messages and packets now and then.
     Raises SinkError, LabError ``PACKET_TOO_LARGE``.
@@ -85,7 +85,7 @@ def feed_events(
     stop: StopRequest,
     progress: Callable[[int, int], None] = _log,
 ) -> Fed:
-    """Send JSON records as attribute/value events, in both encodings in turn; else as `feed`.
+    """Sends JSON records as attribute/value events, in both encodings in turn; else as `feed`.
 
     Raises SinkError, MessageError for a record that is no event.
     """

@@ -1,4 +1,4 @@
-"""What a run of the embedded default delivers: a trading session, or what sensors measure.
+"""Kinds of runs of the embedded default: a trading session, or measurements of sensors.
 
 Each kind makes its records, sends them, and says how the proof reads them; all else of a run is the
 same.
@@ -48,21 +48,21 @@ class Kind(ABC):
 
     @abstractmethod
     def source(self, settings: Settings, folder: Path) -> AbstractContextManager[Wait]:
-        """Begin to make the records; yields a function that waits for their file."""
+        """Begins to make the records; yields a function that waits for their file."""
 
     @abstractmethod
     def publish(self, settings: Settings, source: Path | None, stop: StopRequest) -> Published:
-        """Send the records to the topic; without a source only make the topic."""
+        """Sends the records to the topic; without a source only makes the topic."""
 
     @abstractmethod
     def feed(
         self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
         stop: StopRequest,
     ) -> network_feed.Fed:  # fmt: skip
-        """Send the records straight into the network."""
+        """Sends the records straight into the network."""
 
     def rows(self, settings: Settings, network: Network, p4runtime: str) -> Mapping[str, Any]:
-        """Rows of the lab's tables."""
+        """Returns the rows of the lab's tables."""
         return deployment.rows(
             network,
             p4runtime,
@@ -73,22 +73,22 @@ class Kind(ABC):
         )
 
     def registry(self, tables: Tables, version: int | None = None) -> Registry | None:
-        """The attributes that records name, if they do."""
+        """Returns the attributes that records name, if they do."""
         return None
 
     def reader(self, settings: Settings, specification: Specification) -> verification.Reader:
-        """How the proof reads the topic's records, whatever is advertised."""
+        """Returns the proof's reader of the topic's records, whatever is advertised."""
         return verification.packet_reader(specification)
 
     def frame_reader(self) -> verification.Reader | None:
-        """How it reads what `feed` says was sent."""
+        """Returns the proof's reader of what `feed` says was sent; None for packets of messages."""
         return None
 
     receipt: Callable[[bytes], receipts.Receipt] = staticmethod(receipts.packet_receipt)
-    """How it reads what hosts receive from switches that match."""
+    """Reads a datagram that a host received from switches that match."""
 
     framing: verification.Framing = verification.PACKETS
-    """Of plain frames from publishers into switches that match."""
+    """The framing of plain frames from publishers into switches that match."""
 
 
 class TradingSession(Kind):

@@ -1,4 +1,4 @@
-"""What the batches of the ledger were made from, for proofs: rules, attributes, network."""
+"""The sources of the batches on the ledger, for proofs: rules, attributes, network."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RecordedBatches:
         return [one.batch for one in self.recorded]
 
     def read(self, record: bytes, batch: verification.Batch) -> Iterator[verification.Found]:
-        """Read a record as it was read in a batch: a `lab.proof.verification.Reader`."""
+        """Reads a record as it was read in a batch: a `lab.proof.verification.Reader`."""
         live = self._live.get(batch.batch_id)
         announced = () if live is None else live.announced
         for found in self._reader(record, batch):

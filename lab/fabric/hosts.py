@@ -32,7 +32,7 @@ class BadFrame(Exception):  # noqa: N818 - a verdict on a frame, not a fault of 
 
 
 def udp_payload(frame: bytes) -> bytes:
-    """What the application gets of a plain Ethernet frame: the payload of its UDP datagram.
+    """Returns the payload of a plain Ethernet frame's UDP datagram, as an application gets it.
 
     Raises :class:`BadFrame`: ``unknown_ethertype``, ``truncated_frame``, ``bad_ipv4_header``,
     ``bad_ipv4_checksum``, ``bad_ipv4_length``, ``fragment``, ``not_udp``, ``bad_udp_length``,
@@ -71,10 +71,10 @@ def udp_payload(frame: bytes) -> bytes:
 
 
 def payload(frame: bytes) -> bytes:
-    """What the application gets of a plain Ethernet frame.
+    """Returns what an application gets of a plain Ethernet frame.
 
-    Of attribute/value events (EtherType 0x9001) all that follows the Ethernet header, since they
-    travel without IP (KUNDEL III-B); else what :func:`udp_payload` finds. Raises :class:`BadFrame`.
+    Of attribute/value events (EtherType 0x9001) it is all that follows the Ethernet header, since
+    they travel without IP (KUNDEL III-B); else what :func:`udp_payload` finds. Raises :class:`BadFrame`.
     """
     if frame[12:_ETHERNET] == _ATTRIBUTES and len(frame) > _ETHERNET:
         return frame[_ETHERNET:]
@@ -93,7 +93,7 @@ class NetworkCard:
         self._payload = b""
 
     def read(self, frame: bytes) -> bytes | None:
-        """What the application gets, or None if the frame is discarded."""
+        """Returns what the application gets, or None if the frame is discarded."""
         if frame != self._last:
             try:
                 found = payload(frame)

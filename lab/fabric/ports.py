@@ -72,7 +72,7 @@ class Port(Protocol):
 
     @property
     def what(self) -> str:
-        """What the port is joined to, as on the command line."""
+        """The far end of the port, as on the command line."""
 
     def fileno(self) -> int:
         """Readable when a frame waits."""
@@ -120,7 +120,7 @@ Link = UdpTunnel | Interface
 
 
 def read_ports(texts: Iterable[str]) -> dict[int, Link]:
-    """What each port is joined to, from ``1=udp:127.0.0.1:5001/127.0.0.1:5002`` or ``1=veth0``.
+    """Reads the far end of each port: ``1=udp:127.0.0.1:5001/127.0.0.1:5002`` or ``1=veth0``.
 
     An interface belongs to one port, as each of two would receive all of its frames. Raises
     LabError ``BAD_PORT``.

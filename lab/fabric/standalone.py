@@ -149,7 +149,7 @@ class StandaloneSwitch:
                     egress.send(copy)
 
     def status(self) -> dict[str, Any]:
-        """What was counted since the start: by port, drops by reason, the program's counters."""
+        """Returns the counts since the start: by port, drops by reason, the program's counters."""
         drops = self.drops + self._data_plane.drops
         for port in self._ports.values():
             drops.update(port.drops)

@@ -120,7 +120,7 @@ def read_json(record: bytes, registry: Registry, longest: int = LONGEST) -> dict
 
 
 class _Object:
-    """What a JSON object holds, names that are there twice too."""
+    """The pairs of a JSON object, names that are there twice too."""
 
     def __init__(self, pairs: Pairs) -> None:
         self.pairs = pairs

@@ -1,7 +1,7 @@
-"""Was nothing lost, nothing wrong, and nothing sent to others, whatever crashed meanwhile?
+"""The proof that nothing was lost, wrong, or sent to others, whatever crashed meanwhile.
 
-`lab.proof.verification` says who is owed what, by brute force. This holds every single datagram
-that the hosts wrote down against it, and the ledger against the topic. Unlike
+`lab.proof.verification` works out what each host is owed, by brute force. This module holds every
+datagram that the hosts wrote down against it, and the ledger against the topic. Unlike
 `lab.proof.verification.compare` it allows for batches that ran again, and for nothing else:
 
 - **owed**: a notification is the messages of one source packet that have the same receivers, or a
@@ -114,7 +114,7 @@ class DeliveryVerdict:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the ledger says of a batch.
+    """A batch as the ledger has it.
 
     cut_off: subscribers that no link led to, who get nothing. packets: records that it says it
     read, None where nobody counted.
@@ -269,7 +269,7 @@ class _Check:
         return hosts - batch.cut_off if batch is not None else frozenset()
 
     def _own(self, host: str, rows: Iterable[Receipt]) -> Iterator[tuple[Receipt, _Notification]]:
-        """What a host has a right to, as it came; all else is a fault."""
+        """Yields what a host has a right to, as it came; all else is a fault."""
         for receipt in rows:
             if not receipt.messages:
                 continue  # a heartbeat or a summary: no notification
@@ -299,7 +299,7 @@ class _Check:
             yield receipt, found
 
     def _notification(self, receipt: Receipt, batch: Recorded | None) -> _Notification | str:
-        """What a receipt is, or in words why it is none."""
+        """Returns the notification that a receipt is, or in words why it is none."""
         session, sequence, messages = receipt
         offset, index = split_sequence(sequence)
         packet = session, offset

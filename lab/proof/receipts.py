@@ -1,4 +1,4 @@
-"""What hosts received, as they wrote it down."""
+"""The receipts of hosts: the datagrams that they received, as they wrote them down."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ class Receipt(NamedTuple):
 
 
 def packet_receipt(datagram: bytes) -> Receipt:
-    """Of a MoldUDP64 packet; a summary is a heartbeat. What is none becomes a receipt of the empty
-    session with the datagram as its one message, so that it counts as extra."""
+    """Returns the receipt of a MoldUDP64 packet; a summary is a heartbeat.
+
+    Any other datagram becomes a receipt of the empty session with the datagram as its one message,
+    so that it counts as extra.
+    """
     if is_summary(datagram):
         datagram = datagram[: HEADER.size]
     try:
@@ -36,9 +39,11 @@ def packet_receipt(datagram: bytes) -> Receipt:
 
 
 def event_receipt(datagram: bytes) -> Receipt:
-    """Of what follows Ethernet in a frame of EtherType 0x9001: an attribute/value header, which is
-    its one message, and a payload that is a `KEY`. What is too short is treated as
-    :func:`packet_receipt` treats what is no packet."""
+    """Returns the receipt of what follows Ethernet in a frame of EtherType 0x9001.
+
+    That is an attribute/value header, the receipt's one message, and a payload that is a `KEY`.
+    What is too short is treated as :func:`packet_receipt` treats what is no packet.
+    """
     if len(datagram) <= KEY.size:
         return Receipt(b"", 0, (datagram,))
     session, sequence = KEY.unpack(datagram[-KEY.size :])
@@ -48,7 +53,7 @@ def event_receipt(datagram: bytes) -> Receipt:
 def receipts(
     folder: Path, receipt: Callable[[bytes], Receipt] = packet_receipt
 ) -> dict[str, list[Receipt]]:
-    """What each host wrote to ``folder/receipts/<host>.mold``, in order of arrival.
+    """Reads ``folder/receipts/<host>.mold`` of each host, in order of arrival.
 
     A file is a run of records: length u16 big-endian, then what the host's application was
     handed, of which ``receipt`` makes one. Raises LabError NO_RECEIPTS, TRUNCATED_RECEIPTS.

@@ -12,12 +12,12 @@ from udfs.messages.specification import Specification
 
 
 def keeps_state(rule: CheckedRule) -> bool:
-    """Whether a rule reads state or updates it."""
+    """True if a rule reads state or updates it."""
     return bool(rule.updates) or is_stateful(rule.condition)
 
 
 class Timeline:
-    """Who is owed the events of each source, under the rules that keep state.
+    """Works out the receivers of each source's events under the rules that keep state.
 
     rules: those that the next event meets. All messages of ``specification`` must have clocks.
     Slow: an event at a time.
@@ -43,7 +43,7 @@ class Timeline:
             self._sources[source].carry(earlier)
 
     def receivers(self, source: bytes, event: Mapping[str, int]) -> tuple[str, ...]:
-        """Who is owed the next event of a source."""
+        """Returns the hosts that are owed the next event of a source."""
         if not self.rules:
             return ()
         if source not in self._sources:

@@ -1,7 +1,6 @@
-"""Did every host receive exactly what it subscribed to?
+"""The proof that every host received exactly what it subscribed to.
 
-The answer does not trust the product: what must arrive is worked out by brute force, from the
-source records, a plain reader of them and the syntax trees of the rules, which the interpreter
+It does not trust the product: what must arrive is worked out by brute force, from the source records, a plain reader of them and the syntax trees of the rules, which the interpreter
 runs where they keep state. Compiled tables, decode kernels, matcher, trees and stacks have no part
 in it. What did arrive is read from the files that the hosts wrote.
 
@@ -63,7 +62,7 @@ Key = tuple[bytes, int, bytes]
 
 @dataclass(frozen=True)
 class Batch:
-    """What one micro-batch took, and the rules that were live in it.
+    """One micro-batch: the offsets that it took, and the rules that were live in it.
 
     offsets: partition -> (from, until), ``until`` not included, as in the egress ledger.
     registry: the attributes that it knew, where its records are attribute/value events.
@@ -99,7 +98,7 @@ MessageError, whose code is the reason."""
 
 @dataclass
 class Expectation:
-    """What must arrive, and counts of what it was derived from.
+    """The deliveries that must arrive, and counts of what they were derived from.
 
     deliveries: host -> how often each key must arrive there (a packet may hold equal messages).
     packets: (session, Kafka offset) -> all messages of that source packet, in their order.
@@ -177,7 +176,7 @@ def expected(
     session: bytes | None = None,
     read: Reader | None = None,
 ) -> Expectation:
-    """What each host must receive of ``records``, rule by rule, message by message.
+    """Works out what each host must receive of ``records``, rule by rule, message by message.
 
     records: (partition, Kafka offset, payload), in any order, each once.
     batches: a record counts under the rules of every batch that took its offset; in the order in

@@ -11,7 +11,7 @@ from udfs.switches.entry import SwitchEntry
 
 
 class DataPlane(Protocol):
-    """What a switch does with frames: a program, and the tables and groups that it works by.
+    """The data plane of a switch: a program, and the tables and groups by which it handles frames.
 
     ``drops`` counts frames of which no copy left, by reason. ``program`` is None before one is
     loaded; until then every frame is dropped.
@@ -74,4 +74,4 @@ class DataPlane(Protocol):
         """Set the counter of an entry."""
 
     def set_value_set(self, name: str, values: Iterable[int]) -> None:
-        """What a parser's value set holds: the fields of a member as one number."""
+        """Sets the members of a parser's value set: the fields of each as one number."""

@@ -291,7 +291,7 @@ class Market:
         return self._message("mwcb_status", time, None, b"1")
 
     def ipo_release(self, time: int, stock: Stock, release: int) -> bytes:
-        """When a new stock will be quoted (K); ``release`` in seconds since midnight."""
+        """Tells when a new stock will be quoted (K); ``release`` in seconds since midnight."""
         return self._message(
             "ipo_quoting_period", time, stock, stock.symbol.stock, release, b"A", stock.symbol.price
         )
@@ -316,7 +316,7 @@ class Market:
         return self._message("operational_halt", time, stock, stock.symbol.stock, b"B", action)
 
     def imbalance(self, time: int, stock: Stock, kind: bytes) -> bytes:
-        """What the auction would be now (I)."""
+        """Tells what the auction would be now (I)."""
         random = self._random
         reference = stock.book.inside(stock.mid)
         imbalance = 100 * random.randrange(0, 400)

@@ -29,7 +29,7 @@ Progress = Callable[["Published"], None]
 
 @dataclass(frozen=True)
 class Published:
-    """What has been published: counts, payload bytes, and the seconds it took."""
+    """A feed that was published: counts, payload bytes, and the seconds it took."""
 
     packets: int
     messages: int

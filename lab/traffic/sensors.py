@@ -182,7 +182,7 @@ FAULTS: Mapping[str, Callable[[Mapping[str, str]], bytes]] = {
         {**event, "station": str(_STRANGE_STATION)}
     ),
 }
-"""What may be wrong with a record, and how to make it so of an event's texts by name."""
+"""Faults of records by name, and functions that make one of an event's texts."""
 
 
 # --- who wants what -----------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def subscriptions(
 
 @dataclass(frozen=True)
 class _Draw:
-    """What constants of rules are drawn by. ``coarse``: raw values that end in many zeros."""
+    """Draws the constants of rules. ``coarse``: raw values that end in many zeros."""
 
     random: Random
     coarse: bool

@@ -208,7 +208,7 @@ class _Day:
         heappush(self._due, (time, self._planned, what))
 
     def _plan_the_day(self) -> None:
-        """What a day has at least once, whatever the dice say."""
+        """Plans what a day has at least once, whatever the dice say."""
         market = self._market
         popular, other = self._stocks[0], self._stocks[1]
         once: list[Action] = [

@@ -171,7 +171,7 @@ class Broker:
         return self._child.pid if self._child else None
 
     def alive(self) -> bool:
-        """Whether the broker's process runs."""
+        """True while the broker's process runs."""
         return self._child is not None and self._child.poll() is None
 
     def start(self, timeout: float = 60) -> Broker:
@@ -219,7 +219,7 @@ class Broker:
         return path
 
     def _port_was_taken(self) -> bool:
-        """Whether the broker has ended, and its log says that it could not have a port."""
+        """True if the broker has ended, and its log says that it could not have a port."""
         lines = [line for log in self._logs() for line in log]
         return not self.alive() and any(words in line for line in lines for words in _PORT_TAKEN)
 

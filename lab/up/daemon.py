@@ -43,7 +43,7 @@ _ANSWER_S = 60.0
 
 @dataclass(frozen=True)
 class Options:
-    """What ``lab up`` brings up."""
+    """The lab that ``lab up`` is to bring up."""
 
     folder: str
     network: NetworkOptions = field(default_factory=NetworkOptions)
@@ -124,7 +124,7 @@ def down(folder: str | Path) -> bool:
 
 
 def status(folder: str | Path) -> dict[str, Any] | None:
-    """What ``lab.json`` says and, as ``counters``, ``Lab.status()``; None if no lab is up.
+    """Returns ``lab.json`` and, as ``counters``, ``Lab.status()``; None if no lab is up.
 
     Raises ``LabError`` ``NO_ANSWER`` if it does not tell.
     """

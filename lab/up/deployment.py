@@ -1,4 +1,4 @@
-"""What a job is told of a lab: the rows of its tables, and a file of Spark properties."""
+"""The description of a lab for jobs: the rows of its tables, and a file of Spark properties."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class FolderLock:
 
     @property
     def held(self) -> bool:
-        """Whether this object has taken the lock."""
+        """True if this object has taken the lock."""
         return self._descriptor is not None
 
     def take(self) -> None:

@@ -147,7 +147,7 @@ class Lab:
                 )
 
     def status(self) -> dict[str, Any]:
-        """What the network counts now: frames, bytes by link, drops by reason, by host."""
+        """Returns the network's counts: frames, bytes by link, drops by reason, by host."""
         if self._switches is None:
             raise LabError("NOT_UP", "the lab does not run: call up() first")
         answer: dict[str, Any] = json.loads(

@@ -113,7 +113,7 @@ class Child:
         return self._process.pid if self._process else None
 
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """True while the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def start(self, timeout: float) -> str:

@@ -83,7 +83,7 @@ class Flow(Generic[Node]):
         return order[::-1]
 
     def _postdominators(self) -> dict[Node, Node | None]:
-        """Where the branches of each node meet; None: at the end."""
+        """Returns the node where the branches of each node meet; None: at the end."""
         rank = {node: number for number, node in enumerate(self._order)}
         meets: dict[Node, Node | None] = {}
 
@@ -106,7 +106,7 @@ class Flow(Generic[Node]):
         return meets
 
     def _count(self, start: Node | None) -> dict[tuple[Node, Node | None], int]:
-        """How often each part (from a node to where it meets the others) is entered."""
+        """Counts the entries into each part (from a node to where it meets the others)."""
         counts: dict[tuple[Node, Node | None], int] = {}
         todo: list[tuple[Node | None, Node | None]] = [(start, None)]
         while todo:

@@ -1,4 +1,4 @@
-"""What a switch did with frames, to be done again with frames that it would treat the same.
+"""A memo of a switch's runs, to be repeated with frames that it would treat the same.
 
 A program is a function of the bytes that its parser looked at, the ingress port, perhaps the
 frame's length, and its tables, unless it reads or writes something else (then its run is not kept).
@@ -18,7 +18,7 @@ _SPANS = 16
 
 
 class Run:
-    """What became of one frame, told so that it can be repeated with another.
+    """The effect of one frame's run, in a form that can be repeated with another frame.
 
     ``copies``: ``(port, made, kept, size)``: the bytes ``made``, then the frame from offset
     ``kept`` on, all cut to ``size`` bytes unless None. ``counted``: ``(cell, grown)``: a counter's

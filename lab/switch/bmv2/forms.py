@@ -1,4 +1,4 @@
-"""What the JSON says of tables: their match fields, their actions, and rows for them.
+"""The forms of tables in a BMv2 JSON: their match fields, their actions, and rows for them.
 
 The rows of a table come from its ``const entries`` or from `SwitchEntry` values; both are checked
 here and brought into the form of `lab.switch.bmv2.tables`.
@@ -59,7 +59,7 @@ class TableForm:
 
     @property
     def ranked(self) -> bool:
-        """Whether lookups go by rank, not by hash."""
+        """True if lookups go by rank, not by hash."""
         return any(each.kind not in ("exact", "valid") for each in self.key)
 
     def empty(self) -> ExactTable | RankedTable:

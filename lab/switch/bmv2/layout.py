@@ -1,4 +1,4 @@
-"""Where headers, metadata, stacks and unions of a program lie in the list of a packet's fields.
+"""The slots of a program's headers, metadata, stacks and unions in the list of a packet's fields.
 
 Every field is one slot. A field of variable length is two: its value, then its length in bits. The
 last slot of a header says whether it is valid (1 or 0). The elements of a stack follow one another,
@@ -32,7 +32,7 @@ INTRINSIC = (
     "queueing_metadata.deq_qdepth",
     "queueing_metadata.qid",
 )
-"""What simple_switch itself reads or writes, by the names that it gives them."""
+"""Fields that simple_switch itself reads or writes, by the names that it gives them."""
 
 VOLATILE = tuple(
     name for name in INTRINSIC if "timestamp" in name or "_q" in name or "_time" in name

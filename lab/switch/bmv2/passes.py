@@ -25,10 +25,10 @@ _Traveller = tuple[Packet, int, int]
 
 
 class Walk:
-    """What became of one frame, and what that depended on.
+    """One frame's way through the passes, and what it depended on.
 
-    ``span``: how many bytes from its start; ``by_length``: whether on its length too; ``impure``:
-    whether on anything else, or with an effect beyond copies and counters.
+    ``span``: on so many bytes from its start; ``by_length``: on its length too; ``impure``: on
+    anything else, or with an effect beyond copies and counters.
     """
 
     __slots__ = ("by_length", "impure", "run", "size", "span", "steps", "waiting")

@@ -1,4 +1,4 @@
-"""What actions do, as Python statements over the list of fields ``F`` of packet ``P``."""
+"""The primitives of actions as Python statements over the list of fields ``F`` of packet ``P``."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Primitives:
         return value if value.kind == "data" else Value(f"(+({value.code}))", "data", 0, 1)
 
     def target(self, node: Json) -> tuple[str, Field, str | None]:
-        """Where to store: Python of the slot, its form, the condition that it exists."""
+        """Returns a place to store at: Python of the slot, its form, the condition that it exists."""
         kind, value = node["type"], node["value"]
         while kind == "expression" and "op" not in value:
             kind, value = value["type"], value["value"]

@@ -203,7 +203,7 @@ def _slot_lists(layout: Layout, lists: Any) -> dict[int, tuple[int, ...]]:
 
 
 def _mentions_length(config: Mapping[str, Any]) -> bool:
-    """Whether ``packet_length`` can be read after headers came or went."""
+    """True if ``packet_length`` can be read after headers came or went."""
     name = ("standard_metadata", "packet_length")
     aliases = {alias: tuple(target) for alias, target in config.get("field_aliases", ())}
     wanted = [*aliases.get(".".join(name), name)]
@@ -233,7 +233,7 @@ def _no_float(text: str) -> None:
 
 
 def _check_numbers(config: Any) -> None:
-    """What goes into the Python source as a number must be one."""
+    """Refuses a JSON in which anything is no number that goes into the Python source as one."""
     todo = [config]
     while todo:
         each = todo.pop()

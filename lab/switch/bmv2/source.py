@@ -25,12 +25,12 @@ MALFORMED = (
     RecursionError,
     SyntaxError,
 )
-"""What Python raises where a JSON is not of the form that the code expects."""
+"""Errors that Python raises where a JSON is not of the form that the code expects."""
 
 
 @contextmanager
 def reading(part: str) -> Iterator[None]:
-    """Whatever a malformed JSON raises here is refused by the name of the part."""
+    """Refuses, by the name of the part, whatever a malformed JSON raises inside."""
     try:
         yield
     except SwitchError:

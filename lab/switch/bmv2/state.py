@@ -207,7 +207,7 @@ class State:
         self.registers[name][index] = value & ((1 << self._register_widths[name]) - 1)
 
     def set_parse_vset(self, name: str, values: Iterable[int]) -> None:
-        """What is in a value set: its fields put together as one number, the first one highest."""
+        """Sets the members of a value set: the fields of each as one number, first one highest."""
         if name not in self._vset_widths:
             raise SwitchError("BAD_ENTRY", f"the program has no value set {name!r}", name=name)
         members = set(values)

@@ -1,4 +1,4 @@
-"""Who may write a switch: P4Runtime's arbitration among clients, without any I/O.
+"""P4Runtime's arbitration among the clients that want to write a switch, without any I/O.
 
 The client with the highest election id ever seen is primary, as long as its stream lives; all
 others are backups and are told of every change. Nobody inherits: after a primary has left, a client
@@ -16,7 +16,7 @@ from lab.switch.p4runtime.refusal import Refusal
 
 
 class Client(Protocol):
-    """What a client is known by, and told by: anything with a ``put``."""
+    """A client as arbitration knows and tells it: anything with a ``put``."""
 
     def put(self, message: p4runtime_pb2.StreamMessageResponse, /) -> Any: ...
 
@@ -72,7 +72,7 @@ class Arbitration:
             self._tell_all()
 
     def is_primary(self, election_id: int | None) -> bool:
-        """Whether the client of this election id may write now."""
+        """True if the client of this election id may write now."""
         return self._primary is not None and self._clients[self._primary] == election_id
 
     def _tell_all(self) -> None:

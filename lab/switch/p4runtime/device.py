@@ -162,7 +162,7 @@ class Device:
     def read(
         self, wanted: Iterable[p4runtime_pb2.Entity]
     ) -> tuple[list[p4runtime_pb2.Entity], list[Refusal | None]]:
-        """What a Read finds, all of it at one moment, and the answer to each entity asked for."""
+        """Returns what a Read finds, all at one moment, and the answer to each entity asked for."""
         with self.lock:
             holdings = self._current()
             reader = Reader(holdings, self._live(holdings))
@@ -177,7 +177,7 @@ class Device:
             return found, answers
 
     def _current(self) -> Holdings:
-        """What Write and Read are about: the saved program if there is one, else what runs."""
+        """Returns the program of Write and Read: the saved one if there is one, else what runs."""
         current = self._saved or self._running
         if current is None:
             raise self._no_program()

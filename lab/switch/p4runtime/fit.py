@@ -1,4 +1,4 @@
-"""Whether a P4Info and a BMv2 JSON are of one program."""
+"""The check that a P4Info and a BMv2 JSON are of one program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the control side of a switch holds for one program."""
+"""The entries and settings that the control side of a switch holds for one program."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Holdings:
         return changed or self._defaults.get(table.name)
 
     def written(self) -> dict[str, SwitchEntry]:
-        """What clients have written, by key."""
+        """Returns what clients have written, by key."""
         return {key: held.entry for key, held in self.held.items() if not held.own}
 
     def take_over(self, other: Holdings) -> None:

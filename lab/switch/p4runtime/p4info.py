@@ -74,7 +74,7 @@ class Table:
 
     @property
     def ranked(self) -> bool:
-        """Whether its entries need a priority."""
+        """True if its entries need a priority."""
         return any(field.kind in _RANKED for field in self.fields)
 
 

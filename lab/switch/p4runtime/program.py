@@ -1,4 +1,4 @@
-"""What the control side must know of a BMv2 JSON: tables, defaults, own entries, counters."""
+"""The parts of a BMv2 JSON that the control side must know: tables, defaults, entries, counters."""
 
 from __future__ import annotations
 

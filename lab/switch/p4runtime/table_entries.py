@@ -20,7 +20,7 @@ _Params = tuple[tuple[str, bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a switch holds: by name, and as a Read gives it back (canonical, without counters).
+    """An entry that a switch holds: by name, and as a Read gives it back (canonical, no counters).
 
     ``entity``: the Entity of a Read. ``wire``: the TableEntry or PacketReplicationEngineEntry in
     it. ``own``: an entry of the program itself.
