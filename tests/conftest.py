@@ -1,4 +1,4 @@
-"""What the tests share: one Spark session for all, the shipped format, networks of their own."""
+"""What the tests share, made once a process: a Spark session, a broker, tables, a format."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ import processes
 import progress
 import pytest
 import switch_suite
+from pcap_deployment import Deployment, fill
 from pyspark.sql import SparkSession
 
 import schemas
 from jobs.adapters.app import session
 from jobs.adapters.tables.tables import Tables
+from lab.up.broker import Broker, default_class_path
 from udfs.messages.specification import Specification, parse_specification
 
 pytest_cmdline_main = processes.pytest_cmdline_main
@@ -54,9 +56,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what needs a P4 compiler or BMv2, unless one is named, and what passed before."""
+    """Leave out what needs an option that is not given, and what passed before."""
     switch_suite.pytest_collection_modifyitems(config, items)
-    absent = [name for name in ("p4c", "bmv2") if not config.getoption(f"--{name}")]
+    absent = [name for name in ("p4c", "bmv2", "kills") if not config.getoption(f"--{name}")]
     out = [item for item in items if any(item.get_closest_marker(name) for name in absent)]
     config.hook.pytest_deselected(items=out)
     left_out = set(out)
@@ -98,6 +100,31 @@ def tables(spark: SparkSession, empty_tables: Path, tmp_path: Path) -> Tables:
     """Fresh, empty tables of one deployment."""
     shutil.copytree(empty_tables, tmp_path / "tables")
     return Tables(spark, str(tmp_path / "tables"))
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A Kafka for all, each of whom has topics of its own; whom it harms takes another."""
+    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")).start(300) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def filled(
+    spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A folder of tables with a network and rules for ITCH, made once."""
+    folder = tmp_path_factory.mktemp("filled") / "tables"
+    shutil.copytree(empty_tables, folder)
+    fill(Tables(spark, str(folder)))
+    return folder
+
+
+@pytest.fixture
+def deployment(spark: SparkSession, broker: Broker, filled: Path, tmp_path: Path) -> Deployment:
+    """A stream from topics of its own into pcap files."""
+    shutil.copytree(filled, tmp_path / "tables")
+    return Deployment(spark, broker.bootstrap_servers, tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
-from pcap_deployment import Deployment, fill, records
+from pcap_deployment import Deployment, records
 from pyspark.sql import DataFrame, SparkSession
 
 import schemas
@@ -24,32 +24,10 @@ from jobs.adapters.stream.delivery import BatchDelivery
 from jobs.adapters.stream.micro_batches import start
 from jobs.adapters.tables.tables import Tables
 from lab.traffic.publisher import ensure_topic
-from lab.up.broker import Broker, default_class_path
+from lab.up.broker import Broker
 from udfs.errors import StackcastError, StreamError
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")).start(300) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def filled(
-    spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    folder = tmp_path_factory.mktemp("filled") / "tables"
-    shutil.copytree(empty_tables, folder)
-    fill(Tables(spark, str(folder)))
-    return folder
-
-
-@pytest.fixture
-def deployment(spark: SparkSession, broker: Broker, filled: Path, tmp_path: Path) -> Deployment:
-    shutil.copytree(filled, tmp_path / "tables")
-    return Deployment(spark, broker.bootstrap_servers, tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -25,12 +25,6 @@ from udfs.messages.reference import read_packet
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory):
-    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")) as broker:
-        yield broker
-
-
 def records(broker: Broker, topic: str, partitions: int = 2) -> list[list[bytes]]:
     """All record values of a topic, by partition."""
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers)

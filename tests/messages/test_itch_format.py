@@ -6,9 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-import schemas
 from udfs.errors import SpecificationError
-from udfs.messages.specification import Specification, parse_specification
+from udfs.messages.specification import Specification
 
 pytestmark = pytest.mark.unit
 
@@ -37,11 +36,6 @@ ITCH_LENGTHS = {
     "N": 20,
     "O": 48,
 }
-
-
-@pytest.fixture(scope="module")
-def itch() -> Specification:
-    return parse_specification(schemas.read_text("messages/itch.spec"), "itch")
 
 
 def test_the_shipped_format_has_every_message_of_itch_5_with_its_length(itch: Specification):

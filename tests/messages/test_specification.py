@@ -11,7 +11,6 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-import schemas
 from udfs.errors import SpecificationError
 from udfs.messages.specification import Field, Specification, parse_specification
 
@@ -35,11 +34,6 @@ header itch_add_order_t add_order;
 @query_field_exact(add_order.stock)
 @query_counter(my_counter, 100, 1024)
 """
-
-
-@pytest.fixture(scope="module")
-def itch() -> Specification:
-    return parse_specification(schemas.read_text("messages/itch.spec"), "itch")
 
 
 def fault(text: str) -> SpecificationError:

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Event
 
 import pytest
+from following import following
 from paths import P4
 from polling import polled
 from pyspark.sql import SparkSession
 
-from jobs import refresh_switches
-from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.network_versions import TABLE
 from jobs.adapters.tables.tables import Tables
 from jobs.adapters.wire import SinkOptions, open_sink
 from jobs.embedded import network
 from jobs.embedded.feed import Fed
-from jobs.embedded.kinds import Sensors
+from jobs.embedded.kinds import SensorRun
 from lab.traffic import sensors
 from lab.up import deployment
 from lab.up.lab import Lab
@@ -74,30 +71,11 @@ class Deployment:
         """What a run of the embedded default would say of what hosts have received."""
         status = self.lab.settle()
         return network.NetworkProof(
-            self.settings, Sensors(), self.tables, NETWORK, fed, self.lab.folder, status
+            self.settings, SensorRun(), self.tables, NETWORK, fed, self.lab.folder, status
         )
 
-    @contextmanager
-    def following(self) -> Iterator[None]:
-        """The refresher's job runs, on a thread of its own."""
-        lifecycle = Lifecycle()
-        failures: list[BaseException] = []
-
-        def follow() -> None:
-            try:
-                with Refresher(self.tables, self.settings) as refresher:
-                    refresh_switches.follow(self.tables, refresher, lifecycle)
-            except BaseException as error:
-                failures.append(error)
-
-        thread = threading.Thread(target=follow)
-        thread.start()
-        try:
-            yield
-        finally:
-            lifecycle.stopping.set()
-            thread.join(60)
-        assert not failures and not thread.is_alive(), failures
+    def following(self) -> AbstractContextManager[None]:
+        return following(self.tables, self.settings)
 
 
 @pytest.fixture
@@ -138,7 +116,7 @@ def test_a_new_attribute_changes_no_entry_and_a_rule_on_it_adds_some(
     source.write_bytes(b"".join(record + b"\n" for record in records))
     endpoint = deployed.lab.ingress["feed1"]
     sink = open_sink(SinkOptions("udp", endpoint=endpoint, window=deployment.WINDOW))
-    fed = Sensors().feed(
+    fed = SensorRun().feed(
         deployed.settings, deployed.tables, NETWORK.host("feed1"), sink, source, Event()
     )
     sink.close()
@@ -157,5 +135,5 @@ def test_a_new_attribute_changes_no_entry_and_a_rule_on_it_adds_some(
     assert deployed.outcome(fed).exact
     fewer = dict(status, frames_in=status["frames_in"] - 1)
     assert not network.NetworkProof(
-        deployed.settings, Sensors(), deployed.tables, NETWORK, fed, deployed.lab.folder, fewer
+        deployed.settings, SensorRun(), deployed.tables, NETWORK, fed, deployed.lab.folder, fewer
     ).exact

@@ -7,18 +7,17 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 import pytest
+from following import following
 from network_edits import by_old_or_new
 from paths import P4
 from polling import polled
 from pyspark.sql import SparkSession
 
-from jobs import refresh_switches
-from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import FORMATS, Settings
 from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.network_versions import TABLE
@@ -99,27 +98,8 @@ class Deployment:
     def statuses(self) -> list[dict]:
         return self.tables.rows("switch_status")
 
-    @contextmanager
-    def following(self) -> Iterator[None]:
-        """The refresher's job runs, on a thread of its own."""
-        lifecycle = Lifecycle()
-        failures: list[BaseException] = []
-
-        def follow() -> None:
-            try:
-                with Refresher(self.tables, self.settings) as refresher:
-                    refresh_switches.follow(self.tables, refresher, lifecycle)
-            except BaseException as error:
-                failures.append(error)
-
-        thread = threading.Thread(target=follow)
-        thread.start()
-        try:
-            yield
-        finally:
-            lifecycle.stopping.set()
-            thread.join(60)
-        assert not failures and not thread.is_alive(), failures
+    def following(self) -> AbstractContextManager[None]:
+        return following(self.tables, self.settings)
 
 
 @pytest.fixture

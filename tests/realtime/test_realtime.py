@@ -33,7 +33,7 @@ from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.watch import StreamWatch
 from jobs.adapters.tables.tables import Tables
 from lab.traffic.publisher import ensure_topic
-from lab.up.broker import Broker, default_class_path
+from lab.up.broker import Broker
 from udfs.errors import SettingsError, StreamError
 from udfs.messages.attributes.registry import attribute
 from udfs.messages.reference import build_packet
@@ -53,10 +53,9 @@ RULES = {
 PRICE = 10_000
 
 
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")) as broker:
-        yield broker.bootstrap_servers
+@pytest.fixture
+def bootstrap(broker: Broker) -> str:
+    return broker.bootstrap_servers
 
 
 class World:

@@ -30,7 +30,7 @@ from jobs.adapters.replay.metrics import RerequestMetrics
 from jobs.adapters.replay.service import Rerequests
 from jobs.adapters.tables.tables import Tables
 from jobs.adapters.wire.pcap import read_pcap
-from lab.up.broker import Broker, default_class_path
+from lab.up.broker import Broker
 from udfs.errors import ReplayError
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import Subscription
@@ -47,12 +47,6 @@ HOSTS = ("h1", "h2", "h3", "h4")
 PATIENCE = 300.0
 
 Key = tuple[str, bytes]
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")) as broker:
-        yield broker
 
 
 @pytest.fixture(scope="module")

@@ -4,36 +4,18 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
-from pcap_deployment import Deployment, fill, records
+from pcap_deployment import Deployment, records
 from pyspark.sql import SparkSession
 
-from jobs.adapters.tables.tables import Tables
 from jobs.adapters.wire.pcap import read_pcap
-from lab.up.broker import Broker, default_class_path
 from udfs.messages.summaries import Summary
 from udfs.stacks.dissect import dissect
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")).start(300) as broker:
-        yield broker
-
-
-@pytest.fixture
-def deployment(
-    spark: SparkSession, broker: Broker, empty_tables: Path, tmp_path: Path
-) -> Deployment:
-    shutil.copytree(empty_tables, tmp_path / "tables")
-    fill(Tables(spark, str(tmp_path / "tables")))
-    return Deployment(spark, broker.bootstrap_servers, tmp_path)
 
 
 def publish_in_transactions(deployment: Deployment, packets: list[bytes]) -> None:

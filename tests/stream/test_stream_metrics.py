@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ from jobs.adapters.tables.tables import Tables
 from lab.traffic.packets import groups
 from lab.traffic.publisher import ensure_topic
 from lab.traffic.trading_session import TradingSession
-from lab.up.broker import Broker, default_class_path, free_ports
+from lab.up.broker import Broker, free_ports
 from lab.up.process import child_options, stop_process
 from udfs.errors import SettingsError
 from udfs.messages.reference import build_packet
@@ -56,12 +56,6 @@ RULES = {
 COUNTED = ("packets", "messages", "frames")
 #: A busy machine takes its time.
 PATIENCE = 300
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")) as started:
-        yield started
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import full_disks
 import pytest
-from pcap_deployment import Deployment, fill, receipts, records
+from pcap_deployment import Deployment, receipts, records
 from pyspark.sql import SparkSession
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
@@ -22,9 +21,7 @@ from jobs.adapters.planning.versions import BatchVersions
 from jobs.adapters.stream import delivery
 from jobs.adapters.tables import network_versions
 from jobs.adapters.tables.network_versions import NetworkVersions
-from jobs.adapters.tables.tables import Tables
 from lab.proof import verification
-from lab.up.broker import Broker, default_class_path
 from udfs.errors import StreamError
 from udfs.messages.sequence import split_sequence
 
@@ -39,28 +36,6 @@ WRITTEN_BY_THE_STREAM = ("egress_ledger", "header_stacks")
 #: Nobody writes these meanwhile: VACUUM without any retention would take files of commits that are
 #: under way.
 READ_BY_THE_STREAM = ("links",)
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(default_class_path(), tmp_path_factory.mktemp("broker")).start(300) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def filled(
-    spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    folder = tmp_path_factory.mktemp("filled") / "tables"
-    shutil.copytree(empty_tables, folder)
-    fill(Tables(spark, str(folder)))
-    return folder
-
-
-@pytest.fixture
-def deployment(spark: SparkSession, broker: Broker, filled: Path, tmp_path: Path) -> Deployment:
-    shutil.copytree(filled, tmp_path / "tables")
-    return Deployment(spark, broker.bootstrap_servers, tmp_path)
 
 
 @pytest.fixture
