@@ -57,19 +57,24 @@ class Session(FakeSession):
 
     def leads(self, connect: bool = True) -> bool | None:
         self._site.asked_to_lead += 1
+        self._site.waited_for |= connect
         return None if self._name in self._site.away else super().leads(connect)
 
     def refresh(self, desired, pipeline, patience: float = 0.0) -> RefreshResult:
         self._site.written.append(self._name)
         if self._name in self._site.away:
             return RefreshResult(None, False, ["no answer"])
-        return super().refresh(desired, pipeline, patience)
+        result = super().refresh(desired, pipeline, patience)
+        self._site.after_refresh(self._name)
+        return result
 
 
 class Site:
     """Tables and switches of a network, and a refresher that follows them.
 
     away: switches that do not answer. asked: the switches that each poll wrote, if it wrote any.
+    waited_for: a switch without a connection was asked who leads. after_refresh: called with each
+    switch that was refreshed.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -80,6 +85,8 @@ class Site:
         self.written: list[str] = []
         self.asked: list[set[str]] = []
         self.asked_to_lead = 0
+        self.waited_for = False
+        self.after_refresh: Callable[[str], object] = lambda _: None
         for name, rows in network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, "")).items():
             self.tables.overwrite(name, rows)
         self.stopping = MagicMock()
@@ -166,6 +173,39 @@ def test_all_are_written_first_then_only_those_that_changed_or_were_lost(site):
     site.tree()
     site.polls(1)
     assert site.asked == [ALL, {OTHER}, {RACK}] and site.is_ready()
+
+
+def test_versions_are_not_ready_while_a_switch_may_hold_something_else_again(site):
+    # The one restarts while the next is written.
+    site.after_refresh = lambda name: name == OTHER and site.disturb(RACK)
+    site.poll()
+    assert site.asked == [ALL] and not site.is_ready()
+    site.polls(2)
+    assert site.asked == [ALL, {RACK}] and site.is_ready()
+
+
+def test_what_others_write_into_the_table_of_entries_is_taken_back(site):
+    site.polls(2)
+    rows = site.tables.rows("switch_entries")
+    site.tables.overwrite("switch_entries", rows[1:])
+    site.polls(1)
+    assert site.tables.rows("switch_entries") == rows and site.asked == [ALL]
+
+
+def test_one_that_leads_waits_for_no_switch_to_say_so(site):
+    site.away = {RACK}
+    site.poll()
+    assert site.waited_for
+    site.waited_for = False
+    site.polls(20)
+    assert not site.waited_for
+
+
+def test_nothing_is_told_of_switches_that_another_came_to_lead_while_they_were_written(site):
+    site.after_refresh = lambda _: setattr(site.world, "leader", "b")
+    site.poll()
+    assert site.asked == [ALL] and not site.is_ready()
+    assert site.tables.rows("switch_status") == []
 
 
 def test_the_feed_wakes_it_at_once(site):
@@ -271,6 +311,17 @@ def test_entries_that_took_long_to_work_out_are_not_written_where_another_leads_
     site.world.leader = "a"
     site.polls(3)
     assert site.asked == [ALL]
+    # Nor are those that it derived before, on a switch that lost them.
+    entries = site.tables.version("switch_entries")
+    site.tree()
+    site.disturb(OTHER)
+    site.refresher.wake.set()
+    with monkeypatch.context() as patch:
+        derived = meanwhile(patch, another_leads(site, how))
+        site.poll()
+    assert derived and site.asked == [ALL]
+    if how == "superseded":
+        assert site.tables.version("switch_entries") == entries
 
 
 def test_who_does_not_come_to_lead_in_time_says_so(site):
