@@ -19,13 +19,8 @@ from lab.traffic.sensors import registry, subscriptions
 from udfs.errors import FilterError
 from udfs.filters.subscriptions import CheckedRule, Subscription, check
 from udfs.messages.attributes.registry import Registry
-from udfs.network_match.generic.table import (
-    MAX_ROWS,
-    GenericTable,
-    entries_of_per_field_tables,
-    generic_table,
-    refused,
-)
+from udfs.network_match.generic.table import (MAX_ROWS, GenericTable, generic_table, refused)
+from benchmarks.attributes.per_field import entries_of_per_field_tables
 
 COUNTS = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "attribute_entries.svg"

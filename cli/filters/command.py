@@ -50,8 +50,8 @@ from udfs.filters.meaning.interpreter import Interpreter
 from udfs.filters.meaning.state import clock_of
 from udfs.filters.nodes import Rule
 from udfs.messages.specification import Specification
-from udfs.network_match.entries import entries as p4_entries
-from udfs.network_match.pipeline import NamedAction, Options
+from udfs.network_match.entries import program_entries as p4_entries
+from udfs.network_match.layout import (NamedAction, ProgramOptions)
 from udfs.network_match.resources import render, report
 
 app = typer.Typer(no_args_is_help=True, help="Check, compile, try and explain subscriptions.")
@@ -352,13 +352,13 @@ def _ports(pairs: Iterable[str]) -> dict[str, int]:
 
 def _options(
     specification: Specification, file: RuleFile, compiled: CompiledFilter
-) -> Options | None:
+) -> ProgramOptions | None:
     """A program with the actions that the rules name, arguments of 32 bits each."""
     calls = {call for outcome in compiled.outcomes.values() for call in outcome.calls}
     widths = {call.name: (32,) * len(call.args) for call in sorted(calls)}
     default = (specification.default_action or "").partition("(")[0].strip()
     named = [NamedAction(name, bits) for name, bits in sorted(widths.items()) if name != default]
-    return Options(actions=tuple(named)) if named else None
+    return ProgramOptions(actions=tuple(named)) if named else None
 
 
 def _write(path: Path, parts: Iterable[str]) -> None:

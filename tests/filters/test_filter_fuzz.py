@@ -23,8 +23,8 @@ from udfs.filters.matching.carried import unpack, unpack_sources
 from udfs.filters.matching.matcher import Matcher
 from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.specification import Specification, parse_specification
-from udfs.network_match.entries import entries
-from udfs.network_match.pipeline import pipeline
+from udfs.network_match.entries import program_entries
+from udfs.network_match.layout import program_layout
 from udfs.p4_program.program import generate
 
 pytestmark = pytest.mark.unit
@@ -195,7 +195,7 @@ def test_rules_that_can_be_read_compile_or_are_refused(
     try:
         compiled = compile_texts(kept, specification, 5000)
         Matcher(compiled)
-        entries(compiled, specification, {"h1": 1, "h2": 2})
+        program_entries(compiled, specification, {"h1": 1, "h2": 2})
     except StackcastError as error:
         assert isinstance(error, SubscriptionError | FilterError)
 
@@ -224,7 +224,7 @@ def test_a_format_is_read_and_used_or_refused(text: str):
         return
     try:
         generate(specification)
-        pipeline(specification)
+        program_layout(specification)
     except StackcastError as error:
         assert isinstance(error, FilterError)
     for field in list(specification.fields.values())[:3]:

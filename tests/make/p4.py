@@ -21,7 +21,7 @@ from real_switch import RealSwitch
 
 import schemas
 from udfs.messages.specification import parse_specification
-from udfs.network_match.pipeline import pipeline
+from udfs.network_match.layout import program_layout
 from udfs.p4_program.program import files
 
 GENERATED = "packet_subscriptions"
@@ -30,7 +30,7 @@ GENERATED = "packet_subscriptions"
 def generated() -> dict[str, str]:
     """The text of each file of the generated program, by its path within ``p4/``."""
     itch = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
-    return files(pipeline(itch))
+    return files(program_layout(itch))
 
 
 def write_generated() -> None:

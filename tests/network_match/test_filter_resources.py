@@ -10,6 +10,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from p4_tables import by_table
 from paths import ROOT
 
 from benchmarks.support.siena import Workload
@@ -21,8 +22,8 @@ from udfs.filters.explanation.dot import dot
 from udfs.filters.language.shapes import read_table
 from udfs.filters.prefixes import split
 from udfs.messages.specification import parse_specification
-from udfs.network_match.entries import entries
-from udfs.network_match.pipeline import Options, pipeline
+from udfs.network_match.entries import program_entries
+from udfs.network_match.layout import ProgramOptions, program_layout
 from udfs.network_match.resources import prefix_count, render, report
 
 pytestmark = pytest.mark.unit
@@ -103,14 +104,14 @@ def test_a_smaller_domain_is_worth_what_using_it_gives():
     simulated = report(compiled, NETS)
     (advice,) = (s for s in simulated["savings"] if s["what"].startswith("low resolution"))
     bits = int(re.search(r"resolution of (\d+) bits", advice["advice"])[1])
-    program = pipeline(NETS, Options(resolution={"h.port": bits}))
+    program = program_layout(NETS, ProgramOptions(resolution={"h.port": bits}))
     used = report(compiled, NETS, program)
     assert used["tcam_bits"] == advice["after"] < advice["before"] == simulated["tcam_bits"]
-    held = entries(compiled, NETS, {}, options=program.options)
+    held = program_entries(compiled, NETS, {}, options=program.options)
     by_kind = {(t["field"], t["kind"].split(":")[0]): t["rows"] for t in used["tables"]}
     stage = next(stage for stage in program.stages if stage.field == "h.port")
     for kind in ("map", "exact", "range"):
-        assert len(held.by_table.get(stage.table(kind), ())) == by_kind.get(("h.port", kind), 0)
+        assert len(by_table(held).get(stage.table(kind), ())) == by_kind.get(("h.port", kind), 0)
 
 
 def test_nothing_is_advised_for_state_which_no_switch_maps_on_codes():

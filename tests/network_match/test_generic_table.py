@@ -25,17 +25,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT, SUPPORT
 
+from benchmarks.attributes.per_field import entries_of_per_field_tables
 from udfs.errors import FilterError
 from udfs.filters.meaning.evaluate import fields_of
 from udfs.filters.nodes import Call
 from udfs.filters.subscriptions import Subscription, check
-from udfs.network_match.generic.table import (
-    WAYS,
-    GenericRow,
-    entries_of_per_field_tables,
-    generic_table,
-    refused,
-)
+from udfs.network_match.generic.table import WAYS, GenericRow, generic_table, refused
 
 pytestmark = pytest.mark.unit
 

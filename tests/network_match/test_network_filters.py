@@ -18,9 +18,9 @@ from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.specification import parse_specification
 from udfs.network.topology import fabric
-from udfs.network_match.entries import entries
+from udfs.network_match.entries import program_entries
 from udfs.network_match.filters import GENERATIONS, START, NetworkFilters
-from udfs.network_match.pipeline import STATE_BITS, pipeline
+from udfs.network_match.layout import STATE_BITS, program_layout
 from udfs.network_match.refusals import refused_by_program, rules_without
 from udfs.network_match.routing import ports_towards
 from udfs.network_match.values import ProgramEntries, TableEntry
@@ -31,7 +31,7 @@ from udfs.switches.ordering import write_steps
 pytestmark = pytest.mark.unit
 
 ITCH = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
-PROGRAM = pipeline(ITCH)
+PROGRAM = program_layout(ITCH)
 NETWORK = fabric(2, 2, 2, 1, 1)
 HOSTS = NETWORK.subscribers()
 STOCKS = ("AAPL", "GOOGL", "MSFT")
@@ -188,7 +188,7 @@ def test_a_rule_is_refused_just_if_the_program_cannot_hold_it_by_itself(text, ma
         return  # of no stream's either
     refused = refused_by_program(rules, ITCH, PROGRAM)
     try:
-        entries(compile_rules([replace(rules[0], receivers=("1",))], ITCH), ITCH, {})
+        program_entries(compile_rules([replace(rules[0], receivers=("1",))], ITCH), ITCH, {})
     except FilterError as error:
         assert error.code in ("FILTER.NO_TABLE", "FILTER.NO_SLOT")
         assert [(r.id, r.code) for r in refused] == [("one", "SUBSCRIPTION.NOT_ON_SWITCHES")]

@@ -12,8 +12,7 @@ from jobs.adapters.switches.filters import NetworkMatch, check_pipelines
 from udfs.errors import FilterError, NetworkError, SettingsError, SwitchError
 from udfs.network.programs import FILTERING
 from udfs.network.topology import fabric
-from udfs.network_match.event_port import event_ports
-from udfs.network_match.filters import START
+from udfs.network_match.filters import START, event_ports
 from udfs.p4_program.program import MAIN
 from udfs.switches import derivation
 from udfs.switches.derivation import derive

@@ -7,7 +7,7 @@ from examples import examples
 from filter_cases import lanes_of
 from hypothesis import given
 from hypothesis import strategies as st
-from p4_tables import Switch, divide
+from p4_tables import Switch, by_table, divide, rows_of
 
 from udfs.errors import FilterError
 from udfs.filters.compiler.compile import compile_texts
@@ -15,8 +15,8 @@ from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.meaning.interpreter import Interpreter
 from udfs.messages.specification import parse_specification
-from udfs.network_match.entries import Match, entries
-from udfs.network_match.pipeline import NamedAction, Options, pipeline
+from udfs.network_match.entries import Match, program_entries
+from udfs.network_match.layout import NamedAction, ProgramOptions, program_layout
 
 pytestmark = pytest.mark.unit
 
@@ -96,8 +96,8 @@ def conditions(draw, names: tuple[str, ...], exact: tuple[str, ...] = ()) -> str
 
 def switch_of(texts, specification, options=None, slots=None) -> Switch:
     compiled = compile_texts(texts, specification)
-    held = entries(compiled, specification, PORTS, options=options, slots=slots)
-    return Switch(pipeline(specification, options), held)
+    held = program_entries(compiled, specification, PORTS, options=options, slots=slots)
+    return Switch(program_layout(specification, options), held)
 
 
 def expected_ports(texts, specification, event, message_type=0):
@@ -126,7 +126,7 @@ receivers = st.sampled_from(["h1", "h2", "h1, h3", "h3, twin", "7", "h2, 9"])
 def test_entries_run_in_their_tables_deliver_what_the_rules_say(rules, resolution, data):
     """Exact, range and lpm tables, lanes of 64 bits, a smaller domain, headers that are absent."""
     texts = [f"{condition} : fwd({to})" for condition, to in rules]
-    switch = switch_of(texts, FRAMES, Options(resolution=resolution))
+    switch = switch_of(texts, FRAMES, ProgramOptions(resolution=resolution))
     for _ in range(12):
         event = {name: data.draw(st.sampled_from(EDGES[name])) for name in ("a.one", "a.code")}
         if data.draw(st.booleans()):
@@ -208,7 +208,7 @@ def test_registers_and_state_tables_keep_what_the_interpreter_keeps(texts, steps
     )
     reference = Interpreter([parse_rule(t, specification) for t in texts], specification)
     try:
-        switch = switch_of(texts, specification, Options(variables=8, updates=8))
+        switch = switch_of(texts, specification, ProgramOptions(variables=8, updates=8))
     except FilterError as error:
         assert error.what in ("TOO_MANY_VARIABLES", "TOO_MANY_UPDATES")
         return
@@ -251,14 +251,14 @@ def refused(texts, specification=STATE, options=None) -> FilterError:
 
 def test_what_the_program_has_no_room_for_is_said_before_a_switch_refuses_it():
     two = ["count() > 1 and sum(price) > 5 : fwd(1)"]
-    assert refused(two, options=Options(variables=1)).code == "FILTER.TOO_MANY_VARIABLES"
-    assert refused(two, options=Options(updates=1)).code == "FILTER.TOO_MANY_UPDATES"
+    assert refused(two, options=ProgramOptions(variables=1)).code == "FILTER.TOO_MANY_VARIABLES"
+    assert refused(two, options=ProgramOptions(updates=1)).code == "FILTER.TOO_MANY_UPDATES"
     assert refused(["avg(price, 100) > 5 : fwd(1)"]).code == "FILTER.NO_SLOT"
     assert refused(["price > 1 : fwd(nowhere)"]).code == "FILTER.UNKNOWN_PORT"
     assert refused(["price > 1 : fwd(65)"]).code == "FILTER.UNKNOWN_PORT"
     assert refused(["price > 1 : fwd(0)"]).code == "FILTER.UNKNOWN_PORT"
     assert refused(["price > 1 : tell(1)"]).code == "FILTER.UNKNOWN_ACTION"
-    tell = Options(actions=(NamedAction("tell", (32,)), NamedAction("b"), NamedAction("c")))
+    tell = ProgramOptions(actions=(NamedAction("tell", (32,)), NamedAction("b"), NamedAction("c")))
     assert refused(["price > 1 : tell(1, 2)"], options=tell).code == "FILTER.BAD_ACTION"
     assert refused(["price > 1 : tell(five)"], options=tell).code == "FILTER.BAD_ACTION"
     many = ["price > 1 : tell(1)", "price > 0 : b()", "price > 2 : c()"]
@@ -267,7 +267,7 @@ def test_what_the_program_has_no_room_for_is_said_before_a_switch_refuses_it():
 
 
 def test_named_actions_of_all_rules_that_match_are_called_with_their_arguments():
-    tell = Options(actions=(NamedAction("answerDNS", (32,)), NamedAction("mark", (8, 48))))
+    tell = ProgramOptions(actions=(NamedAction("answerDNS", (32,)), NamedAction("mark", (8, 48))))
     texts = [
         "price > 1 : answerDNS(10.0.0.97)",
         "price > 5 : { fwd(h1); mark(0x1f, 00:00:00:00:01:02) }",
@@ -280,22 +280,24 @@ def test_named_actions_of_all_rules_that_match_are_called_with_their_arguments()
 
 
 def test_cells_stay_in_their_registers_when_rules_come_and_go():
-    first = entries(compile_texts(["stock == 2 and count() > 1 : fwd(1)"], STATE), STATE, PORTS)
+    first = program_entries(
+        compile_texts(["stock == 2 and count() > 1 : fwd(1)"], STATE), STATE, PORTS
+    )
     texts = ["stock == 1 and count() > 1 : fwd(1)", "stock == 2 and count() > 1 : fwd(1)"]
-    second = entries(compile_texts(texts, STATE), STATE, PORTS, slots=first.slots)
+    second = program_entries(compile_texts(texts, STATE), STATE, PORTS, slots=first.slots)
     assert first.slots.items() <= second.slots.items()
     assert len(set(second.slots.values())) == 2
 
 
 def test_a_leaf_has_its_ports_as_a_mask_whoever_is_behind_them():
     texts = ["stock == 1 : fwd(h1, h3)", "stock == 2 : fwd(h1, twin)", "stock == 3 : fwd(h3, twin)"]
-    held = entries(compile_texts(texts, STATE), STATE, PORTS)
-    leaves = held.by_table["ingress.subscriptions.delivery.leaf"]
+    held = program_entries(compile_texts(texts, STATE), STATE, PORTS)
+    leaves = by_table(held)["ingress.subscriptions.delivery.leaf"]
     assert {leaf.action.split(".")[-1] for leaf in leaves} == {"deliver"}
     masks = sorted(value for leaf in leaves for _, value in leaf.params)
     assert masks == [b"\x04", b"\x05", b"\x05"]
-    highest = entries(compile_texts(["stock == 1 : fwd(64)"], STATE), STATE, PORTS)
-    (leaf,) = highest.by_table["ingress.subscriptions.delivery.leaf"]
+    highest = program_entries(compile_texts(["stock == 1 : fwd(64)"], STATE), STATE, PORTS)
+    (leaf,) = by_table(highest)["ingress.subscriptions.delivery.leaf"]
     assert leaf.params == (("ports", b"\x80" + bytes(7)),)
     assert (held.ports, highest.ports) == ((1, 3), (64,))
 
@@ -303,13 +305,13 @@ def test_a_leaf_has_its_ports_as_a_mask_whoever_is_behind_them():
 def test_a_smaller_domain_that_the_rules_outgrow_names_the_bits_that_it_takes():
     texts = [f"a.one > {n} : fwd({n})" for n in range(5)]
     with pytest.raises(FilterError, match="resolution of 3 bits") as caught:
-        switch_of(texts, FRAMES, Options(resolution={"a.one": 2}))
+        switch_of(texts, FRAMES, ProgramOptions(resolution={"a.one": 2}))
     assert caught.value.code == "FILTER.TOO_MANY_CODES"
 
 
 def test_rows_are_those_of_the_table_of_switch_entries():
-    held = entries(compile_texts(["q.price > 9 : fwd(h1)"], STATE), STATE, PORTS)
-    rows = {row["entry_key"]: row for row in held.as_rows("s1")}
+    held = program_entries(compile_texts(["q.price > 9 : fwd(h1)"], STATE), STATE, PORTS)
+    rows = {row["entry_key"]: row for row in rows_of(held, "s1")}
     assert len(rows) == len(held.entries)
     row = next(r for r in rows.values() if r["table_name"].endswith("q_price.otherwise"))
     assert row["switch"] == "s1"

@@ -11,17 +11,18 @@ import p4_products
 import pytest
 from google.protobuf import text_format
 from p4.config.v1 import p4info_pb2
+from p4_tables import by_table
 from paths import P4, ROOT
 
 from tests.make.p4 import generated
 from udfs.errors import FilterError
 from udfs.filters.compiler.compile import compile_texts
 from udfs.messages.specification import Specification, parse_specification
-from udfs.network_match.entries import entries
+from udfs.network_match.entries import program_entries
 from udfs.network_match.framing import Repetition
-from udfs.network_match.pipeline import NamedAction, Options, pipeline
+from udfs.network_match.layout import NamedAction, ProgramOptions, program_layout
 from udfs.p4_program.program import files, generate
-from udfs.p4_program.sizes import stage_sizes
+from udfs.p4_program.stages import stage_sizes
 
 pytestmark = pytest.mark.unit
 
@@ -97,9 +98,9 @@ SEVERAL = parse_specification(
     """,
     "several",
 )
-TELL = Options(actions=(NamedAction("tell", (32,)),), resolution={"add_order.price": 8})
+TELL = ProgramOptions(actions=(NamedAction("tell", (32,)),), resolution={"add_order.price": 8})
 PROGRAMS = [(ITCH, None), (FIG2, TELL), (WIDE, None), (CLOCK, None), (IP, None)]
-PROGRAMS.append((SEVERAL, Options(messages=3, actions=(NamedAction("tell", (32,)),))))
+PROGRAMS.append((SEVERAL, ProgramOptions(messages=3, actions=(NamedAction("tell", (32,)),))))
 
 
 def test_the_committed_program_is_the_one_that_the_specification_makes():
@@ -115,7 +116,7 @@ def test_the_committed_program_is_the_one_that_the_specification_makes():
 def test_equal_specifications_make_equal_programs_with_every_stage_once_and_in_order(
     specification: Specification, options
 ):
-    program = pipeline(specification, options)
+    program = program_layout(specification, options)
     text = generate(specification, options)
     assert text == generate(specification, options)
     applied = re.findall(r"^ {12}(\w+)\.apply\(hdr, meta\);$", text, re.MULTILINE)
@@ -139,7 +140,7 @@ def test_itch_is_told_by_its_type_byte_behind_its_framing():
 
 def test_several_messages_a_datagram_are_told_by_their_count_and_lengths():
     def found(head: str, block: str = "length: 16;", message: str = '@message_type("A")'):
-        return pipeline(
+        return program_layout(
             parse_specification(
                 f"header_type h_t {{ fields {{ {head} }} }} header h_t head;"
                 f"header_type b_t {{ fields {{ {block} }} }} header b_t block;"
@@ -149,7 +150,7 @@ def test_several_messages_a_datagram_are_told_by_their_count_and_lengths():
         ).repetition
 
     assert found("session: 80; count: 16;") == Repetition("head", "block")
-    assert pipeline(ITCH).repetition == Repetition("moldudp64", "message_block")
+    assert program_layout(ITCH).repetition == Repetition("moldudp64", "message_block")
     assert found("count: 16; session: 80;") is None
     assert found("count: 8;") is None
     assert found("count: 16;", "length: 8;") is None
@@ -157,13 +158,13 @@ def test_several_messages_a_datagram_are_told_by_their_count_and_lengths():
     assert found("count: 16;", message="") is None
     for specification, _ in PROGRAMS:
         several = specification in (ITCH, SEVERAL)
-        assert (pipeline(specification).repetition is not None) == several
+        assert (program_layout(specification).repetition is not None) == several
         assert ("pruning" in generate(specification)) == several
 
 
 def test_a_program_is_one_control_a_file_with_a_picture_in_the_main_one():
     for specification, options in PROGRAMS:
-        made = files(pipeline(specification, options))
+        made = files(program_layout(specification, options))
         main = made.pop("packet_subscriptions.p4")
         assert main.startswith("// Packet subscriptions for") and "traffic manager > egress" in main
         included = re.findall(r'#include "([\w/.]+)"', main)
@@ -175,7 +176,7 @@ def test_a_program_is_one_control_a_file_with_a_picture_in_the_main_one():
 
 
 def test_fig_2_has_its_three_fields_in_order_and_registers_for_its_counter():
-    program = pipeline(FIG2)
+    program = program_layout(FIG2)
     assert [(stage.field, stage.kinds) for stage in program.stages] == [
         ("add_order.shares", ("exact", "range")),
         ("add_order.price", ("exact", "range")),
@@ -204,30 +205,30 @@ def test_a_table_has_room_for_what_it_can_hold_and_no_more():
     assert size("state_stage", "load_1") == size("state_stage", "range_4") == "8192"
     assert size("state_stage", "otherwise_2") == "16384"
     assert size("state_stage", "update_1") == "65536" and size("leaf", "leaf") == "ROWS"
-    sizes = stage_sizes(pipeline(FIG2, TELL))
+    sizes = stage_sizes(program_layout(FIG2, TELL))
     assert sizes["add_order_shares", "otherwise"] == 2
     assert sizes["add_order_price", "map"] == 2 * 256
-    few = generate(ITCH, Options(rows=100))
+    few = generate(ITCH, ProgramOptions(rows=100))
     assert max(int(n) for n in re.findall(r"size = (\d+);", few)) == 100
 
 
 @pytest.mark.parametrize(("specification", "options"), PROGRAMS[:2], ids=["itch", "fig2"])
 def test_the_entries_of_rules_fit_the_sizes_of_the_first_tables(specification, options):
     rules = [f"shares == {n} or shares < {n % 7} : fwd({n % 9 + 1})" for n in range(1, 600)]
-    options = options or Options()
-    made = entries(compile_texts(rules, specification), specification, {}, options=options)
+    options = options or ProgramOptions()
+    made = program_entries(compile_texts(rules, specification), specification, {}, options=options)
     sizes = {
-        stage.table(kind): stage_sizes(pipeline(specification, options))[stage.name, kind]
-        for stage in pipeline(specification, options).stages
+        stage.table(kind): stage_sizes(program_layout(specification, options))[stage.name, kind]
+        for stage in program_layout(specification, options).stages
         for kind in (*stage.kinds, "otherwise")
     }
-    for table, found in made.by_table.items():
+    for table, found in by_table(made).items():
         # Room for two sets.
         assert 2 * len(found) <= sizes.get(table, 65_536), table
 
 
 def test_wide_fields_are_matched_lane_by_lane_and_words_of_p4_are_no_names():
-    program = pipeline(WIDE)
+    program = program_layout(WIDE)
     assert [stage.value for stage in program.stages] == [
         "hdr.ip.dst",
         "hdr.ip6.dst[127:64]",
@@ -250,15 +251,15 @@ def test_a_resolution_in_the_specification_is_the_one_of_the_options():
         """
     written = parse_specification(lines % "@decimals(4) @resolution(8)", "text")
     plain = parse_specification(lines % "@decimals(4)", "text")
-    given = Options(resolution={"add_order.price": 8})
-    assert [stage.code_bits for stage in pipeline(written).stages] == [0, 8]
+    given = ProgramOptions(resolution={"add_order.price": 8})
+    assert [stage.code_bits for stage in program_layout(written).stages] == [0, 8]
     assert generate(written) == generate(plain, given) != generate(plain)
-    other = Options(resolution={"add_order.price": 4})
+    other = ProgramOptions(resolution={"add_order.price": 4})
     assert generate(written, other) == generate(plain, other)
 
 
 def test_windows_are_in_the_units_of_the_events_own_clock():
-    program = pipeline(CLOCK)
+    program = program_layout(CLOCK)
     assert program.clock_units == 1000
     assert program.blocks[0].window == 100_000
     assert program.start_bits == 48
@@ -278,8 +279,8 @@ def test_where_an_event_may_lack_a_clock_it_has_the_time_at_which_its_packet_arr
 @pytest.mark.parametrize(
     ("specification", "options", "code"),
     [
-        (ITCH, Options(resolution={"add_order.stock": 8}), "FILTER.NO_TABLE"),
-        (ITCH, Options(resolution={"trade.price": 8}), "FILTER.NO_TABLE"),
+        (ITCH, ProgramOptions(resolution={"add_order.stock": 8}), "FILTER.NO_TABLE"),
+        (ITCH, ProgramOptions(resolution={"trade.price": 8}), "FILTER.NO_TABLE"),
         *(
             (
                 parse_specification(
@@ -314,8 +315,8 @@ def test_the_entries_of_rules_with_state_are_what_the_p4info_names():
     info = text_format.Parse(INFO.read_text(), p4info_pb2.P4Info())
     tables = {table.preamble.name: table for table in info.tables}
     actions = {action.preamble.id: action for action in info.actions}
-    made = entries(compile_texts(RULES, ITCH), ITCH, {"h1": 7})
-    assert len(made.by_table) >= 12
+    made = program_entries(compile_texts(RULES, ITCH), ITCH, {"h1": 7})
+    assert len(by_table(made)) >= 12
     assert any(".cells." in entry.table for entry in made.entries)
     for entry in made.entries:
         table = tables[entry.table]
@@ -349,7 +350,7 @@ def test_p4c_takes_the_program_and_names_its_tables_as_the_entries_do(
     source = tmp_path / "program.p4"
     source.write_text(generate(specification, options))
     names = set(re.findall(r'name: "([\w.]+)"', p4info_of(p4c, source)))
-    program = pipeline(specification, options)
+    program = program_layout(specification, options)
     for stage in program.stages:
         wanted = {stage.table(kind) for kind in (*stage.kinds, "otherwise")} | {stage.set_state}
         assert wanted <= names

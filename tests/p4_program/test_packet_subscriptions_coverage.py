@@ -9,7 +9,7 @@ import pytest
 from pruning_model import datagram
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network_match.pipeline import pipeline
+from udfs.network_match.layout import program_layout
 from udfs.switches.entry import SwitchEntry, canonical
 from udfs.switches.match import Match
 from udfs.switches.ports import port_groups
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 
 SUBSCRIPTIONS = "ingress.subscriptions"
 CELLS = f"{SUBSCRIPTIONS}.cells"
-PROGRAM = pipeline(cases.ITCH)
+PROGRAM = program_layout(cases.ITCH)
 EXACT = ("price == 50 : fwd(1)", "stock == X and shares == 100 : fwd(2)")
 FAR = 10**14
 """Nanoseconds that are more than a window away from all others here."""

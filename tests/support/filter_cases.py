@@ -17,13 +17,13 @@ from udfs.errors import FilterError
 from udfs.filters.compiler.tables import CompiledFilter
 from udfs.filters.nodes import Node, Not, Outcome, Predicate, Rule, StatePredicate
 from udfs.messages.specification import Field, Specification, parse_specification
-from udfs.network_match.entries import entries
-from udfs.network_match.pipeline import NamedAction, Options, pipeline
+from udfs.network_match.entries import program_entries
+from udfs.network_match.layout import NamedAction, ProgramOptions, program_layout
 
 PORTS = {"h1": 1, "h2": 2, "h3": 3, "twin": 3}
 RECEIVERS = ("h1", "h2", "h1, h3", "h3, twin", "7", "h2, 9", "10, 9")
 CALLS = ("mark(7)", "mark(8)", "tell(1, 10.0.0.97)")
-OPTIONS = Options(
+OPTIONS = ProgramOptions(
     variables=8,
     updates=8,
     calls=3,
@@ -301,7 +301,7 @@ def switch_of(
     from p4_tables import Switch  # noqa: PLC0415
 
     try:
-        held = entries(compiled, specification, PORTS, options=OPTIONS)
+        held = program_entries(compiled, specification, PORTS, options=OPTIONS)
     except FilterError as error:
         allowed = {"TOO_MANY_VARIABLES", "TOO_MANY_UPDATES", "TOO_MANY_CALLS"}
         if any(_asks_too_much(rule.condition, specification) for rule in case_rules):
@@ -310,7 +310,7 @@ def switch_of(
             allowed.add("TOO_MANY_CODES")
         assert error.what in allowed, error
         return None
-    return Switch(pipeline(specification, OPTIONS), held)
+    return Switch(program_layout(specification, OPTIONS), held)
 
 
 def _asks_too_much(node: Node, specification: Specification) -> bool:

@@ -7,16 +7,43 @@ nothing of how they were made.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from udfs.network_match.pipeline import FUNCTIONS, PREFIX, Pipeline, Stage
+from udfs.network_match.layout import FUNCTIONS, PREFIX, ProgramLayout, Stage
 from udfs.network_match.values import ProgramEntries, TableEntry
+from udfs.switches.entry import SwitchEntry, entry_to_row
 from udfs.switches.match import Match
+
+
+def by_table(held: ProgramEntries) -> dict[str, list[TableEntry]]:
+    """Entries by table."""
+    found: dict[str, list[TableEntry]] = {}
+    for entry in held.entries:
+        found.setdefault(entry.table, []).append(entry)
+    return found
+
+
+def rows_of(held: ProgramEntries, switch: str) -> list[dict[str, Any]]:
+    """Rows of table ``switch_entries``."""
+    return [
+        entry_to_row(
+            SwitchEntry(
+                switch,
+                entry.table,
+                tuple((m.name, m.kind, m.joined()) for m in entry.match),
+                entry.action,
+                entry.params,
+                entry.priority,
+            )
+        )
+        for entry in held.entries
+    ]
 
 
 class Switch:
     """One switch with its entries and registers."""
 
-    def __init__(self, program: Pipeline, held: ProgramEntries) -> None:
+    def __init__(self, program: ProgramLayout, held: ProgramEntries) -> None:
         self.program = program
         self.rows: dict[tuple[str, int], list[TableEntry]] = {}
         for entry in held.entries:

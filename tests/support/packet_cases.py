@@ -15,7 +15,7 @@ from udfs.filters.compiler.compile import compile_texts
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.interpreter import Interpreter
 from udfs.messages.specification import parse_specification
-from udfs.network_match.entries import entries
+from udfs.network_match.entries import program_entries
 from udfs.switches.entry import SwitchEntry, canonical
 from udfs.switches.ports import port_groups
 
@@ -111,7 +111,7 @@ def rows(texts: list[str]) -> list[SwitchEntry]:
             entry.params,
             entry.priority,
         )
-        for entry in entries(compile_texts(texts, ITCH), ITCH, {}).entries
+        for entry in program_entries(compile_texts(texts, ITCH), ITCH, {}).entries
     ]
 
 

@@ -1,4 +1,4 @@
-"""The dynamic step for a switch: compiled rows to entries of the generated program.
+"""The dynamic step for a switch: entries of the generated program from compiled rows.
 
 Source: CAMUS 3.2, Fig. 4; values, masks and priorities as P4Runtime 1.4 has them (9.1.1).
 """
@@ -15,20 +15,20 @@ from udfs.filters.meaning.normal_form import MESSAGE_TYPE
 from udfs.filters.nodes import Call, CellUpdate, Outcome
 from udfs.filters.prefixes import split
 from udfs.messages.specification import Specification
-from udfs.network_match.pipeline import (
+from udfs.network_match.layout import (
     FUNCTIONS,
     MASK_BITS,
     PREFIX,
     NamedAction,
-    Options,
-    Pipeline,
+    ProgramLayout,
+    ProgramOptions,
     Stage,
-    pipeline,
+    program_layout,
 )
 from udfs.network_match.values import ProgramEntries, TableEntry, argument_value
 from udfs.switches.match import Match, canonical
 
-__all__ = ["Match", "ProgramEntries", "TableEntry", "entries"]
+__all__ = ["Match", "ProgramEntries", "TableEntry", "program_entries"]
 
 _CELLS = f"{PREFIX}.cells"
 _DELIVERY = f"{PREFIX}.delivery"
@@ -40,33 +40,33 @@ _Row = tuple[int, int, int, str, int]
 """state, low, high, kind, next."""
 
 
-def entries(
+def program_entries(
     compiled: CompiledFilter,
     specification: Specification,
     ports: Mapping[str, int],
     *,
-    options: Options | None = None,
+    options: ProgramOptions | None = None,
     slots: Mapping[str, tuple[int, int]] | None = None,
 ) -> ProgramEntries:
-    """Entries of the program that ``p4_program.generate`` makes of the same specification.
+    """Makes entries of the program that ``p4_program`` generates from the same specification.
 
     ``ports``: host name to port; numeric receivers are ports themselves. A leaf names its ports as
     a mask, so an edit of rules never touches a multicast group (``udfs.switches.ports``).
-    ``slots``: where cells are already.
+    ``slots``: places that cells have already.
 
     Raises FilterError: NO_TABLE (a field or kind of match that the program has no table for),
     WRONG_ORDER (tables in another order than the program's), TOO_MANY_CODES (more intervals than
     the resolution of a field), TOO_MANY_VARIABLES, TOO_MANY_UPDATES, TOO_MANY_CALLS, NO_SLOT,
     UNKNOWN_PORT, UNKNOWN_ACTION, BAD_ACTION.
     """
-    return _Entries(compiled, pipeline(specification, options), ports, slots or {}).make()
+    return _Entries(compiled, program_layout(specification, options), ports, slots or {}).make()
 
 
 class _Entries:
     def __init__(
         self,
         compiled: CompiledFilter,
-        program: Pipeline,
+        program: ProgramLayout,
         ports: Mapping[str, int],
         slots: Mapping[str, tuple[int, int]],
     ) -> None:
@@ -148,7 +148,7 @@ class _Entries:
             yield from found
 
     def _matches(self, stage: Stage, low: int, high: int) -> Iterator[tuple[Match, str]]:
-        """Matches of a row, and the table of each."""
+        """Yields the matches of a row, and the table of each."""
         if "lpm" in stage.kinds:
             for first, last in split(low, high, stage.bits):
                 length = stage.bits - (last - first + 1).bit_length() + 1
@@ -181,7 +181,7 @@ class _Entries:
             yield TableEntry(table, match, stage.set_state, _next(after))
 
     def _code_starts(self, stage: Stage, rows: Sequence[_Row]) -> list[int]:
-        """First value of each code: all values of one are alike to all rules."""
+        """Returns the first value of each code: all values of one are alike to all rules."""
         asked = [row for row in rows if row[3] not in ("default", "absent")]
         starts = {0} | {low for _, low, _, _, _ in asked} | {high + 1 for _, _, high, _, _ in asked}
         starts.discard(1 << stage.bits)
@@ -239,7 +239,8 @@ class _Entries:
         return found
 
     def _cells(self) -> list[TableEntry]:
-        """Each state of a cell stands in the table of its depth: what leads to it came before."""
+        """Makes the entries of cells: each state is in the table of its depth, behind those that
+        lead to it."""
         depth: dict[int, int] = {}
         cell_of = {row[0]: name for name in self._cell_fields for row in self._rows[name]}
         for name in self._cell_fields:

@@ -8,6 +8,7 @@ events over, and only then the old rows go. No event ever sees a mixture in a sw
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,8 +16,8 @@ from udfs.filters.compiler.compile import compile_rules
 from udfs.filters.subscriptions import CheckedRule, Rejection
 from udfs.messages.specification import Specification
 from udfs.network.network import Network
-from udfs.network_match.entries import entries
-from udfs.network_match.pipeline import PREFIX, STATE_BITS, Options, pipeline
+from udfs.network_match.entries import program_entries
+from udfs.network_match.layout import PREFIX, STATE_BITS, ProgramOptions, program_layout
 from udfs.network_match.refusals import refused_by_program, rules_without
 from udfs.network_match.routing import ports_towards, refused_in_network, rules_of_switch
 from udfs.network_match.values import TableEntry
@@ -29,12 +30,16 @@ GENERATIONS = 256
 """Generations in turn: a switch that was away meets numbers that it holds after so many edits."""
 
 _STATES = (1 << STATE_BITS) // GENERATIONS
-"""What the states of the next generation are raised by."""
+"""The difference between states of one generation and of the next."""
+
+
+_PORT_KEY = [{"type": "field", "value": ["udp", "dst_port"]}]
+"""The key by which a parser in BMv2's JSON tells events from other traffic."""
 
 
 @dataclass(frozen=True)
 class Filtered:
-    """entries: by switch; every switch of the tree is there. rejections: rules no switch holds."""
+    """Holds entries by switch, every switch of the tree, and rejections: rules no switch holds."""
 
     entries: Mapping[str, Sequence[SwitchEntry]]
     rejections: Sequence[Rejection]
@@ -49,12 +54,12 @@ class NetworkFilters:
     """
 
     def __init__(
-        self, specification: Specification, publisher: str, options: Options | None = None
+        self, specification: Specification, publisher: str, options: ProgramOptions | None = None
     ) -> None:
         self._specification = specification
         self._publisher = publisher
         self._options = options
-        self._program = pipeline(specification, options)
+        self._program = program_layout(specification, options)
         self._slots: dict[str, Mapping[str, tuple[int, int]]] = {}
 
     def entries(
@@ -63,10 +68,12 @@ class NetworkFilters:
         rules: Sequence[CheckedRule],
         held: Mapping[str, Iterable[SwitchEntry]],
     ) -> Filtered:
-        """The filters of ``rules``; ``held``: what switches should hold so far, whatever it is.
+        """Makes the filters of ``rules``; ``held``: entries that switches should hold so far, of
+        any table.
 
-        Where nothing has changed for a switch the result is what it holds, so it is not written.
-        Raises FilterError as ``compile_rules`` and ``entries`` do, NetworkError UNKNOWN_HOST.
+        If nothing has changed for a switch the result is the held entries, so it is not written.
+        Raises FilterError as ``compile_rules`` and ``program_entries`` do, NetworkError
+        UNKNOWN_HOST.
         """
         ports = ports_towards(network, self._publisher)
         first = network.host(self._publisher).switch
@@ -81,7 +88,7 @@ class NetworkFilters:
         slots = dict(self._slots)
         for switch, behind in ports.items():
             own = rules_of_switch(live, behind, self._specification)
-            made = entries(
+            made = program_entries(
                 compile_rules(own, self._specification),
                 self._specification,
                 {},
@@ -98,7 +105,7 @@ class NetworkFilters:
 def _next_generation(
     switch: str, made: Sequence[TableEntry], held: Iterable[SwitchEntry]
 ) -> list[SwitchEntry]:
-    """``made`` in the generation that is held if it is just that, else in the next one."""
+    """Puts ``made`` in the generation that is held if it is just that, else in the next one."""
     present = {entry.key: entry for entry in held if entry.table.startswith(f"{PREFIX}.")}
     start = next((entry for entry in present.values() if entry.table == START), None)
     generation = 0 if start is None else int.from_bytes(start.params[0][1], "big") // _STATES
@@ -110,7 +117,7 @@ def _next_generation(
 
 
 def _raised(switch: str, entry: TableEntry, by: int) -> SwitchEntry:
-    """The entry with states whose numbers are ``by`` larger."""
+    """Returns the entry with states whose numbers are ``by`` larger."""
     match = tuple(
         replace(field, value=_more(field.value, by)) if field.name == "state" else field
         for field in entry.match
@@ -129,3 +136,23 @@ def _field(match: Match) -> tuple[str, str, bytes]:
 
 def _more(value: bytes, by: int) -> bytes:
     return canonical(int.from_bytes(value, "big") + by)
+
+
+def event_ports(device_config: bytes) -> set[int]:
+    """Returns the UDP ports by which the parser of a program tells events from other traffic.
+
+    ``device_config``: the bytes that the target loads. Empty if it is no BMv2 JSON, or its parser
+    asks for no port: other targets do not say.
+    """
+    try:
+        parsers = json.loads(device_config)["parsers"]
+        return {
+            int(transition["value"], 16)
+            for parser in parsers
+            for state in parser["parse_states"]
+            if state["transition_key"] == _PORT_KEY
+            for transition in state["transitions"]
+            if transition["type"] == "hexstr"
+        }
+    except (ValueError, KeyError, TypeError):
+        return set()

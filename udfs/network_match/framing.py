@@ -1,8 +1,7 @@
-"""Datagrams of several messages: a header that counts them, then a length before each.
+"""Framing of several messages a datagram: a header that counts them, then a length before each.
 
 MoldUDP64 is such a framing. A switch examines the messages one by one and takes those off a copy
-that its port does not want, which it can only where it knows how many there are, and where each
-ends.
+that its port does not want; so it must know their number, and the end of each.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ BITS = 16
 
 @dataclass(frozen=True)
 class Repetition:
-    """A framing of several messages, by the names of its headers in the specification.
+    """One framing of several messages, by the names of its headers in the specification.
 
     header: ends with the field ``count``, the number of messages in the datagram.
     block: has only the field ``length``, the bytes of the message behind it.
@@ -30,7 +29,7 @@ class Repetition:
 
 
 def repetition(framing: Sequence[Header], typed: bool) -> Repetition | None:
-    """The framing of several messages that a specification declares; None if it has none.
+    """Returns the framing of several messages that a specification declares; None if it has none.
 
     ``framing``: its headers without a message type that follow UDP. There are two: the first ends
     with ``count: 16``, the other is nothing but ``length: 16``; and messages are ``typed``, as one

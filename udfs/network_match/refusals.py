@@ -18,13 +18,13 @@ from udfs.filters.nodes import CellUpdate
 from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection
 from udfs.messages.specification import Specification
 from udfs.network_match.entries import MAX_EXPANDED
-from udfs.network_match.pipeline import Pipeline
+from udfs.network_match.layout import ProgramLayout
 
 
 def refused_by_program(
-    rules: Sequence[CheckedRule], specification: Specification, program: Pipeline
+    rules: Sequence[CheckedRule], specification: Specification, program: ProgramLayout
 ) -> list[Rejection]:
-    """Rules that ``entries`` cannot take whatever other rules there are, in their order.
+    """Finds rules that no program can take, whatever other rules there are, in their order.
 
     They ask for a field that ``program`` has no table for, for a range of values of one that it
     matches exactly (NO_TABLE), or for a window that none of its registers has (NO_SLOT).
@@ -74,7 +74,7 @@ def refused_by_program(
 def rules_without(
     rules: Sequence[CheckedRule], refused: set[str], specification: Specification
 ) -> Sequence[CheckedRule]:
-    """All but the rules with these ids; those that are no objects yet stay so."""
+    """Returns all but the rules with these ids; those that are no objects yet stay so."""
     if not refused:
         return rules
     if not isinstance(rules, CheckedRules):

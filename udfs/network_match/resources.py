@@ -1,4 +1,4 @@
-"""What a compiled filter costs a switch, and what each of the compiler's savings is worth.
+"""Resources of a switch that a compiled filter takes, and the worth of the compiler's savings.
 
 Source: CAMUS 3.2, "Resource Optimizations". A TCAM compares a range as several prefixes, so its
 rows count as the fewest prefixes that make up each range; its bits are those of the keys. SRAM
@@ -15,7 +15,14 @@ from typing import Any
 from udfs.filters.compiler.tables import KINDS, CompiledFilter
 from udfs.filters.prefixes import split
 from udfs.messages.specification import Specification
-from udfs.network_match.pipeline import MASK_BITS, STATE_BITS, Options, Pipeline, Stage, pipeline
+from udfs.network_match.layout import (
+    MASK_BITS,
+    STATE_BITS,
+    ProgramLayout,
+    ProgramOptions,
+    Stage,
+    program_layout,
+)
 
 __all__ = ["Saving", "TableUse", "prefix_count", "render", "report"]
 
@@ -38,7 +45,7 @@ class TableUse:
 
 @dataclass(frozen=True)
 class Saving:
-    """What something is worth: ``before`` without it and ``after`` with it, in ``unit``."""
+    """One saving: the cost ``before``, without it, and ``after``, with it, in ``unit``."""
 
     what: str
     before: int
@@ -48,7 +55,7 @@ class Saving:
 
 
 def prefix_count(low: int, high: int) -> int:
-    """How many disjoint prefixes make up low..high, at the fewest: len(prefixes.split(...))."""
+    """Counts the fewest disjoint prefixes that make up low..high: len(prefixes.split(...))."""
     end = high + 1
     # Up to the roundest number inside, blocks grow; from there on they shrink.
     zeros = (low ^ end).bit_length() - 1
@@ -57,16 +64,16 @@ def prefix_count(low: int, high: int) -> int:
 
 
 def report(
-    compiled: CompiledFilter, specification: Specification, program: Pipeline | None = None
+    compiled: CompiledFilter, specification: Specification, program: ProgramLayout | None = None
 ) -> dict[str, Any]:
-    """Entries, memory and states of a filter, as plain values.
+    """Reports entries, memory and states of a filter, as plain values.
 
     tables: for each table that has rows, the fields of :class:`TableUse`. entries, tcam_bits,
     sram_bits: their sums, leaves among them. receiver_sets: distinct sets of two or more
-    receivers. states: leaves among them. savings: fields of :class:`Saving`; what is not in use is
+    receivers. states: leaves among them. savings: fields of :class:`Saving`; those not in use are
     simulated, with ``advice``.
     """
-    program = program or pipeline(specification, Options())
+    program = program or program_layout(specification, ProgramOptions())
     rows = _rows_by_field(compiled)
     uses: list[TableUse] = []
     savings: list[Saving] = []
@@ -102,7 +109,7 @@ def report(
 
 
 def render(found: Mapping[str, Any]) -> str:
-    """A report for people."""
+    """Renders a report for people."""
     head = f"{'table':<40} {'kind':<10} {'entries':>9} {'memory':<6} {'rows':>9} {'bits':>12}"
     lines = [head, "-" * len(head)]
     for use in found["tables"]:
@@ -135,7 +142,7 @@ def _rows_by_field(compiled: CompiledFilter) -> dict[str, list[_Row]]:
 def _use(
     field: str, kind: str, rows: int, tcam_rows: int, key_bits: int, next_bits: int = STATE_BITS
 ) -> TableUse:
-    """``tcam_rows``: 0 for a table in SRAM."""
+    """Makes the use of a table; ``tcam_rows``: 0 for one in SRAM."""
     if tcam_rows:
         bits = tcam_rows * key_bits
         return TableUse(field, kind, rows, "TCAM", tcam_rows, key_bits, bits, tcam_rows * next_bits)
@@ -146,7 +153,7 @@ def _use(
 def _tables(
     name: str, bits: int, rows: Sequence[_Row], stage: Stage | None = None
 ) -> Iterator[TableUse]:
-    """The tables of a field whose values themselves are matched."""
+    """Yields the tables of a field whose values themselves are matched."""
     key = STATE_BITS + bits
     exact = sum(1 for row in rows if row[3] == "exact")
     ranges = [prefix_count(low, high) for _, low, high, kind, _ in rows if kind == "range"]
@@ -165,7 +172,7 @@ def _otherwise(name: str, rows: Sequence[_Row], stage: Stage | None) -> TableUse
 
 
 def _coded(name: str, bits: int, rows: Sequence[_Row], code_bits: int) -> list[TableUse]:
-    """The tables of a field whose values are mapped first; ``code_bits`` 0: as few as will do."""
+    """Returns the tables of a field whose values are mapped first; ``code_bits`` 0: the fewest."""
     asked = [row for row in rows if row[3] in ("exact", "range")]
     starts = sorted({0} | {low for _, low, *_ in asked} | {high + 1 for _, _, high, *_ in asked})
     if starts[-1] == 1 << bits:
@@ -211,7 +218,7 @@ def _kinds(uses: Sequence[TableUse]) -> Iterator[Saving]:
 
 
 def _lpm(compiled: CompiledFilter, rows: Mapping[str, Sequence[_Row]]) -> Iterator[Saving]:
-    """Nested prefixes against disjoint ones, which is what ranges would come to."""
+    """Compares nested prefixes with the disjoint ones that ranges would need."""
     before = after = 0
     for place, name in enumerate(compiled.fields[1:]):
         bits = compiled.definitions[place].bits
@@ -228,7 +235,7 @@ def _lpm(compiled: CompiledFilter, rows: Mapping[str, Sequence[_Row]]) -> Iterat
 
 
 def _disjoint(prefixes: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
-    """The spans of values that nested prefixes give one next state each, ascending."""
+    """Yields the spans of values that nested prefixes give one next state each, ascending."""
     events = sorted({low for low, _, _ in prefixes} | {high + 1 for _, high, _ in prefixes})
     open_: list[tuple[int, int, int]] = []
     waiting = sorted(prefixes, key=lambda p: (p[0], -p[1]), reverse=True)
@@ -253,8 +260,8 @@ def _disjoint(prefixes: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, i
 def _sharing(
     compiled: CompiledFilter, rows: Mapping[str, Sequence[_Row]], tcam_bits: int
 ) -> Saving:
-    """One table over all fields needs, for each way through the diagram, the prefixes of its
-    ranges in each combination."""
+    """Compares with one table over all fields: for each way through the diagram it needs the
+    prefixes of its ranges in each combination."""
     ways: dict[int, int] = {}
     key_bits = 0
     widths = [8, *(field.bits for field in compiled.definitions)]

@@ -1,8 +1,8 @@
-"""Which switch asks what of an event, where the switches match (CAMUS 2: rules follow the ports).
+"""Rules of each switch, where the switches match (CAMUS 2: rules follow the ports).
 
 Every event enters at the publisher's switch and follows one tree. A switch of the tree holds the
-rules of the hosts behind it, with ports in place of hosts: a port wants what anybody behind it
-wants. So each event crosses a link at most once, and crosses none that leads to nobody.
+rules of the hosts behind it, with ports in place of hosts: a port wants the events of all hosts
+behind it. So each event crosses a link at most once, and crosses none that leads to nobody.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from udfs.trees.switch_graph import SwitchGraph
 
 
 def ports_towards(network: Network, publisher: str) -> dict[str, dict[str, int]]:
-    """By switch of the tree, the egress port towards each subscriber behind it.
+    """Returns by switch of the tree the egress port towards each subscriber behind it.
 
     The tree is a Steiner tree from the publisher's switch to the switches of all subscribers, so
     an edit of subscriptions does not move it. Subscribers that no usable link leads to are left
@@ -55,7 +55,7 @@ def ports_towards(network: Network, publisher: str) -> dict[str, dict[str, int]]
 def rules_of_switch(
     rules: Sequence[CheckedRule], ports: Mapping[str, int], specification: Specification
 ) -> Sequence[CheckedRule]:
-    """The rules whose receivers are among ``ports``, with port numbers as their receivers."""
+    """Returns the rules whose receivers are among ``ports``, with port numbers as receivers."""
     known: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def through(receivers: tuple[str, ...]) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ def rules_of_switch(
 
 
 def refused_in_network(rules: Sequence[CheckedRule], first_ports: Iterable[str]) -> list[Rejection]:
-    """Rules that switches cannot hold exactly, although the stream can.
+    """Finds rules that switches cannot hold exactly, although the stream can.
 
     State is right only where every event is seen, which is the publisher's switch: a rule with
     state may have no receiver behind another one. ``first_ports``: hosts at the publisher's switch.
@@ -104,7 +104,7 @@ def refused_in_network(rules: Sequence[CheckedRule], first_ports: Iterable[str])
 
 
 def _with_trees(rules: Sequence[CheckedRule]) -> Iterable[CheckedRule]:
-    """Those that may have state: plain rules have none, and most are plain."""
+    """Returns the rules that may have state: plain rules have none, and most are plain."""
     if not isinstance(rules, CheckedRules):
         return rules
     return (rules[at] for at, number in enumerate(rules.numbers) if number in rules.trees)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
-from typing import Any
 
 from udfs.errors import FilterError
 from udfs.switches.match import Match
@@ -14,7 +12,7 @@ from udfs.switches.match import Match
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """An entry of the program; the larger ``priority`` wins, 0 where none is needed."""
+    """One entry of the program; the larger ``priority`` wins, 0 where none is needed."""
 
     table: str
     match: tuple[Match, ...]
@@ -24,27 +22,15 @@ class TableEntry:
 
     @property
     def key(self) -> str:
-        """What makes the entry one of its switch, as in ``udfs.switches.stack_entries``."""
+        """The key of the entry in its switch, as in ``udfs.switches.entry``."""
         fields = sorted((match.name, match.joined().hex()) for match in self.match)
         text = "|".join(f"{name}={value}" for name, value in fields)
         return f"{self.table}|{text}" + (f"|priority={self.priority}" if self.priority else "")
 
-    def as_row(self, switch: str) -> dict[str, Any]:
-        """The row of table ``switch_entries``."""
-        return {
-            "switch": switch,
-            "entry_key": self.key,
-            "table_name": self.table,
-            "match": [{"field": m.name, "kind": m.kind, "value": m.joined()} for m in self.match],
-            "action": self.action,
-            "params": [{"name": name, "value": value} for name, value in self.params],
-            "priority": self.priority,
-        }
-
 
 @dataclass(frozen=True)
 class ProgramEntries:
-    """What one switch holds.
+    """Holds the entries of one switch.
 
     entries: in the order of the program's tables, each by match.
     slots: cell to (block, slot): to be given to the next call, so that cells stay where they are.
@@ -55,21 +41,9 @@ class ProgramEntries:
     slots: Mapping[str, tuple[int, int]]
     ports: tuple[int, ...] = ()
 
-    def as_rows(self, switch: str) -> list[dict[str, Any]]:
-        """Rows of table ``switch_entries``."""
-        return [entry.as_row(switch) for entry in self.entries]
-
-    @cached_property
-    def by_table(self) -> dict[str, tuple[TableEntry, ...]]:
-        """Entries by table."""
-        found: dict[str, list[TableEntry]] = {}
-        for entry in self.entries:
-            found.setdefault(entry.table, []).append(entry)
-        return {table: tuple(rows) for table, rows in found.items()}
-
 
 def argument_value(text: str, bits: int) -> int:
-    """The number of an argument: decimal, hex, an IPv4, IPv6 or MAC address.
+    """Parses the number of an argument: decimal, hex, an IPv4, IPv6 or MAC address.
 
     Raises FilterError BAD_ACTION if it is none of them or does not fit ``bits``.
     """

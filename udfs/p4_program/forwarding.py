@@ -1,4 +1,4 @@
-"""How the generated program sends: routes, sets of ports as groups, ingress and egress.
+"""Forwarding in the generated program: routes, sets of ports as groups, ingress and egress.
 
 A set of ports is sent to by one multicast group, as ``udfs.switches.ports`` numbers them: the ports
 are eight subsets of eight, and a group stands for each set within one. A set that reaches into
@@ -11,12 +11,12 @@ from __future__ import annotations
 from textwrap import dedent, indent
 
 from udfs.network_match.framing import COUNT, LENGTH
-from udfs.network_match.pipeline import MASK_BITS, Pipeline, p4_name
+from udfs.network_match.layout import MASK_BITS, ProgramLayout, p4_name
 from udfs.switches.ports import SUBSET
 
 
-def routing(program: Pipeline) -> str:
-    """Plain IPv4 by longest prefix, for all that is no event."""
+def routing(program: ProgramLayout) -> str:
+    """Generates the routes of plain IPv4 by longest prefix, for all that is no event."""
     ethernet, ipv4 = program.layer("ethernet"), program.layer("ipv4")
     e, i = f"hdr.{ethernet.name}", f"hdr.{ipv4.name}"
     length = ipv4.parts["length"]
@@ -68,7 +68,7 @@ def routing(program: Pipeline) -> str:
 
 
 def sending() -> str:
-    """A set of ports to its group."""
+    """Generates the choice of the group of a set of ports."""
     cases = ""
     for subset in range(MASK_BITS // SUBSET):
         low = subset * SUBSET
@@ -89,8 +89,8 @@ def sending() -> str:
 AGAIN = "// A copy for each subset, each to come in again.\nmeta.again = 1;\n"
 
 
-def ingress(program: Pipeline) -> str:
-    """What is dropped, what is an event, what is routed."""
+def ingress(program: ProgramLayout) -> str:
+    """Generates ingress: it drops a packet, matches it as an event, or routes it."""
     several = program.repetition is not None
     event = _event_of_several(program) if several else _one_event(program)
     condition = "meta.events == 1" if several else "meta.feed == FEED"
@@ -146,7 +146,7 @@ def ingress(program: Pipeline) -> str:
 _ARRIVED = "    meta.arrived = standard_metadata.ingress_global_timestamp;\n"
 
 
-def _one_event(program: Pipeline) -> str:
+def _one_event(program: ProgramLayout) -> str:
     # Where a format has no headers of its own, what nobody subscribed to is still traffic.
     unwanted = (
         "meta.reason = UNWANTED;" if program.own else "route.apply(hdr, meta, standard_metadata);"
@@ -166,7 +166,7 @@ def _one_event(program: Pipeline) -> str:
         """)
 
 
-def _event_of_several(program: Pipeline) -> str:
+def _event_of_several(program: ProgramLayout) -> str:
     framing = program.framing
     count = f"hdr.{framing[0].name}.{p4_name(COUNT)}"
     length = f"hdr.{framing[1].name}.{p4_name(LENGTH)}"
@@ -207,8 +207,8 @@ def _event_of_several(program: Pipeline) -> str:
         """)
 
 
-def egress(program: Pipeline) -> str:
-    """Copies that come in again, and messages taken off for a port."""
+def egress(program: ProgramLayout) -> str:
+    """Generates egress: copies that come in again, and messages taken off for a port."""
     several = program.repetition is not None
     prune = (
         " else if (meta.step == DELIVER) {\n    pruned.apply(hdr, meta, standard_metadata);\n}"

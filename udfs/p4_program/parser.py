@@ -1,4 +1,4 @@
-"""The generated program's headers and parser.
+"""The generated program's headers, metadata and parser.
 
 A datagram may end after any framing header: what it does not reach is absent. A message is an
 event if its type is one of the specification and the datagram reaches its end.
@@ -7,18 +7,45 @@ event if its type is one of the specification and the datagram reaches its end.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from textwrap import dedent, indent
 
-from udfs.network_match.pipeline import OPTIONS, Layer, Pipeline, p4_name
-from udfs.p4_program.metadata import metadata
+from udfs.network_match.layout import OPTIONS, Layer, ProgramLayout, p4_name
 from udfs.p4_program.several import VARIABLES, in_order, several_headers, several_states, state
 
 UDP = 17
 _UDP_BYTES = 8
 
 
-def headers(program: Pipeline) -> str:
-    """Types of all headers, and the struct of their instances."""
+@dataclass(frozen=True)
+class Metadata:
+    """One field of the metadata, which goes with a packet.
+
+    Targets need not begin with zeros, so each field is set before it is read: in the parser's first
+    states (``first``) or by who uses it.
+
+    kept: a packet that comes in again has the value with which it left. first: P4 expression of the
+    value on arrival, or of each pass if it is not kept; empty if it is always set before it is
+    read. used: True if the program has it.
+    """
+
+    type: str
+    name: str
+    first: str = ""
+    told: str = ""
+    kept: bool = False
+    used: bool = True
+
+    @property
+    def declared(self) -> str:
+        """The line of the field in the struct."""
+        kept = "@field_list(KEPT_FIELDS) " if self.kept else ""
+        told = f"  // {self.told}" if self.told else ""
+        return f"{kept}{self.type} {self.name};{told}"
+
+
+def headers(program: ProgramLayout) -> str:
+    """Generates the types of all headers, and the struct of their instances."""
     text = "// Headers of the specification, and those that the program needs itself.\n"
     for layer in layers(program):
         fields = "".join(f"    bit<{f.bits}> {p4_name(f.name)};\n" for f in layer.header.fields)
@@ -32,21 +59,50 @@ def headers(program: Pipeline) -> str:
     return text + f"struct headers_t {{\n{listed}}}\n"
 
 
-def layers(program: Pipeline) -> tuple[Layer, ...]:
-    """All headers of the specification in the order in which they are parsed and emitted."""
+def layers(program: ProgramLayout) -> tuple[Layer, ...]:
+    """Returns all headers of the specification in the order in which they are parsed and
+    emitted."""
     return (*program.stack, *program.framing, *program.messages)
 
 
-def _names(program: Pipeline) -> list[str]:
-    """The headers of every program: those of the specification, and the options of IPv4."""
+def _names(program: ProgramLayout) -> list[str]:
+    """Names the headers of every program: those of the specification, and the options of IPv4."""
     ipv4 = program.layer("ipv4").name
     names = [layer.name for layer in layers(program)]
     at = names.index(ipv4) + 1
     return [*names[:at], OPTIONS, *names[at:]]
 
 
-def parser(program: Pipeline) -> str:
-    """The parser."""
+def metadata(program: ProgramLayout) -> list[Metadata]:
+    """Returns the fields that a program has, in their order."""
+    several = program.repetition is not None
+    fields = [
+        Metadata("bit<8>", "step", "ARRIVED", kept=True),
+        Metadata("ports_t", "elsewhere", "", "ports that it did not come in by", kept=True),
+        Metadata("ports_t", "ports", "0", "of one event, then of the packet", kept=True),
+        Metadata("ports_t", "all_ports", "0", "of the messages so far", True, several),
+        Metadata("bit<16>", "place", "0", "messages so far", True, several),
+        Metadata("bit<32>", "examined_bits", "0", kept=True, used=several),
+        Metadata("bit<48>", "arrived", kept=True, used=program.takes_time_along),
+        Metadata("bit<1>", "again", "0", "comes in again"),
+        Metadata("bit<1>", "ready", "0", "to be sent to its ports"),
+        Metadata("reason_t", "reason", "", "why it is dropped"),
+        Metadata("bit<16>", "header_bytes", "IPV4_BYTES", "of IPv4, with its options"),
+        Metadata("bit<1>", "events", "0", "1: a datagram of messages", used=several),
+        Metadata("bit<16>", "length", used=several),
+        Metadata("bit<16>", "no_sum", "0", "stays 0", used=several),
+        Metadata("bit<1>", "summed", "0", "a UDP checksum to be made", used=several),
+        Metadata("bit<8>", "feed", "0", "0: no event"),
+        Metadata("bit<8>", "message_type"),
+        Metadata("state_t", "state"),
+        Metadata("bit<1>", "unwanted", "0", "no rule is for it"),
+        Metadata("bit<64>", "now", used=bool(program.blocks)),
+    ]
+    return [field for field in fields if field.used]
+
+
+def parser(program: ProgramLayout) -> str:
+    """Generates the parser."""
     states = [*_stack_states(program)]
     if program.repetition is None:
         states += _framing_states(program)
@@ -63,8 +119,8 @@ def parser(program: Pipeline) -> str:
     )
 
 
-def deparser(program: Pipeline) -> str:
-    """All headers, in their order."""
+def deparser(program: ProgramLayout) -> str:
+    """Generates the deparser: all headers, in their order."""
     names = [("", name) for name in _names(program)]
     emitted = [name for _, name in names]
     if program.repetition is not None:
@@ -85,7 +141,7 @@ def deparser(program: Pipeline) -> str:
     )
 
 
-def _stack_states(program: Pipeline) -> Iterator[str]:
+def _stack_states(program: ProgramLayout) -> Iterator[str]:
     ethernet, ipv4, udp = (program.layer(role) for role in ("ethernet", "ipv4", "udp"))
     v6 = next((layer for layer in program.stack if layer.parts["role"] == "ipv6"), None)
     own = first_state(program)
@@ -156,15 +212,15 @@ def _stack_states(program: Pipeline) -> Iterator[str]:
     yield state("parse_udp", f"packet.extract(hdr.{udp.name});", then)
 
 
-def first_state(program: Pipeline) -> str:
-    """The parser's first state after UDP; empty if the specification ends there."""
+def first_state(program: ProgramLayout) -> str:
+    """Returns the parser's first state after UDP; empty if the specification ends there."""
     if program.framing:
         return f"reach_{program.framing[0].name}"
     return "reach_message" if program.typed else ""
 
 
-def _framing_states(program: Pipeline) -> Iterator[str]:
-    """Each header if the datagram reaches as far, then one message by its type."""
+def _framing_states(program: ProgramLayout) -> Iterator[str]:
+    """Yields states for each header if the datagram reaches as far, then a message by its type."""
     udp = program.layer("udp")
     length = f"hdr.{udp.name}.{udp.parts['length']}"
     reached = _UDP_BYTES

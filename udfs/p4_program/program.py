@@ -1,6 +1,6 @@
-"""The static step: a message format specification to a P4_16 program for v1model.
+"""The static step: a P4_16 program for v1model from a message format specification.
 
-Source: CAMUS 3.1. The program has no rules in it: ``entries`` gives what its tables hold.
+Source: CAMUS 3.1. The program has no rules in it: ``udfs.network_match.entries`` fills its tables.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from textwrap import indent, wrap
 
 from udfs.messages.specification import Specification
-from udfs.network_match.pipeline import (
+from udfs.network_match.layout import (
     GROUP_BITS,
     MASK_BITS,
     OPTIONS,
@@ -18,22 +18,26 @@ from udfs.network_match.pipeline import (
     STATE_BITS,
     VALUE_BITS,
     NamedAction,
-    Options,
-    Pipeline,
+    ProgramLayout,
+    ProgramOptions,
     p4_name,
-    pipeline,
+    program_layout,
 )
 from udfs.p4_program.forwarding import egress, ingress, routing, sending
-from udfs.p4_program.leaves import calls, delivery, one_event
-from udfs.p4_program.metadata import metadata
-from udfs.p4_program.parser import UDP, deparser, headers, parser
+from udfs.p4_program.parser import UDP, deparser, headers, metadata, parser
 from udfs.p4_program.pruning import checksum_statement, compute, pruning, verify
 from udfs.p4_program.registers import state_controls
-from udfs.p4_program.sizes import stage_sizes
-from udfs.p4_program.stages import kinds_text, stage_control
+from udfs.p4_program.stages import (
+    calls,
+    delivery,
+    kinds_text,
+    one_event,
+    stage_control,
+    stage_sizes,
+)
 from udfs.switches.ports import FAN_OUT
 
-__all__ = ["MAIN", "NamedAction", "Options", "files", "generate", "generate_pipeline"]
+__all__ = ["MAIN", "NamedAction", "ProgramOptions", "files", "generate"]
 
 MAIN = "packet_subscriptions"
 """The program is ``MAIN.p4``; what it includes is in the folder ``MAIN``."""
@@ -50,7 +54,7 @@ REASONS = (
     ("TTL_OVER", "the IPv4 time to live ends here", ""),
     ("NOT_IPV4", "neither an event nor IPv4", ""),
 )
-"""Why packets are dropped: indexes of the counter ``ingress.dropped``, from 1 on.
+"""Reasons that packets are dropped: indexes of the counter ``ingress.dropped``, from 1 on.
 
 Names, explanations, and of which programs: ``several`` messages a datagram, ``own`` headers behind
 UDP, or all.
@@ -59,22 +63,17 @@ UDP, or all.
 _INCLUDE = re.compile(r'^#include "([\w/.]+)"\n', re.MULTILINE)
 
 
-def generate(specification: Specification, options: Options | None = None) -> str:
-    """The program's source in one text. Equal specifications and options give equal text.
+def generate(specification: Specification, options: ProgramOptions | None = None) -> str:
+    """Generates the program's source in one text. Equal specifications and options give equal text.
 
-    Raises FilterError as ``pipeline.pipeline`` does.
+    Raises FilterError as ``program_layout`` does.
     """
-    return generate_pipeline(pipeline(specification, options))
-
-
-def generate_pipeline(program: Pipeline) -> str:
-    """The source of a program that has been described already."""
-    made = files(program)
+    made = files(program_layout(specification, options))
     return _INCLUDE.sub(lambda found: made[found[1]] + "\n", made[f"{MAIN}.p4"])
 
 
-def files(program: Pipeline) -> dict[str, str]:
-    """The program's source, one control a file, by path; the main file includes the others."""
+def files(program: ProgramLayout) -> dict[str, str]:
+    """Generates the source, one control a file, by path; the main file includes the others."""
     parts = {f"{MAIN}/{name}.p4": f"{text.strip()}\n" for name, text in _parts(program) if text}
     main = (
         f"{_title(program)}\n\n#include <core.p4>\n#include <v1model.p4>\n\n"
@@ -86,7 +85,7 @@ def files(program: Pipeline) -> dict[str, str]:
     return {f"{MAIN}.p4": main, **parts}
 
 
-def _parts(program: Pipeline) -> Iterator[tuple[str, str]]:
+def _parts(program: ProgramLayout) -> Iterator[tuple[str, str]]:
     sizes = stage_sizes(program)
     several = program.repetition is not None
     yield "sizes", _sizes(program)
@@ -110,7 +109,7 @@ def _parts(program: Pipeline) -> Iterator[tuple[str, str]]:
     yield "event_deparser", deparser(program)
 
 
-def _title(program: Pipeline) -> str:
+def _title(program: ProgramLayout) -> str:
     fields = [f"{stage.name}: {kinds_text(stage)}" for stage in program.stages]
     first, *more = wrap(" > ".join(_parsed(program)), 84)
     lines = [
@@ -161,14 +160,14 @@ def _title(program: Pipeline) -> str:
     return "\n".join(f"// {line}".rstrip() for line in lines)
 
 
-def _parsed(program: Pipeline) -> list[str]:
+def _parsed(program: ProgramLayout) -> list[str]:
     names = [layer.name for layer in (*program.stack, *program.framing)]
     if program.typed:
         names.append(" | ".join([layer.name for layer in program.messages] or ["type"]))
     return names
 
 
-def _sizes(program: Pipeline) -> str:
+def _sizes(program: ProgramLayout) -> str:
     options = program.options
     state = bool(program.blocks)
     several = program.repetition is not None
@@ -236,12 +235,12 @@ def _sizes(program: Pipeline) -> str:
     return "// Widths and sizes.\n" + "".join(f"{line}\n" for line, used in lines if used)
 
 
-def _metadata(program: Pipeline) -> str:
+def _metadata(program: ProgramLayout) -> str:
     listed = "".join(f"    {field.declared}\n" for field in metadata(program))
     return "// What goes with a packet.\nstruct metadata_t {\n" + listed + "}\n"
 
 
-def _checksums(program: Pipeline, what: str, more: str) -> str:
+def _checksums(program: ProgramLayout, what: str, more: str) -> str:
     ipv4 = program.layer("ipv4")
     checksum = ipv4.parts["checksum"]
     names = [p4_name(f.name) for f in ipv4.header.fields]

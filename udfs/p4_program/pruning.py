@@ -1,9 +1,9 @@
-"""Messages that a port does not want are taken off its copy, and checksums kept right.
+"""Pruning: messages that a port does not want are taken off its copy, and checksums kept right.
 
 A checksum is computed over fields of headers, and those of a header that is not there count for
-nothing. So it is on BMv2 for what stands in ``verify_checksum`` and ``update_checksum`` themselves;
-p4c copies the arguments of a hash first, and then they would count. What is behind the datagram
-(Ethernet may pad) has no part in it.
+nothing. So it is on BMv2 within ``verify_checksum`` and ``update_checksum`` themselves; p4c copies
+the arguments of a hash first, and then they would count. Bytes behind the datagram (Ethernet may
+pad) have no part in it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from textwrap import indent
 
 from udfs.network_match.framing import COUNT, LENGTH
-from udfs.network_match.pipeline import Layer, Pipeline, p4_name
+from udfs.network_match.layout import Layer, ProgramLayout, p4_name
 
 _GROUP = 8
 
 
-def verify(program: Pipeline) -> str:
-    """Statement: the UDP checksum as it came. Over the whole datagram, with itself, it is 0."""
+def verify(program: ProgramLayout) -> str:
+    """Generates the check of the UDP checksum: over the whole datagram, with itself, it is 0."""
     checksum = program.place("udp", "checksum")
     messages = [*_fields(program.framing), *_fields(program.messages), "hdr.rest.message"]
     return (
@@ -32,8 +32,8 @@ def verify(program: Pipeline) -> str:
     )
 
 
-def compute(program: Pipeline) -> str:
-    """Statements: the UDP checksum of a copy that has lost messages; 0 is sent as 0xffff."""
+def compute(program: ProgramLayout) -> str:
+    """Generates the UDP checksum of a copy that has lost messages; 0 is sent as 0xffff."""
     checksum = program.place("udp", "checksum")
     parts = [*_pseudo(program), *_fields(program.framing[:1]), *_blocks(program)]
     return (
@@ -44,7 +44,7 @@ def compute(program: Pipeline) -> str:
 
 
 def checksum_statement(what: str, condition: str, parts: Sequence[str], target: str) -> str:
-    """``verify_checksum`` or ``update_checksum``."""
+    """Generates ``verify_checksum`` or ``update_checksum``."""
     listed = ",\n".join(f"        {part}" for part in parts)
     return (
         f"{what}_checksum(\n    {condition},\n    {{\n{listed}\n    }},\n    {target},\n"
@@ -52,8 +52,8 @@ def checksum_statement(what: str, condition: str, parts: Sequence[str], target: 
     )
 
 
-def pruning(program: Pipeline) -> str:
-    """Egress: the messages of a copy that its port wants, and counts, lengths, checksum of them."""
+def pruning(program: ProgramLayout) -> str:
+    """Generates the control of egress that takes messages off a copy, with counts and lengths."""
     count = f"hdr.{program.framing[0].name}.{p4_name(COUNT)}"
     checksum = program.place("udp", "checksum")
     body = "mine = (ports_t) 1 << (bit<8>) (standard_metadata.egress_port - 1);\n"
@@ -88,12 +88,12 @@ def pruning(program: Pipeline) -> str:
 
 
 def _there(place: int) -> str:
-    """Whether there is such a message: not asked of the first of eight, as it has been."""
+    """Generates the condition that a message is there; not for the first of eight, asked before."""
     return f"hdr.wanted[{place}].isValid() && " if place % _GROUP else ""
 
 
-def _pseudo(program: Pipeline) -> list[str]:
-    """The pseudo-header, then UDP without its checksum."""
+def _pseudo(program: ProgramLayout) -> list[str]:
+    """Lists the pseudo-header, then UDP without its checksum."""
     udp = [program.place("udp", part) for part in ("src", "dst", "length")]
     return [
         program.place("ipv4", "src"),
@@ -109,7 +109,7 @@ def _fields(layers: Iterable[Layer]) -> list[str]:
     return [f"hdr.{x.name}.{p4_name(f.name)}" for x in layers for f in x.header.fields]
 
 
-def _blocks(program: Pipeline) -> list[str]:
+def _blocks(program: ProgramLayout) -> list[str]:
     return [
         f"hdr.blocks[{place}].{part}"
         for place in range(program.options.messages)

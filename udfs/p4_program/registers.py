@@ -1,6 +1,6 @@
 """The part of the generated program that keeps state: registers, windows, aggregates.
 
-What it does is said in docs/subscriptions.md, "State": a cell is (start, count, value), its window
+Its meaning stands in docs/subscriptions.md, "State": a cell is (start, count, value), its window
 opens with its first update, and all conditions look at cells before any is updated.
 """
 
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from textwrap import dedent, indent
 
-from udfs.network_match.pipeline import FUNCTIONS, SLOT_BITS, VALUE_BITS, Pipeline
-from udfs.p4_program.sizes import cell_sizes
+from udfs.network_match.layout import FUNCTIONS, SLOT_BITS, VALUE_BITS, ProgramLayout
+from udfs.p4_program.stages import cell_sizes
 
 _COUNT, _SUM, _AVG, _MIN, _MAX = range(len(FUNCTIONS))
 
 
-def state_controls(program: Pipeline) -> tuple[tuple[str, str], ...]:
-    """Names and source of the controls that keep state; none for a program without counters."""
+def state_controls(program: ProgramLayout) -> tuple[tuple[str, str], ...]:
+    """Generates the controls that keep state, by name; none for a program without counters."""
     if not program.blocks:
         return ()
     return (
@@ -45,7 +45,7 @@ def _cell() -> str:
         """)
 
 
-def _clock(program: Pipeline) -> str:
+def _clock(program: ProgramLayout) -> str:
     times = f" * {program.clock_units}" if program.clock_units > 1 else ""
     body = ""
     for header, value in program.clocks:
@@ -152,7 +152,7 @@ def _updating() -> str:
         """)
 
 
-def _stage(program: Pipeline) -> str:
+def _stage(program: ProgramLayout) -> str:
     options = program.options
     sizes = cell_sizes(options)
     body = "".join(
@@ -197,7 +197,7 @@ def _stage(program: Pipeline) -> str:
     )
 
 
-def _actions(program: Pipeline) -> str:
+def _actions(program: ProgramLayout) -> str:
     text = dedent(f"""
         action set_state(state_t next) {{
             meta.state = next;
@@ -223,7 +223,7 @@ def _actions(program: Pipeline) -> str:
     return text + "\n"
 
 
-def _read(program: Pipeline, number: int) -> str:
+def _read(program: ProgramLayout, number: int) -> str:
     return (
         f"if (load_{number}_rows.apply().hit) {{\n"
         + indent(_registers(program, "read"), "    ")
@@ -248,7 +248,7 @@ def _read(program: Pipeline, number: int) -> str:
     )
 
 
-def _update(program: Pipeline, number: int) -> str:
+def _update(program: ProgramLayout, number: int) -> str:
     return (
         f"known = 0;\nupdate_{number}_rows.apply();\nif (known == 1) {{\n"
         + indent(_registers(program, "read"), "    ")
@@ -258,7 +258,7 @@ def _update(program: Pipeline, number: int) -> str:
     )
 
 
-def _registers(program: Pipeline, what: str) -> str:
+def _registers(program: ProgramLayout, what: str) -> str:
     text = ""
     for block in program.blocks:
         lines = []

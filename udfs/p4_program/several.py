@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from udfs.network_match.framing import COUNT, LENGTH
-from udfs.network_match.pipeline import Pipeline, p4_name
+from udfs.network_match.layout import ProgramLayout, p4_name
 
 _UDP_BYTES = 8
 _IPV4_BYTES = 20
@@ -23,7 +23,7 @@ VARIABLES = (
 
 
 def several_headers() -> str:
-    """The headers that are in no specification, and the parser's errors."""
+    """Generates the headers that are in no specification, and the parser's errors."""
     return (
         "// While a datagram is examined: one message, and one of a type that nobody can ask for.\n"
         f"header block_h {{\n    bit<16> {LENGTH};\n    varbit<MESSAGE_BITS> message;\n}}\n\n"
@@ -36,8 +36,8 @@ def several_headers() -> str:
     )
 
 
-def in_order(program: Pipeline, members: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """``members``, type and name, with those of this module where they stand in a packet."""
+def in_order(program: ProgramLayout, members: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Returns ``members``, type and name, with those of this module at their places in a packet."""
     found = []
     for type_, name in members:
         if name == program.framing[1].name:
@@ -51,8 +51,8 @@ def in_order(program: Pipeline, members: Sequence[tuple[str, str]]) -> list[tupl
     ]
 
 
-def several_states(program: Pipeline) -> Iterator[str]:
-    """From the first state after UDP on."""
+def several_states(program: ProgramLayout) -> Iterator[str]:
+    """Yields the states from the first after UDP on."""
     first, block = program.framing
     count = f"hdr.{first.name}.{p4_name(COUNT)}"
     length = f"hdr.{block.name}.{p4_name(LENGTH)}"
@@ -157,6 +157,6 @@ def several_states(program: Pipeline) -> Iterator[str]:
 
 
 def state(name: str, body: str, then: str) -> str:
-    """A state of the parser."""
+    """Generates a state of the parser."""
     lines = [line.strip() for line in body.splitlines() if line.strip()]
     return f"state {name} {{\n" + "".join(f"    {line}\n" for line in lines) + f"    {then}\n}}\n"

@@ -28,9 +28,8 @@ from udfs.network.programs import (
     matching_program,
     stack_program,
 )
-from udfs.network_match import pipeline
-from udfs.network_match.event_port import event_ports
-from udfs.network_match.filters import Filtered, NetworkFilters
+from udfs.network_match import layout
+from udfs.network_match.filters import Filtered, NetworkFilters, event_ports
 from udfs.network_match.generic.network import AttributeFilters
 from udfs.switches.entry import GROUPS, SwitchEntry, entry_from_row
 from udfs.switches.rollout import Versions
@@ -156,7 +155,7 @@ class NetworkMatch:
     def _is_ours(self, table: str) -> bool:
         if self.program == ATTRIBUTES:
             return table in (EVENT, GROUPS)
-        return table.startswith(f"{pipeline.PREFIX}.")
+        return table.startswith(f"{layout.PREFIX}.")
 
     def forget(self) -> None:
         """Somebody else may have written ``switch_entries``: `entries` is to look at them again."""

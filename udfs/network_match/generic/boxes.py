@@ -1,6 +1,6 @@
-"""Rules as boxes, boxes as prefixes, and which boxes have to be looked at together.
+"""Rules as boxes, boxes as prefixes, and groups of boxes that overlap.
 
-A box is what a term of a rule asks for: some attributes, each with values out of some intervals.
+A box is the condition of a term: some attributes, each with values out of some intervals.
 Source: KUNDEL III-C.
 """
 
@@ -21,7 +21,7 @@ Spans = tuple[tuple[int, Intervals], ...]
 """(attribute, values), ascending: all of them must be there and have one of their values."""
 
 Piece = tuple[int, int, bool]
-"""A prefix: value, length, and whether what it holds, but for longer ones, is inside."""
+"""A prefix: value, length, and True if its values, but for those of longer prefixes, are inside."""
 
 _EXACT = 500
 """Boxes up to which each is held against each; beyond it some that are apart stay together."""
@@ -29,14 +29,14 @@ _EXACT = 500
 
 @dataclass(frozen=True, order=True)
 class Box:
-    """What ``spans`` allow goes to ``receivers``, sorted as an ``Outcome`` has them."""
+    """One box: events that ``spans`` allow go to ``receivers``, sorted as a leaf has them."""
 
     spans: Spans
     receivers: tuple[str, ...]
 
 
 def boxes_of(rules: Iterable[CheckedRule], registry: Registry) -> list[Box]:
-    """The terms of all rules: each match once, ascending, whatever the order of the rules.
+    """Returns the terms of all rules: each match once, ascending, whatever the order of the rules.
 
     Errors: ``SubscriptionError`` as of ``normal_form``.
     """
@@ -52,13 +52,13 @@ def boxes_of(rules: Iterable[CheckedRule], registry: Registry) -> list[Box]:
 
 
 def in_order(receivers: Iterable[str]) -> tuple[str, ...]:
-    """Receivers as an ``Outcome`` has them: ports by number, then names."""
+    """Sorts receivers as a leaf has them: ports by number, then names."""
     return tuple(sorted(receivers, key=receiver_order))
 
 
 @lru_cache(maxsize=1 << 16)
 def prefixes_of(values: Intervals) -> tuple[tuple[int, int], ...]:
-    """The fewest disjoint prefixes (value, length) that make up a set."""
+    """Returns the fewest disjoint prefixes (value, length) that make up a set."""
     return tuple(
         (first, BITS + 1 - (last - first + 1).bit_length())
         for low, high in values
@@ -68,7 +68,7 @@ def prefixes_of(values: Intervals) -> tuple[tuple[int, int], ...]:
 
 @lru_cache(maxsize=1 << 16)
 def pieces_of(values: Intervals, holes: bool) -> tuple[Piece, ...]:
-    """Prefixes of which the longest that holds a value says whether it is inside; none: outside.
+    """Returns prefixes of which the longest that holds a value says if it is inside; none: outside.
 
     holes: prefixes may have some outside in them, where fewer are needed so. They are the fewest.
     """
@@ -95,7 +95,8 @@ def pieces_of(values: Intervals, holes: bool) -> tuple[Piece, ...]:
 
 
 def reach(box: Box, holes: bool) -> Spans:
-    """The spans of all rows that the box may become: its own, and with ``holes`` those in it."""
+    """Returns the spans of all rows that the box may become: its own, with ``holes`` those in
+    it."""
     if not holes:
         return box.spans
     return tuple(
@@ -113,7 +114,7 @@ def reach(box: Box, holes: bool) -> Spans:
 
 
 def groups(spans: Sequence[Spans]) -> list[list[int]]:
-    """Which overlap, directly or by way of others: places in ``spans``, all ascending.
+    """Groups spans that overlap, directly or by way of others: places in ``spans``, ascending.
 
     Of large groups that no attribute parts, some that are apart may stay together.
     """
@@ -135,7 +136,7 @@ def groups(spans: Sequence[Spans]) -> list[list[int]]:
 
 
 def _parted(group: Sequence[int], values: Sequence[Intervals]) -> list[list[int]]:
-    """By one attribute that all of a group read."""
+    """Parts a group by one attribute that all of it read."""
     union_of, root_of = _forest(len(group))
     end, last = -1, 0
     for low, high, at in sorted(

@@ -19,7 +19,7 @@ _WORK_PER_ROW = 64
 """Boxes looked at for each row that the limit allows."""
 
 _Wish = tuple[Spans, frozenset[str]]
-"""What is still to be asked, and who receives then."""
+"""Attributes that are still to be asked for, and the receivers then."""
 
 _Rows = tuple[tuple[int, Intervals], ...]
 
@@ -29,7 +29,8 @@ class _TooMuchError(Exception):
 
 
 def apart(boxes: Sequence[Box], limit: int) -> list[Found] | None:
-    """The rows of boxes without overlaps; None if more than ``limit``, or it takes too long."""
+    """Returns the rows of boxes without overlaps; None if more than ``limit``, or it takes too
+    long."""
     diagram = _Diagram(boxes, limit)
     try:
         root = diagram.make(
@@ -43,14 +44,14 @@ def apart(boxes: Sequence[Box], limit: int) -> list[Found] | None:
 
 
 class _Diagram:
-    """Leaves are below 0: -1 - n is set n. Set 0 is nobody."""
+    """One decision diagram. Leaves are below 0: -1 - n is set n. Set 0 is nobody."""
 
     def __init__(self, boxes: Sequence[Box], limit: int) -> None:
         readers: dict[int, int] = {}
         for box in boxes:
             for attribute, _ in box.spans:
                 readers[attribute] = readers.get(attribute, 0) + 1
-        # What most boxes ask for comes first: it parts them best.
+        # The attribute of most boxes comes first: it parts them best.
         order = sorted(readers, key=lambda attribute: (-readers[attribute], attribute))
         self._place = {attribute: at for at, attribute in enumerate(order)}
         self._work = _WORK_PER_ROW * limit
@@ -65,7 +66,7 @@ class _Diagram:
         return tuple(sorted(spans, key=lambda span: self._place[span[0]]))
 
     def make(self, wishes: frozenset[_Wish]) -> int:
-        """The node of what is asked for."""
+        """Returns the node of these wishes."""
         wishes = _simpler(wishes)
         found = self._made.get(wishes)
         if found is None:
@@ -116,7 +117,7 @@ class _Diagram:
         return self._nodes[node]
 
     def count(self, number: int) -> int:
-        """Rows of a node."""
+        """Counts the rows of a node."""
         if number < 0:
             return int(number < -1)
         found = self._counts.get(number)
@@ -131,7 +132,7 @@ class _Diagram:
     def ways(
         self, number: int, bits: int, care: int, prefixes: tuple[tuple[int, int, int], ...]
     ) -> Iterator[Found]:
-        """The rows of a node, after what was asked before it."""
+        """Yields the rows of a node, after the attributes asked for before it."""
         if number < 0:
             if number < -1:
                 yield bits, care, tuple(sorted(prefixes)), self._members[-1 - number]
@@ -146,7 +147,7 @@ class _Diagram:
 
 
 def _simpler(wishes: frozenset[_Wish]) -> frozenset[_Wish]:
-    """Without those whose receivers receive anyway."""
+    """Drops wishes whose receivers receive anyway."""
     sure = frozenset(name for spans, names in wishes if not spans for name in names)
     if not sure:
         return wishes

@@ -31,10 +31,11 @@ Ports = tuple[int, ...]
 def event_entries(
     switch: str, rows: Sequence[GenericRow], held: Iterable[SwitchEntry]
 ) -> list[SwitchEntry]:
-    """The groups, in ascending order of their numbers, then an entry for each row, in their order.
+    """Returns the groups, in ascending order of their numbers, then an entry for each row, in
+    order.
 
-    rows: with port numbers as text in ``receivers``. held: what the switch should hold so far,
-    whatever it is; a set of ports that has a group there keeps it, so entries that send to that
+    rows: with port numbers as text in ``receivers``. held: entries that the switch should hold so
+    far, of any table; a set of ports that has a group there keeps it, so entries that send to that
     set stay as they are. Sets that no row sends to have no group.
 
     Raises FilterError ``TOO_LARGE``.
@@ -51,7 +52,7 @@ def event_entries(
 def group_numbers(
     switch: str, wanted: Collection[Ports], held: Iterable[SwitchEntry]
 ) -> dict[Ports, int]:
-    """A number for each set of ports (ascending): the one it has, else a free one.
+    """Numbers each set of ports (ascending): the number it has, else a free one.
 
     A free number is sought from one on that follows from the set alone. So a set that comes back
     mostly has the number that it had, and a switch that was away for some versions does not meet
@@ -75,7 +76,7 @@ def group_numbers(
     new = sorted(set(wanted) - numbers.keys())
     taken = set(known)
     if len(taken) + len(new) > MOST_GROUPS:
-        # No room beside those that go: better that some events go astray for a moment.
+        # Not enough beside those that go: better that some events go astray for a moment.
         taken = set(numbers.values())
     for ports in new:
         number = crc32(",".join(map(str, ports)).encode()) % MOST_GROUPS + 1
@@ -87,7 +88,7 @@ def group_numbers(
 
 
 def _ports_of(group: SwitchEntry) -> Ports:
-    """The ports of a group as it is made here; none of any other."""
+    """Returns the ports of a group as it is made here; none of any other."""
     copies = replicas(group)
     if any(instance for _, instance in copies):
         return ()

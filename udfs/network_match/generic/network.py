@@ -62,11 +62,12 @@ class AttributeFilters:
         rules: Sequence[CheckedRule],
         held: Mapping[str, Iterable[SwitchEntry]],
     ) -> Filtered:
-        """The filters of ``rules``; ``held``: what switches should hold so far, whatever it is.
+        """Makes the filters of ``rules``; ``held``: entries that switches should hold so far, of
+        any table.
 
-        Where nothing has changed for a switch the result is what it holds, so it is not written.
-        Rules for which a switch has no room beside the others are rejected: those that take most
-        rows by themselves, so that who stays does not depend on what was there before.
+        If nothing has changed for a switch the result is the held entries, so it is not written.
+        Rules that do not fit a switch beside the others are rejected: those that take most rows by
+        themselves, so that the choice does not depend on the rules that were there before.
         Raises FilterError as ``event_entries`` does, NetworkError UNKNOWN_HOST.
         """
         ports = ports_towards(network, self._publisher)
@@ -80,8 +81,8 @@ class AttributeFilters:
             own = rules_of_switch(live, ports[switch], self.specification)
             table = self._table(own, made)
             if table is None:
-                unfit = self._without_room(own, made)
-                rejections += [_no_room(rule.id, switch, self._max_rows) for rule in unfit]
+                unfit = self._unfit(own, made)
+                rejections += [_rejection(rule.id, switch, self._max_rows) for rule in unfit]
                 live = rules_without(live, {rule.id for rule in unfit}, self.specification)
                 # Switches that were looked at before may hold these rules, too.
                 waiting = list(ports)
@@ -97,7 +98,7 @@ class AttributeFilters:
     def _table(
         self, rules: Sequence[CheckedRule], made: dict[Hashable, GenericTable | None]
     ) -> GenericTable | None:
-        """The table of rules, None where it is beyond the limit."""
+        """Returns the table of rules, None if it is beyond the limit."""
         key = _known_by(rules)
         if key not in made:
             if key in self._tables:
@@ -112,10 +113,10 @@ class AttributeFilters:
         except FilterError:
             return None
 
-    def _without_room(
+    def _unfit(
         self, rules: Sequence[CheckedRule], made: dict[Hashable, GenericTable | None]
     ) -> list[CheckedRule]:
-        """The rules to leave out so that the others fit: by halves, the cheapest first.
+        """Returns the rules to leave out so that the others fit: by halves, the cheapest first.
 
         After some tries all that are left go, so that the end of an edit is in sight.
         """
@@ -136,20 +137,20 @@ class AttributeFilters:
         return out
 
     def _cost(self, rule: CheckedRule) -> int:
-        """Rows of a rule if there were no others."""
+        """Counts the rows of a rule if there were no others."""
         boxes = boxes_of([rule], self.registry)
         return sum(prod(len(prefixes_of(values)) for _, values in box.spans) for box in boxes)
 
 
 def _known_by(rules: Sequence[CheckedRule]) -> Hashable:
-    """What decides on the table of rules; of many it parses none, as equal texts mean the same."""
+    """Returns a key of the table of rules; of many it parses none, as equal texts mean the same."""
     if isinstance(rules, CheckedRules):
         texts = (rules.texts[number] for number in rules.numbers)
         return frozenset(zip(texts, rules.receivers, strict=True))
     return frozenset((rule.condition, rule.receivers) for rule in rules)
 
 
-def _no_room(rule: str, switch: str, most: int) -> Rejection:
+def _rejection(rule: str, switch: str, most: int) -> Rejection:
     fault = SubscriptionError(
         "NO_ROOM_ON_SWITCHES",
         f"switch {switch!r} has room for {most} rows of the generic table, and this rule would "

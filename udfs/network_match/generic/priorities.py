@@ -35,9 +35,9 @@ _PAIRS = 1 << 20
 
 
 def overlapping(boxes: Sequence[Box], holes: bool, limit: int) -> list[Found] | None:
-    """The rows of boxes by priorities; None where more than ``limit`` would have to be looked at.
+    """Returns the rows of boxes by priorities; None if more than ``limit`` would be needed.
 
-    holes: a box may become a larger one and rows for what is too much, which may have no receivers.
+    holes: a box may become a larger one and rows for the surplus, which may have no receivers.
     """
     columns = sorted({attribute for box in boxes for attribute, _ in box.spans})
     place = {attribute: at for at, attribute in enumerate(columns)}
@@ -68,7 +68,7 @@ def overlapping(boxes: Sequence[Box], holes: bool, limit: int) -> list[Found] | 
 
 
 def _family(box: Box, place: dict[int, int], holes: bool, limit: int) -> _Matches | None:
-    """All products of the pieces of a box."""
+    """Returns all products of the pieces of a box."""
     pieces = [pieces_of(values, holes) for _, values in box.spans]
     count = 1
     for one in pieces:
@@ -84,7 +84,7 @@ def _family(box: Box, place: dict[int, int], holes: bool, limit: int) -> _Matche
 
 
 def _common(left: _Matches, right: _Matches) -> _Matches:
-    """The intersections that are not empty."""
+    """Returns the intersections that are not empty."""
     meet = np.ones((len(left), len(right)), np.bool_)
     for column in range(left.shape[1]):
         a, b = left[:, None, column], right[None, :, column]
@@ -94,7 +94,7 @@ def _common(left: _Matches, right: _Matches) -> _Matches:
 
 
 def _holding(column: _Matches, code: int) -> _Mask:
-    """Which prefixes of a column lie in one."""
+    """Returns True for the prefixes of a column that lie in one."""
     length = code >> 32
     inside = ((column ^ np.uint64(code)) & _FIXED[length]) == 0
     return np.asarray(inside & (column >> _SHIFT >= length), np.bool_)
@@ -107,7 +107,8 @@ def _wanted(
     names: Sequence[str],
     holes: bool,
 ) -> _Mask:
-    """bool[matches, names]: who wants an event of which a match is the smallest."""
+    """Returns bool[matches, names]: True for who wants an event of which a match is the
+    smallest."""
     number = {name: at for at, name in enumerate(names)}
     result: _Mask = np.zeros((len(matches), len(names)), np.bool_)
     known: dict[tuple[int, Any], _Mask] = {}
@@ -130,7 +131,7 @@ def _wanted(
 
 
 def _needed(matches: _Matches, outcome: NDArray[np.int64], nobody: int) -> NDArray[np.int64]:
-    """Places of the matches without which some event would go elsewhere.
+    """Returns the places of the matches without which some event would go elsewhere.
 
     Where a match is the smallest of an event's, all others hold it. So if it goes, the largest
     number of fixed bits among those that hold it and stay decides, for all its events alike.
@@ -162,7 +163,7 @@ def _needed(matches: _Matches, outcome: NDArray[np.int64], nobody: int) -> NDArr
 
 
 def _uncovered(matches: _Matches, places: Sequence[int]) -> NDArray[np.int64]:
-    """Without those of which both halves are there: they never decide."""
+    """Drops those of which both halves are there: they never decide."""
     rows = [tuple(match) for match in matches[list(places)].tolist()]
     there = set(rows)
 

@@ -6,18 +6,14 @@ nothing of attributes that no rule reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from udfs.errors import FilterError, SubscriptionError
-from udfs.filters.compiler.compile import compile_rules
-from udfs.filters.compiler.tables import ABSENT, DEFAULT
 from udfs.filters.meaning.evaluate import is_stateful
-from udfs.filters.prefixes import cover
 from udfs.filters.subscriptions import CheckedRule, Rejection
 from udfs.messages.attributes.registry import Registry
-from udfs.messages.specification import Specification
 from udfs.network_match.generic.boxes import Box, boxes_of, groups, reach
 from udfs.network_match.generic.disjoint import apart
 from udfs.network_match.generic.priorities import Found, overlapping
@@ -34,7 +30,7 @@ class GenericRow(NamedTuple):
     """Events with ``mask & care == bits`` and a value in each prefix go to ``receivers``.
 
     prefixes: (attribute, value, length), ascending; those of length 0 are left out, and each
-    attribute's bit is among ``bits``. receivers: as an ``Outcome`` has them; none: drop.
+    attribute's bit is among ``bits``. receivers: as a leaf has them; none: drop.
     """
 
     bits: int
@@ -44,12 +40,12 @@ class GenericRow(NamedTuple):
 
     @property
     def match(self) -> tuple[int, int, tuple[tuple[int, int, int], ...]]:
-        """All but the receivers; no two rows of a table have the same."""
+        """The row without its receivers; no two rows of a table have the same."""
         return self[:3]
 
     @property
     def priority(self) -> int:
-        """1 and a fixed bit each: nothing but the match says which row wins.
+        """The number of fixed bits, and 1: nothing but the match says which row wins.
 
         Rows of equal priority that win for one event have equal receivers.
         """
@@ -58,7 +54,7 @@ class GenericRow(NamedTuple):
 
 @dataclass(frozen=True)
 class GenericTable:
-    """rows: by descending priority. An event that none matches goes to nobody.
+    """Holds rows by descending priority. An event that none matches goes to nobody.
 
     method: the way that the rows are made, ``mixed`` if groups of rules have several.
     by_priorities, holes, disjoint: rows if all were made in that one way, None if that is beyond
@@ -79,7 +75,7 @@ def generic_table(
     max_rows: int = MAX_ROWS,
     ways: Sequence[Way] = WAYS,
 ) -> GenericTable:
-    """The rows of rules on events of ``registry``'s attributes.
+    """Makes the rows of rules on events of ``registry``'s attributes.
 
     Each group of rules that overlap takes the one of ``ways`` that needs fewest rows, the first
     of those that need as many. Equal sets of rules have equal rows, in any order, and whatever
@@ -130,7 +126,7 @@ def generic_table(
 
 
 def refused(rules: Sequence[CheckedRule]) -> list[Rejection]:
-    """Rules that the generic table cannot hold whatever other rules there are, in their order.
+    """Finds rules that the generic table cannot hold whatever other rules there are, in order.
 
     It keeps no state and performs no action but to send (NOT_ON_SWITCHES).
     """
@@ -150,45 +146,6 @@ def refused(rules: Sequence[CheckedRule]) -> list[Rejection]:
         )
         rejections.append(Rejection(rule.id, fault.code, 1, 1, fault.message))
     return rejections
-
-
-def entries_of_per_field_tables(rules: Sequence[CheckedRule], specification: Specification) -> int:
-    """Entries of the same rules in tables of one field each, as prefixes (CAMUS 3.2).
-
-    A state of a table takes the fewest prefixes, its default row among them, and one more where
-    events that lack the field go elsewhere. A leaf with receivers takes one.
-    Errors: as ``compile_rules``.
-    """
-    compiled = compile_rules(rules, specification, order="auto")
-    count = sum(bool(outcome.receivers) for outcome in compiled.outcomes.values())
-    states: dict[tuple[int, int], list[tuple[int, int, int, int]]] = {}
-    for field, state, low, high, kind, following in compiled.entries.tolist():
-        states.setdefault((field, state), []).append((low, high, kind, following))
-    for (field, _), rows in states.items():
-        bits = 8 if field == 0 else compiled.definitions[field - 1].bits
-        default = next((row[3] for row in rows if row[2] == DEFAULT), -1)
-        asked = sorted((row[0], row[1], row[3]) for row in rows if row[2] not in (DEFAULT, ABSENT))
-        prefixes = cover(list(_whole(asked, default, bits)), bits, prefer=default)
-        count += len(prefixes)
-        if field and specification.is_optional(compiled.definitions[field - 1]):
-            # What is absent is in the prefix of all values, like it or not.
-            absent = next((row[3] for row in rows if row[2] == ABSENT), default)
-            count += absent != prefixes[-1][2]
-    return count
-
-
-def _whole(
-    rows: Sequence[tuple[int, int, int]], default: int, bits: int
-) -> Iterator[tuple[int, int, int]]:
-    """The rows, with the default in their gaps."""
-    start = 0
-    for low, high, following in rows:
-        if low > start:
-            yield start, low - 1, default
-        yield low, high, following
-        start = high + 1
-    if start < 1 << bits:
-        yield start, (1 << bits) - 1, default
 
 
 def _made(boxes: Sequence[Box], way: Way, limit: int) -> list[Found] | None:

@@ -1,7 +1,7 @@
-"""What the generated P4 program consists of: headers, stages, registers, and their names.
+"""The layout of the generated P4 program: headers, stages, registers, and their names.
 
-The program's text (``p4_program``), its entries (``p4_entries``) and the report (``resources``) are
-made from this one description, so they cannot disagree. Source: CAMUS 3.1.
+The program's text (``udfs.p4_program``), its entries (``entries``) and the report (``resources``)
+are made from this one description, so they cannot disagree. Source: CAMUS 3.1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from udfs.network_match.framing import Repetition, repetition
 from udfs.switches.ports import PORTS
 
 PREFIX = "ingress.subscriptions"
-"""Where the tables of subscriptions stand in the program."""
+"""The control of the program that the tables of subscriptions stand in."""
 
 STATE_BITS = 32
 PORT_BITS = 9
@@ -121,18 +121,18 @@ class NamedAction:
 
 
 @dataclass(frozen=True)
-class Options:
-    """What the specification leaves open about a program.
+class ProgramOptions:
+    """Options of a program that its specification leaves open.
 
     port: UDP port of the events; everything else is routed by its IPv4 address.
     variables: cells of state that a path through the tables may read.
     updates: cells that one event may update. calls: named actions that one event may cause.
     actions: named actions beside that of ``@query_default_action``.
     resolution: qualified name to bits of the smaller domain that its values are mapped on.
-    rows: most rows of a table of entries; ``sizes`` has those that can hold fewer only.
+    rows: most rows of a table of entries; ``udfs.p4_program.stages`` has those that hold fewer.
     cell_rows: rows of a table that reads cells of state. routes: IPv4 prefixes.
     messages: most of a datagram; message_bytes, datagram_bytes: most of a message, and of a
-    datagram of several, with its UDP header. BMv2 has room for 64 messages.
+    datagram of several, with its UDP header. BMv2 takes 64 messages.
     """
 
     port: int = 26_400
@@ -165,7 +165,7 @@ class Stage:
     name: P4 identifier. field: as in ``CompiledFilter.fields``. value: P4 expression.
     header: P4 expression of the header that must be there; empty for the message type.
     kinds: tables in the order in which they are asked: exact, then range, or lpm.
-    optional: whether an event may lack the field. code_bits: width of the codes that stand for
+    optional: True if an event may lack the field. code_bits: width of the codes that stand for
     values, 0 where the values themselves are matched.
     """
 
@@ -180,11 +180,11 @@ class Stage:
 
     @property
     def key_bits(self) -> int:
-        """Bits that the exact and range tables match beside the state."""
+        """The bits that the exact and range tables match beside the state."""
         return self.code_bits or self.bits
 
     def table(self, kind: str) -> str:
-        """Full name of a table: one of ``kinds``, ``map`` or ``otherwise``."""
+        """Returns the full name of a table: one of ``kinds``, ``map`` or ``otherwise``."""
         return f"{PREFIX}.{self.name}.{kind}"
 
     @property
@@ -215,15 +215,15 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Pipeline:
-    """The whole program, in the order in which a packet meets it.
+class ProgramLayout:
+    """Describes the whole program, in the order in which a packet meets it.
 
     other_types: first byte and length of the messages of which the program reads no field.
-    repetition: how a datagram holds several messages; None for formats of one event a packet.
+    repetition: the framing of several messages a datagram; None for formats of one event a packet.
     """
 
     name: str
-    options: Options
+    options: ProgramOptions
     stack: tuple[Layer, ...]
     framing: tuple[Layer, ...]
     messages: tuple[Layer, ...]
@@ -240,51 +240,53 @@ class Pipeline:
 
     @property
     def typed(self) -> bool:
-        """Whether events are told by their first byte."""
+        """True if events are told by their first byte."""
         return bool(self.messages or self.other_types)
 
     @property
     def own(self) -> bool:
-        """Whether the format has headers behind UDP."""
+        """True if the format has headers behind UDP."""
         return bool(self.framing or self.typed)
 
     @property
     def always_clocked(self) -> bool:
-        """Whether each event has a clock of its own, in its message."""
+        """True if each event has a clock of its own, in its message."""
         clocked = {header for header, _ in self.clocks}
         messages = {f"hdr.{layer.name}" for layer in self.messages}
         return self.typed and not self.other_types and clocked == messages
 
     @property
     def takes_time_along(self) -> bool:
-        """Whether a packet that comes in again must know when it arrived."""
+        """True if a packet that comes in again must know the time of its arrival."""
         timed = bool(self.blocks) and not self.always_clocked
         return self.repetition is not None and timed
 
     def place(self, role: str, part: str) -> str:
-        """P4 expression of a part of a standard header."""
+        """Returns the P4 expression of a part of a standard header."""
         layer = self.layer(role)
         return f"hdr.{layer.name}.{layer.parts[part]}"
 
     def layer(self, role: str) -> Layer:
-        """The standard header of this role; KeyError if the program has none."""
+        """Returns the standard header of this role; KeyError if the program has none."""
         for layer in self.stack:
             if layer.parts.get("role") == role:
                 return layer
         raise KeyError(role)
 
 
-def pipeline(specification: Specification, options: Options | None = None) -> Pipeline:
-    """Describe the program of a specification.
+def program_layout(
+    specification: Specification, options: ProgramOptions | None = None
+) -> ProgramLayout:
+    """Describes the program of a specification.
 
     Raises FilterError NO_TABLE (a resolution for a field that is not queried or not
     matched by ranges) or BAD_ACTION (``@query_default_action``).
     """
-    return _Description(specification, options or Options()).pipeline()
+    return _Description(specification, options or ProgramOptions()).layout()
 
 
 def parse_call(text: str) -> tuple[str, tuple[str, ...]]:
-    """``answerDNS(10.0.0.97)`` as name and arguments; a bare name has none.
+    """Parses ``answerDNS(10.0.0.97)`` as name and arguments; a bare name has none.
 
     Raises FilterError BAD_ACTION.
     """
@@ -336,12 +338,12 @@ def _own_header(role: str) -> Header:
 
 
 def p4_name(text: str) -> str:
-    """A field's or header's name as the program has it."""
+    """Returns a field's or header's name as the program has it."""
     return f"{text}_" if text in _KEYWORDS else text
 
 
 class _Description:
-    def __init__(self, specification: Specification, options: Options) -> None:
+    def __init__(self, specification: Specification, options: ProgramOptions) -> None:
         self._specification = specification
         self._options = options
         self._taken: set[str] = set()
@@ -349,7 +351,7 @@ class _Description:
         types = {h.name: h.message_type for h in specification.headers}
         self._fields = [f for f in fields if not is_message_type(f, types[f.header])]
 
-    def pipeline(self) -> Pipeline:
+    def layout(self) -> ProgramLayout:
         specification = self._specification
         standard = {
             _NAMES[h.name]: h
@@ -403,7 +405,7 @@ class _Description:
                 f"{len(arguments)}",
                 action=name,
             )
-        return Pipeline(
+        return ProgramLayout(
             name=specification.name,
             options=self._options,
             stack=tuple(stack),
@@ -482,7 +484,7 @@ class _Description:
         return tuple(stages)
 
     def _clock(self, typed: bool) -> tuple[int, tuple[tuple[str, str], ...], int]:
-        """Units a microsecond, (header, time in units) by precedence, bits of a window's start."""
+        """Returns units a microsecond, (header, time in units) by precedence, bits of a start."""
         clock = clock_of(self._specification)
         fields = [f for f in clock.fields if f.header in self._layers]
         clocks = []
