@@ -30,7 +30,7 @@ import numpy as np
 
 import schemas
 from benchmarks.support.plot import Panel, svg
-from benchmarks.support.siena import Workload
+from benchmarks.support.siena import SienaWorkload
 from lab.traffic.symbols import symbols
 from udfs.filters.compiler import compile as compiler
 from udfs.filters.compiler.compile import CheckedRule, CompiledFilter, compile_table, table_of_texts
@@ -50,12 +50,12 @@ MEBIBYTE = 1 << 20
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "entries.svg"
 
 GROWING = {
-    "3 predicates, 30 constants": Workload(predicates=3, fields=3, text_fields=2, values=30),
-    "3 predicates, 100 constants": Workload(predicates=3, fields=3, text_fields=2, values=100),
-    "4 predicates, 20 constants": Workload(predicates=4, fields=4, text_fields=3, values=20),
+    "3 predicates, 30 constants": SienaWorkload(predicates=3, fields=3, text_fields=2, values=30),
+    "3 predicates, 100 constants": SienaWorkload(predicates=3, fields=3, text_fields=2, values=100),
+    "4 predicates, 20 constants": SienaWorkload(predicates=4, fields=4, text_fields=3, values=20),
 }
 """Entries against rules: constants of a field are few, and some are much more popular."""
-SELECTIVE = Workload(
+SELECTIVE = SienaWorkload(
     subscriptions=200,
     fields=8,
     text_fields=4,
@@ -382,7 +382,7 @@ def siena(pictures: bool) -> None:
         say("picture", path=f"docs/pictures/{PICTURE.name}")
 
 
-def said(name: str, workload: Workload) -> int:
+def said(name: str, workload: SienaWorkload) -> int:
     compiled, seconds = compile_in_phases(
         workload.texts(), workload.specification(), max_entries=4_000_000, optional=False
     )

@@ -31,7 +31,7 @@ from pyspark.sql import SparkSession
 
 import schemas
 from benchmarks.compile import HOSTS, RULES, SYMBOLS, Drawn, independent, texts_of
-from benchmarks.support.measuring import Reporter, Session, drain, one_core, struct_loop
+from benchmarks.support.measuring import DecodedSession, Reporter, drain, one_core, struct_loop
 from lab.traffic.symbols import symbols
 from udfs.filters.compiler.compile import compile_texts
 from udfs.filters.matching.matcher import Matcher
@@ -104,7 +104,7 @@ def main() -> None:
 
 def decoding(itch: Specification) -> None:
     """Offsets and bytes of a batch of the lab's session, to two columns."""
-    session = Session.make()
+    session = DecodedSession.make()
     plain, packets = session.messages, session.packets
     data, offsets = session.data, session.offsets
     say = Reporter(packets=len(packets), messages=len(plain), bytes=data.size)

@@ -77,7 +77,7 @@ def up(
 ) -> None:
     """Start broker and network; they run until 'stackcast lab down'."""
     where = _folder(folder)
-    options = daemon.Options(
+    options = daemon.LabOptions(
         folder=str(where),
         network=NetworkOptions(
             pods=pods,

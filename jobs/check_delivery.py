@@ -30,7 +30,7 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.tables.tables import Tables
-from jobs.embedded.kinds import Sensors, TradingSession
+from jobs.embedded.kinds import SensorRun, SessionRun
 from jobs.embedded.recorded_batches import RecordedBatches
 from lab.proof import verification
 from lab.proof.checking import DeliveryVerdict, check_ledger, check_receipts
@@ -78,7 +78,7 @@ class Evidence:
         topics = Topics(spark, settings)
         topics.wait()
         specification = formats.specification_of(settings, tables)
-        kind = Sensors() if settings.format == ATTRIBUTES else TradingSession()
+        kind = SensorRun() if settings.format == ATTRIBUTES else SessionRun()
         made = RecordedBatches(settings, tables, kind, specification)
         records = topics.read_all()
         self._recorded = made.recorded

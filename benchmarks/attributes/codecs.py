@@ -29,7 +29,7 @@ ETHERNET = 14
 
 
 @dataclass(frozen=True)
-class Batch:
+class EncodedEvents:
     """Events of the lab's sensors: as JSON, as columns, and each as raw values by id."""
 
     lines: list[bytes]
@@ -37,7 +37,7 @@ class Batch:
     values: list[dict[int, int]]
 
     @classmethod
-    def make(cls, count: int = EVENTS) -> Batch:
+    def make(cls, count: int = EVENTS) -> EncodedEvents:
         lines = list(sensor_events(count, seed=1))
         read = read_pairs(*pairs_of_lines(lines), registry(), LONGEST)
         assert not read.reason.any()
@@ -51,7 +51,7 @@ class Batch:
 
 def codecs() -> None:
     """Prints each codec's speed both ways, and that of reading JSON."""
-    batch = Batch.make()
+    batch = EncodedEvents.make()
     count = len(batch.lines)
     mean = sum(map(len, batch.values)) / count
     say = Reporter(events=count, attributes_an_event=round(mean, 2))
@@ -77,7 +77,7 @@ def codecs() -> None:
     )
 
 
-def _encode(say: Reporter, batch: Batch, encoding: str) -> None:
+def _encode(say: Reporter, batch: EncodedEvents, encoding: str) -> None:
     head = ENCODINGS[encoding].group.to_bytes(6) + SOURCE.to_bytes(6) + b"\x90\x01"
     nothing = np.zeros(0, np.uint8)
 
@@ -99,7 +99,7 @@ def _encode(say: Reporter, batch: Batch, encoding: str) -> None:
     _say(say, f"encode {encoding}", ours, plain, scapy, len(batch.lines))
 
 
-def _decode(say: Reporter, batch: Batch, encoding: str) -> None:
+def _decode(say: Reporter, batch: EncodedEvents, encoding: str) -> None:
     offsets, data = frames(
         *ENCODINGS[encoding].encode(batch.events, np.zeros(0, np.uint8)), encoding, SOURCE
     )

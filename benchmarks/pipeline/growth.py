@@ -24,8 +24,8 @@ NETWORKS = (16, 100, 1_000, 10_000)
 WIDTHS = (1, 2, 4, 8)
 #: Records of a batch, and batches.
 BATCH, BATCHES = 20_000, 6
-#: What the look at the tables' versions may take of each batch, milliseconds, and looks taken.
-LOOK, LOOKS = 1.0, 200
+#: What the poll of the tables' versions may take of each batch, milliseconds, and polls timed.
+POLL, POLLS = 1.0, 200
 STEPS = ("plan", "first_batch", "batch")
 
 
@@ -34,8 +34,8 @@ def run(world: World, lines: Lines) -> None:
     few = 3 if world.quick else 4
     # The first plan of a process compiles kernels, or loads them.
     seconds_of_plan(world, world.settings("none"))
-    look = milliseconds_of_look(world, world.settings("none"))
-    lines.floor("a look at the versions of all tables", look, LOOK, "ms")
+    poll = milliseconds_of_poll(world, world.settings("none"))
+    lines.floor("a poll of the versions of all tables", poll, POLL, "ms")
     axes: dict[str, tuple[Sequence[int], Sequence[tuple[int, int, int]]]] = {
         "subscriptions": (SUBSCRIPTIONS, [(n, HOSTS, PARTITIONS) for n in SUBSCRIPTIONS]),
         "hosts": (NETWORKS, [(RULES, n, PARTITIONS) for n in NETWORKS]),
@@ -73,12 +73,12 @@ def point(world: World, count: int, hosts: int, partitions: int) -> dict[str, fl
     }
 
 
-def milliseconds_of_look(world: World, settings: Settings) -> float:
+def milliseconds_of_poll(world: World, settings: Settings) -> float:
     """Times the poll of the tables that each batch begins with: the median of many."""
     tables = Tables(world.spark, settings.tables)
     versions = BatchVersions(tables, settings.topic, sources(settings))
     taken = []
-    for _ in range(LOOKS):
+    for _ in range(POLLS):
         began = time.perf_counter()
         versions.current()
         taken.append(time.perf_counter() - began)

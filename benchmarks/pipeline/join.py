@@ -30,7 +30,7 @@ _EVENT = "partition int, offset long, place int, stock long, price long, content
 
 
 @dataclass(frozen=True)
-class Positions:
+class MessagePositions:
     """The places of messages, for `build_frames`."""
 
     packet: NDArray[np.int32]
@@ -87,7 +87,7 @@ def drain(world: World, settings: Settings, plan_file: Path, records: int) -> Dr
             frames = build_frames(
                 held.value.headers.templates,
                 batch.column("number").to_numpy(),
-                Positions(packet, batch.column("place").to_numpy(), start, length),
+                MessagePositions(packet, batch.column("place").to_numpy(), start, length),
                 np.frombuffer(b"".join(content.to_pylist()), np.uint8),
                 sequence_base=offset[np.unique(packet, return_index=True)[1]],
                 sessions=np.frombuffer(session_id(topic, number), np.uint8).reshape(1, -1),

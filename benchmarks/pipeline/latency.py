@@ -69,7 +69,7 @@ def at_rate(world: World, lines: Lines, rate: float, runs: int) -> dict[str, Fig
 
 
 def quantiles(seen: NDArray[np.int64], begin: int, end: int) -> Figures:
-    """Returns quantiles in ms of rows (stamp, arrival), in ns, stamped from ``begin`` up to ``end``.
+    """Returns quantiles, in ms, of rows (stamp, arrival; ns) stamped in ``begin`` to ``end``.
 
     Raises ValueError where there are none.
     """
@@ -82,7 +82,7 @@ def quantiles(seen: NDArray[np.int64], begin: int, end: int) -> Figures:
     return {"events": int(mine.sum()), "p50_ms": p50, "p99_ms": p99, "most_ms": float(late.max())}
 
 
-class Fed(NamedTuple):
+class FedRecords(NamedTuple):
     """A feed that ended: from when to when, ns since 1970, and how many records."""
 
     began: int
@@ -90,7 +90,7 @@ class Fed(NamedTuple):
     records: int
 
 
-def feed(world: World, topic: str, packets: Packets, rate: float, seconds: float) -> Fed:
+def feed(world: World, topic: str, packets: Packets, rate: float, seconds: float) -> FedRecords:
     """Stamped packets from a process of its own."""
     began = time.time_ns()
     context = multiprocessing.get_context("spawn")
@@ -98,7 +98,7 @@ def feed(world: World, topic: str, packets: Packets, rate: float, seconds: float
         records = pool.apply(
             producer.paced, (world.servers, topic, packets, PARTITIONS, rate, seconds)
         )
-    return Fed(began, time.time_ns(), records)
+    return FedRecords(began, time.time_ns(), records)
 
 
 def to_wire(
@@ -135,7 +135,7 @@ def to_python(
 
 def _feed_both(
     world: World, settings: Settings, packets: Packets, rate: float, scale: float
-) -> Fed:
+) -> FedRecords:
     """First until the stream runs warm, then what is measured: that, with the records of both."""
     # Nothing is stamped before the stream knows where "latest" is.
     known = Path(settings.checkpoint, "sources", "0", "0")

@@ -35,6 +35,7 @@ from jobs.adapters.tables.tables import Tables
 from jobs.adapters.wire import SinkOptions, open_sink, sink_options
 from udfs.columns import deliver
 from udfs.delivery.plan import Plan
+from udfs.delivery.realtime import LocalValue
 from udfs.messages.sequence import session_id
 from udfs.trees.header_stacks import HeaderStacks, Receivers
 
@@ -45,14 +46,7 @@ AT_ONCE = 4_096
 
 
 @dataclass(frozen=True)
-class Held:
-    """A value where a broadcast is expected, in this process."""
-
-    value: Any
-
-
-@dataclass(frozen=True)
-class Task:
+class PeerTask:
     """The work of one process: ``records`` of a partition, the first ``warm`` not measured."""
 
     servers: str
@@ -67,7 +61,7 @@ class Task:
 
 
 Messages = list[Any]
-Way = Callable[[Task, Iterator[Messages]], int]
+Way = Callable[[PeerTask, Iterator[Messages]], int]
 """Takes all messages of a task; returns how many copies it made of them, once these are out."""
 
 
@@ -98,7 +92,7 @@ def run(world: World, lines: Lines) -> None:
         rate, copies = in_processes(
             way,
             [
-                Task(
+                PeerTask(
                     world.servers,
                     topic,
                     partition,
@@ -146,7 +140,7 @@ def load_plan(path: Path) -> tuple[Plan, HeaderStacks]:
     return plan, stacks
 
 
-def in_processes(way: Way, tasks: list[Task]) -> tuple[float, int]:
+def in_processes(way: Way, tasks: list[PeerTask]) -> tuple[float, int]:
     """Records a second of all together, and the copies that they made of messages."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(len(tasks)) as pool:
@@ -156,7 +150,7 @@ def in_processes(way: Way, tasks: list[Task]) -> tuple[float, int]:
     return measured / (ended - began), sum(a[2] for a in answers)
 
 
-def consume(way: Way, task: Task) -> tuple[float, float, int]:
+def consume(way: Way, task: PeerTask) -> tuple[float, float, int]:
     """Consumes a partition; returns begin and end of what is measured, and copies of messages."""
     consumer = Consumer(
         {
@@ -189,10 +183,10 @@ def consume(way: Way, task: Task) -> tuple[float, float, int]:
     return began[0], ended, made
 
 
-def kernels(task: Task, messages: Iterator[Messages]) -> int:
+def kernels(task: PeerTask, messages: Iterator[Messages]) -> int:
     """Our own pass over Arrow batches, without Spark."""
     plan, stacks = load_plan(task.plan)
-    run = deliver(Held(plan), Held(stacks), task.topic, lambda: open_sink(task.sink), 0)
+    run = deliver(LocalValue(plan), LocalValue(stacks), task.topic, lambda: open_sink(task.sink), 0)
     for _ in run(batch_of(task.partition, some) for some in messages):
         pass
     return 0
@@ -230,7 +224,7 @@ class Templates:
         return found
 
 
-def plain(task: Task, messages: Iterator[Messages]) -> int:
+def plain(task: PeerTask, messages: Iterator[Messages]) -> int:
     """struct, a dict of stocks with ascending thresholds, one ``send`` a frame."""
     templates = Templates(*load_plan(task.plan))
     ladders = task.rules.ladders()
@@ -273,7 +267,7 @@ def plain(task: Task, messages: Iterator[Messages]) -> int:
     return 0
 
 
-def topic_a_subscriber(task: Task, messages: Iterator[Messages]) -> int:
+def topic_a_subscriber(task: PeerTask, messages: Iterator[Messages]) -> int:
     """A copy of each matched message to the topic of each of its receivers.
 
     Messages are matched by our kernels, as what is compared is what comes after.

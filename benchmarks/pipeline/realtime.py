@@ -7,7 +7,7 @@ import time
 
 from benchmarks.pipeline import latency
 from benchmarks.pipeline.latency import feed, quantiles
-from benchmarks.pipeline.receiver import Receiver
+from benchmarks.pipeline.receiver import FrameReceiver
 from benchmarks.pipeline.throughput import MAIN
 from benchmarks.pipeline.world import PARTITIONS, Job, World
 from benchmarks.support.results import Lines
@@ -50,7 +50,7 @@ def run(world: World, lines: Lines) -> None:
                 lines.floor("p99, real-time, 2,000 records/s", seen["p99_ms"], P99_FLOOR, "ms")
 
 
-def await_first(world: World, topic: str, receiver: Receiver, job: Job) -> None:
+def await_first(world: World, topic: str, receiver: FrameReceiver, job: Job) -> None:
     """Feed a little until a frame arrives. Raises TimeoutError, or RuntimeError if the job ends."""
     matching = latency.full_match(world)
     arrived = threading.Event()

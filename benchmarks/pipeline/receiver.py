@@ -61,7 +61,7 @@ def read_frames(frames: NDArray[np.uint8], port: int) -> tuple[NDArray[Any], NDA
     return to == port, stamps(frames.reshape(-1), rows * LOOKED_AT + ipv4 + _BEHIND)
 
 
-class Receiver:
+class FrameReceiver:
     """Takes frames while it is open; a context manager. `taken` gives what came so far.
 
     Its socket is open when ``__enter__`` returns.
@@ -72,7 +72,7 @@ class Receiver:
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_receive, args=(wire, port, theirs), daemon=True)
 
-    def __enter__(self) -> Receiver:
+    def __enter__(self) -> FrameReceiver:
         self._process.start()
         self._pipe.recv()
         return self

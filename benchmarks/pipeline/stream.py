@@ -22,13 +22,13 @@ from jobs.adapters.stream.kafka import Topics
 
 #: Seconds without any progress after which a stream is given up.
 PATIENCE = 180
-#: Seconds between two looks at its progress.
+#: Seconds between two polls of its progress.
 LOOK = 0.25
 Pass = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchFigures:
     """One micro-batch as Spark reports it: when it began (s since 1970), how long it took, rows."""
 
     began: float
@@ -40,7 +40,7 @@ class Batch:
 class Drained:
     """A drained topic. frames, frame_bytes: that went out for all its records."""
 
-    batches: Sequence[Batch]
+    batches: Sequence[BatchFigures]
     frames: int = 0
     frame_bytes: int = 0
 
@@ -64,15 +64,15 @@ class Drained:
         return statistics.median(batch.seconds for batch in self.batches[1:])
 
 
-def batches_of(reports: Sequence[str]) -> list[Batch]:
+def batches_of(reports: Sequence[str]) -> list[BatchFigures]:
     """From Spark's reports of progress, JSON, those of batches with rows."""
-    found: dict[int, Batch] = {}
+    found: dict[int, BatchFigures] = {}
     for text in reports:
         report = json.loads(text)
         if report["numInputRows"]:
             began = dt.datetime.fromisoformat(report["timestamp"]).timestamp()
             seconds = report["durationMs"]["triggerExecution"] / 1000
-            found[report["batchId"]] = Batch(began, seconds, report["numInputRows"])
+            found[report["batchId"]] = BatchFigures(began, seconds, report["numInputRows"])
     return [batch for _, batch in sorted(found.items())]
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.pipeline import producer
-from benchmarks.pipeline.receiver import Receiver
+from benchmarks.pipeline.receiver import FrameReceiver
 from benchmarks.pipeline.wire import Wire
 from benchmarks.pipeline.workload import Packets, Rules
 from benchmarks.support.results import FOLDER, ROOT
@@ -86,11 +86,11 @@ class World:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @contextmanager
-    def receiver(self, port: int) -> Iterator[Receiver]:
+    def receiver(self, port: int) -> Iterator[FrameReceiver]:
         """Takes notifications to this UDP port at the far end."""
         self._far.close()
         try:
-            with Receiver(self.wire, port) as receiver:
+            with FrameReceiver(self.wire, port) as receiver:
                 yield receiver
         finally:
             self._far = self.wire.hold()

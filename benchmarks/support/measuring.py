@@ -85,7 +85,7 @@ def side_by_side(
 
 
 @dataclass(frozen=True)
-class Session:
+class DecodedSession:
     """One batch of the lab's session: its messages, packets, and the packets' bytes and borders."""
 
     messages: list[bytes]
@@ -94,7 +94,7 @@ class Session:
     offsets: NDArray[np.int32]
 
     @classmethod
-    def make(cls) -> Session:
+    def make(cls) -> DecodedSession:
         session = list(groups(TradingSession(messages=PACKETS * 5, seed=1, symbols=200), seed=1))
         packets = [build_packet(b"BENCHMARK1", 1, group) for group in session[-PACKETS:]]
         borders = np.concatenate(([0], np.cumsum([len(packet) for packet in packets])))

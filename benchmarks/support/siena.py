@@ -19,7 +19,7 @@ TEXT_OPERATOR = "=="
 
 
 @dataclass(frozen=True)
-class Workload:
+class SienaWorkload:
     """Subscriptions to draw, each an ``and`` of comparisons on distinct fields.
 
     subscriptions: how many.

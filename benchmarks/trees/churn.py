@@ -14,7 +14,7 @@ from random import Random
 
 from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees.clients import MIGRATIONS, Moving, crowd, migration, recorded
-from benchmarks.trees.measure import Memory, Seen, mean
+from benchmarks.trees.measure import Measured, Memory, mean
 from benchmarks.trees.networks import CANDIDATES, names, zoo
 from benchmarks.trees.zoo import AUTOMATIC, SHOWN, automatic_choice
 from udfs.retuning.change import MIN_SAVING as DEFAULT
@@ -56,7 +56,7 @@ class Retuned:
 
 def one_run(
     folder: str | None, automatic: Sequence[str] | None, task: Task
-) -> tuple[dict[Cell, Seen], list[Retuned]]:
+) -> tuple[dict[Cell, Measured], list[Retuned]]:
     """One migration of all clients of a network, step by step.
 
     ``automatic``: networks that the automatic choice is retuned in, None for all.
@@ -71,7 +71,7 @@ def one_run(
     budget = uniform(network, RULES)
     kept: dict[str, list[Edges]] = {}
     standing: dict[str, Mapping[Edges, str]] = {}
-    cells: dict[Cell, Seen] = {}
+    cells: dict[Cell, Measured] = {}
     changes: list[Retuned] = []
     for step in range(STEPS + 1):
         percent = 100 * step // STEPS
@@ -106,7 +106,7 @@ def _retune(
     standing: dict[str, Mapping[Edges, str]],
     record: Record,
     measured: Memory,
-    cells: dict[Cell, Seen],
+    cells: dict[Cell, Measured],
     changes: list[Retuned],
     percent: int,
 ) -> None:
@@ -127,7 +127,7 @@ def _retune(
     cells[strategy, "retuned", percent] = measured(list(standing[strategy]))
 
 
-def after_all(folder: str | None, task: tuple[str, str, int, int]) -> dict[str, Seen]:
+def after_all(folder: str | None, task: tuple[str, str, int, int]) -> dict[str, Measured]:
     """Fig. 6.15: every strategy's first trees once all clients have moved."""
     name, how, quantity, seed = task
     place = zoo(name, folder)
@@ -154,7 +154,7 @@ def run(
     lines = Lines("trees", "churn")
     shown = [name for name in CANDIDATES if not only or name in only]
     tasks = [(name, how, n) for name in shown for how in MIGRATIONS for n in range(runs)]
-    seen: dict[tuple[str, str, str, str, int], list[Seen]] = defaultdict(list)
+    seen: dict[tuple[str, str, str, str, int], list[Measured]] = defaultdict(list)
     changed: dict[tuple[str, str, str, int], list[Retuned]] = defaultdict(list)
     answers = in_parallel(partial(one_run, folder, automatic), tasks, processes)
     for (name, how, _), (cells, changes) in answers:
@@ -193,7 +193,7 @@ def run(
     _findings(lines, means, best, folder, shown)
 
 
-def _floors(lines: Lines, means: dict[tuple[str, str, str, str, int], Seen]) -> None:
+def _floors(lines: Lines, means: dict[tuple[str, str, str, str, int], Measured]) -> None:
     percents = range(10, 101, 10)
     for strategy in (*FOLLOWING, AUTOMATIC):
         for which in ("retuned", "stale"):
@@ -237,7 +237,7 @@ def _best(
         for quantity in QUANTITIES
         for n in range(runs)
     ]
-    seen: dict[tuple[str, str, int], list[dict[str, Seen]]] = defaultdict(list)
+    seen: dict[tuple[str, str, int], list[dict[str, Measured]]] = defaultdict(list)
     for (name, how, quantity, _), each in in_parallel(partial(after_all, folder), tasks, processes):
         seen[name, how, quantity].append(each)
     labels = {
@@ -262,7 +262,7 @@ def _best(
 
 def _findings(
     lines: Lines,
-    means: dict[tuple[str, str, str, str, int], Seen],
+    means: dict[tuple[str, str, str, str, int], Measured],
     best: dict[tuple[str, str, int], dict[str, float]],
     folder: str | None,
     shown: Sequence[str],

@@ -13,7 +13,7 @@ from random import Random
 
 from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees.clients import crowd, recorded
-from benchmarks.trees.measure import Memory, Seen, mean
+from benchmarks.trees.measure import Measured, Memory, mean
 from udfs.network.topology import fabric
 from udfs.trees.strategies.baselines import Broadcast, Hops
 from udfs.trees.strategies.strategy import Situation, Strategy, select, uniform
@@ -49,9 +49,9 @@ Cell = tuple[int, str, int]
 """Percentage of subscribers, strategy, rules a switch."""
 
 
-def one_run(seed: int) -> dict[Cell, Seen]:
+def one_run(seed: int) -> dict[Cell, Measured]:
     """One drawing of publishers, subscribers and frequencies, for all cells."""
-    cells: dict[Cell, Seen] = {}
+    cells: dict[Cell, Measured] = {}
     for percent in SUBSCRIBERS:
         random = Random(f"fabric {seed} {percent}")
         network = fabric(8, 4, 2, 4, 4, publishers=0)
@@ -72,7 +72,7 @@ def one_run(seed: int) -> dict[Cell, Seen]:
 def run(runs: int, processes: int) -> None:
     """All of it, in ``runs`` drawings."""
     lines = Lines("trees", "fabric")
-    collected: dict[Cell, list[Seen]] = defaultdict(list)
+    collected: dict[Cell, list[Measured]] = defaultdict(list)
     for _, cells in in_parallel(one_run, range(runs), processes):
         for cell, seen in cells.items():
             collected[cell].append(seen)
@@ -96,7 +96,7 @@ def run(runs: int, processes: int) -> None:
     _findings(lines, means)
 
 
-def _floors(lines: Lines, means: dict[Cell, Seen]) -> None:
+def _floors(lines: Lines, means: dict[Cell, Measured]) -> None:
     for percent, most in ((30, 60), (70, 78)):
         header = means[percent, "topo", 10].header
         lines.floor(f"topo, 10 rules, {percent} % subscribers: header", header, most, "B")
@@ -139,7 +139,7 @@ def _floors(lines: Lines, means: dict[Cell, Seen]) -> None:
             )
 
 
-def _findings(lines: Lines, means: dict[Cell, Seen]) -> None:
+def _findings(lines: Lines, means: dict[Cell, Measured]) -> None:
     with_trees = [s.name for s in STRATEGIES if s.name not in ("hops", "broadcast")]
 
     def header(percent: int, name: str, rules: int) -> float:
@@ -221,8 +221,8 @@ def _findings(lines: Lines, means: dict[Cell, Seen]) -> None:
     _findings_of_thresholds(lines, means)
 
 
-def _findings_of_thresholds(lines: Lines, means: dict[Cell, Seen]) -> None:
-    def seen(percent: int, threshold: int, paths: bool = True) -> Seen:
+def _findings_of_thresholds(lines: Lines, means: dict[Cell, Measured]) -> None:
+    def seen(percent: int, threshold: int, paths: bool = True) -> Measured:
         return means[percent, Threshold(threshold, paths).name, FEW_RULES]
 
     best = {p: min(THRESHOLDS, key=lambda t: seen(p, t).header) for p in SUBSCRIBERS}
@@ -267,7 +267,7 @@ def _findings_of_thresholds(lines: Lines, means: dict[Cell, Seen]) -> None:
     )
 
 
-def _saving(means: dict[Cell, Seen], percent: int, name: str) -> float:
+def _saving(means: dict[Cell, Measured], percent: int, name: str) -> float:
     return 1 - means[percent, name, 10].header / means[percent, "hops", 10].header
 
 

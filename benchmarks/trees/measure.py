@@ -15,7 +15,7 @@ from udfs.trees.strategies.strategy import Edges, numbered
 
 
 @dataclass(frozen=True)
-class Seen:
+class Measured:
     """Means over notifications.
 
     header: bytes of the stacks as the publisher sends them, count and labels, without Ethernet.
@@ -41,7 +41,7 @@ def measure(
     trees: Sequence[Edges],
     publications: Sequence[Publication],
     algorithm: Algorithm = "refined",
-) -> Seen:
+) -> Measured:
     """The publications over the network with these trees stored."""
     replay = Replayer(network, numbered(trees, "measured"), algorithm).replay(publications)
     if replay.skipped:
@@ -56,16 +56,18 @@ def measure(
         "parts": replay.parts,
         "links": replay.switch_links + replay.host_links,
     }
-    return Seen(**{name: float(np.average(each, weights=weight)) for name, each in values.items()})
+    return Measured(
+        **{name: float(np.average(each, weights=weight)) for name, each in values.items()}
+    )
 
 
-def mean(seen: Iterable[Seen]) -> Seen:
+def mean(seen: Iterable[Measured]) -> Measured:
     """The mean of several, each counting alike."""
     rows = list(seen)
-    return Seen(
+    return Measured(
         **{
             each.name: float(np.mean([getattr(row, each.name) for row in rows]))
-            for each in fields(Seen)
+            for each in fields(Measured)
         }
     )
 
@@ -75,9 +77,9 @@ class Memory:
 
     def __init__(self, network: Network, publications: Sequence[Publication]) -> None:
         self._network, self._publications = network, publications
-        self._known: dict[tuple[Edges, ...], Seen] = {}
+        self._known: dict[tuple[Edges, ...], Measured] = {}
 
-    def __call__(self, trees: Sequence[Edges]) -> Seen:
+    def __call__(self, trees: Sequence[Edges]) -> Measured:
         key = tuple(trees)
         if key not in self._known:
             self._known[key] = measure(self._network, trees, self._publications)

@@ -13,7 +13,7 @@ from random import Random
 
 from benchmarks.support.results import Lines, in_parallel
 from benchmarks.trees.clients import crowd, recorded
-from benchmarks.trees.measure import Memory, Seen, mean
+from benchmarks.trees.measure import Measured, Memory, mean
 from benchmarks.trees.networks import CANDIDATES, TABLE, names, zoo
 from udfs.retuning.comparison import Record, evaluate
 from udfs.retuning.mixture import choose
@@ -46,7 +46,9 @@ Task = tuple[str, int]
 """Network, number of the drawing."""
 
 
-def one_run(folder: str | None, automatic: Sequence[str] | None, task: Task) -> dict[Cell, Seen]:
+def one_run(
+    folder: str | None, automatic: Sequence[str] | None, task: Task
+) -> dict[Cell, Measured]:
     """One drawing of clients in a network, for all strategies and budgets.
 
     ``automatic``: networks that the automatic choice is made in, None for all.
@@ -57,7 +59,7 @@ def one_run(folder: str | None, automatic: Sequence[str] | None, task: Task) -> 
     who = crowd(place.network, random, PUBLISHERS, SUBSCRIBERS, place.weights())
     situation = Situation(place.network, who.clients(), recorded(who, random, RECORDED), seed)
     measured = Memory(place.network, who.draw(random, MEASURED))
-    cells: dict[Cell, Seen] = {}
+    cells: dict[Cell, Measured] = {}
     for rules in RULES:
         budget = uniform(place.network, rules)
         for strategy in SHOWN:
@@ -78,7 +80,7 @@ def run(
     """``only``: networks in place of all that are at hand."""
     lines = Lines("trees", "zoo")
     tasks = [(name, seed) for name in names(folder, only) for seed in range(runs)]
-    collected: dict[tuple[str, str, int], list[Seen]] = defaultdict(list)
+    collected: dict[tuple[str, str, int], list[Measured]] = defaultdict(list)
     for (name, _), cells in in_parallel(partial(one_run, folder, automatic), tasks, processes):
         for (strategy, rules), seen in cells.items():
             collected[name, strategy, rules].append(seen)
@@ -119,7 +121,7 @@ def run(
         _findings(lines, means, shown)
 
 
-def _floors(lines: Lines, means: dict[tuple[str, str, int], Seen], shown: list[str]) -> None:
+def _floors(lines: Lines, means: dict[tuple[str, str, int], Measured], shown: list[str]) -> None:
     """The automatic choice against the best single strategy of each network and budget.
 
     It is held to the bytes on links that it decides by; labels are told beside them.
@@ -165,7 +167,7 @@ def _floors(lines: Lines, means: dict[tuple[str, str, int], Seen], shown: list[s
         )
 
 
-def _findings(lines: Lines, means: dict[tuple[str, str, int], Seen], shown: list[str]) -> None:
+def _findings(lines: Lines, means: dict[tuple[str, str, int], Measured], shown: list[str]) -> None:
     litnet, dfn, wavenet = CANDIDATES
     most = RULES[-1]
 
@@ -251,7 +253,7 @@ def _findings(lines: Lines, means: dict[tuple[str, str, int], Seen], shown: list
 
 
 def _ranking(
-    means: dict[tuple[str, str, int], Seen], networks: tuple[str, ...], strategies: list[str]
+    means: dict[tuple[str, str, int], Measured], networks: tuple[str, ...], strategies: list[str]
 ) -> str:
     said = []
     for name in networks:
@@ -263,7 +265,7 @@ def _ranking(
     return "; ".join(said)
 
 
-def _trees(means: dict[tuple[str, str, int], Seen], strategies: tuple[str, ...]) -> str:
+def _trees(means: dict[tuple[str, str, int], Measured], strategies: tuple[str, ...]) -> str:
     return "; ".join(
         f"{name}: "
         + ", ".join(f"{s} {means[name, s, RULES[-1]].trees:.2f}" for s in strategies)

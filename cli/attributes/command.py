@@ -14,14 +14,14 @@ import typer
 from cli.attributes.files import (
     MOST,
     AttributesOption,
-    Batch,
+    RecordBatch,
     line_batches,
     open_file,
     read_registry,
     record_source,
 )
 from cli.attributes.publishing import Progress, paced, send, to_topic
-from cli.attributes.records import Encoder, Faults, as_they_are, json_lines
+from cli.attributes.records import Faults, RecordEncoder, as_they_are, json_lines
 from cli.signals import stop_on_signal
 from jobs.adapters.wire import SinkOptions, open_sink
 from lab.traffic.packets import SESSION, write_records
@@ -71,7 +71,7 @@ def encode(
     if frames and out is not None and not as_hex and out.suffix != ".pcap":
         raise typer.BadParameter("--frames --out is a pcap file: its name ends in .pcap")
     faults = Faults("line")
-    encoder = Encoder(encoding, read_registry(attributes), source if frames else "")
+    encoder = RecordEncoder(encoding, read_registry(attributes), source if frames else "")
     with open_file(file) as stream:
         made = (encoder.encode(batch, faults) for batch in line_batches(stream))
         if out is None or as_hex:
@@ -170,7 +170,7 @@ def publish(
         raise typer.BadParameter(f"--session: {session!r} has not ten characters")
     kind = encoding or ("json" if topic else "id_pairs")
     registry = read_registry(attributes)
-    encoder = Encoder(kind, registry, "" if topic else source, b"" if topic else key)
+    encoder = RecordEncoder(kind, registry, "" if topic else source, b"" if topic else key)
     told = Faults("event" if sensors else "line")
     progress = Progress("events")
     with stop_on_signal() as stop, nullcontext() if sensors else open_file(file) as stream:
@@ -192,12 +192,12 @@ def publish(
     told.end(f"{target}: {progress}{', stopped' if stop.is_set() else ''}")
 
 
-def _sensed(count: int, seed: int, faults: float) -> Iterator[Batch]:
+def _sensed(count: int, seed: int, faults: float) -> Iterator[RecordBatch]:
     """Batches of the lab's sensors."""
     records = sensor_events(count, seed, faults)
     begin = 0
     while some := list(islice(records, MOST)):
-        yield Batch(list(range(begin + 1, begin + len(some) + 1)), some)
+        yield RecordBatch(list(range(begin + 1, begin + len(some) + 1)), some)
         begin += len(some)
 
 

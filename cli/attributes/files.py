@@ -45,7 +45,7 @@ _TEXT = frozenset([*b"\t\r\n", *range(0x20, 0x7F)])
 
 
 @dataclass(frozen=True)
-class Batch:
+class RecordBatch:
     """Records and where each stands: its line, record or frame, from 1.
 
     ``faults``: places and reasons of those that are no records at all.
@@ -63,11 +63,11 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Source:
+class RecordFile:
     """The records of a file: each ``what`` is a ``line`` of hex, a ``record``, or a ``frame``."""
 
     what: str
-    batches: Iterator[Batch]
+    batches: Iterator[RecordBatch]
 
 
 def read_registry(path: Path | None) -> Registry:
@@ -129,7 +129,7 @@ def open_file(file: str) -> AbstractContextManager[BinaryIO]:
     return Path(file).open("rb")
 
 
-def line_batches(stream: BinaryIO, stop: StopRequest | None = None) -> Iterator[Batch]:
+def line_batches(stream: BinaryIO, stop: StopRequest | None = None) -> Iterator[RecordBatch]:
     """Lines as they come, so that slow ones are seen soon; blank ones left out.
 
     Of a line longer than `LONGEST` only so many bytes are kept, and one more. Standard input, which
@@ -159,7 +159,7 @@ def _next(stream: BinaryIO, stop: StopRequest | None) -> bytes:
     return cast(bytes, cast(Any, stream).read1(_CHUNK))
 
 
-def _numbered(lines: list[bytes], before: int) -> Iterator[Batch]:
+def _numbered(lines: list[bytes], before: int) -> Iterator[RecordBatch]:
     kept = [
         (number, line[: LONGEST + 1])
         for number, line in enumerate(lines, start=before + 1)
@@ -167,10 +167,10 @@ def _numbered(lines: list[bytes], before: int) -> Iterator[Batch]:
     ]
     for begin in range(0, len(kept), MOST):
         part = kept[begin : begin + MOST]
-        yield Batch([number for number, _ in part], [line for _, line in part])
+        yield RecordBatch([number for number, _ in part], [line for _, line in part])
 
 
-def record_source(stream: BinaryIO) -> Source:
+def record_source(stream: BinaryIO) -> RecordFile:
     """Hex lines, a BinaryFILE or a pcap file, told apart by how they begin.
 
     Iterating raises MessageError for a damaged BinaryFILE and StackError for a damaged pcap file,
@@ -180,15 +180,15 @@ def record_source(stream: BinaryIO) -> Source:
         stream = cast(BinaryIO, io.BufferedReader(cast(Any, stream)))
     head = cast(Any, stream).peek(64)[:64]
     if is_pcap(head):
-        return Source("frame", _grouped(record.frame for record in read_pcap(stream)))
+        return RecordFile("frame", _grouped(record.frame for record in read_pcap(stream)))
     if _TEXT.issuperset(head):
-        return Source("line", map(_unhexed, line_batches(stream)))
-    return Source("record", _grouped(read_binary_file(stream)))
+        return RecordFile("line", map(_unhexed, line_batches(stream)))
+    return RecordFile("record", _grouped(read_binary_file(stream)))
 
 
-def _unhexed(batch: Batch) -> Batch:
+def _unhexed(batch: RecordBatch) -> RecordBatch:
     """The same records out of hex; those that are none are faults."""
-    made = Batch([], [], list(batch.faults))
+    made = RecordBatch([], [], list(batch.faults))
     for place, line in zip(batch.places, batch.records, strict=True):
         digits = line.decode("ascii", "replace").replace(":", " ").replace("0x", " ")
         try:
@@ -199,7 +199,7 @@ def _unhexed(batch: Batch) -> Batch:
     return made
 
 
-def _grouped(records: Iterator[bytes]) -> Iterator[Batch]:
+def _grouped(records: Iterator[bytes]) -> Iterator[RecordBatch]:
     """Batches; an error of the file comes after what stands before it."""
     number = 0
     while True:
@@ -213,7 +213,7 @@ def _grouped(records: Iterator[bytes]) -> Iterator[Batch]:
         except Exception as error:  # whatever it is, it is raised below
             failed = error
         if batch:
-            yield Batch(list(range(number + 1, number + len(batch) + 1)), batch)
+            yield RecordBatch(list(range(number + 1, number + len(batch) + 1)), batch)
         number += len(batch)
         if failed is not None:
             raise failed

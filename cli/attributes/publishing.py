@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 
-from cli.attributes.files import Batch
+from cli.attributes.files import RecordBatch
 from cli.attributes.records import Encoded
 from jobs.adapters.wire import Sink
 from lab.traffic.publisher import Published, publish_records
@@ -16,7 +16,7 @@ _MOMENT = 0.05
 """Seconds between two sends, where a rate is kept."""
 
 
-def paced(batches: Iterable[Batch], rate: float, stop: StopRequest) -> Iterator[Batch]:
+def paced(batches: Iterable[RecordBatch], rate: float, stop: StopRequest) -> Iterator[RecordBatch]:
     """The batches, or where there is a rate (events a second) pieces of them when they are due.
 
     What is late does not come in a rush. Ends when ``stop`` is set.
@@ -32,7 +32,9 @@ def paced(batches: Iterable[Batch], rate: float, stop: StopRequest) -> Iterator[
             records = batch.records[begin : begin + step]
             if rate:
                 due = max(due, time.monotonic() - _MOMENT) + len(records) / rate
-            yield Batch(batch.places[begin : begin + step], records, [] if begin else batch.faults)
+            yield RecordBatch(
+                batch.places[begin : begin + step], records, [] if begin else batch.faults
+            )
 
 
 class Progress:

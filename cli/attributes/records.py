@@ -14,7 +14,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from cli.attributes.files import LONGEST, Batch
+from cli.attributes.files import LONGEST, RecordBatch
 from udfs.messages.attributes import frames
 from udfs.messages.attributes.encodings import ENCODINGS
 from udfs.messages.attributes.events import REASONS, Events
@@ -41,7 +41,7 @@ class Faults:
         self._counts[reason] += 1
         typer.echo(f"{self._what} {place}: {reason}", err=True)
 
-    def of(self, batch: Batch, reason: NDArray[np.uint8]) -> NDArray[np.intp]:
+    def of(self, batch: RecordBatch, reason: NDArray[np.uint8]) -> NDArray[np.intp]:
         """Tells of the faults of a batch, in their order; returns the indexes of its events."""
         found = [(batch.places[at], REASONS[int(reason[at])]) for at in np.flatnonzero(reason)]
         for place, name in sorted([*batch.faults, *found]):
@@ -77,7 +77,7 @@ class Encoded:
         return [content[a:b] for a, b in pairwise(borders)]
 
 
-class Encoder:
+class RecordEncoder:
     """Lines of JSON to headers, or to whole frames from address ``source``.
 
     ``session``: ten bytes that, with a number counted up, go behind each header, or none.
@@ -91,7 +91,7 @@ class Encoder:
         self._session = session
         self.count = 0
 
-    def encode(self, batch: Batch, faults: Faults) -> Encoded:
+    def encode(self, batch: RecordBatch, faults: Faults) -> Encoded:
         """The events of a batch; faulty lines are told of and left out."""
         read = read_pairs(*pairs_of_lines(batch.records), self._registry, LONGEST)
         good = faults.of(batch, read.reason)
@@ -120,12 +120,14 @@ class Encoder:
         return Encoded(KEY * np.arange(count + 1), keys.reshape(-1))
 
 
-def as_they_are(batch: Batch) -> Encoded:
+def as_they_are(batch: RecordBatch) -> Encoded:
     """The records of a batch, good or bad."""
     return Encoded(*batch.columns())
 
 
-def json_lines(batch: Batch, encoding: str | None, registry: Registry, faults: Faults) -> list[str]:
+def json_lines(
+    batch: RecordBatch, encoding: str | None, registry: Registry, faults: Faults
+) -> list[str]:
     """The events of a batch as JSON; faulty records are told of and left out.
 
     Without an encoding the records are frames, and those that carry no event are passed over.
@@ -136,7 +138,7 @@ def json_lines(batch: Batch, encoding: str | None, registry: Registry, faults: F
         return render(read, faults.of(batch, read.reason), registry)
     which, read = frames.events_of_frames(offsets, data, registry.known, LONGEST)
     faults.pass_over(len(batch.records) - len(which))
-    ours = Batch([batch.places[at] for at in which.tolist()], [], batch.faults)
+    ours = RecordBatch([batch.places[at] for at in which.tolist()], [], batch.faults)
     return render(read, faults.of(ours, read.reason), registry)
 
 

@@ -127,11 +127,11 @@ def receive(
     wires = Wires(stream, summaries, service, drop, dice)
     outlet: Outlet
     if forward:
-        outlet = Forward(*parse_endpoint(forward))
+        outlet = ForwardOutlet(*parse_endpoint(forward))
     elif receipts:
-        outlet = Receipts(receipts)
+        outlet = ReceiptOutlet(receipts)
     else:
-        outlet = Lines(as_json, as_hex)
+        outlet = LineOutlet(as_json, as_hex)
     where = listen or f"{group}:{port}{f' on {interface}' if interface else ''}"
     _tell(f"listening at {where}" + (f", a trial that loses {drop:.0%}" if drop else ""))
     receiver = Receiver(options, time.monotonic(), sessions)
@@ -236,7 +236,7 @@ class Outlet(Protocol):
     def close(self) -> None: ...
 
 
-class Lines:
+class LineOutlet:
     """A line a message: session, number, and the message as text, JSON or hex."""
 
     def __init__(self, as_json: bool, as_hex: bool) -> None:
@@ -265,7 +265,7 @@ class Lines:
         """Lines are out already."""
 
 
-class Forward:
+class ForwardOutlet:
     """Each notification once, as the MoldUDP64 datagram that it is, to one address."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -285,7 +285,7 @@ class Forward:
         self._socket.close()
 
 
-class Receipts:
+class ReceiptOutlet:
     """A file of datagrams, each with its length (u16, big-endian) before."""
 
     def __init__(self, path: Path) -> None:

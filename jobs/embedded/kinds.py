@@ -41,7 +41,7 @@ EVENTS = 20_000
 FAULTS = 0.01
 
 
-class Kind(ABC):
+class RunKind(ABC):
     """One kind of run. ``noun``: what its messages are called in logs."""
 
     noun: str
@@ -76,11 +76,11 @@ class Kind(ABC):
         """Returns the attributes that records name, if they do."""
         return None
 
-    def reader(self, settings: Settings, specification: Specification) -> verification.Reader:
+    def reader(self, settings: Settings, specification: Specification) -> verification.RecordReader:
         """Returns the proof's reader of the topic's records, whatever is advertised."""
         return verification.packet_reader(specification)
 
-    def frame_reader(self) -> verification.Reader | None:
+    def frame_reader(self) -> verification.RecordReader | None:
         """Returns the proof's reader of what `feed` says was sent; None for packets of messages."""
         return None
 
@@ -91,7 +91,7 @@ class Kind(ABC):
     """The framing of plain frames from publishers into switches that match."""
 
 
-class TradingSession(Kind):
+class SessionRun(RunKind):
     """ITCH messages in MoldUDP64 packets."""
 
     noun = "messages"
@@ -121,7 +121,7 @@ class TradingSession(Kind):
             return network_feed.feed(settings, publisher, sink, records, stop)
 
 
-class Sensors(Kind):
+class SensorRun(RunKind):
     """Attribute/value events, a JSON object a line."""
 
     noun = "events"
@@ -175,14 +175,14 @@ class Sensors(Kind):
     def registry(self, tables: Tables, version: int | None = None) -> Registry | None:
         return formats.registry_of(tables, version)
 
-    def reader(self, settings: Settings, specification: Specification) -> verification.Reader:
+    def reader(self, settings: Settings, specification: Specification) -> verification.RecordReader:
         return attribute_reader.event_reader(
             settings.attributes_input,
             settings.attributes_encoding,
             formats.longest_event(settings),
         )
 
-    def frame_reader(self) -> verification.Reader | None:
+    def frame_reader(self) -> verification.RecordReader | None:
         return attribute_reader.frame_reader()
 
 

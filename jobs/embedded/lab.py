@@ -19,7 +19,7 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.stream.warm_up import warm_up
 from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.tables import Tables
-from jobs.embedded.kinds import Kind, in_background
+from jobs.embedded.kinds import RunKind, in_background
 from lab.fabric.topologies import NetworkOptions, load_network
 from lab.up import deployment
 from lab.up.lab import Lab
@@ -54,7 +54,7 @@ class RunningLab:
 def bring_up(
     settings: Settings,
     lifecycle: Lifecycle,
-    kind: Kind,
+    kind: RunKind,
     *,
     broker: bool = True,
     keep_spark: bool = False,

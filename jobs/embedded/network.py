@@ -17,11 +17,10 @@ from typing import Any
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import FORMATS, Settings
 from jobs.adapters.planning import formats
-from jobs.adapters.switches.filters import REJECTED
 from jobs.adapters.tables.tables import Tables
 from jobs.adapters.wire import open_sink, sink_options
 from jobs.embedded.feed import Fed
-from jobs.embedded.kinds import Kind
+from jobs.embedded.kinds import RunKind
 from jobs.embedded.lab import RunningLab, bring_up
 from jobs.embedded.proof import RunProof, shown_subscriptions
 from lab.proof import verification
@@ -36,7 +35,7 @@ from udfs.network.network import Network
 log = logging.getLogger("stackcast.lab")
 
 
-def run(settings: Settings, lifecycle: Lifecycle, kind: Kind, keep_spark: bool = False) -> int:
+def run(settings: Settings, lifecycle: Lifecycle, kind: RunKind, keep_spark: bool = False) -> int:
     """Delivers the records of ``kind`` once, on the embedded lab, by switches that match.
 
     keep_spark: leave its session to a run that comes after this one. Returns the exit code: 0 only
@@ -51,7 +50,7 @@ def run(settings: Settings, lifecycle: Lifecycle, kind: Kind, keep_spark: bool =
     return 0 if proof.exact else 1
 
 
-def _feed(up: RunningLab, lifecycle: Lifecycle, kind: Kind) -> Fed:
+def _feed(up: RunningLab, lifecycle: Lifecycle, kind: RunKind) -> Fed:
     """Sends the records into the publisher's switch; returns when all are in the network."""
     publisher = up.lab.network.host(up.settings.publisher)
     with closing(open_sink(sink_options(up.settings))) as sink:
@@ -66,7 +65,7 @@ class NetworkProof(RunProof):
     def __init__(
         self,
         settings: Settings,
-        kind: Kind,
+        kind: RunKind,
         tables: Tables,
         network: Network,
         fed: Fed,
@@ -76,7 +75,7 @@ class NetworkProof(RunProof):
         self._fed = fed
         self._specification = formats.specification_of(settings, tables)
         self._subscriptions = tables.rows("subscriptions")
-        self._rejected = {row["id"] for row in tables.rows(REJECTED)}
+        self._rejected = {row["id"] for row in tables.rows("rejected_subscriptions")}
         self._read = kind.frame_reader()
         self._registry = kind.registry(tables)
         rows, _ = select(self._subscriptions, settings.format, FORMATS)
@@ -121,7 +120,7 @@ def expected(
     packets: Iterable[tuple[int, int, bytes]],
     rules: Sequence[CheckedRule],
     specification: Specification,
-    read: verification.Reader | None = None,
+    read: verification.RecordReader | None = None,
     registry: Registry | None = None,
 ) -> verification.Expectation:
     """Returns what hosts are owed of packets as `Fed` has them, all under the same rules."""

@@ -13,7 +13,7 @@ from jobs.adapters.planning import formats
 from jobs.adapters.planning.plans import NETWORK, network_at
 from jobs.adapters.planning.versions import LINK_STATES
 from jobs.adapters.tables.tables import Tables
-from jobs.embedded.kinds import Kind
+from jobs.embedded.kinds import RunKind
 from lab.proof import verification
 from lab.proof.checking import Recorded
 from udfs.filters.advertisements import check_advertisements, select_advertisements
@@ -45,7 +45,7 @@ class RecordedBatches:
     """
 
     def __init__(
-        self, settings: Settings, tables: Tables, kind: Kind, specification: Specification
+        self, settings: Settings, tables: Tables, kind: RunKind, specification: Specification
     ) -> None:
         self._settings = settings
         self._tables = tables
@@ -63,8 +63,8 @@ class RecordedBatches:
     def batches(self) -> list[verification.Batch]:
         return [one.batch for one in self.recorded]
 
-    def read(self, record: bytes, batch: verification.Batch) -> Iterator[verification.Found]:
-        """Reads a record as it was read in a batch: a `lab.proof.verification.Reader`."""
+    def read(self, record: bytes, batch: verification.Batch) -> Iterator[verification.FoundMessage]:
+        """Reads a record as it was read in a batch: a `lab.proof.verification.RecordReader`."""
         live = self._live.get(batch.batch_id)
         announced = () if live is None else live.announced
         for found in self._reader(record, batch):

@@ -8,7 +8,7 @@ import logging
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.embedded import network, stream
-from jobs.embedded.kinds import Sensors, TradingSession
+from jobs.embedded.kinds import SensorRun, SessionRun
 from lab.fabric.topologies import LINE
 
 log = logging.getLogger("stackcast.lab")
@@ -24,7 +24,7 @@ LINE_EVENTS = 2_000
 def trading_session(settings: Settings, lifecycle: Lifecycle) -> int:
     """Runs once, by what ``spark.stackcast.match`` says. Returns the exit code."""
     way = network if settings.match == "network" else stream
-    return way.run(settings, lifecycle, TradingSession())
+    return way.run(settings, lifecycle, SessionRun())
 
 
 def sensors(settings: Settings, lifecycle: Lifecycle) -> int:
@@ -35,7 +35,7 @@ def sensors(settings: Settings, lifecycle: Lifecycle) -> int:
     switches are to match there, too. Each run has its own report. Returns the first exit code that
     is not 0.
     """
-    kind = Sensors()
+    kind = SensorRun()
     if "lab.subscriptions" not in settings.given:
         settings = dataclasses.replace(settings, lab_subscriptions=SUBSCRIPTIONS)
     if "lab.network" not in settings.given:

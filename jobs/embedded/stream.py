@@ -21,7 +21,7 @@ from jobs.adapters.planning import formats
 from jobs.adapters.stream import micro_batches
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.tables.tables import Tables
-from jobs.embedded.kinds import Kind, in_background
+from jobs.embedded.kinds import RunKind, in_background
 from jobs.embedded.lab import RunningLab, bring_up
 from jobs.embedded.proof import RunProof, shown_subscriptions
 from jobs.embedded.recorded_batches import RecordedBatches
@@ -36,7 +36,7 @@ from udfs.trees.broadcast import broadcast_trees
 log = logging.getLogger("stackcast.lab")
 
 
-def run(settings: Settings, lifecycle: Lifecycle, kind: Kind) -> int:
+def run(settings: Settings, lifecycle: Lifecycle, kind: RunKind) -> int:
     """Delivers the records of ``kind`` once, on the embedded lab.
 
     Returns the exit code: 0 only if every message went in and every delivery was exact.
@@ -58,7 +58,7 @@ def run(settings: Settings, lifecycle: Lifecycle, kind: Kind) -> int:
     return 0 if proof.exact else 1
 
 
-def _deliver(up: RunningLab, lifecycle: Lifecycle, kind: Kind) -> Published:
+def _deliver(up: RunningLab, lifecycle: Lifecycle, kind: RunKind) -> Published:
     """Publishes the records and lets the stream deliver them; returns when the topic is drained."""
     settings, stop = up.settings, StopRequest()
 
@@ -95,7 +95,7 @@ class StreamProof(RunProof):
         self,
         spark: SparkSession,
         settings: Settings,
-        kind: Kind,
+        kind: RunKind,
         tables: Tables,
         network: Network,
         published: Published,

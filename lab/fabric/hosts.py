@@ -74,7 +74,9 @@ def payload(frame: bytes) -> bytes:
     """Returns what an application gets of a plain Ethernet frame.
 
     Of attribute/value events (EtherType 0x9001) it is all that follows the Ethernet header, since
-    they travel without IP (KUNDEL III-B); else what :func:`udp_payload` finds. Raises :class:`BadFrame`.
+    they travel without IP (KUNDEL III-B); else what :func:`udp_payload` finds.
+
+    Raises :class:`BadFrame`.
     """
     if frame[12:_ETHERNET] == _ATTRIBUTES and len(frame) > _ETHERNET:
         return frame[_ETHERNET:]
@@ -104,7 +106,7 @@ class NetworkCard:
         return self._payload
 
 
-class Host:
+class LabHost:
     """A host with its own UDP socket, whose application appends what it reads to a file.
 
     The file has a u16 big-endian length before each payload. No more payloads are under way than

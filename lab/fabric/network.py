@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.fabric.hosts import ExternalHost, Host, NetworkCard, check_external, external_hosts
+from lab.fabric.hosts import ExternalHost, LabHost, NetworkCard, check_external, external_hosts
 from lab.fabric.switches import Fabric
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.switch.p4runtime.device import Device
@@ -149,10 +149,10 @@ class LabNetwork:
         receipts = out / "receipts"
         receipts.mkdir(parents=True, exist_ok=True)
         self._card = NetworkCard()
-        self._hosts: dict[str, Host | ExternalHost] = {
+        self._hosts: dict[str, LabHost | ExternalHost] = {
             name: ExternalHost(name, external[name])
             if name in external
-            else Host(name, receipts / f"{name}.mold", again is not None)
+            else LabHost(name, receipts / f"{name}.mold", again is not None)
             for name in network.subscribers()
         }
         data_planes = {name: SimpleSwitch() for name in network.switches}

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lab.proof.verification import Batch, Found, Framing, Reader
+from lab.proof.verification import Batch, FoundMessage, Framing, RecordReader
 from udfs.errors import MessageError
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.nodes import Node
@@ -36,7 +36,7 @@ Pairs = list[tuple[str, Any]]
 
 def event_reader(
     source: str, encoding: str, longest: int = LONGEST, advertised: Node | None = None
-) -> Reader:
+) -> RecordReader:
     """Reads records of one event each, which hosts receive in ``encoding``.
 
     source: ``json``, ``id_pairs`` or ``bitmask``. longest: bytes of what goes
@@ -45,7 +45,7 @@ def event_reader(
     Batches must have a registry.
     """
 
-    def read(record: bytes, batch: Batch) -> Iterator[Found]:
+    def read(record: bytes, batch: Batch) -> Iterator[FoundMessage]:
         registry = _registry(batch)
         if source == "json":
             values, payload = read_json(record, registry, LONGEST_JSON), b""
@@ -56,27 +56,27 @@ def event_reader(
             raise MessageError("EVENT_TOO_LARGE", f"{len(message)} bytes; {longest} at most")
         event = _named(values, registry)
         outside = advertised is not None and not matches(advertised, event)
-        return iter((Found(message, event, "outside_advertisement" if outside else ""),))
+        return iter((FoundMessage(message, event, "outside_advertisement" if outside else ""),))
 
     return read
 
 
-def frame_reader(longest: int = LONGEST) -> Reader:
+def frame_reader(longest: int = LONGEST) -> RecordReader:
     """Reads whole Ethernet frames as a publisher sent them: the header is the message.
 
     Frames to the bitmasks' group hold bitmasks, all others id pairs. A frame of another EtherType
     is the dead letter ``not_an_event``. Batches must have a registry.
     """
 
-    def read(record: bytes, batch: Batch) -> Iterator[Found]:
+    def read(record: bytes, batch: Batch) -> Iterator[FoundMessage]:
         if record[12:_ETHERNET] != ETHERTYPE.to_bytes(2):
-            return iter((Found(record, {}, "not_an_event"),))
+            return iter((FoundMessage(record, {}, "not_an_event"),))
         registry = _registry(batch)
         encoding = "bitmask" if record[:6] == BITMASK_GROUP.to_bytes(6) else "id_pairs"
         content = record[_ETHERNET:]
         values, payload = read_event(content, encoding, registry.known, longest)
         header = content[: len(content) - len(payload)]
-        return iter((Found(header, _named(values, registry)),))
+        return iter((FoundMessage(header, _named(values, registry)),))
 
     return read
 

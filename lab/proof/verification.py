@@ -1,11 +1,12 @@
 """The proof that every host received exactly what it subscribed to.
 
-It does not trust the product: what must arrive is worked out by brute force, from the source records, a plain reader of them and the syntax trees of the rules, which the interpreter
-runs where they keep state. Compiled tables, decode kernels, matcher, trees and stacks have no part
-in it. What did arrive is read from the files that the hosts wrote.
+It does not trust the product: what must arrive is worked out by brute force, from the source
+records, a plain reader of them and the syntax trees of the rules, which the interpreter runs where
+they keep state. Compiled tables, decode kernels, matcher, trees and stacks have no part in it. What
+did arrive is read from the files that the hosts wrote.
 
 A delivery is known by *(session, Kafka offset, message bytes)*, the key that the sequence number
-of a frame carries to its receivers (design, section 5).
+of a frame carries to its receivers.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ __all__ = [
     "PACKETS",
     "Batch",
     "Expectation",
-    "Found",
+    "FoundMessage",
     "Framing",
     "Key",
-    "Reader",
     "Receipt",
+    "RecordReader",
     "Tallies",
     "Tally",
     "broadcast_bytes",
@@ -74,7 +75,7 @@ class Batch:
     registry: Registry | None = None
 
 
-class Found(NamedTuple):
+class FoundMessage(NamedTuple):
     """A message of a record: as hosts receive it, its raw values by qualified name, or, where it
     has none, why it is a dead letter."""
 
@@ -91,7 +92,7 @@ class _Event(NamedTuple):
 
 _NOBODY: frozenset[str] = frozenset()
 
-Reader = Callable[[bytes, Batch], Iterable[Found]]
+RecordReader = Callable[[bytes, Batch], Iterable[FoundMessage]]
 """Reads one record of a batch in plain Python. A record of which nothing can be trusted raises
 MessageError, whose code is the reason."""
 
@@ -174,7 +175,7 @@ def expected(
     specification: Specification,
     topic: str,
     session: bytes | None = None,
-    read: Reader | None = None,
+    read: RecordReader | None = None,
 ) -> Expectation:
     """Works out what each host must receive of ``records``, rule by rule, message by message.
 
@@ -216,18 +217,18 @@ def expected(
     return expectation
 
 
-def packet_reader(specification: Specification) -> Reader:
+def packet_reader(specification: Specification) -> RecordReader:
     """Reads MoldUDP64 packets of typed messages."""
 
-    def read(record: bytes, _: Batch) -> Iterator[Found]:
+    def read(record: bytes, _: Batch) -> Iterator[FoundMessage]:
         # All of the packet, before any of it counts.
         return map(found, read_packet(record)[2])
 
-    def found(message: bytes) -> Found:
+    def found(message: bytes) -> FoundMessage:
         try:
-            return Found(message, read_message(specification, message))
+            return FoundMessage(message, read_message(specification, message))
         except MessageError as error:
-            return Found(message, {}, error.what.lower())
+            return FoundMessage(message, {}, error.what.lower())
 
     return read
 
@@ -235,7 +236,7 @@ def packet_reader(specification: Specification) -> Reader:
 def _events(
     records: Iterable[tuple[int, int, bytes]],
     batch: Batch,
-    read: Reader,
+    read: RecordReader,
     sessions: Mapping[int, bytes],
     expectation: Expectation,
 ) -> Iterator[_Event]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lab.proof.timeline import keeps_state
-from lab.proof.verification import Batch, Found, Reader, packet_reader
+from lab.proof.verification import Batch, FoundMessage, RecordReader, packet_reader
 from udfs.errors import MessageError
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import CheckedRule
@@ -39,7 +39,7 @@ class Showcase:
         specification: Specification,
         publisher: str,
         max_labels: int,
-        read: Reader | None = None,
+        read: RecordReader | None = None,
         registry: Registry | None = None,
     ) -> None:
         self._network = network
@@ -69,7 +69,7 @@ class Showcase:
         partition: int,
         offset: int,
         index: int,
-        found: Found,
+        found: FoundMessage,
         rules: Sequence[CheckedRule],
         shown: Counter[str],
     ) -> dict[str, Any] | None:
@@ -97,7 +97,7 @@ class Showcase:
             "edges": [list(edge) for edge in edges],
         }
 
-    def _messages(self, payload: bytes, batch: Batch) -> list[Found]:
+    def _messages(self, payload: bytes, batch: Batch) -> list[FoundMessage]:
         try:
             return list(self._read(payload, batch))
         except MessageError:
@@ -124,7 +124,7 @@ class FilteredShowcase(Showcase):
         network: Network,
         specification: Specification,
         publisher: str,
-        read: Reader | None = None,
+        read: RecordReader | None = None,
         registry: Registry | None = None,
     ) -> None:
         super().__init__(network, (), specification, publisher, 1, read, registry)

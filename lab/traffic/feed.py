@@ -67,7 +67,7 @@ GROUPS = {"id_pairs": ID_PAIRS_GROUP, "bitmask": BITMASK_GROUP}
 """Ethernet address that the frames of an encoding go to."""
 
 
-class Sent(NamedTuple):
+class SentEvent(NamedTuple):
     """A frame with the sequence number that is in its key."""
 
     sequence: int
@@ -81,7 +81,7 @@ def event_frames(
     encodings: Sequence[str] = tuple(GROUPS),
     session: bytes = SESSION,
     sequence: int = 1,
-) -> Iterator[Sent]:
+) -> Iterator[SentEvent]:
     """Yields a frame of each JSON record: Ethernet, header (KUNDEL III-B), and a key as payload.
 
     encodings: which the frames have, in turn. session: ten bytes; the first frame has number
@@ -93,4 +93,4 @@ def event_frames(
     for number, (record, encoding) in enumerate(zip(records, cycle(encodings)), sequence):
         ethernet = GROUPS[encoding].to_bytes(6) + source
         header = write_event(read_json(record, registry), encoding)
-        yield Sent(number, ethernet + header + KEY.pack(session, number))
+        yield SentEvent(number, ethernet + header + KEY.pack(session, number))

@@ -143,11 +143,11 @@ def _publish(
     )
     failures: list[BaseException] = []
     # kafka-python holds all that is not acknowledged yet, without a limit of its own.
-    room = Semaphore(_IN_FLIGHT)
+    capacity = Semaphore(_IN_FLIGHT)
 
     def failed(error: BaseException) -> None:
         failures.append(error)
-        room.release()
+        capacity.release()
 
     began = time.monotonic()
     sent_packets = count = size = 0
@@ -158,11 +158,11 @@ def _publish(
     try:
         width = len(producer.partitions_for(topic))
         for packet, group in paced(source, pace, stop):
-            if not room.acquire(timeout=_PATIENCE_S):
+            if not capacity.acquire(timeout=_PATIENCE_S):
                 failures.append(TimeoutError(f"nothing acknowledged for {_PATIENCE_S:.0f} s"))
                 break
             sent = producer.send(topic, packet, partition=sent_packets % width)
-            sent.add_callback(lambda _: room.release()).add_errback(failed)
+            sent.add_callback(lambda _: capacity.release()).add_errback(failed)
             sent_packets += 1
             count += len(group)
             size += len(packet)

@@ -13,7 +13,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from lab.traffic.subscriptions import Row
+from lab.traffic.subscriptions import DrawnSubscription
 from udfs.messages.attributes.registry import FORMAT, Registry, Type
 
 START = 1_772_323_200
@@ -205,7 +205,7 @@ def advertisements(publisher: str) -> list[dict[str, Any]]:
 
 def subscriptions(
     hosts: Sequence[str], count: int, seed: int = 1, late: bool = False, coarse: bool = False
-) -> list[Row]:
+) -> list[DrawnSubscription]:
     """``count`` rules over what stations report, spread evenly over ``hosts``.
 
     Most name a station; a few in a hundred can match no event. The same arguments give the same
@@ -219,7 +219,7 @@ def subscriptions(
         (KUNDEL III-C): almost all name a station, and limits are of few prefixes.
     """
     draw = _Draw(Random(seed), coarse)
-    rows: list[Row] = []
+    rows: list[DrawnSubscription] = []
     for number in range(1, count + 1):
         kind = draw.random.choice(_KINDS)
         form = draw.random.choices(_FORMS, weights=_COARSE if coarse else _WEIGHTS)[0]

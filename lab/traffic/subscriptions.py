@@ -12,7 +12,7 @@ from lab.traffic.symbols import Symbol, popularity, symbols
 _NEAR, _FAR = 0.995, 1.005
 
 
-class Row(TypedDict):
+class DrawnSubscription(TypedDict):
     """One row of the table ``subscriptions``, without its housekeeping columns."""
 
     id: str
@@ -22,7 +22,7 @@ class Row(TypedDict):
 
 def subscriptions(
     hosts: Sequence[str], count: int = 1000, stock_count: int = 100, seed: int = 1
-) -> list[Row]:
+) -> list[DrawnSubscription]:
     """``count`` rules over the ``stock_count`` most traded stocks, spread evenly over ``hosts``.
 
     Most name one stock and a threshold on price (dollars) or shares; the others combine them with
@@ -33,7 +33,7 @@ def subscriptions(
     random = Random(seed)
     stocks = symbols(stock_count)
     weights = popularity(stock_count, exponent=0.6)
-    rows: list[Row] = []
+    rows: list[DrawnSubscription] = []
     for number in range(1, count + 1):
         symbol = random.choices(stocks, cum_weights=weights)[0]
         form = random.choices(_FORMS, weights=_WEIGHTS)[0]

@@ -42,7 +42,7 @@ _ANSWER_S = 60.0
 
 
 @dataclass(frozen=True)
-class Options:
+class LabOptions:
     """The lab that ``lab up`` is to bring up."""
 
     folder: str
@@ -55,14 +55,14 @@ class Options:
     match: str = "spark"
 
     @staticmethod
-    def from_json(text: str) -> Options:
+    def from_json(text: str) -> LabOptions:
         values = json.loads(text)
         values["network"] = NetworkOptions(**values["network"])
         values["topics"] = tuple(values["topics"])
-        return Options(**values)
+        return LabOptions(**values)
 
 
-def up(options: Options) -> dict[str, Any]:
+def up(options: LabOptions) -> dict[str, Any]:
     """Starts a lab in the background; returns what ``lab.json`` says when all of it answers.
 
     Errors: ``LabError`` ``ALREADY_UP``, ``BUSY`` (something else uses the folder), or why the lab
@@ -177,7 +177,7 @@ def _wait_until_up(folder: Path, child: subprocess.Popen[bytes], output: Path) -
     raise LabError("NOT_UP", f"the lab was not up after {_UP_S:.0f} s; see {output}")
 
 
-def run(options: Options, stop: Callable[[float], bool]) -> None:
+def run(options: LabOptions, stop: Callable[[float], bool]) -> None:
     """Holds a lab until ``stop`` (which waits for so many seconds) says true."""
     folder = Path(options.folder).absolute()
     network = load_network(options.network)
@@ -244,7 +244,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
     try:
-        run(Options.from_json(sys.argv[1]), stop.wait)
+        run(LabOptions.from_json(sys.argv[1]), stop.wait)
     except StackcastError as error:
         print(error, file=sys.stderr)
         return 2

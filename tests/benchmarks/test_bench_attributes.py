@@ -15,7 +15,7 @@ def test_the_bitmask_is_smaller_from_eight_attributes_on_as_in_the_text():
 
 
 def test_the_codecs_are_compared_on_the_same_events():
-    batch = codecs.Batch.make(20)
+    batch = codecs.EncodedEvents.make(20)
     assert [len(values) for values in batch.values] == [
         int(mask).bit_count() for mask in batch.events.mask
     ]

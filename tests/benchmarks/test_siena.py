@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.support import plot
-from benchmarks.support.siena import NUMBER_OPERATORS, Workload
+from benchmarks.support.siena import NUMBER_OPERATORS, SienaWorkload
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.evaluate import fields_of
 
@@ -20,7 +20,7 @@ PREDICATE = re.compile(r"(f\d+) (\S+) (\S+)")
 
 def test_every_subscription_is_a_rule_with_so_many_predicates_on_distinct_fields():
     for predicates in range(1, 9):
-        workload = Workload(subscriptions=50, predicates=predicates)
+        workload = SienaWorkload(subscriptions=50, predicates=predicates)
         specification = workload.specification()
         texts = workload.texts()
         assert len(texts) == 50
@@ -31,13 +31,13 @@ def test_every_subscription_is_a_rule_with_so_many_predicates_on_distinct_fields
 
 
 def test_a_seed_gives_the_same_subscriptions_and_fewer_are_the_first_of_more():
-    many = Workload(subscriptions=200, seed=7).texts()
-    assert Workload(subscriptions=50, seed=7).texts() == many[:50]
-    assert Workload(subscriptions=50, seed=8).texts() != many[:50]
+    many = SienaWorkload(subscriptions=200, seed=7).texts()
+    assert SienaWorkload(subscriptions=50, seed=7).texts() == many[:50]
+    assert SienaWorkload(subscriptions=50, seed=8).texts() != many[:50]
 
 
 def test_popular_fields_operators_and_constants_are_drawn_in_the_order_of_their_ranks():
-    workload = Workload(
+    workload = SienaWorkload(
         subscriptions=4000, predicates=1, fields=3, text_fields=0, values=20, field_exponent=1.5
     )
     parts = [PREDICATE.match(text).groups() for text in workload.texts()]
@@ -52,7 +52,7 @@ def test_popular_fields_operators_and_constants_are_drawn_in_the_order_of_their_
 
 
 def test_an_exponent_of_zero_draws_evenly():
-    workload = Workload(subscriptions=4000, predicates=1, fields=4, field_exponent=0, hosts=5)
+    workload = SienaWorkload(subscriptions=4000, predicates=1, fields=4, field_exponent=0, hosts=5)
     fields = Counter(text.split()[0] for text in workload.texts())
     assert min(fields.values()) > 900
     hosts = Counter(text.split()[-1] for text in workload.texts())
@@ -60,7 +60,7 @@ def test_an_exponent_of_zero_draws_evenly():
 
 
 def test_text_is_compared_for_equality_only():
-    workload = Workload(subscriptions=300, predicates=4, fields=6, text_fields=3)
+    workload = SienaWorkload(subscriptions=300, predicates=4, fields=6, text_fields=3)
     for text in workload.texts():
         for field, operator, constant in PREDICATE.findall(text):
             is_text = int(field[1:]) <= 3
@@ -70,7 +70,7 @@ def test_text_is_compared_for_equality_only():
 
 def test_more_predicates_than_fields_are_refused():
     with pytest.raises(ValueError, match="one predicate a field"):
-        Workload(predicates=9, fields=8).texts()
+        SienaWorkload(predicates=9, fields=8).texts()
 
 
 @pytest.mark.parametrize("log", [False, True])

@@ -23,7 +23,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.packet import Raw
 from typer.testing import CliRunner, Result
 
-from cli.attributes.files import Batch
+from cli.attributes.files import RecordBatch
 from cli.attributes.publishing import paced
 from cli.main import app
 from lab.traffic.sensors import events
@@ -254,7 +254,10 @@ def test_a_stopped_publisher_says_what_it_sent(number: int):
 
 def test_a_rate_is_kept_without_losing_any_event():
     stop = threading.Event()
-    batches = [Batch([1, 2, 3], [b"a", b"b", b"c"]), Batch([4], [b"d"], [(5, "not_hex")])]
+    batches = [
+        RecordBatch([1, 2, 3], [b"a", b"b", b"c"]),
+        RecordBatch([4], [b"d"], [(5, "not_hex")]),
+    ]
     found = list(paced(batches, 1000.0, stop))
     assert b"".join(record for batch in found for record in batch.records) == b"abcd"
     assert [place for batch in found for place in batch.places] == [1, 2, 3, 4]

@@ -16,7 +16,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.fabric.hosts import Host, NetworkCard
+from lab.fabric.hosts import LabHost, NetworkCard
 from lab.proof.attribute_reader import FRAMES, event_reader, frame_reader, read_json
 from lab.proof.receipts import KEY, Receipt, event_receipt, receipts
 from lab.proof.verification import Batch, broadcast_bytes, compare, expected, unicast_bytes
@@ -433,7 +433,7 @@ def test_a_host_gets_what_follows_ethernet_and_writes_it_down(tmp_path):
     sent, _ = in_switches(20)
     folder = tmp_path / "receipts"
     folder.mkdir()
-    card, host = NetworkCard(), Host("h1", folder / "h1.mold")
+    card, host = NetworkCard(), LabHost("h1", folder / "h1.mold")
     for one in sent:
         host.take(card.read(one.frame))
     host.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fill_switches import fill
 
-from lab.fabric.hosts import Host, NetworkCard
+from lab.fabric.hosts import LabHost, NetworkCard
 from lab.fabric.switches import Fabric
 from lab.proof.attribute_reader import frame_reader
 from lab.proof.receipts import event_receipt, receipts
@@ -55,7 +55,8 @@ def test_hosts_receive_exactly_what_they_subscribed_to(rules, switches, tmp_path
     (tmp_path / "receipts").mkdir()
     card = NetworkCard()
     hosts = {
-        name: Host(name, tmp_path / "receipts" / f"{name}.mold") for name in NETWORK.subscribers()
+        name: LabHost(name, tmp_path / "receipts" / f"{name}.mold")
+        for name in NETWORK.subscribers()
     }
     fabric = Fabric(
         NETWORK, switches, lambda name, frame: hosts[name].take(card.read(frame) or b"")

@@ -20,7 +20,7 @@ from paths import TEST_P4
 from lab.switch.bmv2 import hashes
 from lab.switch.bmv2.packet import Packet
 from lab.switch.bmv2.program import Program, load_program
-from lab.switch.bmv2.state import State
+from lab.switch.bmv2.state import SwitchState
 from udfs.errors import SwitchError
 from udfs.switches.entry import SwitchEntry
 from udfs.switches.match import Match
@@ -36,7 +36,7 @@ def program_of(name: str) -> Program:
     return load_program((TEST_P4 / f"{name}.json").read_bytes())
 
 
-def run(program: Program, state: State, frame: bytes) -> tuple[Packet, bytes]:
+def run(program: Program, state: SwitchState, frame: bytes) -> tuple[Packet, bytes]:
     packet = program.packet(frame, 3)
     state.parse(packet)
     state.ingress(packet)
@@ -171,7 +171,11 @@ def test_a_value_set_can_change_and_is_empty_after_a_reset():
 
 
 def control(
-    operation: int, first: int = 0, second: int = 0, value: int = 0, state: State | None = None
+    operation: int,
+    first: int = 0,
+    second: int = 0,
+    value: int = 0,
+    state: SwitchState | None = None,
 ) -> tuple[Packet, int, int]:
     """The packet, its trace and its value."""
     program = program_of("program_control")

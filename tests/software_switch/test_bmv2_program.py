@@ -16,7 +16,7 @@ from paths import P4, TEST_P4
 
 from lab.switch.bmv2.packet import Packet
 from lab.switch.bmv2.program import INTRINSIC, Program, load_program
-from lab.switch.bmv2.state import State
+from lab.switch.bmv2.state import SwitchState
 from udfs.errors import SwitchError
 
 pytestmark = pytest.mark.unit
@@ -75,7 +75,7 @@ def config_of(primitives: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     }
 
 
-def compiled(config: dict[str, Any], **options: Any) -> tuple[Program, State]:
+def compiled(config: dict[str, Any], **options: Any) -> tuple[Program, SwitchState]:
     program = load_program(json.dumps(config).encode(), **options)
     return program, program.new_state()
 

@@ -15,7 +15,7 @@ from feature_cases import FEATURES, Feature, keys, requests
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.switch.bmv2.flow_cache import FlowCache, Run
+from lab.switch.bmv2.flow_cache import CachedRun, FlowCache
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.switches.entry import GROUPS, SESSIONS, SwitchEntry, group_entry
 
@@ -110,7 +110,7 @@ def test_what_depends_on_more_than_the_frame_runs_every_time() -> None:
 
 def test_a_frame_that_ends_too_early_says_nothing_of_longer_ones() -> None:
     cache = FlowCache()
-    short, run = b"0123456789" * 2, Run()
+    short, run = b"0123456789" * 2, CachedRun()
     cache.keep(1, short, 25, False, run)
     assert cache.find(1, short) is run
     assert cache.find(1, short + b"x" * 10) is None
@@ -119,7 +119,7 @@ def test_a_frame_that_ends_too_early_says_nothing_of_longer_ones() -> None:
 
 def test_frames_that_fare_by_their_length_are_told_apart_by_it() -> None:
     cache = FlowCache()
-    runs = [Run(), Run()]
+    runs = [CachedRun(), CachedRun()]
     cache.keep(1, bytes(30), 20, True, runs[0])
     cache.keep(1, bytes(40), 20, True, runs[1])
     assert [cache.find(1, bytes(size)) for size in (30, 40, 50)] == [*runs, None]
@@ -128,7 +128,7 @@ def test_frames_that_fare_by_their_length_are_told_apart_by_it() -> None:
 def test_a_full_memory_starts_anew() -> None:
     cache = FlowCache(limit=10)
     for number in range(25):
-        cache.keep(1, number.to_bytes(20), 20, False, Run())
+        cache.keep(1, number.to_bytes(20), 20, False, CachedRun())
         assert len(cache) <= 10
     assert cache.find(1, (24).to_bytes(20)) is not None
     assert cache.find(1, (1).to_bytes(20)) is None

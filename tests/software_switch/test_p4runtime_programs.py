@@ -9,7 +9,6 @@ from typing import Any
 import p4_products
 import pytest
 from control_plane import (
-    FOLDER,
     INFO,
     INFO_TEXT,
     JSON,
@@ -35,6 +34,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2
+from paths import TEST_P4
 
 from lab.switch.p4runtime.device import MOST_UPDATES, Device
 from lab.switch.p4runtime.program import read_program
@@ -516,7 +516,7 @@ def test_the_program_of_these_tests_is_what_its_source_says(
     pytestconfig: pytest.Config,
 ) -> None:
     p4c = str(pytestconfig.getoption("--p4c"))
-    made = p4_products.compile_program(p4c, FOLDER / "control_plane.p4")
+    made = p4_products.compile_program(p4c, TEST_P4 / "control_plane.p4")
     assert made == (INFO_TEXT, JSON.decode())
 
 

@@ -29,7 +29,7 @@ from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.tables import Tables
 from jobs.embedded import stream
-from jobs.embedded.kinds import Sensors
+from jobs.embedded.kinds import SensorRun
 from lab.proof import verification
 from lab.proof.attribute_reader import event_reader
 from lab.proof.receipts import Receipt, receipt_bytes, receipts
@@ -563,7 +563,7 @@ def test_binary_events_arrive_with_their_payload_and_damage_harms_nothing_else(
         run = stream.StreamProof(
             spark,
             one.settings,
-            Sensors(),
+            SensorRun(),
             one.tables,
             NETWORK,
             Published(len(good), len(good), 0, 0.0),

@@ -8,7 +8,7 @@ from typing import Any
 from lab.switch.bmv2.expressions import Expressions
 from lab.switch.bmv2.flow import Flow
 from lab.switch.bmv2.primitives import Primitives
-from lab.switch.bmv2.source import Coverage, Source
+from lab.switch.bmv2.source import Coverage, PythonSource
 from lab.switch.bmv2.values import Value
 
 Json = Mapping[str, Any]
@@ -22,7 +22,7 @@ class Actions:
 
     def __init__(
         self,
-        source: Source,
+        source: PythonSource,
         primitives: Primitives,
         coverage: Coverage,
         functions: list[list[str]],

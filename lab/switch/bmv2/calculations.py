@@ -11,7 +11,7 @@ from typing import Any
 
 from lab.switch.bmv2.hashes import ALGORITHMS
 from lab.switch.bmv2.layout import Field, Header, Layout
-from lab.switch.bmv2.source import Source, refuse
+from lab.switch.bmv2.source import PythonSource, refuse
 
 Json = Mapping[str, Any]
 _CHECKSUMS = ("csum16", "cksum16")
@@ -22,7 +22,7 @@ class Calculations:
     """Writes calculations as they are first used, to ``functions``."""
 
     def __init__(
-        self, config: Json, layout: Layout, source: Source, functions: list[list[str]]
+        self, config: Json, layout: Layout, source: PythonSource, functions: list[list[str]]
     ) -> None:
         self._calculations = {each["name"]: each for each in config.get("calculations", ())}
         self._layout = layout

@@ -10,7 +10,7 @@ from lab.switch.bmv2.calculations import Calculations
 from lab.switch.bmv2.expressions import Expressions
 from lab.switch.bmv2.layout import Header, Layout, Stack
 from lab.switch.bmv2.primitives import Primitives
-from lab.switch.bmv2.source import Source
+from lab.switch.bmv2.source import PythonSource
 from lab.switch.bmv2.values import Value, header_value, stored
 from lab.switch.bmv2.wire import packed, packed_variable
 
@@ -24,7 +24,7 @@ class Deparsing:
     """Writes the functions' parts that deal with checksums and bytes."""
 
     def __init__(
-        self, config: Json, layout: Layout, source: Source, primitives: Primitives
+        self, config: Json, layout: Layout, source: PythonSource, primitives: Primitives
     ) -> None:
         self._layout = layout
         self._source = source

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lab.switch.bmv2.layout import Field, Header, Layout, Stack, Union
-from lab.switch.bmv2.source import Source, refuse
+from lab.switch.bmv2.source import PythonSource, refuse
 from lab.switch.bmv2.values import (
     BINARY,
     MAX_SHIFT,
@@ -35,7 +35,7 @@ class Expressions:
     """Compiles expressions of one program. ``reads`` collects the slots that they look at, and is
     for the caller to empty; ``params`` are the values of an action's parameters."""
 
-    def __init__(self, layout: Layout, source: Source, registers: Mapping[str, str]) -> None:
+    def __init__(self, layout: Layout, source: PythonSource, registers: Mapping[str, str]) -> None:
         self.layout = layout
         self.source = source
         self.registers = registers

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
-from lab.switch.bmv2.source import Source, refuse
+from lab.switch.bmv2.source import PythonSource, refuse
 
 Node = TypeVar("Node", int, str)
 
@@ -31,7 +31,7 @@ class Flow(Generic[Node]):
 
     def __init__(
         self,
-        source: Source,
+        source: PythonSource,
         what: str,
         next_of: Mapping[Node, Sequence[Node | None]],
         write: Callable[[Node, Callable[[Node | None], None]], None],

@@ -17,7 +17,7 @@ _HEAD = 16
 _SPANS = 16
 
 
-class Run:
+class CachedRun:
     """The effect of one frame's run, in a form that can be repeated with another frame.
 
     ``copies``: ``(port, made, kept, size)``: the bytes ``made``, then the frame from offset
@@ -57,12 +57,12 @@ class FlowCache:
         self._limit = limit
         # By port and head: how many bytes were looked at, and whether the length mattered.
         self._spans: dict[tuple[int, bytes], list[tuple[int, bool]]] = {}
-        self._runs: dict[tuple[int, bytes, int], Run] = {}
+        self._runs: dict[tuple[int, bytes, int], CachedRun] = {}
 
     def __len__(self) -> int:
         return len(self._runs)
 
-    def find(self, port: int, frame: bytes) -> Run | None:
+    def find(self, port: int, frame: bytes) -> CachedRun | None:
         """The run of an equal frame, or None."""
         for span, by_length in self._spans.get((port, frame[:_HEAD]), ()):
             run = self._runs.get((port, frame[:span], len(frame) if by_length else -1))
@@ -71,7 +71,7 @@ class FlowCache:
                 return run
         return None
 
-    def keep(self, port: int, frame: bytes, span: int, by_length: bool, run: Run) -> None:
+    def keep(self, port: int, frame: bytes, span: int, by_length: bool, run: CachedRun) -> None:
         """Remember the run of ``frame``, which depended on its first ``span`` bytes and, if
         ``by_length``, on its length."""
         if len(self._runs) >= self._limit:

@@ -14,7 +14,7 @@ from typing import Any
 
 from lab.switch.bmv2.layout import Field, Layout, Stack, Union
 from lab.switch.bmv2.primitives import Primitives
-from lab.switch.bmv2.source import Coverage, Source, refuse
+from lab.switch.bmv2.source import Coverage, PythonSource, refuse
 from lab.switch.bmv2.values import Place, Value, header_value, number, plus, stored
 from lab.switch.bmv2.wire import read_header
 
@@ -43,7 +43,7 @@ class Parsing:
         self,
         config: Json,
         layout: Layout,
-        source: Source,
+        source: PythonSource,
         primitives: Primitives,
         coverage: Coverage,
     ) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from lab.switch.bmv2.flow_cache import Run
+from lab.switch.bmv2.flow_cache import CachedRun
 from lab.switch.bmv2.packet import Packet
 from lab.switch.bmv2.program import Program
-from lab.switch.bmv2.state import Replication, State
+from lab.switch.bmv2.state import Replication, SwitchState
 
 DROP_PORT = 511
 """The egress port that means: drop."""
@@ -34,7 +34,7 @@ class Walk:
     __slots__ = ("by_length", "impure", "run", "size", "span", "steps", "waiting")
 
     def __init__(self, size: int) -> None:
-        self.run = Run()
+        self.run = CachedRun()
         self.size = size
         self.span = self.steps = 0
         self.by_length = self.impure = False
@@ -63,7 +63,7 @@ class Passes:
     def __init__(
         self,
         program: Program,
-        state: State,
+        state: SwitchState,
         replication: Replication,
         clock: Callable[[], int],
         learn: Callable[[int, Packet], None],
@@ -234,7 +234,7 @@ class Passes:
         packet.truncate = length
         sent.append((packet, last_port))
 
-    def _reason(self, run: Run) -> str:
+    def _reason(self, run: CachedRun) -> str:
         for counted, _ in reversed(run.counted):
             for name, cells in self._drop_counters:
                 for index, cell in cells.items():

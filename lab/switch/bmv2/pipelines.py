@@ -15,7 +15,7 @@ from lab.switch.bmv2.flow import Flow
 from lab.switch.bmv2.forms import TableForm, table_form
 from lab.switch.bmv2.layout import Layout
 from lab.switch.bmv2.primitives import Primitives
-from lab.switch.bmv2.source import Coverage, Source, refuse
+from lab.switch.bmv2.source import Coverage, PythonSource, refuse
 from lab.switch.bmv2.values import Value, constant
 
 Json = Mapping[str, Any]
@@ -29,7 +29,7 @@ class Pipelines:
         self,
         config: Json,
         layout: Layout,
-        source: Source,
+        source: PythonSource,
         primitives: Primitives,
         coverage: Coverage,
         functions: list[list[str]],

@@ -8,7 +8,7 @@ from typing import Any
 from lab.switch.bmv2.calculations import Calculations
 from lab.switch.bmv2.expressions import Expressions
 from lab.switch.bmv2.layout import Field, Layout, Stack
-from lab.switch.bmv2.source import Source, refuse
+from lab.switch.bmv2.source import PythonSource, refuse
 from lab.switch.bmv2.values import Place, Value, at, plus, stored
 
 Json = Mapping[str, Any]
@@ -27,7 +27,7 @@ class Primitives:
         self,
         config: Json,
         layout: Layout,
-        source: Source,
+        source: PythonSource,
         expressions: Expressions,
         calculations: Calculations,
     ) -> None:
@@ -80,7 +80,7 @@ class Primitives:
         return value if value.kind == "data" else Value(f"(+({value.code}))", "data", 0, 1)
 
     def target(self, node: Json) -> tuple[str, Field, str | None]:
-        """Returns a place to store at: Python of the slot, its form, the condition that it exists."""
+        """Returns where to store: the slot in Python, its form, the condition that it exists."""
         kind, value = node["type"], node["value"]
         while kind == "expression" and "op" not in value:
             kind, value = value["type"], value["value"]

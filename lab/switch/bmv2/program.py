@@ -20,8 +20,8 @@ from lab.switch.bmv2.packet import Packet
 from lab.switch.bmv2.parsing import Parsing
 from lab.switch.bmv2.pipelines import Pipelines
 from lab.switch.bmv2.primitives import Primitives
-from lab.switch.bmv2.source import Coverage, Source, reading, refuse
-from lab.switch.bmv2.state import State
+from lab.switch.bmv2.source import Coverage, PythonSource, reading, refuse
+from lab.switch.bmv2.state import SwitchState
 
 __all__ = ["INTRINSIC", "Program", "load_program"]
 
@@ -30,7 +30,7 @@ _MAJOR = 2
 
 
 class Program:
-    """A compiled program; see `load_program`. Tables and registers are in a `State`.
+    """A compiled program; see `load_program`. Tables and registers are in a `SwitchState`.
 
     ``source``: the Python that was made of it. ``slots``: index in `Packet.fields` of each field
     that the switch itself reads or writes (``standard_metadata.egress_spec``,
@@ -55,7 +55,7 @@ class Program:
         if config.get("extern_instances"):
             name = config["extern_instances"][0].get("name")
             raise refuse(f"extern {name!r}", "extern objects do not run here")
-        source = Source()
+        source = PythonSource()
         functions: list[list[str]] = []
         coverage = Coverage(source, wanted)
         registers = config.get("register_arrays", ())
@@ -108,7 +108,7 @@ class Program:
         self._vsets = parsing.vsets
         self._shadows = parsing.used_vsets
 
-    def _bindings(self, source: Source, primitives: Primitives, parsing: Parsing) -> None:
+    def _bindings(self, source: PythonSource, primitives: Primitives, parsing: Parsing) -> None:
         line = source.line
         line("defaults = S.defaults")
         for name, form in self.tables.items():
@@ -126,7 +126,7 @@ class Program:
         for local in parsing.used_vsets:
             line(f"{local} = S.vsets[{local!r}]")
 
-    def _compiled(self, source: Source) -> Any:
+    def _compiled(self, source: PythonSource) -> Any:
         names: dict[str, Any] = {
             "compress": compress,
             "covered": self.covered.add,
@@ -156,28 +156,28 @@ class Program:
         for slot in self.field_lists.get(field_list, ()):
             to[slot] = of[slot]
 
-    def new_state(self) -> State:
+    def new_state(self) -> SwitchState:
         """Empty tables (but const entries), registers and counters at 0."""
-        state = State(
+        state = SwitchState(
             self.tables, self._counters, self._registers, self._meters, self._vsets, self._shadows
         )
         state.parse, state.ingress, state.egress, state.deparse = self._bind(state)
         return state
 
     # The same as methods of State (state.parse(packet), ...), which save a call.
-    def parse(self, packet: Packet, state: State) -> None:
+    def parse(self, packet: Packet, state: SwitchState) -> None:
         """Fill the fields from ``packet.data``; sets ``parser_error`` and ``checksum_error``."""
         state.parse(packet)
 
-    def ingress(self, packet: Packet, state: State) -> None:
+    def ingress(self, packet: Packet, state: SwitchState) -> None:
         """Run the ingress pipeline."""
         state.ingress(packet)
 
-    def egress(self, packet: Packet, state: State) -> None:
+    def egress(self, packet: Packet, state: SwitchState) -> None:
         """Run the egress pipeline."""
         state.egress(packet)
 
-    def deparse(self, packet: Packet, state: State) -> bytes:
+    def deparse(self, packet: Packet, state: SwitchState) -> bytes:
         """Update checksums; the frame as it leaves: valid headers, then the payload."""
         return state.deparse(packet)
 

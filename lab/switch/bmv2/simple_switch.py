@@ -13,11 +13,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from lab.switch.bmv2.flow_cache import FlowCache, Run
+from lab.switch.bmv2.flow_cache import CachedRun, FlowCache
 from lab.switch.bmv2.packet import Packet
 from lab.switch.bmv2.passes import Passes
 from lab.switch.bmv2.program import Program, load_program, shared_program
-from lab.switch.bmv2.state import Replication, State
+from lab.switch.bmv2.state import Replication, SwitchState
 from udfs.errors import SwitchError
 from udfs.switches.entry import DEFAULT, GROUPS, SESSIONS, SwitchEntry, is_default
 
@@ -59,7 +59,7 @@ class SimpleSwitch:
         self._lock = threading.Lock()
         self._replication = Replication()
         self._program: Program | None = None
-        self._state: State | None = None
+        self._state: SwitchState | None = None
         self._passes: Passes | None = None
 
     @property
@@ -128,7 +128,7 @@ class SimpleSwitch:
                 self.drops["no_program"] += 1
                 return []
             cache = self.cache
-            run: Run | None = None
+            run: CachedRun | None = None
             if cache is not None:
                 run = cache.find(ingress_port, frame)
             if run is None:
@@ -194,7 +194,7 @@ class SimpleSwitch:
         # What a program notes of its coverage must be this switch's alone.
         return load_program(config, coverage=True) if self._coverage else shared_program(config)
 
-    def _running(self) -> State:
+    def _running(self) -> SwitchState:
         if self._state is None:
             raise SwitchError("BAD_ENTRY", "the switch runs no program yet: load one first", key="")
         return self._state
@@ -209,6 +209,6 @@ class SimpleSwitch:
             self._digest(learn_list, packet)
 
 
-def _set_default(state: State, entry: SwitchEntry) -> None:
+def _set_default(state: SwitchState, entry: SwitchEntry) -> None:
     params = {name: int.from_bytes(value, "big") for name, value in entry.params}
     state.set_default(entry.table, entry.action, params)

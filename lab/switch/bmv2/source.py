@@ -39,7 +39,7 @@ def reading(part: str) -> Iterator[None]:
         raise refuse(part, f"it is malformed ({type(error).__name__}: {error})") from error
 
 
-class Source:
+class PythonSource:
     """Lines of Python with their indentation, and the constants that they name.
 
     ``constants`` become global names of the compiled source.
@@ -105,7 +105,7 @@ class Coverage:
     ``points``: what each number stands for, as ``file:line: kind name (text)``.
     """
 
-    def __init__(self, source: Source, wanted: bool) -> None:
+    def __init__(self, source: PythonSource, wanted: bool) -> None:
         self.points: dict[int, str] = {}
         self._source = source
         self.wanted = wanted

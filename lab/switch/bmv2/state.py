@@ -67,7 +67,7 @@ class Cells(dict[int, list[int]]):
         return cell
 
 
-class State:
+class SwitchState:
     """Tables, registers and counters of one switch, and the program's functions bound to them.
 
     ``registers``: values by name of a register array. ``failed_assertions``: packets for which an
@@ -241,7 +241,7 @@ _MAX_PORT = 511
 _MAX_INSTANCE = 0xFFFF
 
 
-class Session(NamedTuple):
+class CloneSession(NamedTuple):
     """A clone session: ``(egress port, instance)`` of each copy, and most bytes, None for all."""
 
     replicas: tuple[tuple[int, int], ...]
@@ -258,7 +258,7 @@ class Replication:
 
     def __init__(self) -> None:
         self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, CloneSession] = {}
 
     def check(self, entry: SwitchEntry) -> None:
         """Raise SwitchError ``BAD_ENTRY`` for numbers out of range, and for a copy named twice."""
@@ -286,7 +286,9 @@ class Replication:
         elif entry is None:
             self.sessions.pop(index, None)
         else:
-            self.sessions[index] = Session(tuple(replicas(entry)), session_length(entry) or None)
+            self.sessions[index] = CloneSession(
+                tuple(replicas(entry)), session_length(entry) or None
+            )
 
     def clear(self) -> None:
         """Forget all groups and sessions."""

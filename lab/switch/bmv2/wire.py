@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lab.switch.bmv2.calculations import unsigned
 from lab.switch.bmv2.layout import Field, HeaderType
-from lab.switch.bmv2.source import Source
+from lab.switch.bmv2.source import PythonSource
 from lab.switch.bmv2.values import Place, Value, stored
 
 _UNITS = {8: "B", 16: "H", 32: "I", 64: "Q"}
@@ -41,7 +41,7 @@ def groups(type_: HeaderType) -> list[Group]:
     return found
 
 
-def read_header(source: Source, place: Place, at: str) -> None:
+def read_header(source: PythonSource, place: Place, at: str) -> None:
     """Write the lines that fill a header's fields from ``D`` at ``at``."""
     parts = groups(place.type)
     if len(parts) == 1 and parts[0].width <= 16:
@@ -78,7 +78,7 @@ def read_header(source: Source, place: Place, at: str) -> None:
         _split(source, place, group, code)
 
 
-def _split(source: Source, place: Place, group: Group, code: str) -> None:
+def _split(source: PythonSource, place: Place, group: Group, code: str) -> None:
     """Write the fields of a group from the number that holds them all."""
     if len(group.fields) > 1 and not code.isidentifier():
         name = source.fresh("n")
@@ -99,7 +99,7 @@ def mask(form: Field) -> str:
     return hex((1 << form.width) - 1)
 
 
-def packed(source: Source, place: Place) -> str:
+def packed(source: PythonSource, place: Place) -> str:
     """Python for the bytes of a header without a variable part."""
     letters = ""
     values: list[str] = []

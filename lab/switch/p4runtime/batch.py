@@ -14,14 +14,14 @@ from lab.switch.p4runtime import replication, table_entries
 from lab.switch.p4runtime.holdings import Holdings
 from lab.switch.p4runtime.p4info import Table
 from lab.switch.p4runtime.refusal import Refusal, cell, invalid, number, unimplemented
-from lab.switch.p4runtime.table_entries import Held
+from lab.switch.p4runtime.table_entries import HeldEntry
 from udfs.errors import StackcastError
 
 _Update = p4runtime_pb2.Update
 _CONSTANT = code_pb2.PERMISSION_DENIED
 
 
-class Batch:
+class WriteBatch:
     """The updates of one Write. Nothing changes before :meth:`commit`.
 
     Parameters
@@ -34,7 +34,7 @@ class Batch:
         self._holdings = holdings
         self._index = holdings.index
         self._data_plane = data_plane
-        self._changes: dict[str, Held | None] = {}
+        self._changes: dict[str, HeldEntry | None] = {}
         self._grown: Counter[str] = Counter()
         self._cells: list[Callable[[DataPlane], None]] = []
         self._direct: dict[str, tuple[str, int, int]] = {}
@@ -76,7 +76,7 @@ class Batch:
             for change in self._cells:
                 change(self._data_plane)
 
-    def _held(self, key: str) -> Held | None:
+    def _held(self, key: str) -> HeldEntry | None:
         return self._changes[key] if key in self._changes else self._holdings.held.get(key)
 
     def _table_entry(self, kind: int, wire: Any) -> None:
@@ -123,7 +123,7 @@ class Batch:
             self._direct_cell(table.name, name, values)
         self._change(name, held, table.name, int(kind == _Update.INSERT))
 
-    def _default(self, kind: int, table: Table, wire: Any, key: Held) -> None:
+    def _default(self, kind: int, table: Table, wire: Any, key: HeldEntry) -> None:
         if kind != _Update.MODIFY:
             raise invalid(
                 f"table {table.name!r} always has a default action: it can only be modified"
@@ -210,7 +210,7 @@ class Batch:
                 code_pb2.FAILED_PRECONDITION, f"{what}: the saved program is not committed yet"
             )
 
-    def _present(self, kind: int, key: str) -> Held | None:
+    def _present(self, kind: int, key: str) -> HeldEntry | None:
         held = self._held(key)
         if kind == _Update.INSERT and held is not None:
             raise Refusal(code_pb2.ALREADY_EXISTS, f"entry {key} is there already")
@@ -218,7 +218,7 @@ class Batch:
             raise Refusal(code_pb2.NOT_FOUND, f"no entry {key}")
         return held
 
-    def _check(self, held: Held) -> None:
+    def _check(self, held: HeldEntry) -> None:
         if self._data_plane is None:
             return
         try:
@@ -226,7 +226,7 @@ class Batch:
         except StackcastError as error:
             raise invalid(error.message) from None
 
-    def _change(self, key: str, held: Held | None, table: str, growth: int) -> None:
+    def _change(self, key: str, held: HeldEntry | None, table: str, growth: int) -> None:
         self._changes[key] = held
         self._grown[table] += growth
 

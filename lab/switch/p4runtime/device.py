@@ -10,13 +10,13 @@ from p4.v1 import p4runtime_pb2
 
 from lab.switch.data_plane import DataPlane
 from lab.switch.p4runtime.arbitration import Arbitration
-from lab.switch.p4runtime.batch import Batch
+from lab.switch.p4runtime.batch import WriteBatch
 from lab.switch.p4runtime.files import parse_p4info
 from lab.switch.p4runtime.fit import check_fit
 from lab.switch.p4runtime.holdings import Holdings
 from lab.switch.p4runtime.p4info import P4InfoIndex
 from lab.switch.p4runtime.program import read_program
-from lab.switch.p4runtime.reading import Reader
+from lab.switch.p4runtime.reading import EntityReader
 from lab.switch.p4runtime.refusal import Refusal, invalid
 from udfs.errors import StackcastError, SwitchError
 
@@ -143,7 +143,7 @@ class Device:
             holdings = self._current()
             if atomicity not in _Write.Atomicity.values():
                 raise invalid(f"unknown atomicity {atomicity}")
-            batch = Batch(holdings, self._live(holdings))
+            batch = WriteBatch(holdings, self._live(holdings))
             answers: list[Refusal | None] = []
             for position, update in enumerate(updates):
                 if not position % _CHECK_EACH and not wanted():
@@ -165,7 +165,7 @@ class Device:
         """Returns what a Read finds, all at one moment, and the answer to each entity asked for."""
         with self.lock:
             holdings = self._current()
-            reader = Reader(holdings, self._live(holdings))
+            reader = EntityReader(holdings, self._live(holdings))
             found: list[p4runtime_pb2.Entity] = []
             answers: list[Refusal | None] = []
             for entity in wanted:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from p4.v1 import p4runtime_pb2
 
 from lab.switch.p4runtime.p4info import OPTIONAL, P4InfoIndex, Table
-from lab.switch.p4runtime.program import Call, JsonProgram, OwnEntry
+from lab.switch.p4runtime.program import ActionCall, JsonProgram, OwnEntry
 from lab.switch.p4runtime.refusal import Refusal, invalid
-from lab.switch.p4runtime.table_entries import Held, from_names, key_entry, whole_entry
+from lab.switch.p4runtime.table_entries import HeldEntry, from_names, key_entry, whole_entry
 from udfs.switches.entry import (
     GROUPS,
     SESSIONS,
@@ -41,9 +41,9 @@ class Holdings:
         self.config = config
         self.index = index
         self.fixed: set[str] = set()
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, HeldEntry] = {}
         self.sizes: Counter[str] = Counter()
-        self._defaults: dict[str, Held] = {}
+        self._defaults: dict[str, HeldEntry] = {}
         for table in index.tables.values():
             form = program.tables[table.name]
             if form.default is not None:
@@ -53,7 +53,7 @@ class Holdings:
                 self.held[held.entry.key] = held
                 self.fixed.add(table.name)
 
-    def set(self, key: str, held: Held | None) -> None:
+    def set(self, key: str, held: HeldEntry | None) -> None:
         """Hold an entry from now on, or nothing if None."""
         before = self.held.get(key)
         for each, change in ((before, -1), (held, 1)):
@@ -64,13 +64,13 @@ class Holdings:
         else:
             self.held.pop(key, None)
 
-    def of_table(self, table: str) -> Iterator[Held]:
+    def of_table(self, table: str) -> Iterator[HeldEntry]:
         """All entries of a table, or groups, or sessions; default actions are not among them."""
         for held in self.held.values():
             if held.entry.table == table and not is_default(held.entry):
                 yield held
 
-    def default(self, table: Table) -> Held | None:
+    def default(self, table: Table) -> HeldEntry | None:
         """The default action that a table has now; None if the program says nothing of it."""
         changed = self.held.get(default_entry(self.switch, table.name, "").key)
         return changed or self._defaults.get(table.name)
@@ -98,7 +98,7 @@ class Holdings:
                     f"it holds {table.size}"
                 )
 
-    def _adopted(self, held: Held) -> Held:
+    def _adopted(self, held: HeldEntry) -> HeldEntry:
         entry = held.entry
         if entry.table in (GROUPS, SESSIONS):
             return held
@@ -112,12 +112,12 @@ class Holdings:
         wire.metadata = held.wire.metadata
         return whole_entry(key_entry(self.switch, table, wire), table, wire)
 
-    def _default(self, table: Table, call: Call) -> Held:
+    def _default(self, table: Table, call: ActionCall) -> HeldEntry:
         action, params = self._called(table, call)
         entry = default_entry(self.switch, table.name, action, params)
         return from_names(table, entry)
 
-    def _own(self, table: Table, own: OwnEntry) -> Held:
+    def _own(self, table: Table, own: OwnEntry) -> HeldEntry:
         action, params = self._called(table, own.call)
         optional = {field.name for field in table.fields if field.kind == OPTIONAL}
         match = tuple(
@@ -132,7 +132,7 @@ class Holdings:
         return replace(held, own=True)
 
     @staticmethod
-    def _called(table: Table, call: Call) -> tuple[str, tuple[tuple[str, bytes], ...]]:
+    def _called(table: Table, call: ActionCall) -> tuple[str, tuple[tuple[str, bytes], ...]]:
         name, values = call
         action = next((each for each in table.actions.values() if each.name == name), None)
         if action is None or len(action.params) != len(values):

@@ -15,7 +15,7 @@ _KINDS = (EXACT, LPM, TERNARY, RANGE, OPTIONAL)
 _VALID = "$valid$"
 _MOST_BITS = 1 << 16
 
-Call = tuple[str, tuple[int, ...]]
+ActionCall = tuple[str, tuple[int, ...]]
 """An action by name and the values of its parameters."""
 
 
@@ -24,7 +24,7 @@ class OwnEntry:
     """An entry that a program brings along. ``priority``: higher wins, as in P4Runtime."""
 
     match: tuple[Match, ...]
-    call: Call
+    call: ActionCall
     priority: int
 
 
@@ -36,7 +36,7 @@ class JsonTable:
     keys: tuple[tuple[str, str, int], ...]
     actions: Mapping[str, tuple[tuple[str, int], ...]]
     size: int
-    default: Call | None
+    default: ActionCall | None
     default_constant: bool
     own: tuple[OwnEntry, ...]
     counted: bool
@@ -147,7 +147,7 @@ def _table(table: Any, actions: Mapping[int, Any], widths: Mapping[Any, int]) ->
     )
 
 
-def _call(entry: Any, actions: Mapping[int, Any]) -> Call:
+def _call(entry: Any, actions: Mapping[int, Any]) -> ActionCall:
     action = actions[entry["action_id"]]
     return _name(action), tuple(_value(value) for value in entry.get("action_data", []))
 

@@ -13,7 +13,7 @@ from lab.switch.p4runtime import replication, table_entries
 from lab.switch.p4runtime.holdings import Holdings
 from lab.switch.p4runtime.p4info import Cells, Table
 from lab.switch.p4runtime.refusal import Refusal, cell, invalid, unimplemented
-from lab.switch.p4runtime.table_entries import Held
+from lab.switch.p4runtime.table_entries import HeldEntry
 from udfs.switches.entry import SwitchEntry, is_default
 from udfs.switches.match import canonical
 
@@ -30,7 +30,7 @@ _ABSENT = {
 }
 
 
-class Reader:
+class EntityReader:
     """Answers the entities of a Read.
 
     Parameters
@@ -74,7 +74,7 @@ class Reader:
             else:
                 yield held.entity
 
-    def _found(self, wanted: Any, default: bool) -> Iterable[Held]:
+    def _found(self, wanted: Any, default: bool) -> Iterable[HeldEntry]:
         """Entries by table, match, action, priority and metadata, each of them if it is given."""
         if not wanted.table_id:
             if wanted.match or wanted.HasField("action") or wanted.priority or wanted.metadata:
@@ -96,7 +96,7 @@ class Reader:
             ]
         return [held for held in self._keyed(tables[0], wanted) if _passes(held, wanted)]
 
-    def _keyed(self, table: Table, wanted: Any) -> Iterable[Held]:
+    def _keyed(self, table: Table, wanted: Any) -> Iterable[HeldEntry]:
         if not wanted.match:
             return self._holdings.of_table(table.name)
         match = table_entries.match_of(table, wanted)
@@ -115,7 +115,7 @@ class Reader:
             key = replication.key_entry(self._holdings.switch, wanted).key
             if key not in self._holdings.held:
                 raise Refusal(code_pb2.NOT_FOUND, f"no entry {key}")
-            found: Iterable[Held] = [self._holdings.held[key]]
+            found: Iterable[HeldEntry] = [self._holdings.held[key]]
         else:
             found = self._holdings.of_table(table)
         for held in found:
@@ -168,12 +168,12 @@ class Reader:
             _fill(part.data, self._direct_count(held))
             yield entity
 
-    def _counted(self, held: Held) -> bool:
+    def _counted(self, held: HeldEntry) -> bool:
         """Default actions and entries of the program itself have no counters here."""
         table = self._index.tables_by_name[held.entry.table]
         return bool(table.counted) and not held.own and not is_default(held.entry)
 
-    def _direct_count(self, held: Held) -> tuple[int, int]:
+    def _direct_count(self, held: HeldEntry) -> tuple[int, int]:
         return self._live("direct counters").direct_counter(held.entry.table, held.entry.key)
 
     def _live(self, what: str) -> DataPlane:
@@ -184,7 +184,7 @@ class Reader:
         return self._data_plane
 
 
-def _passes(held: Held, wanted: Any) -> bool:
+def _passes(held: HeldEntry, wanted: Any) -> bool:
     wire = held.wire
     return (
         (not wanted.priority or wire.priority == wanted.priority)

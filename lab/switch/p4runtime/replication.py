@@ -8,7 +8,7 @@ from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
 from lab.switch.p4runtime.refusal import Refusal, invalid, number, unimplemented
-from lab.switch.p4runtime.table_entries import Held
+from lab.switch.p4runtime.table_entries import HeldEntry
 from udfs.switches.entry import GROUPS, SESSIONS, SwitchEntry, group_entry, session_entry
 
 # Widths of v1model: mcast_grp and egress_rid have 16 bits, ports 9; sessions are those of BMv2.
@@ -36,7 +36,7 @@ def key_entry(switch: str, wire: Any) -> SwitchEntry:
     return session_entry(switch, _session(wire.clone_session_entry.session_id), ())
 
 
-def whole_entry(switch: str, wire: Any) -> Held:
+def whole_entry(switch: str, wire: Any) -> HeldEntry:
     """A group or a clone session with its replicas, for INSERT and MODIFY.
 
     Replicas come back as they were written: by ``port`` or by the older ``egress_port``.
@@ -52,7 +52,7 @@ def whole_entry(switch: str, wire: Any) -> Held:
         _store_replicas(stored.multicast_group_entry.replicas, group.replicas)
         stored.multicast_group_entry.multicast_group_id = group.multicast_group_id
         stored.multicast_group_entry.metadata = group.metadata
-        return Held(group_entry(switch, group.multicast_group_id, ports), entity, stored)
+        return HeldEntry(group_entry(switch, group.multicast_group_id, ports), entity, stored)
     session = wire.clone_session_entry
     what = f"clone session {_session(session.session_id)}"
     if session.class_of_service:
@@ -64,7 +64,7 @@ def whole_entry(switch: str, wire: Any) -> Held:
     _store_replicas(stored.clone_session_entry.replicas, session.replicas)
     stored.clone_session_entry.session_id = session.session_id
     stored.clone_session_entry.packet_length_bytes = length
-    return Held(session_entry(switch, session.session_id, ports, length), entity, stored)
+    return HeldEntry(session_entry(switch, session.session_id, ports, length), entity, stored)
 
 
 def _number(group: int) -> int:

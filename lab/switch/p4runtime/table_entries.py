@@ -19,7 +19,7 @@ _Params = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldEntry:
     """An entry that a switch holds: by name, and as a Read gives it back (canonical, no counters).
 
     ``entity``: the Entity of a Read. ``wire``: the TableEntry or PacketReplicationEngineEntry in
@@ -32,7 +32,7 @@ class Held:
     own: bool = False
 
 
-def key_entry(switch: str, table: Table, wire: Any) -> Held:
+def key_entry(switch: str, table: Table, wire: Any) -> HeldEntry:
     """Table, match and priority alone; all else of ``wire`` is ignored.
 
     Raises `Refusal` naming the field that breaks a rule of P4Runtime 9.1.1: don't-care fields are
@@ -45,7 +45,7 @@ def key_entry(switch: str, table: Table, wire: Any) -> Held:
         if wire.match or wire.priority:
             raise invalid(f"table {table.name!r}: a default action has neither match nor priority")
         stored.is_default_action = True
-        return Held(default_entry(switch, table.name, ""), entity, stored)
+        return HeldEntry(default_entry(switch, table.name, ""), entity, stored)
     match = tuple(_match(table, wire, stored))
     if table.ranked and wire.priority <= 0:
         raise invalid(
@@ -55,7 +55,7 @@ def key_entry(switch: str, table: Table, wire: Any) -> Held:
     if not table.ranked and wire.priority:
         raise invalid(f"table {table.name!r} has exact and lpm matches only: priority must be 0")
     stored.priority = wire.priority
-    return Held(SwitchEntry(switch, table.name, match, "", (), wire.priority), entity, stored)
+    return HeldEntry(SwitchEntry(switch, table.name, match, "", (), wire.priority), entity, stored)
 
 
 def match_of(table: Table, wire: Any) -> tuple[tuple[str, str, bytes], ...]:
@@ -63,7 +63,9 @@ def match_of(table: Table, wire: Any) -> tuple[tuple[str, str, bytes], ...]:
     return tuple(_match(table, wire, p4runtime_pb2.TableEntry()))
 
 
-def whole_entry(held: Held, table: Table, wire: Any, kept: Held | None = None) -> Held:
+def whole_entry(
+    held: HeldEntry, table: Table, wire: Any, kept: HeldEntry | None = None
+) -> HeldEntry:
     """An entry with its action, for INSERT and MODIFY.
 
     Parameters
@@ -82,10 +84,10 @@ def whole_entry(held: Held, table: Table, wire: Any, kept: Held | None = None) -
         action, params = _action(table, wire, stored)
     key = held.entry
     entry = SwitchEntry(key.switch, table.name, key.match, action, params, key.priority)
-    return Held(entry, held.entity, stored)
+    return HeldEntry(entry, held.entity, stored)
 
 
-def from_names(table: Table, entry: SwitchEntry) -> Held:
+def from_names(table: Table, entry: SwitchEntry) -> HeldEntry:
     """An entry by name as one to hold. Raises `Refusal` naming what the table lacks."""
     entity = p4runtime_pb2.Entity()
     wire = entity.table_entry
@@ -109,7 +111,7 @@ def from_names(table: Table, entry: SwitchEntry) -> Held:
             wire.action.action.params.add(param_id=param.id, value=values.pop(param.name))
     if values:
         raise invalid(f"action {action.name!r} has no parameter {min(values)!r}")
-    return Held(entry, entity, wire)
+    return HeldEntry(entry, entity, wire)
 
 
 def _check_options(table: Table, wire: Any) -> None:
