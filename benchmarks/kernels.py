@@ -1,4 +1,4 @@
-"""What it costs on one core to put matched messages into frames.
+"""The cost, on one core, of putting matched messages into frames.
 
     ./spark-submit.sh bench kernels
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import schemas
-from benchmarks.support.measuring import Reporter, Session, one_core
+from benchmarks.support.measuring import DecodedSession, Reporter, one_core
 from lab.traffic.subscriptions import subscriptions
 from udfs.filters.compiler.compile import compile_rules
 from udfs.filters.matching.matcher import Matcher
@@ -33,7 +33,7 @@ GROUP, PORT = 0xE9360C01, 26400
 def main() -> None:
     one_core()
     itch = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
-    session = Session.make()
+    session = DecodedSession.make()
     data = session.data
     say = Reporter(packets=len(session.packets), messages=len(session.messages), bytes=data.size)
 

@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 
+from benchmarks.attributes.per_field import entries_of_per_field_tables
 from benchmarks.compile import say
 from benchmarks.support.plot import Curve, Panel, svg
 from lab.traffic.sensors import registry, subscriptions
 from udfs.errors import FilterError
 from udfs.filters.subscriptions import CheckedRule, Subscription, check
 from udfs.messages.attributes.registry import Registry
-from udfs.network_match.generic.table import (MAX_ROWS, GenericTable, generic_table, refused)
-from benchmarks.attributes.per_field import entries_of_per_field_tables
+from udfs.network_match.generic.table import MAX_ROWS, GenericTable, generic_table, refused
 
 COUNTS = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "attribute_entries.svg"

@@ -1,4 +1,4 @@
-"""What the P4 programs take: passes a frame, entries a switch, frames a second.
+"""Costs of the P4 programs: passes a frame, entries a switch, frames a second.
 
     ./spark-submit.sh bench p4 [--p4c FILE] [--bmv2 FILE] [--pictures]
 

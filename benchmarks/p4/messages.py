@@ -146,7 +146,7 @@ def with_groups_and_routes(
 
 
 def sizes(network: Network, filters: dict[str, list[SwitchEntry]], rules: int) -> None:
-    """What both programs are, and what switches hold for them in the lab's default network."""
+    """Reports the sizes of both programs, and the entries for them in the lab's default network."""
     stacks: dict[str, list[SwitchEntry]] = {name: [] for name in network.switches}
     for entry in switch_entries(network, broadcast_trees(network)):
         stacks[entry.switch].append(entry)

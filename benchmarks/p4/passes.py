@@ -1,4 +1,4 @@
-"""How often a frame goes through a switch, by labels a pass, and what the switch holds for it."""
+"""Passes of a frame through a switch, by labels a pass, and the entries that the switch needs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from udfs.switches.stack_entries import LABELS_A_PASS, positions_of, switch_entr
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 """Labels a pass that are compared."""
 COUNTED_VISITS = 400
-"""Of each workload, for each number of labels a pass."""
+"""Visits of each workload that are counted for each number of labels a pass."""
 MANY_TREES = (1, 1000, 16_000)
 ENTRY_BITS = 16 + PORTS + 2
-"""Of a label's entry: its key, the ports, and which of three actions."""
+"""Bits of a label's entry: its key, the ports, and which of three actions."""
 
 Curve = list[tuple[float, float]]
 
@@ -161,7 +161,7 @@ def counted(
 
 
 def entries(workloads: Sequence[Workload]) -> dict[str, Curve]:
-    """What the largest switch of each network holds, and label entries by trees, as curves."""
+    """Reports entries of each network's largest switch; returns label entries by trees."""
     seen = set()
     for work in workloads:
         if id(work.network) in seen:

@@ -60,7 +60,7 @@ class Workload:
 
     @cached_property
     def visits(self) -> Counter[Visit]:
-        """How many frames come to a switch by a port with a stack."""
+        """Counts the frames that come to a switch, by port and stack."""
         found: Counter[Visit] = Counter()
         for labels, frames in self.stacks.items():
             for visit in self._way(labels):
@@ -128,7 +128,7 @@ def default_rules(network: Network) -> list[CheckedRule]:
 
 
 def receivers_of_session(network: Network) -> Counter[frozenset[str]]:
-    """How many frames the main job's default session sends to each set of hosts."""
+    """Counts the frames that the main job's default session sends to each set of hosts."""
     packets = list(groups(TradingSession(SESSION_MESSAGES, 1, 200), seed=1))
     matcher = Matcher(compile_rules(default_rules(network), itch()))
     data = [build_packet(b"BENCHMARK1", 1, packet) for packet in packets]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from p4_tables import by_table
 from paths import ROOT
 
-from benchmarks.support.siena import Workload
+from benchmarks.support.siena import SienaWorkload
 from lab.traffic.subscriptions import subscriptions
 from udfs.filters.compiler.compile import compile_table, compile_texts, table_of_texts
 from udfs.filters.compiler.order import choose_order, field_uses
@@ -174,7 +174,7 @@ def test_the_chosen_order_is_never_worse_than_that_of_the_specification(seed):
 @pytest.mark.parametrize("count", [10, 300])
 @pytest.mark.parametrize(("predicates", "fields"), [(1, 4), (2, 6), (3, 3), (4, 4)])
 def test_an_order_chosen_for_a_made_up_market_is_never_worse(count, predicates, fields):
-    market = Workload(
+    market = SienaWorkload(
         count, predicates, fields, text_fields=fields // 2, values=20, field_exponent=1.5
     )
     specification = market.specification()
