@@ -13,8 +13,8 @@ from jobs.adapters.switches.filters import NetworkMatch
 from jobs.adapters.switches.metrics import SwitchMetrics
 from jobs.adapters.switches.wanted import Rows, Wanted, WantedEntries
 from jobs.adapters.tables.network_tables import NetworkTables
-from jobs.adapters.tables.network_versions import NetworkVersions
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.network_versions import TABLE, NetworkVersions
+from jobs.adapters.tables.tables import LEDGER, Tables
 from udfs.errors import (
     AttributeTableError,
     FilterError,
@@ -27,7 +27,6 @@ from udfs.switches.rollout import NetworkVersion, Versions
 
 log = logging.getLogger(__name__)
 
-ENTRIES = "switch_entries"
 #: How often the ledger is polled while something waits for it, and most seconds between.
 DRAIN_SECONDS = 1.0
 LONGEST_DRAIN_SECONDS = 30.0
@@ -110,7 +109,7 @@ class Deriver:
     def _stale(self, known: Derived) -> bool:
         if self._network.current() != self._derived_from:
             return True
-        if self._tables.version(ENTRIES) != known.version:
+        if self._tables.version("switch_entries") != known.version:
             return True
         return known.refused is None and self._drain.moved(known)
 
@@ -118,8 +117,8 @@ class Deriver:
         began = time.monotonic()
         current = self._network.consistent()
         self._drain.begin()
-        before = self._tables.version(ENTRIES)
-        self._network.prefetch([*current.items(), (ENTRIES, before)])
+        before = self._tables.version("switch_entries")
+        self._network.prefetch([*current.items(), ("switch_entries", before)])
         try:
             wanted = self._wanted.at(current, current)
         except (NetworkError, AttributeTableError, FilterError, SwitchError) as error:
@@ -138,7 +137,7 @@ class Deriver:
         self._derived_from = current
         self._drain.in_use = wanted.in_use
         kept = {item for versions in (current, *wanted.in_use) for item in versions.items()}
-        self._network.forget(kept | {(ENTRIES, version)})
+        self._network.forget(kept | {("switch_entries", version)})
         self._metrics.derived(version, (tree.state for tree in wanted.source.trees))
         log.info(
             "switch_entries@%d derived in %.2f s from %s: %d entries",
@@ -172,7 +171,7 @@ class Deriver:
 
         An empty table says nothing: what was said before stands, if anything was.
         """
-        rows = self._network.rows(ENTRIES, version)
+        rows = self._network.rows("switch_entries", version)
         if rows:
             return version, rows
         known = self._derived
@@ -201,13 +200,13 @@ class Deriver:
             )
         rows = [entry_to_row(entry) for entry in wanted.entries.entries]
         while True:
-            held = self._network.rows(ENTRIES, before)
-            self._tables.replace_changed(ENTRIES, rows, ("switch", "entry_key"), held)
-            version = self._tables.version(ENTRIES)
+            held = self._network.rows("switch_entries", before)
+            self._tables.replace_changed("switch_entries", rows, ("switch", "entry_key"), held)
+            version = self._tables.version("switch_entries")
             if version <= before + 1:
                 break
             before = version  # somebody else wrote in between
-        self._network.know(ENTRIES, version, rows)
+        self._network.know("switch_entries", version, rows)
         return version, rows
 
 
@@ -247,4 +246,4 @@ class _Drain:
         return moved
 
     def _now(self) -> tuple[int, int]:
-        return self._tables.version("egress_ledger"), self._tables.version("network_versions")
+        return self._tables.version(LEDGER), self._tables.version(TABLE)

@@ -36,10 +36,6 @@ from udfs.switches.rollout import Versions
 
 log = logging.getLogger(__name__)
 
-SOURCE = "subscriptions"
-#: The table that says which attributes there are.
-REGISTRY = "attributes"
-REJECTED = "rejected_subscriptions"
 #: Most rejections that one edit writes into the log.
 _SHOWN = 10
 
@@ -74,9 +70,9 @@ class NetworkMatch:
         self._format = settings.format
         self._attributes: AttributeFilters | None = None
         self._messages: tuple[Specification, NetworkFilters] | None = None
-        self.sources: tuple[str, ...] = (SOURCE,)
+        self.sources: tuple[str, ...] = ("subscriptions",)
         if self.program == ATTRIBUTES:
-            self.sources = (SOURCE, REGISTRY)
+            self.sources = ("subscriptions", "attributes")
         else:
             _check_port(config, settings)
             specification = parse_specification(
@@ -129,7 +125,7 @@ class NetworkMatch:
         log.info(
             "filters of subscriptions@%d: %d rules, %d rejected, %d entries on %d switches in "
             "%.2f s",
-            versions[SOURCE],
+            versions["subscriptions"],
             len(rules) - len(filtered.rejections),
             len(rejections),
             len(made),
@@ -158,7 +154,7 @@ class NetworkMatch:
         return table.startswith(f"{layout.PREFIX}.")
 
     def forget(self) -> None:
-        """Somebody else may have written ``switch_entries``: `entries` is to look at them again."""
+        """Has `entries` read ``switch_entries`` again, as somebody else may have written it."""
         self._made = self._rejected = None
 
     def write_rejections(self, tables: Tables) -> None:
@@ -173,7 +169,7 @@ class NetworkMatch:
                 "line": rejection.line,
                 "column": rejection.column,
                 "message": rejection.message,
-                "subscriptions_version": versions[SOURCE],
+                "subscriptions_version": versions["subscriptions"],
             }
             for rejection in rejections
         ]
@@ -184,21 +180,20 @@ class NetworkMatch:
         for row in new[:_SHOWN]:
             log.warning(
                 "subscriptions@%d: rule %s is not live: %s %s",
-                versions[SOURCE],
+                versions["subscriptions"],
                 row["id"],
                 row["code"],
                 row["message"],
             )
         if len(new) > _SHOWN:
-            log.warning("%d more are rejected: table %s", len(new) - _SHOWN, REJECTED)
+            log.warning("%d more are in rejected_subscriptions", len(new) - _SHOWN)
         try:
-            tables.overwrite(REJECTED, rows)
+            tables.overwrite("rejected_subscriptions", rows)
         except SQL_ERRORS as error:
             # They explain and decide nothing: written anew with the next edit.
             log.error(
-                "table %s could not be written for subscriptions@%d: %s",
-                REJECTED,
-                versions[SOURCE],
+                "table rejected_subscriptions could not be written for subscriptions@%d: %s",
+                versions["subscriptions"],
                 one_line(error),
             )
             return

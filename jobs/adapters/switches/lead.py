@@ -152,7 +152,7 @@ class Refresher:
         return wrong
 
     def compare(self) -> dict[str, Difference | SwitchError]:
-        """Tells what `once` would change on each switch, or why nothing, as it has no capacity.
+        """Tells what `once` would change on each switch, or why nothing, as it is over capacity.
 
         Only reads, tables and switches alike. Raises what makes tables unusable, as `once`.
         """
@@ -165,7 +165,7 @@ class Refresher:
         return {**self._sessions.compare(desired), **wanted.over_capacity}
 
     def _keep_up(self) -> Applied | None:
-        """Does one round; returns None where there is nothing to apply, or no lead any more."""
+        """Does one round; returns None where there is nothing to apply, or no term any more."""
         try:
             self._derive()
         except SwitchError as error:

@@ -11,7 +11,7 @@ from jobs.adapters.switches.derive import Derived
 from jobs.adapters.switches.metrics import SwitchMetrics
 from jobs.adapters.tables.network_tables import NetworkTables
 from jobs.adapters.tables.network_versions import NetworkVersions, waited
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.tables import TREES, Tables
 from udfs.network.virtual_tree import VirtualTree
 from udfs.switches import rollout
 from udfs.switches.rollout import Versions
@@ -92,6 +92,6 @@ class Publisher:
         if not moved:
             return
         moves = {tree: (due[tree], state) for tree, state in moved.items()}
-        self._tables.move("virtual_trees", "tree_id", "state", moves)
+        self._tables.move(TREES, "tree_id", "state", moves)
         for tree, state in sorted(moved.items()):
             log.info("virtual tree %d is %s; %s", tree, state, named(versions))

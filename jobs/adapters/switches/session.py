@@ -285,7 +285,7 @@ class SwitchSession:
             crowded = ordering.full_tables(change, held, sizes, target.max_rules, target.max_groups)
             if crowded:
                 log.warning(
-                    "switch %s: no room for old beside new in %s: the old goes first",
+                    "switch %s: no capacity for old beside new in %s: the old goes first",
                     name,
                     ", ".join(sorted(crowded)),
                 )

@@ -84,7 +84,7 @@ class SwitchSessions:
         return answers
 
     def rivals(self) -> str:
-        """Of switches that another client writes, names it and where, as `leads` last found."""
+        """Names the clients that write switches in our place, as `leads` last found."""
         return "; ".join(
             self._standing[name][1].rival for name in sorted(self.foreign & self.names)
         )
