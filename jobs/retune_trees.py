@@ -132,6 +132,12 @@ def _tell(plan: RetunePlan) -> None:
         change.rules,
         100 * change.saving,
     )
+    if change.forced:
+        log.warning(
+            "limits force %d rules out, which costs %.2f %% of the bytes on links",
+            change.forced,
+            100 * (change.left / change.before - 1),
+        )
 
 
 def _words(step: TreeStep) -> str:

@@ -147,7 +147,9 @@ def test_a_smaller_budget_forces_out_the_least_worth():
     change = plan_change(NETWORK, old, {}, budget, costs, 0)
     assert within(change, budget) and change.forced == change.rules > 0
     assert list(old)[-1] in change.wanted
-    assert change.before == costs(list(change.wanted)).bytes
+    # What limits force out is a cost, and no saving.
+    assert change.before == costs(list(old)).bytes < change.after and change.saving < 0
+    assert change.left == change.after == costs(list(change.wanted)).bytes
 
 
 def test_few_replays_are_enough():

@@ -25,8 +25,9 @@ class TreeChange:
     """Holds the trees that should stand (``wanted``), and the cost and the gain of the change.
 
     rules: changed, as installed or removed; ``forced`` of them as switches hold more than their
-    budget. before, after: bytes on links of the publications replayed, with the trees as they are
-    (without what is forced out) and as wanted. added and removed are in the order of their worth.
+    budget. before, after: bytes on links of the publications replayed, with the trees as they
+    stand and as wanted; left: with those that stand but for what is forced out. added and removed
+    are in the order of their worth.
     """
 
     wanted: Wanted
@@ -35,11 +36,12 @@ class TreeChange:
     rules: int
     forced: int
     before: int
+    left: int
     after: int
 
     @property
     def saving(self) -> float:
-        """Share of the bytes that the change saves."""
+        """Share of the bytes that the change saves; below 0 where limits cost more than that."""
         return 1 - self.after / self.before if self.before else 0.0
 
 
@@ -72,6 +74,7 @@ def plan_change(
     stay, forced = _within(network, standing, target, budget, replay)
     spent = sum(rules(network, edges) for edges in forced)
     now = replay(list(stay))
+    before = replay(list(standing)).bytes if forced else now.bytes
     cap = None if max_changed_rules is None else max(0, max_changed_rules - spent)
     moves = _moves(network, stay, target, budget, now, replay(list(target)), cap)
     best, after = _worthwhile(stay, moves, now, replay, min_saving)
@@ -81,7 +84,7 @@ def plan_change(
     wanted = {edges: name for edges, name in standing.items() if edges not in gone}
     wanted |= {edges: target[edges] for edges in added}
     changed = spent + sum(move.rules for move in best)
-    return TreeChange(wanted, added, removed, changed, spent, now.bytes, after)
+    return TreeChange(wanted, added, removed, changed, spent, before, now.bytes, after)
 
 
 def _within(

@@ -85,6 +85,7 @@ def summary(plan: RetunePlan) -> dict[str, Any]:
             "removed": len(change.removed),
             "kept": len(change.wanted) - len(change.added),
             "bytes_before": change.before,
+            "bytes_without_forced": change.left,
             "bytes_after": change.after,
             "saving": change.saving,
         },
