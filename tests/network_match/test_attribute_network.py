@@ -17,7 +17,7 @@ from rollout_world import FakeSession, World, hasty
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.switches.filters import NetworkMatch, check_pipelines
 from jobs.adapters.switches.lead import Refresher
-from jobs.adapters.switches.program import Pipeline
+from jobs.adapters.switches.program import P4Program
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.switch.p4runtime.device import Device
 from lab.switch.p4runtime.server import P4RuntimeServer
@@ -405,7 +405,7 @@ def entries_of(match, rows, version=1, held=(), pipelines=PIPELINES, attributes=
 
 
 def test_the_program_that_is_shipped_has_the_table_the_fields_and_the_actions_of_the_entries():
-    pipeline = Pipeline.read(ROOT / "p4", ATTRIBUTES)
+    pipeline = P4Program.read(ROOT / "p4", ATTRIBUTES)
     assert EVENT in pipeline.sizes
     names = [
         f.name for t in pipeline.p4info.tables if t.preamble.name == EVENT for f in t.match_fields

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from paths import P4
 
 from jobs.adapters.switches.credentials import Credentials
-from jobs.adapters.switches.program import Pipeline
+from jobs.adapters.switches.program import P4Program
 from jobs.adapters.switches.session import SwitchSession, SwitchTarget
 from udfs.network.network import Switch
 from udfs.switches.entry import SwitchEntry
@@ -25,6 +25,6 @@ def fill(
     desired = [entry for entry in entries if entry.switch == switch.name]
     target = SwitchTarget(switch.name, address, switch.device_id)
     with SwitchSession(target, credentials) as session:
-        outcome = session.refresh(desired, Pipeline.read(P4, program))
+        outcome = session.refresh(desired, P4Program.read(P4, program))
     assert outcome.in_step, outcome.errors
     assert outcome.held == len(desired) > 0

@@ -232,7 +232,7 @@ class OneProgram(Programs):
     def __init__(self):
         pass
 
-    def pipeline(self, _name):
+    def program(self, _name):
         return None
 
     def tables(self, _name):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from paths import P4
 
-from jobs.adapters.switches.program import Pipeline
-from udfs.network.labels import TREE
-from udfs.network.labels import NARROW
+from jobs.adapters.switches.program import P4Program
+from udfs.network.labels import NARROW, TREE
 from udfs.switches.entry import SwitchEntry, canonical, group_entry
 from udfs.switches.match import Match
 
-PIPELINE = Pipeline.read(P4, "virtual_trees")
+PIPELINE = P4Program.read(P4, "virtual_trees")
 
 
 def tree(number: int, ports: int = 3, position: int = 1) -> SwitchEntry:

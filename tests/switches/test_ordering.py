@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import P4
 
-from jobs.adapters.switches.program import Pipeline
+from jobs.adapters.switches.program import P4Program
 from udfs.network.programs import EVENT
 from udfs.switches.election import describe_id, election_id, rank
 from udfs.switches.entry import GROUPS, Difference, SwitchEntry, canonical, difference, group_entry
@@ -18,9 +18,9 @@ pytestmark = pytest.mark.unit
 #: The largest election id: 128 bits.
 MOST = (1 << 128) - 1
 
-SUBSCRIPTIONS = list(Pipeline.read(P4, "packet_subscriptions").sizes)
-LABELS = list(Pipeline.read(P4, "virtual_trees").sizes)
-ATTRIBUTES = list(Pipeline.read(P4, "attribute_value").sizes)
+SUBSCRIPTIONS = list(P4Program.read(P4, "packet_subscriptions").sizes)
+LABELS = list(P4Program.read(P4, "virtual_trees").sizes)
+ATTRIBUTES = list(P4Program.read(P4, "attribute_value").sizes)
 STAGE = "ingress.subscriptions"
 
 

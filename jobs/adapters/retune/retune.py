@@ -19,7 +19,7 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
 from jobs.adapters.retune.record import RecordedPublications, read_record
 from jobs.adapters.retune.trials import compare
-from jobs.adapters.switches.program import Pipeline
+from jobs.adapters.switches.program import P4Program
 from jobs.adapters.tables.network_tables import NetworkTables
 from jobs.adapters.tables.tables import TREES, Tables
 from udfs.errors import SettingsError, StackcastError, TableError
@@ -213,9 +213,9 @@ class Retuner:
                     raise
                 log.warning("%s was written meanwhile, read again: %s", TREES, one_line(error))
                 continue
-            if self._stands(new):
+            if self._stands(new, step):
                 return step
-            log.warning("another run took the ids of new trees: read again")
+            log.warning("another run changed the same trees, or took ids of new ones: read again")
         raise TableError("BUSY", f"{TREES} is written by others all the time: try again later")
 
     @staticmethod
@@ -224,11 +224,16 @@ class Retuner:
         others = next(iter(rows.values()), {})
         return dict.fromkeys(others) | tree_to_row(tree)
 
-    def _stands(self, new: Sequence[Mapping[str, Any]]) -> bool:
-        if not new:
+    def _stands(self, new: Sequence[Mapping[str, Any]], step: TreeStep) -> bool:
+        """Tells whether the table has the step: a commit passes over rows that others changed."""
+        if not step.writes:
             return True
-        held = {row["tree_id"]: tree_from_row(row).edges for row in self._tables.rows(TREES)}
-        return all(held.get(row["tree_id"]) == tree_from_row(row).edges for row in new)
+        held = {row["tree_id"]: tree_from_row(row) for row in self._tables.rows(TREES)}
+        ours = [tree_from_row(row) for row in new]
+        return all(tree.id in held and held[tree.id].edges == tree.edges for tree in ours) and all(
+            number in held and held[number].state == after
+            for number, (_, after) in step.moved.items()
+        )
 
     def _read(self) -> tuple[Network, dict[str, int], list[VirtualTree]]:
         source = NetworkTables(self._tables)
@@ -237,12 +242,12 @@ class Retuner:
         network = network_from_rows(
             rows["switches"], rows["hosts"], rows["links"], self._settings.labels
         )
-        pipelines: dict[str, Pipeline] = {}
+        pipelines: dict[str, P4Program] = {}
         programs = {}
         for row in rows["switches"]:
             name = row["pipeline"]
             if name not in pipelines:
-                pipelines[name] = Pipeline.read(self._settings.p4_folder, name)
+                pipelines[name] = P4Program.read(self._settings.p4_folder, name)
             programs[row["switch"]] = Limits(pipelines[name].sizes, row["max_rules"])
         trees = [tree_from_row(row) for row in rows[TREES]]
         return network, tree_budgets(network, programs, self._options.rules), trees

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import schemas
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.settings import FORMATS, PREFIX, Settings
-from jobs.adapters.switches.program import Pipeline
+from jobs.adapters.switches.program import P4Program
 from jobs.adapters.tables.tables import Tables
 from udfs.errors import NetworkError, SettingsError
 from udfs.filters.subscriptions import CheckedRule, Rejection, check, select
@@ -65,7 +65,7 @@ class NetworkMatch:
 
     def __init__(self, settings: Settings) -> None:
         self.program = matching_program(settings.format)
-        config = Pipeline.read(settings.p4_folder, self.program).device_config
+        config = P4Program.read(settings.p4_folder, self.program).device_config
         self._publisher = settings.publisher
         self._format = settings.format
         self._attributes: AttributeFilters | None = None

@@ -14,7 +14,7 @@ from p4.v1 import p4runtime_pb2
 from jobs.adapters.switches.client import Client, halves, unreachable
 from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.messages import Names, refused_updates
-from jobs.adapters.switches.program import Pipeline
+from jobs.adapters.switches.program import P4Program
 from udfs.errors import SwitchError
 from udfs.switches import ordering
 from udfs.switches.entry import Difference, SwitchEntry
@@ -133,15 +133,15 @@ class SwitchConnection:
         if self._client.stream is not None:
             self._client.stream.cancel()
 
-    def ensure_pipeline(self, program: Pipeline | str, device_config: bytes = b"") -> bool:
+    def ensure_pipeline(self, program: P4Program | str, device_config: bytes = b"") -> bool:
         """See to it that the switch runs this program; returns whether it had to be set.
 
-        ``program`` is a `Pipeline`, or P4Info in text format beside ``device_config``. Entries are
+        ``program`` is a `P4Program`, or P4Info in text format beside ``device_config``. Entries are
         kept where the program that runs has the same P4Info and the switch can do that; else the
         switch begins empty.
         """
         if isinstance(program, str):
-            program = Pipeline("", program, device_config)
+            program = P4Program("", program, device_config)
         change = self.change_to(program)
         if change is None:
             self._names = Names(program.p4info)
@@ -155,7 +155,7 @@ class SwitchConnection:
         self._names = Names(program.p4info)
         return True
 
-    def change_to(self, program: Pipeline) -> Change | None:
+    def change_to(self, program: P4Program) -> Change | None:
         """Tells what :meth:`ensure_pipeline` would do to make the switch run this program.
 
         ``set``: it runs none. ``reconciled``: it runs another of the same P4Info. ``replaced``:
@@ -264,7 +264,7 @@ class SwitchConnection:
         config = self._config("P4INFO_AND_COOKIE")
         return config if config is not None and config.p4info != p4info_pb2.P4Info() else None
 
-    def _loaded(self, program: Pipeline) -> bool:
+    def _loaded(self, program: P4Program) -> bool:
         """Tells by its bytes whether just this is loaded: not all switches keep cookies."""
         config = self._config("ALL")
         return config is not None and config.p4_device_config == program.device_config
@@ -282,7 +282,7 @@ class SwitchConnection:
             raise self._failed("READ_FAILED", error) from None
         return answer.config
 
-    def _reconcile(self, program: Pipeline) -> bool:
+    def _reconcile(self, program: P4Program) -> bool:
         """Set a program of the same tables so that their entries stay; False if that fails."""
         try:
             self._set(_SetConfig.RECONCILE_AND_COMMIT, program)
@@ -306,7 +306,7 @@ class SwitchConnection:
             for position, why in self._write_once("delete", groups[start : start + _BATCH]):
                 log.warning("%s kept %s: %s", self._client.where, groups[start + position], why)
 
-    def _replace(self, program: Pipeline) -> None:
+    def _replace(self, program: P4Program) -> None:
         try:
             self._set(_SetConfig.VERIFY_AND_COMMIT, program)
         except SwitchError as error:
@@ -320,7 +320,7 @@ class SwitchConnection:
                 raise error from None
             self._set(_SetConfig.VERIFY_AND_COMMIT, program)
 
-    def _set(self, action: int, program: Pipeline | None) -> None:
+    def _set(self, action: int, program: P4Program | None) -> None:
         request = _SetConfig(device_id=self._client.device_id, action=action)
         self._sign(request)
         if program is not None:

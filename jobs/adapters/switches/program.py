@@ -15,7 +15,7 @@ from udfs.switches.derivation import DERIVATIONS
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class P4Program:
     """``p4info_text`` is P4Info in text format, ``device_config`` the target's form (BMv2 JSON)."""
 
     name: str
@@ -23,7 +23,7 @@ class Pipeline:
     device_config: bytes = b""
 
     @classmethod
-    def read(cls, folder: str | Path, name: str) -> Pipeline:
+    def read(cls, folder: str | Path, name: str) -> P4Program:
         """``<name>.p4info.txtpb`` and ``<name>.json`` of a folder.
 
         Raises SwitchError ``NO_P4INFO``.
@@ -66,13 +66,13 @@ class Programs:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._read: dict[str, Pipeline] = {}
+        self._read: dict[str, P4Program] = {}
 
-    def pipeline(self, name: str) -> Pipeline:
+    def program(self, name: str) -> P4Program:
         """Raises SwitchError ``NO_P4INFO``, ``UNKNOWN_PIPELINE``."""
         known = self._read.get(name)
         if known is None:
-            known = Pipeline.read(self._folder, name)
+            known = P4Program.read(self._folder, name)
             if name not in DERIVATIONS:
                 raise SwitchError(
                     "UNKNOWN_PIPELINE",
@@ -86,7 +86,7 @@ class Programs:
     def tables(self, name: str) -> list[str]:
         """Names of a program's tables; none where it cannot be read: its switches will tell."""
         try:
-            p4info = self.pipeline(name).p4info
+            p4info = self.program(name).p4info
         except SwitchError:
             return []
         return [table.preamble.name for table in p4info.tables]
@@ -94,6 +94,6 @@ class Programs:
     def sizes(self, name: str) -> dict[str, int]:
         """Most entries of the tables of a program; none where it cannot be read."""
         try:
-            return self.pipeline(name).sizes
+            return self.program(name).sizes
         except SwitchError:
             return {}

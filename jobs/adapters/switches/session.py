@@ -17,7 +17,7 @@ from typing import Any
 
 from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.p4runtime import Failure, SwitchConnection
-from jobs.adapters.switches.program import Pipeline
+from jobs.adapters.switches.program import P4Program
 from udfs.errors import SwitchError
 from udfs.switches import election, ordering
 from udfs.switches.entry import Difference, SwitchEntry, difference
@@ -87,7 +87,7 @@ class Comparison(Difference):
 
 @dataclass(frozen=True)
 class _Wanted:
-    pipeline: Pipeline
+    pipeline: P4Program
     entries: tuple[SwitchEntry, ...]
 
 
@@ -159,7 +159,7 @@ class SwitchSession:
             return True
 
     def refresh(
-        self, desired: Collection[SwitchEntry], pipeline: Pipeline, patience: float = 0.0
+        self, desired: Collection[SwitchEntry], pipeline: P4Program, patience: float = 0.0
     ) -> RefreshResult:
         """Make the switch hold exactly ``desired``, make before break; never raises SwitchError.
 
@@ -240,7 +240,7 @@ class SwitchSession:
         return replace(result, in_step=False, errors=errors), settled
 
     def _held_before(
-        self, connection: SwitchConnection, pipeline: Pipeline, anew: bool
+        self, connection: SwitchConnection, pipeline: P4Program, anew: bool
     ) -> _Wanted | None:
         """Returns what to mend while more is asked for than fits; None: the switch stays.
 
@@ -335,7 +335,7 @@ class SwitchSession:
             limits=beyond,
         )
 
-    def compare(self, desired: Collection[SwitchEntry], pipeline: Pipeline) -> Comparison:
+    def compare(self, desired: Collection[SwitchEntry], pipeline: P4Program) -> Comparison:
         """Returns what a refresh would change; only reads, and takes no part in the arbitration.
 
         Raises SwitchError ``UNREACHABLE``, ``BAD_TLS``, ``READ_FAILED``, ``LIMIT``.

@@ -105,8 +105,8 @@ class SwitchSessions:
     def _refresh(self, name: str, rows: Rows, patience: float) -> RefreshResult:
         switch, session = self._standing[name]
         try:
-            pipeline = self._programs.pipeline(switch.pipeline)
-            return session.refresh([entry_from_row(row) for row in rows], pipeline, patience)
+            program = self._programs.program(switch.pipeline)
+            return session.refresh([entry_from_row(row) for row in rows], program, patience)
         except SwitchError as error:
             return RefreshResult(None, False, [str(error)])
         except Exception as error:  # a value in its rows that nobody thought of
@@ -121,8 +121,8 @@ class SwitchSessions:
         def one(name: str) -> Difference | SwitchError:
             switch, session = self._standing[name]
             try:
-                pipeline = self._programs.pipeline(switch.pipeline)
-                return session.compare(desired.get(name, ()), pipeline)
+                program = self._programs.program(switch.pipeline)
+                return session.compare(desired.get(name, ()), program)
             except SwitchError as error:
                 return error
 
