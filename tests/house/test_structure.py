@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tests.make.structure import Code, main, tree_texts
+from tests.make import structure
+from tests.make.structure import Code
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +26,7 @@ TEXTS = {
 
 def test_modules_lines_callers_and_circles_are_counted_by_package_and_room():
     code = Code(TEXTS)
-    found = {name: code.structure(name) for name in code.rooms()}
+    found = {name: code.structure(name) for name in code.rooms}
     assert list(found) == [
         "jobs",
         "jobs.adapters",
@@ -34,7 +35,7 @@ def test_modules_lines_callers_and_circles_are_counted_by_package_and_room():
         "udfs.high",
         "udfs.low",
     ]
-    assert (found["udfs"].modules, found["udfs"].lines) == (8, 11)
+    assert (found["udfs"].modules, found["udfs"].lines) == (5, 11)
     # errors, two and side; top is called by its neighbour and by a job.
     assert found["udfs"].one_caller == 3
     assert found["udfs.low"].circles == [["udfs.low.one", "udfs.low.two"]]
@@ -46,15 +47,30 @@ def test_rooms_that_import_each_other_are_a_circle_though_no_modules_are():
     assert ("udfs.high", "udfs.low") in code.circles()
 
 
-def test_it_prints_a_table_or_json(capsys: pytest.CaptureFixture[str]):
-    main([])
+def test_it_prints_a_table_or_json(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(structure, "tree_texts", lambda: TEXTS)
+    structure.main([])
     table = capsys.readouterr().out.splitlines()
     assert table[0].split() == ["modules", "lines", "one", "caller", "circles"]
-    main(["--json"])
+    assert table[1].split() == ["all", "6", "12", "3", "1"]
+    assert table[-1] == "circle: udfs.low.one, udfs.low.two"
+    structure.main(["--json"])
     (rooms,) = json.loads(capsys.readouterr().out).values()
-    assert table[1].split()[1] == str(rooms[0]["modules"])
-    assert {"jobs.adapters.stream", "udfs.filters", "cli"} <= {room["name"] for room in rooms}
+    assert [room["name"] for room in rooms] == ["all", *Code(TEXTS).rooms]
+    assert rooms[0]["lines"] == 12
+
+
+def test_a_revision_stands_beside_the_work_tree(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(structure, "tree_texts", lambda: TEXTS)
+    monkeypatch.setattr(structure, "texts_at", {"v1": {"udfs/errors.py": "ROOT = 1\n"}}.get)
+    structure.main(["--at", "v1"])
+    table = capsys.readouterr().out.splitlines()
+    assert table[1].split() == ["all", "1", "6", "1", "12", "0", "3", "0", "1"]
 
 
 def test_nothing_of_the_product_imports_in_a_circle():
-    assert Code(tree_texts()).circles() == []
+    assert Code(structure.tree_texts()).circles() == []

@@ -12,9 +12,9 @@ import io
 import json
 import subprocess
 import tarfile
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import PurePosixPath
 
 import networkx as nx
@@ -41,6 +41,7 @@ class Code:
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self.lines: dict[str, int] = {}
+        self._packages: set[str] = set()
         #: Packages whose ``__init__`` has nothing but words.
         self.folders: set[str] = set()
         parsed: dict[str, ast.Module] = {}
@@ -49,6 +50,8 @@ class Code:
             parts = pure.parent.parts if pure.stem == "__init__" else pure.with_suffix("").parts
             name = ".".join(parts)
             self.lines[name] = len(text.splitlines())
+            if pure.stem == "__init__":
+                self._packages.add(name)
             parsed[name] = ast.parse(text)
             if pure.stem == "__init__" and len(parsed[name].body) <= 1:
                 self.folders.add(name)
@@ -81,19 +84,17 @@ class Code:
             elif name.startswith("benchmarks."):
                 yield f"benchmarks.{source}"
 
+    @cached_property
     def rooms(self) -> list[str]:
         """Packages and their rooms, each behind what it is in."""
         found = set()
         for name in self.lines:
             parts = name.split(".")
-            deep = 3 if ".".join(parts[:2]) in DEEPER else 2
-            packages = range(1, min(deep, len(parts)) + 1)
-            found |= {".".join(parts[:n]) for n in packages if self._is_package(parts[:n])}
+            deepest = 3 if ".".join(parts[:2]) in DEEPER else 2
+            # Without the module itself, which is no room.
+            above = parts if name in self._packages else parts[:-1]
+            found |= {".".join(above[:n]) for n in range(1, min(deepest, len(above)) + 1)}
         return sorted(found)
-
-    def _is_package(self, parts: list[str]) -> bool:
-        name = ".".join(parts)
-        return any(other.startswith(f"{name}.") for other in self.lines) or len(parts) == 1
 
     def structure(self, name: str = "") -> Structure:
         """The counts of a package or room; of all where none is named."""
@@ -109,18 +110,19 @@ class Code:
 
     def circles(self) -> list[tuple[str, ...]]:
         """All circles, between modules and between rooms."""
-        rooms = ["", *self.rooms()]
+        rooms = ["", *self.rooms]
         return sorted({tuple(each) for room in rooms for each in self.structure(room).circles})
 
     def _between(self, name: str, inside: set[str]) -> nx.DiGraph:
         """What the rooms of a package import of each other."""
-        rooms = [room for room in self.rooms() if room.rpartition(".")[0] == name]
-        found: dict[str, str] = defaultdict(str)
-        for module in inside:
-            for room in rooms:
-                if f"{module}.".startswith(f"{room}."):
-                    found[module] = room
-        pairs = ((found[a], found[b]) for a, b in self.imports.subgraph(inside).edges)
+        rooms = {room for room in self.rooms if room.rpartition(".")[0] == name}
+        depth = name.count(".") + 2 if name else 1
+
+        def room(module: str) -> str:
+            found = ".".join(module.split(".")[:depth])
+            return found if found in rooms else ""
+
+        pairs = ((room(a), room(b)) for a, b in self.imports.subgraph(inside).edges)
         return nx.DiGraph((a, b) for a, b in pairs if a and b and a != b)
 
 
@@ -155,7 +157,7 @@ def table(columns: Mapping[str, Code]) -> list[list[str]]:
     """A row for each package and room, with the counts of each revision."""
     heads = ["modules", "lines", "one caller", "circles"]
     rows = [["", *(f"{head} {name}".strip() for head in heads for name in columns)]]
-    rooms = sorted({room for code in columns.values() for room in code.rooms()})
+    rooms = sorted({room for code in columns.values() for room in code.rooms})
     for room in ["", *rooms]:
         found = [code.structure(room) for code in columns.values()]
         counts = [[each.modules, each.lines, each.one_caller, len(each.circles)] for each in found]
@@ -172,7 +174,7 @@ def main(arguments: list[str] | None = None) -> None:
     columns["now" if asked.at else ""] = Code(tree_texts())
     if asked.json:
         made = {
-            name or "now": [asdict(code.structure(room)) for room in ["", *code.rooms()]]
+            name or "now": [asdict(code.structure(room)) for room in ["", *code.rooms]]
             for name, code in columns.items()
         }
         print(json.dumps(made))
