@@ -15,7 +15,6 @@ MARKER = ".stackcast-lab"
 _MARKER_TEXT = (
     "Stackcast runs its lab in this folder, and removes what an earlier run left in it.\n"
 )
-_EARLIER_LABS_HAVE = {"network.json", "lock"}
 _TRIES, _PROBE_S = 5, 0.02
 
 #: What a run leaves in its folder and the next one must not find. Logs stay.
@@ -53,8 +52,8 @@ def claim(folder: Path) -> None:
             return
         folder.mkdir(parents=True, exist_ok=True)
         held = {path.name for path in folder.iterdir()}
-        # Labs had no marker at first, but these two files. A lab that starts now has only ours.
-        if held >= _EARLIER_LABS_HAVE or held <= {MARKER, "lock"}:
+        # Another lab that starts now may have written these two.
+        if held <= {MARKER, "lock"}:
             (folder / MARKER).write_text(_MARKER_TEXT)
             return
     except OSError as error:

@@ -46,7 +46,7 @@ def test_a_file_is_no_folder(tmp_path: Path):
         assert code(failure) == "LAB.NOT_A_LAB"
 
 
-@pytest.mark.parametrize("held", [(), ("network.json", "lock")], ids=["empty", "of an earlier lab"])
+@pytest.mark.parametrize("held", [(), ("lock",)], ids=["empty", "of a lab that starts"])
 def test_clear_removes_what_a_run_left_and_nothing_else(tmp_path: Path, held: tuple[str, ...]):
     for name in held:
         (tmp_path / name).touch()
