@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,11 +38,8 @@ class MessagePositions:
     length: NDArray[np.int32]
 
 
-def drain(world: World, settings: Settings, plan_file: Path, records: int) -> Drained:
+def drain(world: World, settings: Settings, plan: Plan, records: int) -> Drained:
     """Until the topic is drained; frames go to the settings' sink."""
-    from benchmarks.pipeline.peers import load_plan  # noqa: PLC0415 - it imports this module
-
-    plan, _ = load_plan(plan_file)
     context = world.spark.sparkContext
     held = context.broadcast(plan)
     steps = world.spark.createDataFrame(pa.table(steps_of(world, plan))).cache()

@@ -111,7 +111,7 @@ def run(world: World, lines: Lines) -> None:
     topic = world.topic(packets, some)
     settings = world.settings(topic, max_offsets_per_trigger=records_a_batch(some))
     before = world.wire.sent()
-    rate = join.drain(world, settings, plan, some).rate(round(WARM * some))
+    rate = join.drain(world, settings, load_plan(plan)[0], some).rate(round(WARM * some))
     frames = world.wire.sent() - before
     say(lines, "Spark join", rate, ours, frames_a_record=frames / some)
 
