@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from brute_force import expected
 from itchcpp.parser import MessageParser
 from kafka import KafkaProducer
 from polling import drain
@@ -32,7 +33,6 @@ from lab.traffic.publisher import ensure_topic
 from lab.traffic.trading_session import TradingSession
 from lab.up.lab import Lab
 from udfs.errors import KafkaError, TableError
-from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.reference import build_packet, read_message
 from udfs.messages.sequence import session_id, split_sequence
 from udfs.network.rows import network_to_rows, tree_to_row
@@ -165,23 +165,14 @@ class Deployment:
 
     def outcome(self, specification) -> verification.Tallies:
         """Receipts against a brute force over the rules that each batch says it used."""
-        batches = []
-        for row in self.ledger:
-            version = dict(row["versions"])["subscriptions"]
-            rows = [
-                Subscription(r["id"], r["subscriber"], r["filter"])
-                for r in self.tables.rows("subscriptions", version)
-                if r["enabled"]
-            ]
-            rules, _ = check(rows, specification, set(NETWORK.subscribers()), PUBLISHER)
-            offsets = {
-                p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]
-            }
-            batches.append(verification.Batch(row["batch_id"], offsets, rules))
-        records = Topics(self.spark, self.settings).read_all()
-        expected = verification.expected(records, batches, specification, self.settings.topic)
-        assert expected.unprocessed == 0
-        return verification.compare(expected, self.receipts())
+        made = expected(
+            self.tables,
+            Topics(self.spark, self.settings),
+            self.settings,
+            specification,
+            NETWORK.subscribers(),
+        )
+        return verification.compare(made, self.receipts())
 
 
 @pytest.fixture

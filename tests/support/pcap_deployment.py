@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from brute_force import expected
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
@@ -25,7 +26,6 @@ from lab.traffic.packets import groups
 from lab.traffic.publisher import ensure_topic
 from lab.traffic.trading_session import TradingSession
 from udfs.errors import StreamError
-from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.reference import build_packet
 from udfs.messages.specification import Specification
 from udfs.network.rows import network_to_rows, tree_to_row
@@ -172,26 +172,16 @@ class Deployment:
 
     def outcome(
         self, specification: Specification, frames: Sequence[bytes] | None = None
-    ) -> verification.Outcome:
+    ) -> verification.Tallies:
         """What hosts get of the frames, against a brute force over the ledger's batches."""
-        batches = []
-        for row in self.ledger:
-            version = dict(row["versions"])["subscriptions"]
-            rows = [
-                Subscription(r["id"], r["subscriber"], r["filter"])
-                for r in self.tables.rows("subscriptions", version)
-                if r["enabled"]
-            ]
-            rules, _ = check(rows, specification, set(NETWORK.subscribers()), PUBLISHER)
-            spans = {
-                p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]
-            }
-            batches.append(verification.Batch(row["batch_id"], spans, rules))
-        expected = verification.expected(
-            self.topics.read_all(), batches, specification, self.settings.topic
+        made = expected(
+            self.tables,
+            Topics(self.spark, self.settings),
+            self.settings,
+            specification,
+            NETWORK.subscribers(),
         )
-        assert expected.unprocessed == 0
-        return verification.compare(expected, receipts(self.frames() if frames is None else frames))
+        return verification.compare(made, receipts(self.frames() if frames is None else frames))
 
 
 def receipts(frames: Sequence[bytes]) -> dict[str, list[verification.Receipt]]:
