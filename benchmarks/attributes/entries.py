@@ -9,17 +9,20 @@ table likes best to the lab's own, which has some that suit switches and others 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
-from benchmarks.attributes.per_field import entries_of_per_field_tables
 from benchmarks.compile import say
 from benchmarks.support.plot import Curve, Panel, svg
 from lab.traffic.sensors import registry, subscriptions
 from udfs.errors import FilterError
+from udfs.filters.compiler.compile import compile_rules
+from udfs.filters.compiler.tables import ABSENT, DEFAULT
+from udfs.filters.prefixes import cover
 from udfs.filters.subscriptions import CheckedRule, Subscription, check
 from udfs.messages.attributes.registry import Registry
+from udfs.messages.specification import Specification
 from udfs.network_match.generic.table import MAX_ROWS, GenericTable, generic_table, refused
 
 COUNTS = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -156,3 +159,42 @@ def draw(curves: Mapping[str, Mapping[str, Curve]]) -> None:
         "utf-8",
     )
     say("picture", path=f"docs/pictures/{PICTURE.name}")
+
+
+def entries_of_per_field_tables(rules: Sequence[CheckedRule], specification: Specification) -> int:
+    """Counts the entries of rules in tables of one field each, as prefixes (CAMUS 3.2).
+
+    A state of a table takes the fewest prefixes, its default row among them, and one more where
+    events that lack the field go elsewhere. A leaf with receivers takes one.
+    Errors: as ``compile_rules``.
+    """
+    compiled = compile_rules(rules, specification, order="auto")
+    count = sum(bool(outcome.receivers) for outcome in compiled.outcomes.values())
+    states: dict[tuple[int, int], list[tuple[int, int, int, int]]] = {}
+    for field, state, low, high, kind, following in compiled.entries.tolist():
+        states.setdefault((field, state), []).append((low, high, kind, following))
+    for (field, _), rows in states.items():
+        bits = 8 if field == 0 else compiled.definitions[field - 1].bits
+        default = next((row[3] for row in rows if row[2] == DEFAULT), -1)
+        asked = sorted((row[0], row[1], row[3]) for row in rows if row[2] not in (DEFAULT, ABSENT))
+        prefixes = cover(list(_whole(asked, default, bits)), bits, prefer=default)
+        count += len(prefixes)
+        if field and specification.is_optional(compiled.definitions[field - 1]):
+            # What is absent is in the prefix of all values, like it or not.
+            absent = next((row[3] for row in rows if row[2] == ABSENT), default)
+            count += absent != prefixes[-1][2]
+    return count
+
+
+def _whole(
+    rows: Sequence[tuple[int, int, int]], default: int, bits: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yields the rows, with the default in their gaps."""
+    start = 0
+    for low, high, following in rows:
+        if low > start:
+            yield start, low - 1, default
+        yield low, high, following
+        start = high + 1
+    if start < 1 << bits:
+        yield start, (1 << bits) - 1, default

@@ -10,9 +10,8 @@ import numpy as np
 from networkx.algorithms.approximation import steiner_tree as networkx_steiner
 
 from benchmarks.support.results import Lines, in_parallel
-from benchmarks.trees.branch_aware import branch_aware_tree, branch_nodes
+from benchmarks.trees.aggregated import branch_aware_tree, branch_nodes, extended_shortest_path_tree
 from benchmarks.trees.clients import recorded
-from benchmarks.trees.extended_dijkstra import extended_shortest_path_tree
 from benchmarks.trees.labels import MEASURED, RECORDED, SCENARIOS, scenario
 from benchmarks.trees.measure import measure
 from udfs.network.network import Network

@@ -25,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT, SUPPORT
 
-from benchmarks.attributes.per_field import entries_of_per_field_tables
+from benchmarks.attributes.entries import entries_of_per_field_tables
 from udfs.errors import FilterError
 from udfs.filters.meaning.evaluate import fields_of
 from udfs.filters.nodes import Call

@@ -10,8 +10,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.trees.branch_aware import branch_aware_tree, branch_nodes
-from benchmarks.trees.extended_dijkstra import extended_shortest_path_tree
+from benchmarks.trees.aggregated import branch_aware_tree, branch_nodes, extended_shortest_path_tree
 from udfs.errors import NetworkError
 from udfs.network.network import Network
 from udfs.network.topology import fabric, from_graph
