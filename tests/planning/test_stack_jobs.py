@@ -27,6 +27,7 @@ class Jobs(StackJobs):
         self.jobs: list[tuple[list[tuple[str, ...]], int]] = []
         self.written: list[list[dict[str, Any]]] = []
         self.sent: list[object] = []
+        self.gone: list[object] = []
         self.go, self.began = threading.Semaphore(1_000), threading.Event()
         self.broken = False
         #: What a set takes of a core.
@@ -37,7 +38,7 @@ class Jobs(StackJobs):
 
     def broadcast(self, value: object) -> SimpleNamespace:
         self.sent.append(value)
-        return SimpleNamespace(value=value, unpersist=lambda: None)
+        return SimpleNamespace(value=value, destroy=lambda: self.gone.append(value))
 
     def _run(self, receiver_sets: Any, tasks: int, handle: Any) -> Any:
         self.began.set()
@@ -119,6 +120,8 @@ def test_an_edit_costs_its_own_sets_and_a_change_of_trees_all():
     assert len(other.unknown()) == 22
     jobs.submit(other).result()
     assert not other.unknown() and len(jobs.sent) == 2
+    # Those of the network and trees before are sent to nobody any more.
+    assert jobs.gone == jobs.sent[:1]
     jobs.close()
 
 
