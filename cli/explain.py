@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from jobs.adapters.app.logs import named
+from udfs.errors import printable
 
 Row = dict[str, Any]
 
@@ -96,7 +97,7 @@ def text_of(found: Row) -> str:
             f"  {at:04x}  {bytes.fromhex(digits[2 * at : 2 * (at + _WIDTH)]).hex(' ')}"
             for at in range(0, frame["bytes"], _WIDTH)
         ]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _rule(rule: Row) -> list[str]:

@@ -16,7 +16,7 @@ import schemas
 from cli.attributes.files import AttributesOption, read_registry
 from cli.attributes.records import KEY, texts_of
 from jobs.adapters.wire.pcap import is_pcap, read_pcap
-from udfs.errors import StackcastError, StackError
+from udfs.errors import StackcastError, StackError, printable
 from udfs.messages.attributes.events import ATTRIBUTES
 from udfs.messages.attributes.reference import read_event
 from udfs.messages.attributes.registry import Registry
@@ -254,7 +254,7 @@ def _text(row: Row) -> str:
         f"  error {error['code']} at byte {error['offset']}: {error['message']}"
         for error in row["errors"]
     ]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _summary(summary: Summary) -> Row:

@@ -17,7 +17,7 @@ from lab.traffic.packets import check_records, open_records
 from lab.traffic.publisher import Published, publish
 from lab.traffic.trading_session import TradingSession
 from lab.traffic.trading_session import generate as generate_file
-from udfs.errors import MessageError
+from udfs.errors import MessageError, printable
 from udfs.messages.reference import read_message, read_packet
 from udfs.messages.specification import Field
 
@@ -77,7 +77,7 @@ def inspect(
             if isinstance(row, MessageError):
                 damaged += 1
                 if damaged <= _SHOWN_DAMAGE:
-                    typer.echo(f"{file}: {where}: {row}", err=True)
+                    typer.echo(printable(f"{file}: {where}: {row}"), err=True)
                 continue
             if (kinds and row["type"] not in kinds) or (symbol and row.get("stock") != symbol):
                 continue
@@ -193,7 +193,7 @@ def message_text(row: dict[str, Any]) -> str:
     """A row on one line: time, type, name, and what says what happened."""
     hidden = ("type", "name", "timestamp", "stock_locate", "tracking_number")
     fields = " ".join(f"{name}={value}" for name, value in row.items() if name not in hidden)
-    return f"{_time(int(row['timestamp']))}  {row['type']} {row['name']}  {fields}"
+    return printable(f"{_time(int(row['timestamp']))}  {row['type']} {row['name']}  {fields}")
 
 
 def _time(nanoseconds: int) -> str:

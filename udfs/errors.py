@@ -2,8 +2,8 @@
 
 One root, one class an area, and a stable code ``AREA.WHAT`` that scripts and
 alerts may rely on. The message says where the fault is and what to do about it;
-typed fields carry the same facts for programs. `excerpt` and `nearest` are how a message shows
-its place in a text, and finds the name that was meant.
+typed fields carry the same facts for programs. `excerpt`, `nearest` and `printable` are how
+a message shows its place in a text, finds the name that was meant, and harms no terminal.
 """
 
 from __future__ import annotations
@@ -168,6 +168,14 @@ def excerpt(text: str, line: int, column: int) -> str:
     # One character stays one column, whatever it is, so that the caret stands right.
     shown = "".join(c if c.isprintable() else " " for c in content[start : start + _EXCERPT])
     return f"  {shown}\n  {' ' * (column - 1 - start)}^"
+
+
+def printable(text: str) -> str:
+    r"""Returns the text for a terminal: what does not print is written as ``\x1b``, ``\u202e``.
+
+    Names and texts of messages come from others, and escape sequences in them would be obeyed.
+    """
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

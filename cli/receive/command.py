@@ -18,7 +18,7 @@ from cli.itch import message_row, message_text
 from cli.receive.sockets import Wires, connected_socket, group_socket, listen_socket
 from cli.signals import stop_on_signal
 from jobs.adapters.wire.udp import parse_endpoint
-from udfs.errors import MessageError
+from udfs.errors import MessageError, printable
 from udfs.messages.recovery.receiver import Notification, Output, Receiver, ReceiverOptions
 from udfs.messages.reference import LENGTH, read_packet
 from udfs.messages.sequence import session_id
@@ -228,7 +228,7 @@ def _end(receiver: Receiver, wires: Wires, as_json: bool) -> None:
 
 
 def _tell(text: str) -> None:
-    typer.echo(text, err=True)
+    typer.echo(printable(text), err=True)
 
 
 class Outlet(Protocol):
@@ -253,13 +253,13 @@ class LineOutlet:
 
     def _line(self, session: str, sequence: int, message: bytes) -> str:
         if self._as_hex:
-            return f"{session} {sequence} {message.hex()}\n"
+            return f"{printable(session)} {sequence} {message.hex()}\n"
         row = message_row(message)
         if self._as_json:
             fields = {"hex": message.hex()} if isinstance(row, MessageError) else row
             return json.dumps({"session": session, "sequence": sequence, **fields}) + "\n"
         text = message.hex() if isinstance(row, MessageError) else message_text(row)
-        return f"{session} {sequence}  {text}\n"
+        return f"{printable(session)} {sequence}  {text}\n"
 
     def close(self) -> None:
         """Lines are out already."""

@@ -134,3 +134,15 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path, monkeypatch, capsys):
         main.main()
     assert ended.value.code == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_what_a_message_says_reaches_no_terminal_as_an_escape_sequence(tmp_path):
+    index = next(n for n, message in enumerate(SESSION) if chr(message[0]) == "A")
+    order = bytearray(SESSION[index])
+    order[24:32] = b"\x1b[2JA\r\nB"
+    write_records(tmp_path / "day", [bytes(order)])
+    line = run("inspect", tmp_path / "day").stdout.splitlines()[0]
+    assert line.isprintable() and r"stock=\x1b[2JA\r\nB" in line
+    write_records(tmp_path / "noise", [b"\x1b[2J"])
+    assert "\x1b" not in run("inspect", tmp_path / "noise").output
+    assert json.loads(run("inspect", tmp_path / "day", "--json").stdout.splitlines()[0])

@@ -278,3 +278,16 @@ def test_an_error_of_ours_is_one_line_and_exit_code_2(monkeypatch, capsys):
         main.main()
     assert stopped.value.code == 2
     assert capsys.readouterr().err == "SINK.PERMISSION: first line second line\n"
+
+
+def test_what_a_frame_carries_reaches_no_terminal_as_an_escape_sequence():
+    row = {"type": "A", "name": "add_order", "stock": "\x1b[2J\u202e"}
+    shown = command._text(
+        {"frame": 1, "length": 9, "labels": ["hop\x1b 1"], "count": 1, "messages": [row]}
+        | dict.fromkeys(
+            ("source_mac", "destination_mac", "ethertype", "source", "destination"), "x"
+        )
+        | {"session": "S\x07", "sequence": 1, "kafka_offset": 0, "message_index": 0, "errors": []}
+    )
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert r"stock=\x1b[2J\u202e" in shown and r"session S\x07" in shown
