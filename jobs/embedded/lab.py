@@ -74,9 +74,8 @@ def bring_up(
         wait = stack.enter_context(kind.source(settings, folder))
         spark_and_tables = in_background(lambda: open_tables(settings))
         lab.up()
-        log.info("%d switches at %s", len(network.switches), lab.p4runtime)
-        if broker:
-            log.info("broker at %s", lab.bootstrap_servers)
+        at = f"broker {lab.bootstrap_servers}; " if broker else ""
+        log.info("%s%d switches at %s", at, len(network.switches), lab.p4runtime)
         spark, tables = spark_and_tables.result()
         if not keep_spark:
             stack.callback(spark.stop)
