@@ -27,6 +27,7 @@ import pyarrow as pa
 from itch.parser import MessageParser as FeedParser
 from itchcpp.parser import MessageParser as CppParser
 from numpy.typing import NDArray
+from plain_matcher import PlainMatcher
 from pyspark.sql import SparkSession
 
 import schemas
@@ -68,7 +69,7 @@ def main() -> None:
     decoding(itch)
     drawn = independent(seed=1)
     compiled = compile_texts(texts_of(drawn), itch)
-    matcher, by_vectors = Matcher(compiled), Matcher(compiled, kernel="numpy")
+    matcher, by_vectors = Matcher(compiled), PlainMatcher(compiled)
     assert matcher.fields == ("add_order.stock", "add_order.price")
 
     data, offsets = add_orders(seed=1)

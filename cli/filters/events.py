@@ -13,10 +13,10 @@ import numpy as np
 import typer
 
 from cli.filters.rule_files import RuleFile, lines_of, open_source
-from cli.filters.views import Json, outcome_json, path_json, rule_place, verdict_json
+from cli.filters.views import Json, evaluation_json, outcome_json, path_json, rule_place
 from udfs.errors import EventError
 from udfs.filters.explanation.events import Event, EventReader
-from udfs.filters.explanation.explain import Explainer, shown_value, verdict
+from udfs.filters.explanation.explain import Explainer, evaluate_rule, shown_value
 from udfs.filters.language.shapes import read_table
 from udfs.filters.meaning.evaluate import Subject
 from udfs.filters.meaning.interpreter import Interpreter
@@ -102,13 +102,13 @@ def explain_event(file: RuleFile, text: str, after: str, others: int | None) -> 
         if not tried and others is not None and others <= 0:
             left += 1
             continue
-        found = verdict(rules.rule(index), event.values, specification, state, cells)
+        found = evaluate_rule(rules.rule(index), event.values, specification, state, cells)
         if not found.matches and others is not None:
             if others <= 0:
                 left += 1
                 continue
             others -= 1
-        shown.append({"rule": index, **rule_place(file, index), **verdict_json(found)})
+        shown.append({"rule": index, **rule_place(file, index), **evaluation_json(found)})
     way = Explainer(compiled, specification).path(event.values, event.message_type, cells)
     return {
         "event": {

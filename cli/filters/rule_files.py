@@ -21,8 +21,7 @@ from udfs.filters.compiler.compile import (
     CompiledFilter,
     actions_of,
     compile_rules,
-    compile_table,
-    table_of_texts,
+    compile_texts,
 )
 from udfs.filters.language.rule import in_file, parse_rule
 from udfs.filters.language.rule_file import split_rules
@@ -62,9 +61,7 @@ class RuleFile:
         right = self.right
         if not self.framing:
             texts = [self.texts[index] for index in right]
-            read = read_table(texts, self.specification)
-            table = table_of_texts(texts, read, self.specification, optional)
-            return compile_table(table, self.specification, order=order, optional=optional)
+            return compile_texts(texts, self.specification, order=order, optional=optional)
         rules = []
         for index in right:
             rule = self.rule(index)

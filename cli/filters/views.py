@@ -11,7 +11,7 @@ from cli.filters.rule_files import RuleFile
 from udfs.filters.compiler.compile import (
     CompiledFilter,
 )
-from udfs.filters.explanation.explain import Alternative, Verdict
+from udfs.filters.explanation.explain import Alternative, RuleEvaluation
 from udfs.filters.explanation.explain import Path as Way
 from udfs.filters.meaning.state import Cell
 from udfs.filters.nodes import Outcome
@@ -45,7 +45,7 @@ def rule_place(file: RuleFile, index: int) -> Json:
     return {"line": file.lines[index], "text": " ".join(file.texts[index].split())}
 
 
-def verdict_json(found: Verdict) -> Json:
+def evaluation_json(found: RuleEvaluation) -> Json:
     """Returns a rule's verdict on an event."""
     return {
         "matches": found.matches,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from udfs.errors import SubscriptionError
 from udfs.filters.compiler.compile import compile_texts
 from udfs.filters.explanation.events import EventReader
-from udfs.filters.explanation.explain import Explainer, verdict
+from udfs.filters.explanation.explain import Explainer, evaluate_rule
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.matching.matcher import Matcher
 from udfs.filters.meaning.evaluate import matches
@@ -145,7 +145,7 @@ def test_a_rule_matches_where_its_explanation_says_so_and_its_predicates_decide(
     event = EventReader(specification).read_object(data.draw(events(specification))).values
     for text in data.draw(rules(specification)):
         rule = parse_rule(text, specification)
-        found = verdict(rule, event, specification)
+        found = evaluate_rule(rule, event, specification)
         assert found.matches == matches(rule.condition, event)
         assert any(decision.decided for decision in found.predicates)
 
@@ -167,7 +167,7 @@ def test_with_state_rules_and_leaf_are_those_of_the_interpreter(data, specificat
         now = reader.time_of(event)
         cells = {cell.name: interpreter.finds(cell.name, now) for cell in interpreter.cells}
         state = {counter: cells[counter.name] for counter in specification.counters}
-        verdicts = [verdict(r, event.values, specification, state, cells) for r in parsed]
+        verdicts = [evaluate_rule(r, event.values, specification, state, cells) for r in parsed]
         way = explainer.path(event.values, event.message_type, cells)
         step = interpreter.step(event.values, event.time_us)
         assert tuple(i for i, v in enumerate(verdicts) if v.matches) == step.rules

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import FilterError
-from udfs.filters.compiler.change import Change
+from udfs.filters.compiler.change import TableChange
 from udfs.filters.compiler.compile import CheckedRule, CompiledFilter, compile_rules
-from udfs.filters.compiler.groups import GroupChange, Groups
 from udfs.filters.compiler.incremental import IncrementalCompiler
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.nodes import Call, Update
@@ -74,7 +73,7 @@ def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return row["field"], row["state"], row["low"], row["high"], row["kind"]
 
 
-def check_change(change: Change, before: CompiledFilter) -> None:
+def check_change(change: TableChange, before: CompiledFilter) -> None:
     """The rows before, and what the change says, make the rows after."""
     rows = {key(row): row["next"] for row in before.entry_rows()}
     said = {name: list(rows_) for name, rows_ in change.entry_rows().items()}
@@ -133,8 +132,7 @@ edits = st.lists(
 @examples(120)
 @given(st.sampled_from([SPEC, LOOSE]), st.sampled_from(["specification", "auto"]), edits)
 def test_edits_one_after_the_other_give_what_compiling_anew_gives(spec, order, steps):
-    compiler = IncrementalCompiler(spec, order=order, ports={"h1": 7, "h2": 8, "h3": 8})
-    groups: dict[int, tuple[int, ...]] = {}
+    compiler = IncrementalCompiler(spec, order=order)
     live: dict[str, CheckedRule] = {}
     before = None
     for step in steps:
@@ -155,18 +153,6 @@ def test_edits_one_after_the_other_give_what_compiling_anew_gives(spec, order, s
             assert change.previous is before
             check_change(change, before)
         assert shape(change.compiled) == shape(anew)
-        assert change.groups is not None
-        assert change.groups.removed.items() <= groups.items()
-        assert not change.groups.added.keys() & groups.keys()
-        groups = {n: p for n, p in groups.items() if n not in change.groups.removed}
-        groups |= change.groups.added
-        # h2 and h3 are behind one port.
-        several = any(
-            "h1" in outcome.receivers and len(outcome.receivers) > 1
-            for outcome in change.compiled.outcomes.values()
-        )
-        assert list(groups.values()) == [(7, 8)] * several
-        assert compiler.groups == {ports: number for number, ports in groups.items()}
         before = change.compiled
 
 
@@ -339,18 +325,18 @@ def test_a_first_set_that_is_too_large_does_not_harm_the_next(empty_first: bool)
 
 
 def test_an_update_that_fails_at_its_very_end_leaves_all_as_it_was(monkeypatch):
-    compiler = IncrementalCompiler(SPEC, order="auto", ports={})
+    compiler = IncrementalCompiler(SPEC, order="auto")
     rules = {"a": rule("stock == A and avg(price) > 2", "1", "2"), "b": rule("price > 3", "3")}
 
     def fail(*_: Any) -> Any:
         raise MemoryError
 
     for step in ({}, rules, {"c": rule("shares == 5 and sum(price) > 1", "4", "5"), "a": None}):
-        before = compiler.compiled, compiler.order, dict(compiler.groups)
+        before = compiler.compiled, compiler.order
         with monkeypatch.context() as patched, pytest.raises(MemoryError):
-            patched.setattr("udfs.filters.compiler.incremental.change_of", fail)
+            patched.setattr("udfs.filters.compiler.incremental.table_change", fail)
             compiler.update({"d": rule("shares == 6 and sum(price) > 7", "6", "7")} | step)
-        assert (compiler.compiled, compiler.order, dict(compiler.groups)) == before
+        assert (compiler.compiled, compiler.order) == before
         change = compiler.update(step)
         if step and len(before[0].entries):
             check_change(change, before[0])
@@ -377,7 +363,7 @@ def test_edits_of_one_rule_with_state_leave_nothing_behind_and_the_others_alone(
         assert leaves.items() <= change.compiled.outcomes.items()
         assert change.size < 20
         assert len(compiler._levels.cells) < 150
-        assert compiler._tokens.room < 300
+        assert compiler._tokens.capacity < 300
         if step % 50 == 0:
             assert shape(change.compiled) == shape(compile_rules([*others.values(), edited], SPEC))
     assert shape(compiler.compiled) == shape(compile_rules([*others.values(), edited], SPEC))
@@ -436,44 +422,3 @@ def test_more_receivers_than_there_was_room_for():
     check_change(change, before)
     live = [everybody, rule("kind <= 255", "x"), *others.values()]
     assert shape(change.compiled) == shape(compile_rules(live, SPEC))
-
-
-@given(st.lists(st.lists(st.lists(st.integers(1, 6), unique=True, max_size=3).map(sorted))))
-def test_a_set_of_ports_has_one_group_as_long_as_it_is_needed(steps):
-    groups = Groups()
-    held: dict[int, tuple[int, ...]] = {}
-    for needed in steps:
-        wanted = [tuple(ports) for ports in needed]
-        change = groups.update(wanted)
-        assert not set(change.added) & set(change.removed)
-        assert not set(change.added) & set(held), "a number that a switch still has"
-        assert change.removed.items() <= held.items()
-        held = {n: p for n, p in held.items() if n not in change.removed} | change.added
-        assert set(held.values()) == {ports for ports in wanted if len(ports) > 1}
-        assert len(set(held.values())) == len(held)
-        assert {number: ports for ports, number in groups.numbers.items()} == held
-        assert min(held, default=1) >= 1
-
-
-def test_a_group_stays_while_any_leaf_has_its_ports():
-    compiler = IncrementalCompiler(SPEC, ports={})
-    first = compiler.update(
-        {
-            "a": rule("stock == A", "1", "2"),
-            "b": rule("stock == B", "2", "1"),
-            "c": rule("stock == C", "3", "4"),
-            "d": rule("stock == D", "5"),
-        }
-    )
-    assert first.groups is not None
-    assert sorted(first.groups.added.values()) == [(1, 2), (3, 4)]
-    assert len(compiler.groups) == 2
-    number = compiler.groups[1, 2]
-    kept = compiler.update({"a": None, "d": rule("stock == D", "1", "2", "somewhere")})
-    assert kept.groups == GroupChange({}, {})
-    assert compiler.groups[1, 2] == number
-    lost = compiler.update({"b": None, "d": None})
-    assert lost.groups == GroupChange({}, {number: (1, 2)})
-    again = compiler.update({"e": rule("stock == E", "6", "7")})
-    assert again.groups == GroupChange({number: (6, 7)}, {})
-    assert IncrementalCompiler(SPEC).update({}).groups is None

@@ -24,6 +24,7 @@ from filter_cases import (
 )
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from plain_matcher import PlainMatcher, PlainStatefulMatcher
 
 from udfs.errors import FilterError, SubscriptionError
 from udfs.filters.compiler.compile import CheckedRule, compile_rules, compile_texts, table_of_texts
@@ -165,8 +166,8 @@ def test_everything_agrees_on_any_rules_over_any_format(data: st.DataObject):
     diagram = by_diagram(texts, specification, optional)
     assert [diagram(*event) for event in cut] == expected
     assert [by_rows(compiled, *event) for event in cut] == expected
-    for kernel in ("numba", "numpy"):
-        assert by_matcher(Matcher(compiled, kernel), cut, data.draw(st.integers(0, 1))) == expected
+    for matching in (Matcher, PlainMatcher):
+        assert by_matcher(matching(compiled), cut, data.draw(st.integers(0, 1))) == expected
     if not by_field:
         switch = switch_of(compiled, read, specification)
         for (kind, event), said in zip(cut, expected, strict=True):
@@ -299,8 +300,8 @@ def test_everything_agrees_on_rules_with_state(data: st.DataObject):
     cut = [(kind, lanes_of(specification, event)) for kind, event in batch]
 
     if compiled.cells or Matcher(compiled).stateful:
-        for kernel in ("numba", "numpy"):
-            assert by_stateful(compiled, clock.units, kernel, cut, times, data) == expected
+        for kind in (StatefulMatcher, PlainStatefulMatcher):
+            assert by_stateful(kind(compiled, clock.units), cut, times, data) == expected
     else:
         assert by_matcher(Matcher(compiled), cut, 1) == expected
 
@@ -312,15 +313,12 @@ def test_everything_agrees_on_rules_with_state(data: st.DataObject):
 
 
 def by_stateful(
-    compiled: CompiledFilter,
-    units: int,
-    kernel: Any,
+    matcher: StatefulMatcher,
     batch: Sequence[tuple[int, Mapping[str, int]]],
     times: Sequence[int],
     data: st.DataObject,
 ) -> list[Said]:
     """The source in two slices."""
-    matcher = StatefulMatcher(compiled, units, kernel)
     edge = data.draw(st.integers(0, len(batch)))
     carried, found = None, []
     for part in (slice(0, edge), slice(edge, None)):
@@ -575,8 +573,8 @@ def test_a_thousand_fields_and_rules_that_ask_for_all_of_them():
     expected = [by_trees(read, event) for _, event in batch]
     assert expected[0][0] == ("1", "2") and expected[1][0] == ("1", "2", "9")
     assert [by_rows(compiled, *event) for event in batch] == expected
-    for kernel in ("numba", "numpy"):
-        assert by_matcher(Matcher(compiled, kernel), batch, 2) == expected
+    for matching in (Matcher, PlainMatcher):
+        assert by_matcher(matching(compiled), batch, 2) == expected
 
 
 # The rules and tables printed in both texts.

@@ -12,9 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from udfs.errors import SpecificationError, SubscriptionError
-from udfs.filters.language.numerals import read_numerals
 from udfs.filters.language.rule import MAX_LENGTH, parse_rule
-from udfs.filters.language.shapes import RuleTable, read_table
+from udfs.filters.language.shapes import RuleTable, read_numerals, read_table
 from udfs.filters.meaning.normal_form import normal_form
 from udfs.filters.nodes import Rule
 from udfs.messages.specification import Field, parse_specification

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from udfs.errors import SubscriptionError
 from udfs.filters.language.rule import parse_rule
-from udfs.filters.meaning.interpreter import Interpreter, Step
+from udfs.filters.meaning.interpreter import EventResult, Interpreter
 from udfs.filters.meaning.state import (
     EMPTY,
     Cell,
@@ -19,7 +19,6 @@ from udfs.filters.meaning.state import (
     reading,
     resolve_variables,
     split,
-    stateful_terms,
     updated,
 )
 from udfs.filters.nodes import (
@@ -165,7 +164,7 @@ def test_the_papers_rule_from_text_to_receivers():
     ]
     for time, stock, price, average, forwarded in timeline:
         assert interpreter.finds(cell.name, time) == average
-        wanted = Step((0,), ("1",), ()) if forwarded else Step((), (), ())
+        wanted = EventResult((0,), ("1",), ()) if forwarded else EventResult((), (), ())
         assert interpreter.step(order(stock, price), time) == wanted
 
 
@@ -220,7 +219,7 @@ def test_equal_actions_of_several_rules_take_effect_once():
     rules.append(Rule(field(PRICE, ">", 0), (Update("my_counter", "sum", SHARES),)))
     interpreter = Interpreter(rules, SPEC)
     step = interpreter.step(order(GOOGL, 5, shares=100), 0)
-    assert step == Step((0, 1, 2, 3), ("9", "10", "h2"), (call,))
+    assert step == EventResult((0, 1, 2, 3), ("9", "10", "h2"), (call,))
     # 5 once, though three rules add it; the shares are another update.
     assert interpreter.finds("my_counter", 1) == 105
 
@@ -364,14 +363,14 @@ def test_a_stateful_rule_is_an_update_and_a_test_of_the_cell():
     condition = And((googl, compare(macro("avg", PRICE), ">", 50)))
     rest = ("add_order.stock", ((GOOGL, GOOGL),))
     name = "avg(add_order.price) per 100 us where add_order.stock == GOOGL"
-    update, act = sorted(stateful_terms(condition, SPEC, optional=True), key=lambda term: term.acts)
+    update, act = sorted(split(condition, SPEC, optional=True).terms, key=lambda term: term.acts)
     # The update takes a price, so it asks that there is one.
     assert update.term == (("add_order.price", ((0, (1 << 32) - 1),)), rest)
     assert [(u.cell, u.function, u.field) for u in update.updates] == [
         (name, "avg", "add_order.price")
     ]
     assert act == ((rest, (name, ((51, (1 << 64) - 1),))), (), True)
-    assert stateful_terms(googl, SPEC, optional=True) == [((rest,), (), True)]
+    assert split(googl, SPEC, optional=True).terms == (((rest,), (), True),)
 
 
 PREDICATES = [

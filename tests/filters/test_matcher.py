@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_matcher import PlainMatcher
 
 import schemas
 from udfs.errors import SubscriptionError
@@ -163,7 +162,7 @@ def test_everybody_agrees_on_who_gets_an_event(checked, batch):
     types = np.array([kind for kind, _ in batch], np.uint8)
     leaves = matcher.match(types, columns_of(batch, matcher.fields))
     assert leaves.dtype == np.int32
-    by_vectors = Matcher(compiled, kernel="numpy").match(types, columns_of(batch, matcher.fields))
+    by_vectors = PlainMatcher(compiled).match(types, columns_of(batch, matcher.fields))
     assert (by_vectors == leaves).all()
 
     present = {
@@ -267,8 +266,8 @@ def partial_events(draw, compiled: CompiledFilter) -> tuple[int | None, dict[str
 def test_rows_of_every_kind_are_taken_as_people_read_them(data):
     compiled = data.draw(compiled_forms())
     batch = data.draw(st.lists(partial_events(compiled), min_size=1, max_size=30))
-    for kernel in ("numba", "numpy"):
-        matcher = Matcher(compiled, kernel)
+    for matching in (Matcher, PlainMatcher):
+        matcher = matching(compiled)
         present = np.array([[n in event for _, event in batch] for n in matcher.fields])
         values = columns_of(batch, matcher.fields)
         types = np.array([kind or 0 for kind, _ in batch], np.uint8)
@@ -303,8 +302,8 @@ def test_constants_that_crowd_are_found_all_the_same():
         n >= 0 and v <= rows[n][3] for n, v in zip(at.tolist(), values[0].tolist(), strict=True)
     ]
     expected = [(f"h{2 + n % 2}",) if h else () for n, h in zip(at.tolist(), held, strict=True)]
-    for kernel in ("numba", "numpy"):
-        matcher = Matcher(compiled, kernel)
+    for matching in (Matcher, PlainMatcher):
+        matcher = matching(compiled)
         leaves = matcher.match(np.zeros(values.shape[1], np.uint8), values)
         assert [matcher.receivers[leaf] for leaf in leaves] == expected
 
@@ -325,33 +324,6 @@ def test_one_compiled_loop_serves_every_layout_of_the_columns():
     everywhere.flags.writeable = False
     assert matcher.match(types, values, everywhere).tolist() == expected
     assert len(kernels.walk.signatures) == before == 1
-
-
-WITHOUT_NUMBA = """
-import sys
-sys.modules["numba"] = None
-import pickle
-import numpy as np
-from udfs.filters.matching.matcher import Matcher
-compiled, types, values, expected = pickle.load(sys.stdin.buffer)
-assert (Matcher(compiled).match(types, values) == expected).all()
-try:
-    Matcher(compiled, kernel="numba")
-except ValueError:
-    print("agreed")
-"""
-
-
-@pytest.mark.server
-def test_without_numba_the_same_leaves_are_found():
-    compiled = compile_rules([CheckedRule("r", price(">", 5), ("h1",))], SPEC)
-    types = np.full(12, ord("A"), np.uint8)
-    values = np.arange(12, dtype=np.uint64).reshape(1, 12)
-    given_ = pickle.dumps((compiled, types, values, Matcher(compiled).match(types, values)))
-    ran = subprocess.run(
-        [sys.executable, "-c", WITHOUT_NUMBA], input=given_, capture_output=True, check=False
-    )
-    assert ran.stdout.split() == [b"agreed"], ran.stderr.decode()
 
 
 def price(operator: str, value: int) -> Predicate:

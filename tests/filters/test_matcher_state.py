@@ -11,6 +11,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_matcher import PlainStatefulMatcher
 
 from udfs.errors import SubscriptionError
 from udfs.filters.compiler.compile import CheckedRule, compile_rules
@@ -18,7 +19,7 @@ from udfs.filters.compiler.tables import CompiledFilter
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.matching.cells import Carried, StatefulMatcher
 from udfs.filters.matching.matcher import Matcher
-from udfs.filters.meaning.interpreter import Interpreter, Step
+from udfs.filters.meaning.interpreter import EventResult, Interpreter
 from udfs.filters.meaning.state import Cell
 from udfs.filters.nodes import Call, Rule, Update
 from udfs.messages.specification import parse_specification
@@ -105,8 +106,8 @@ def compiled_of(rules: Sequence[Rule]) -> CompiledFilter:
 class Source:
     """One source, taken slice by slice."""
 
-    def __init__(self, compiled: CompiledFilter, kernel: str) -> None:
-        self.matcher = pickle.loads(pickle.dumps(StatefulMatcher(compiled, kernel=kernel)))
+    def __init__(self, compiled: CompiledFilter, kind: type[StatefulMatcher]) -> None:
+        self.matcher = pickle.loads(pickle.dumps(kind(compiled)))
         self.carried: Carried | None = None
 
     def take(self, batch, times) -> list[tuple[tuple[str, ...], tuple[Call, ...]]]:
@@ -127,7 +128,7 @@ class Source:
 
 
 def stepped(reference: Interpreter, batch, times) -> list[tuple[tuple[str, ...], tuple[Call, ...]]]:
-    steps: list[Step] = [
+    steps: list[EventResult] = [
         reference.step(event, time) for (_, event, _), time in zip(batch, times, strict=True)
     ]
     return [(step.receivers, step.calls) for step in steps]
@@ -149,8 +150,8 @@ def test_any_slicing_of_a_source_is_the_interpreter_on_the_whole(written, batch,
     times = (1000 + np.cumsum([step for _, _, step in batch])).tolist()
     expected = stepped(Interpreter(rules, SPEC), batch, times)
     edges = sorted({0, *(cut for cut in cuts if cut < len(batch)), len(batch)})
-    for kernel in ("numba", "numpy"):
-        whole, sliced = Source(compiled, kernel), Source(compiled, kernel)
+    for kind in (StatefulMatcher, PlainStatefulMatcher):
+        whole, sliced = Source(compiled, kind), Source(compiled, kind)
         assert whole.take(batch, times) == expected
         found = []
         for begin, end in pairwise(edges):
@@ -163,7 +164,7 @@ def test_any_slicing_of_a_source_is_the_interpreter_on_the_whole(written, batch,
 def test_rules_without_state_are_matched_at_once():
     compiled = compiled_of([parse_rule("order.price > 10 : fwd(h1)", SPEC)])
     assert not Matcher(compiled).stateful
-    source = Source(compiled, "numba")
+    source = Source(compiled, StatefulMatcher)
     assert source.take([(65, {"order.price": 11}, 0)], [0]) == [(("h1",), ())]
 
 
@@ -181,10 +182,10 @@ def test_cells_go_with_their_names_into_another_version_of_the_rules():
     counting = "order.price > 0 : seen <- count()"
     before = [counting, "seen > 1 : fwd(h1)", "order.stock == 2 and avg(order.price) > 1 : fwd(h9)"]
     after = [counting, "seen > 1 : fwd(h2)", "order.stock == 1 and avg(order.price) > 1 : fwd(h8)"]
-    source = Source(compiled_of([parse_rule(text, SPEC) for text in before]), "numba")
+    source = Source(compiled_of([parse_rule(text, SPEC) for text in before]), StatefulMatcher)
     order = (65, {"order.stock": 2, "order.price": 9}, 0)
     assert [r for r, _ in source.take([order] * 3, [0, 1, 2])] == [(), ("h9",), ("h1", "h9")]
-    other = Source(compiled_of([parse_rule(text, SPEC) for text in after]), "numpy")
+    other = Source(compiled_of([parse_rule(text, SPEC) for text in after]), PlainStatefulMatcher)
     other.carried = source.carried
     one = (65, {"order.stock": 1, "order.price": 9}, 0)
     assert [r for r, _ in other.take([one] * 2, [3, 4])] == [("h2",), ("h2", "h8")]
@@ -192,10 +193,12 @@ def test_cells_go_with_their_names_into_another_version_of_the_rules():
 
 
 def test_a_variable_that_another_function_updates_starts_empty():
-    source = Source(compiled_of([parse_rule("order.price > 0 : seen <- count()", SPEC)]), "numba")
+    source = Source(
+        compiled_of([parse_rule("order.price > 0 : seen <- count()", SPEC)]), StatefulMatcher
+    )
     source.take([(65, {"order.price": 9}, 0)] * 3, [0, 1, 2])
     texts = ["order.price > 0 : seen <- avg(order.price)", "seen >= 0 : fwd(h1)"]
-    other = Source(compiled_of([parse_rule(text, SPEC) for text in texts]), "numba")
+    other = Source(compiled_of([parse_rule(text, SPEC) for text in texts]), StatefulMatcher)
     other.carried = source.carried
     assert other.take([(65, {"order.price": 9}, 0)] * 2, [3, 4]) == [((), ()), (("h1",), ())]
 
@@ -203,8 +206,8 @@ def test_a_variable_that_another_function_updates_starts_empty():
 def test_windows_are_compared_in_the_unit_of_the_clock():
     compiled = compiled_of([parse_rule("count(2) > 0 : fwd(h1)", SPEC)])
     order = np.zeros((0, 4), np.uint64)
-    for kernel in ("numba", "numpy"):
-        matcher = StatefulMatcher(compiled, units=1000, kernel=kernel)
+    for kind in (StatefulMatcher, PlainStatefulMatcher):
+        matcher = kind(compiled, units=1000)
         codes = matcher.matcher.walk(np.full(4, 65, np.uint8), order)
         times = np.array([10**18, 10**18 + 1999, 10**18 + 2000, 10**18 + 2001])
         leaves, _ = matcher.run(codes, order, times)

@@ -1,4 +1,4 @@
-"""What a publisher announces: rows of table ``advertisements`` as a filter of its events."""
+"""Advertisements of publishers: rows of table ``advertisements`` as a filter of their events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ADVERTISED = "advertised"
 
 
 class Advertisement(NamedTuple):
-    """What a publisher announces: a condition in the subscription language, without actions.
+    """One advertisement of a publisher: a condition in the subscription language, without actions.
 
     All advertisements of one publisher count together, as if joined by ``or``.
     """
@@ -39,7 +39,7 @@ class Advertisement(NamedTuple):
 def select_advertisements(
     rows: Iterable[Mapping[str, Any]], wanted: str, publisher: str | None = None
 ) -> list[Advertisement]:
-    """The enabled rows of the table that are written for the format ``wanted``, by id.
+    """Returns the enabled rows of the table that are written for the format ``wanted``, by id.
 
     ``publisher``: of this one alone.
     """
@@ -53,7 +53,7 @@ def select_advertisements(
 def check_advertisements(
     rows: Iterable[Advertisement], specification: Specification, hosts: Iterable[str]
 ) -> tuple[list[Advertisement], list[Rejection]]:
-    """Part the rows into those that can be used and rejections, by id or else by publisher's name.
+    """Parts the rows into those that can be used and rejections, by id or else publisher's name.
 
     ``hosts``: all hosts of the network. Never raises for what a user wrote.
     """
@@ -77,7 +77,7 @@ def check_advertisements(
 
 
 def advertised_terms(row: Advertisement, specification: Specification) -> list[Term]:
-    """Terms over fields whose disjunction holds for all that the advertisement announces.
+    """Returns terms over fields whose disjunction holds for all announced events.
 
     State is not known beforehand: conditions on it are left out, so the terms cover more events
     than are published. Errors: ``SubscriptionError`` as ``parse_rule``, and for actions.
@@ -102,7 +102,7 @@ def advertised_terms(row: Advertisement, specification: Specification) -> list[T
 def compile_advertisements(
     rows: Sequence[Advertisement], specification: Specification
 ) -> CompiledFilter:
-    """One filter of them all: an event that none announces ends in the leaf of nobody.
+    """Compiles one filter of them all: an event that none announces ends in the leaf of nobody.
 
     Errors: as `advertised_terms`; ``FilterError`` TOO_LARGE.
     """

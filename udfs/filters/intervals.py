@@ -8,7 +8,7 @@ Intervals = tuple[tuple[int, int], ...]
 
 
 def union(sets: Iterable[Intervals]) -> Intervals:
-    """All values that are in any of the sets."""
+    """Returns all values that are in any of the sets."""
     merged: list[tuple[int, int]] = []
     for low, high in sorted(interval for one in sets for interval in one):
         if merged and low <= merged[-1][1] + 1:
@@ -19,7 +19,7 @@ def union(sets: Iterable[Intervals]) -> Intervals:
 
 
 def intersection(left: Intervals, right: Intervals) -> Intervals:
-    """All values that are in both sets."""
+    """Returns all values that are in both sets."""
     common: list[tuple[int, int]] = []
     i = j = 0
     while i < len(left) and j < len(right):
@@ -34,7 +34,7 @@ def intersection(left: Intervals, right: Intervals) -> Intervals:
 
 
 def complement(one: Intervals, maximum: int) -> Intervals:
-    """The values of 0..maximum that are not in the set."""
+    """Returns the values of 0..maximum that are not in the set."""
     gaps: list[tuple[int, int]] = []
     start = 0
     for low, high in one:
@@ -47,7 +47,7 @@ def complement(one: Intervals, maximum: int) -> Intervals:
 
 
 def comparison(operator: str, constants: Intervals, maximum: int) -> Intervals:
-    """The values of 0..maximum for which ``x operator constants`` holds."""
+    """Returns the values of 0..maximum for which ``x operator constants`` holds."""
     if operator in ("==", "in"):
         return union((constants,))
     if operator in ("!=", "not in"):

@@ -18,7 +18,7 @@ _Live = tuple[Sequence[CheckedRule], list[Rejection], CompiledFilter]
 
 
 class LiveRules:
-    """Keeps what came of each subscription, and a compiler of those that are live.
+    """Keeps the rule or the rejection of each subscription, and a compiler of live rules.
 
     ``publisher``: the host that sends. ``order``: of the fields' tables, as of
     ``IncrementalCompiler``.
@@ -42,10 +42,10 @@ class LiveRules:
         self._last: _Live | None = None
 
     def update(self, subscriptions: Sequence[Subscription], hosts: set[str]) -> _Live:
-        """The rules that are live, the rejections, and the filter of a new version.
+        """Returns the live rules, the rejections, and the filter of a new version.
 
-        ``hosts``: who may receive. Errors: ``FilterError`` TOO_LARGE; the last version is then
-        what the next update starts from.
+        ``hosts``: names that may receive. Errors: ``FilterError`` TOO_LARGE; the next update then
+        starts from the last version.
         """
         rows = tuple(subscriptions)
         before, now = differing(self._rows, rows)
@@ -96,7 +96,7 @@ class LiveRules:
 def differing(
     old: Sequence[Subscription], new: Sequence[Subscription]
 ) -> tuple[list[Subscription], list[Subscription]]:
-    """The rows of both that do not stand at the same place, as seen from one of the ends.
+    """Returns the rows of both that do not stand at the same place, as seen from one of the ends.
 
     Compares neighbours in memory, which for many rows is much quicker than looking them up.
     """
@@ -121,7 +121,7 @@ def _updating(rules: Sequence[CheckedRule], rejections: Sequence[Rejection]) -> 
 
 
 class _Rules(Sequence[CheckedRule]):
-    """The live rules in the order of their rows; those that nobody asks for stay texts."""
+    """Lists the live rules in the order of their rows; those that nobody asks for stay texts."""
 
     def __init__(self, rows: Sequence[Subscription], live: Mapping[str, _Place]) -> None:
         self._rows = rows

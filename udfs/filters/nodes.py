@@ -1,6 +1,6 @@
-"""The syntax tree of a rule: what a subscriber wrote, with fields resolved and constants raw.
+"""The syntax tree of a rule, with fields resolved and constants raw.
 
-Source: CAMUS 2, Fig. 1. What it means is in docs/subscriptions.md, and as code in ``evaluate``
+Source: CAMUS 2, Fig. 1. Its meaning is in docs/subscriptions.md, and as code in ``evaluate``
 (without state) and ``interpreter`` (with state).
 """
 
@@ -26,8 +26,8 @@ class Predicate:
     ``constants`` are spans of raw unsigned values as they stand in the message, so that
     ``price > 50.25`` with four decimals holds ``((502500, 502500),)``. Comparisons have one
     constant of one value; ``in`` and ``not in`` have one or more spans: the members of ``in {..}``,
-    a prefix, or ``between a and b``. ``text`` is the predicate as it was written; ``line`` and
-    ``column`` (1-based) say where.
+    a prefix, or ``between a and b``. ``text`` is the predicate as it was written, ``line`` and
+    ``column`` (1-based) its place.
     """
 
     field: Field
@@ -69,21 +69,21 @@ class StatePredicate:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """True if all of ``children`` (two or more) are."""
+    """A conjunction, true if all of ``children`` (two or more) are."""
 
     children: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """True if any of ``children`` (two or more) is."""
+    """A disjunction, true if any of ``children`` (two or more) is."""
 
     children: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """True if ``child`` is false; unknown if ``child`` is unknown."""
+    """A negation, true if ``child`` is false; unknown if ``child`` is unknown."""
 
     child: Node
 
@@ -93,7 +93,7 @@ Node = Predicate | StatePredicate | And | Or | Not
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """``fwd(a, b)``: host names, or port numbers as decimal text."""
+    """The action ``fwd(a, b)``: host names, or port numbers as decimal text."""
 
     targets: tuple[str, ...]
 
@@ -108,7 +108,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """``variable <- function(field)``."""
+    """The action ``variable <- function(field)``."""
 
     variable: str
     function: Function
@@ -120,7 +120,7 @@ Action = Forward | Call | Update
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A condition and what to do if it holds; no actions if the rule names none.
+    """One rule: a condition, and actions if it holds; none if the rule names none.
 
     ``places``: line and column of each of ``receivers``.
     """
@@ -140,7 +140,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class CellUpdate:
-    """What an event does to a cell of state (see ``udfs.filters.meaning.state``)."""
+    """One update of a cell of state by an event (see ``udfs.filters.meaning.state``)."""
 
     cell: str
     function: Function
@@ -149,7 +149,7 @@ class CellUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All that happens to the events of one leaf.
+    """The outcome of a leaf: all that happens to its events.
 
     ``receivers`` are sorted, port numbers by value before host names by letter; ``calls`` are
     sorted; each stands once, however many rules ask for it.

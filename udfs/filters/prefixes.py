@@ -18,7 +18,7 @@ _Tree = tuple[frozenset[int], "_Tree | None", "_Tree | None"]
 
 
 def split(low: int, high: int, bits: int) -> list[tuple[int, int]]:
-    """The fewest disjoint prefixes that make up ``low..high``, ascending, each (first, last).
+    """Splits ``low..high`` into the fewest disjoint prefixes, ascending, each (first, last).
 
     ``bits``: width of the field. A prefix is an aligned block of a power of two values.
     """
@@ -33,7 +33,8 @@ def split(low: int, high: int, bits: int) -> list[tuple[int, int]]:
 
 
 def cover(rows: Sequence[_Row], bits: int, prefer: int | None = None) -> list[_Row]:
-    """The fewest prefixes (first, last, child): the longest that holds a value has its child.
+    """Covers rows by the fewest prefixes (first, last, child): the longest with a value has its
+    child.
 
     ``rows``: (low, high, child), ascending, disjoint, covering 0..2^bits - 1; neighbours may have
     equal children. Prefixes may nest. They come by first value, the shorter block first, but the
@@ -57,7 +58,7 @@ def cover(rows: Sequence[_Row], bits: int, prefer: int | None = None) -> list[_R
 
 
 def _candidates(lows: Sequence[int], children: Sequence[int], bits: int) -> _Tree:
-    """Passes one and two: children that a block can have at the least number of prefixes in it."""
+    """Runs passes one and two: children that a block can have at the fewest prefixes in it."""
     alone = {child: (frozenset((child,)), None, None) for child in set(children)}
 
     def node(low: int, height: int) -> _Tree:
@@ -76,7 +77,7 @@ def _candidates(lows: Sequence[int], children: Sequence[int], bits: int) -> _Tre
 
 
 def _chosen(tree: _Tree, inherited: int, bits: int) -> list[_Row]:
-    """Pass three, from the top: a prefix only where what is inherited is no candidate."""
+    """Runs pass three, from the top: a prefix only where the inherited child is no candidate."""
     result = []
     waiting = [(tree, inherited, 0, bits)]
     while waiting:

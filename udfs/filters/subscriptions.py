@@ -1,4 +1,4 @@
-"""Rows of the subscriptions table to checked rules: every row is either live or rejected."""
+"""Checked rules from rows of the subscriptions table: every row is either live or rejected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MANY = 1000
 
 
 class Subscription(NamedTuple):
-    """A row: who (a host) wants what (a rule in the subscription language).
+    """One row: a subscriber (a host) and its rule in the subscription language.
 
     A tuple, because a hundred thousand of them are compared for each edit.
     """
@@ -34,7 +34,7 @@ class Subscription(NamedTuple):
 
 @dataclass(frozen=True)
 class Rejection:
-    """A subscription that is not live, and why.
+    """One subscription that is not live, with the reason.
 
     ``code`` is stable (``SUBSCRIPTION.UNKNOWN_FIELD``); ``line`` and ``column`` are
     1-based places in the filter text (1, 1 where the rule as a whole is at fault);
@@ -50,7 +50,7 @@ class Rejection:
 
 @dataclass(frozen=True)
 class CheckedRule:
-    """A rule that will compile: every field, constant and receiver is known.
+    """One rule that will compile: every field, constant and receiver is known.
 
     ``calls`` are named actions, which switches perform; ``updates`` are of named state variables.
     """
@@ -63,10 +63,10 @@ class CheckedRule:
 
 
 class CheckedRules(Sequence[CheckedRule]):
-    """Many checked rules, most of which are not objects until somebody asks for them.
+    """Holds many checked rules, most of which are not objects until somebody asks for them.
 
-    ids, receivers, numbers: of each rule; the last is the row's number in ``table``, which is what
-    ``read_table`` said of ``texts``. trees: by that number, the rules that are not plain and those
+    ids, receivers, numbers: of each rule; the last is the row's number in ``table``, the result of
+    ``read_table`` for ``texts``. trees: by that number, the rules that are not plain and those
     that update state; blocks of ``table`` may have the latter too.
     """
 
@@ -114,7 +114,7 @@ class CheckedRules(Sequence[CheckedRule]):
 def select(
     rows: Iterable[Mapping[str, Any]], wanted: str, known: Container[str]
 ) -> tuple[list[Subscription], list[Rejection]]:
-    """The enabled rows of the table that are written for the format ``wanted``, by id.
+    """Selects the enabled rows of the table that are written for the format ``wanted``, by id.
 
     Rows of another of the ``known`` formats are for another job; rows of none are rejected.
     """
@@ -136,24 +136,24 @@ def select(
 def check(
     rows: Sequence[Subscription], specification: Specification, hosts: set[str], publisher: str
 ) -> tuple[Sequence[CheckedRule], list[Rejection]]:
-    """Part the rows into rules that are live and rejections, each in the order of the rows.
+    """Parts the rows into rules that are live and rejections, each in the order of the rows.
 
     A rule without ``fwd(...)`` forwards to its subscriber. ``hosts`` are the names that may
     receive, ``publisher`` is the host that sends and therefore may not. Actions for a switch
     are refused, and a rule that updates a variable by another function than an earlier one. Never
     raises for what a user wrote. Texts are parsed once for a specification object.
     """
-    judge = _Judge(specification, hosts, publisher)
-    new = {row.filter for row in rows}.difference(judge.texts)
+    checker = _Checker(specification, hosts, publisher)
+    new = {row.filter for row in rows}.difference(checker.texts)
     if len(new) >= _MANY:
-        return judge.many(rows)
+        return checker.many(rows)
     rules: list[CheckedRule] = []
     rejections: list[Rejection] = []
     for row in rows:
         try:
-            rule = judge.read(row.filter or "")
-            receivers = judge.receivers(row, rule)
-            judge.admit(rule)
+            rule = checker.read(row.filter or "")
+            receivers = checker.receivers(row, rule)
+            checker.admit(rule)
         except SubscriptionError as error:
             rejections.append(_rejection(row, error))
         else:
@@ -191,8 +191,8 @@ def _texts_of(specification: Specification) -> _Texts:
     return held[1]
 
 
-class _Judge:
-    """Reads texts, and says what is wrong with a rule for one network."""
+class _Checker:
+    """Reads texts, and finds the faults of rules for one network."""
 
     def __init__(self, specification: Specification, hosts: set[str], publisher: str) -> None:
         self.texts = _texts_of(specification)
@@ -202,7 +202,7 @@ class _Judge:
         self._functions: dict[str, Function] = {}
 
     def many(self, rows: Sequence[Subscription]) -> tuple[CheckedRules, list[Rejection]]:
-        """``check`` of rows with many new texts."""
+        """Checks rows with many new texts."""
         texts = [row.filter or "" for row in rows]
         table = read_table(texts, self._specification)
         wrong = dict(table.errors)
@@ -225,7 +225,7 @@ class _Judge:
                     rule = trees.get(number)
                     if rule is None:
                         rule = parse_rule(texts[number], self._specification)
-                    self._judge(texts[number], rule)
+                    self._validate(texts[number], rule)
                     found = self.receivers(row, rule)
                     self.admit(rule)
                 except SubscriptionError as error:
@@ -240,7 +240,7 @@ class _Judge:
         return rules, rejections
 
     def read(self, text: str) -> Rule:
-        """The rule of a text. Errors: ``SubscriptionError``, the same each time."""
+        """Returns the rule of a text. Errors: ``SubscriptionError``, the same each time."""
         result = self.texts.get(text)
         if result is None:
             try:
@@ -255,22 +255,22 @@ class _Judge:
         self._refuse(text, result)
         return result
 
-    def _judge(self, text: str, rule: Rule) -> None:
+    def _validate(self, text: str, rule: Rule) -> None:
         self._expand(rule)
         self._refuse(text, rule)
 
     def admit(self, rule: Rule) -> None:
-        """Raise if the rule updates state otherwise than rules before; else it is one of them."""
+        """Adds a rule; raises if it updates state otherwise than rules before."""
         if updates := _updates(rule):
             add_updates(self._functions, updates)
 
     def _expand(self, rule: Rule) -> None:
-        """Raise what compiling would raise."""
+        """Raises the errors that compiling would raise."""
         for term, _, _ in split(rule.condition, self._specification, _updates(rule)).terms:
             lane_terms(term, self._specification)
 
     def _refuse(self, text: str, rule: Rule) -> None:
-        """Raise for what a switch could do and the stream does not."""
+        """Raises for actions of switches, which the stream does not perform."""
         for action in rule.actions:
             if isinstance(action, Call):
                 raise subscription_error(
@@ -282,7 +282,8 @@ class _Judge:
                 )
 
     def receivers(self, row: Subscription, rule: Rule) -> tuple[str, ...]:
-        """Who receives, sorted. Errors: ``SubscriptionError`` for one who cannot."""
+        """Returns the receivers, sorted. Errors: ``SubscriptionError`` for one who cannot
+        receive."""
         hosts, publisher = self._hosts, self._publisher
         for name, place in zip(rule.receivers, rule.places, strict=True):
             fault = _fault("host", name, hosts, publisher)

@@ -9,7 +9,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from udfs.errors import FilterError
-from udfs.filters.compiler.groups import port_of
 from udfs.filters.compiler.tables import KINDS, CompiledFilter
 from udfs.filters.meaning.normal_form import MESSAGE_TYPE
 from udfs.filters.nodes import Call, CellUpdate, Outcome
@@ -367,7 +366,7 @@ class _Entries:
                 yield TableEntry(f"{_DELIVERY}.leaf", (_state(state),), f"{_DELIVERY}.drop", ())
 
     def _port(self, receiver: str) -> int:
-        port = port_of(receiver, self._ports)
+        port = _port_of(receiver, self._ports)
         if port is None or not 1 <= port <= MASK_BITS:
             raise FilterError(
                 "UNKNOWN_PORT",
@@ -430,3 +429,11 @@ def _state(state: int) -> Match:
 
 def _next(state: int) -> tuple[tuple[str, bytes], ...]:
     return (("next", canonical(state)),)
+
+
+def _port_of(receiver: str, ports: Mapping[str, int]) -> int | None:
+    """Returns the port that leads to a receiver, or that is one; None if there is none."""
+    port = ports.get(receiver)
+    if port is None and receiver.isdecimal() and len(receiver) < 6:
+        port = int(receiver)
+    return port

@@ -209,7 +209,8 @@ def stage_sizes(program: ProgramLayout) -> Mapping[tuple[str, str], int]:
 
 
 def cell_sizes(options: ProgramOptions) -> Mapping[str, int]:
-    """Returns the rows of the tables of one position among the cells that an event reads or updates.
+    """Returns the rows of the tables of one position among the cells that an event reads or
+    updates.
 
     Leaves update, so there ``ProgramOptions.rows`` is the bound as it is for leaves.
     """

@@ -13,7 +13,7 @@ from jobs.adapters.planning import formats
 from jobs.adapters.replay.replay import Prepared, Replay, Run
 from jobs.adapters.tables.tables import Tables
 from udfs.errors import MessageError, ReplayError
-from udfs.filters.explanation.explain import verdict
+from udfs.filters.explanation.explain import evaluate_rule
 from udfs.filters.meaning.evaluate import is_stateful
 from udfs.filters.subscriptions import CheckedRule
 from udfs.messages.attributes.events import ATTRIBUTES
@@ -194,7 +194,7 @@ class SentExplanation:
                 # What it compared with is in the state, which only the whole batch knows.
                 verdicts.append({"message": number, "truth": "by state", "predicates": []})
                 continue
-            said = verdict(rule, raw, specification)  # type: ignore[arg-type]
+            said = evaluate_rule(rule, raw, specification)  # type: ignore[arg-type]
             predicates = [
                 {"text": p.text, "truth": p.truth, "decided": p.decided} for p in said.predicates
             ]

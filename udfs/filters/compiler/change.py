@@ -1,4 +1,4 @@
-"""What an edit of a rule set does to the tables, row by row."""
+"""The change that an edit of a rule set makes to the tables, row by row."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.groups import GroupChange
 from udfs.filters.compiler.levels import Levels
 from udfs.filters.compiler.tables import ENTRY, CompiledFilter, leaf_row
 
 
 @dataclass(frozen=True)
-class Change:
-    """What an update does to the tables.
+class TableChange:
+    """Holds the change of the tables by an update.
 
     compiled, previous: the filter now and before; None before the first update.
     added, changed: rows of ``compiled.entries``; a changed row was there with another next state.
     removed: rows of ``previous.entries``.
     leaves_added, leaves_changed, leaves_removed: int32, states of leaves; those changed were there
         with another outcome.
-    groups: multicast groups to make and to take away, of a compiler that knows ports.
     """
 
     compiled: CompiledFilter
@@ -34,17 +32,16 @@ class Change:
     leaves_added: NDArray[np.int32]
     leaves_removed: NDArray[np.int32]
     leaves_changed: NDArray[np.int32]
-    groups: GroupChange | None = None
 
     @property
     def size(self) -> int:
-        """Rows, of entries and of leaves, that are touched."""
+        """The number of rows, of entries and of leaves, that are touched."""
         entries = len(self.added) + len(self.removed) + len(self.changed)
         leaves = len(self.leaves_added) + len(self.leaves_removed) + len(self.leaves_changed)
         return entries + leaves
 
     def entry_rows(self) -> dict[str, Iterator[dict[str, Any]]]:
-        """Rows of table ``filter_entries`` by ``added``, ``removed`` and ``changed``."""
+        """Returns rows of table ``filter_entries`` by ``added``, ``removed`` and ``changed``."""
         before = self.previous or self.compiled
         return {
             "added": self.compiled.rows_of(self.added),
@@ -53,7 +50,7 @@ class Change:
         }
 
     def leaf_rows(self) -> dict[str, list[dict[str, Any]]]:
-        """Rows of table ``filter_leaves`` by ``added``, ``removed`` and ``changed``."""
+        """Returns rows of table ``filter_leaves`` by ``added``, ``removed`` and ``changed``."""
         now, before = self.compiled.outcomes, (self.previous or self.compiled).outcomes
         return {
             "added": [leaf_row(s, now[s]) for s in self.leaves_added.tolist()],
@@ -62,7 +59,7 @@ class Change:
         }
 
 
-def change_of(
+def table_change(
     compiled: CompiledFilter,
     previous: CompiledFilter | None,
     levels: Levels,
@@ -70,19 +67,21 @@ def change_of(
     lost: NDArray[Any],
     leaves: NDArray[np.int32],
     gone: NDArray[np.int32],
-) -> Change:
-    """What has changed, from the rows (``field`` is the level) and the leaves of states that are
-    new, and from those of states that are gone."""
+) -> TableChange:
+    """Compares the rows (``field`` is the level) and the leaves of states that are new with those
+    of states that are gone."""
     if previous is None:
         none, no_states = np.empty(0, ENTRY), np.empty(0, np.int32)
-        return Change(compiled, None, compiled.entries, none, none, leaves, no_states, no_states)
+        return TableChange(
+            compiled, None, compiled.entries, none, none, leaves, no_states, no_states
+        )
     both = [_with_fields(made, levels, compiled), _with_fields(lost, levels, previous)]
     # By name: a field that is new moves those behind it.
     codes = [
         np.array([levels.of_name[name] for name in filter_.fields], np.uint16)
         for filter_ in (compiled, previous)
     ]
-    return Change(
+    return TableChange(
         compiled,
         previous,
         *compared(both[0], both[1], codes[0], codes[1]),
@@ -93,7 +92,7 @@ def change_of(
 
 
 def _with_fields(entries: NDArray[Any], levels: Levels, compiled: CompiledFilter) -> NDArray[Any]:
-    """Levels to the filter's fields."""
+    """Numbers entries by the filter's fields in place of levels."""
     number = {name: at for at, name in enumerate(compiled.fields)}
     of_level = np.array([number.get(name, 0) for name in levels.names], np.uint16)
     entries["field"] = of_level[entries["field"]]
@@ -109,7 +108,7 @@ def compared(
     made_level: NDArray[np.uint16],
     lost_level: NDArray[np.uint16],
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Rows that are added, removed, and changed in their next state alone."""
+    """Returns rows that are added, removed, and changed in their next state alone."""
     new, old = _keys(made, made_level), _keys(lost, lost_level)
     order = np.argsort(old)
     at = np.searchsorted(old, new, sorter=order)

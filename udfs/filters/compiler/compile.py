@@ -1,4 +1,4 @@
-"""Checked rules to rows: the one compiled form that the matcher and the switches share.
+"""Compilation of checked rules to rows, the one form that the matcher and the switches share.
 
 Source: CAMUS 3.2 (rules to diagram, Algorithm 1: diagram to one table a field).
 """
@@ -59,11 +59,11 @@ def compile_rules(
     order: Order = "specification",
     optional: bool | None = None,
 ) -> CompiledFilter:
-    """Compile all rules into one filter; an event's leaf has the outcomes of all that match.
+    """Compiles all rules into one filter; an event's leaf has the outcomes of all that match.
 
     order: tables stand in the order message type, then the ``specification``'s, or fields as
         named here first. ``auto`` chooses an order that needs few rows.
-    optional: whether events may lack fields of headers that they have; None: those that the
+    optional: True if events may lack fields of headers that they have; None: as the
         specification says.
 
     Errors: ``FilterError`` TOO_LARGE beyond ``max_entries`` rows, before memory is eaten, and
@@ -81,7 +81,7 @@ def compile_texts(
     order: Order = "specification",
     optional: bool | None = None,
 ) -> CompiledFilter:
-    """Compile rules as they are written; receivers are those that they name, unchecked.
+    """Compiles rules as they are written; receivers are those that they name, unchecked.
 
     The same as ``compile_rules`` of each text's rule. Errors: ``SubscriptionError`` for the first
     text that is wrong, and as ``compile_rules``.
@@ -96,7 +96,8 @@ def compile_texts(
 def table_of_rules(
     rules: Sequence[CheckedRule], specification: Specification, optional: bool | None = None
 ) -> TermTable:
-    """The terms of rules, numbered as they stand. Errors: ``SubscriptionError`` as of ``check``."""
+    """Returns the terms of rules, numbered as they stand. Errors: ``SubscriptionError`` as of
+    ``check``."""
     if isinstance(rules, CheckedRules):
         return _table_of_many(rules, specification, optional)
     table = TermTable()
@@ -118,7 +119,7 @@ def table_of_rules(
 def _table_of_many(
     rules: CheckedRules, specification: Specification, optional: bool | None
 ) -> TermTable:
-    """The same for rules that are no objects yet."""
+    """Returns the same for rules that are no objects yet."""
     table = TermTable()
     number = np.full(len(rules.texts), -1, np.int32)
     number[list(rules.numbers)] = np.arange(len(rules), dtype=np.int32)
@@ -145,7 +146,8 @@ def table_of_texts(
     specification: Specification,
     optional: bool | None = None,
 ) -> TermTable:
-    """The terms of texts that ``read`` is of, numbered as they stand, but for those in error."""
+    """Returns the terms of texts that ``read`` is of, numbered as they stand, but for faulty
+    ones."""
     parts = [actions_of(actions) for actions in read.outcomes]
     table = TermTable()
     numbers = [table.outcome_number((*r, *calls)) for r, calls, _ in parts]
@@ -170,7 +172,8 @@ def table_of_texts(
 def actions_of(
     actions: Sequence[Action],
 ) -> tuple[tuple[str, ...], tuple[Call, ...], tuple[Update, ...]]:
-    """The receivers, sorted, the calls and the updates among a rule's actions, each once."""
+    """Returns the receivers, sorted, the calls and the updates among a rule's actions, each
+    once."""
     receivers = {t for action in actions if isinstance(action, Forward) for t in action.targets}
     return (
         tuple(sorted(receivers, key=receiver_order)),
@@ -187,7 +190,7 @@ def compile_table(
     order: Order = "specification",
     optional: bool | None = None,
 ) -> CompiledFilter:
-    """Compile terms; as ``compile_rules``."""
+    """Compiles terms as ``compile_rules`` does."""
     if order == "auto":
         order = choose_order(
             table, specification, counter(table, specification, max_entries, optional)
@@ -226,7 +229,7 @@ def compile_table(
 def counter(
     table: TermTable, specification: Specification, max_entries: int, optional: bool | None
 ) -> Callable[[tuple[str, ...], int | None], int | None]:
-    """What counts the rows of a table's terms in some order of the fields."""
+    """Returns a function that counts the rows of a table's terms in some order of the fields."""
 
     def rows(order: tuple[str, ...], limit: int | None) -> int | None:
         most = max_entries if limit is None else limit
@@ -246,7 +249,8 @@ def assemble(
     root: int,
     cells: Sequence[Cell] | None = None,
 ) -> CompiledFilter:
-    """A filter of the tables that have rows, and those of all cells. ``entries``: by level."""
+    """Makes a filter of the tables that have rows, and those of all cells. ``entries``: by
+    level."""
     kept = np.zeros(len(levels), np.bool_)
     kept[entries["field"]] = True
     kept[0] = True
@@ -268,7 +272,7 @@ def assemble(
 
 
 def named_order(order: Order) -> tuple[str, ...]:
-    """The fields that are to come first."""
+    """Returns the fields that are to come first."""
     if order == "specification":
         return ()
     if isinstance(order, str):
@@ -277,7 +281,7 @@ def named_order(order: Order) -> tuple[str, ...]:
 
 
 def too_large(max_entries: int) -> FilterError:
-    """The error of a set of rules that needs more rows than it may."""
+    """Makes the error of a set of rules that needs more rows than it may."""
     return FilterError(
         "TOO_LARGE",
         f"the subscriptions need more than {max_entries} table entries. Rules that "

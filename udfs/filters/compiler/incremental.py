@@ -1,4 +1,5 @@
-"""Edits of a rule set: what changed is compiled, and whatever stays keeps its number."""
+"""Incremental compilation: only edited rules are compiled, and states that stay keep their
+numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udfs.errors import FilterError
-from udfs.filters.compiler.change import Change, change_of
+from udfs.filters.compiler.change import TableChange, table_change
 from udfs.filters.compiler.compile import (
     MAX_ENTRIES,
     ROWS_PER_ENTRY,
@@ -21,17 +22,22 @@ from udfs.filters.compiler.compile import (
     named_order,
     too_large,
 )
-from udfs.filters.compiler.groups import LeafGroups, Ports
 from udfs.filters.compiler.levels import MOST_LEVELS, Levels, live_cells, make_levels
-from udfs.filters.compiler.numbering import Numbered, Renumbered, load_kernels, renumber
+from udfs.filters.compiler.numbering import (
+    Numbered,
+    Renumbered,
+    RuleSlots,
+    SlotEdit,
+    TokenNumbers,
+    load_kernels,
+    renumber,
+)
 from udfs.filters.compiler.order import choose_order
 from udfs.filters.compiler.outcomes import Outcomes
 from udfs.filters.compiler.slices import height_of, slice_diagram, states_of
-from udfs.filters.compiler.slots import Edit, RuleSlots
 from udfs.filters.compiler.table_kernels import export_sets
 from udfs.filters.compiler.tables import CompiledFilter
 from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.compiler.token_numbers import TokenNumbers
 from udfs.filters.diagrams.diagrams import NOBODY, Diagrams, Moved
 from udfs.filters.diagrams.segments import SegmentTree
 from udfs.filters.meaning.state import Cell, resolve_variables
@@ -55,12 +61,12 @@ _NO_STATES = np.empty(0, np.int32)
 
 @dataclass(frozen=True)
 class _Made:
-    """What an update comes to: rules' diagrams, their slots, all states, and what is new."""
+    """Holds the results of an update: rules' diagrams, their slots, all states, and the change."""
 
     roots: dict[Hashable, int]
-    edit: Edit
+    edit: SlotEdit
     numbered: Renumbered
-    change: Change
+    change: TableChange
 
 
 class IncrementalCompiler:
@@ -73,7 +79,6 @@ class IncrementalCompiler:
     Rules with equal diagrams share a slot of a tree of unions, so an edit costs the unions above
     its slots. Parameters as of ``compile_rules``. An ``order`` that is "auto" is chosen for the
     rules of the first update that has any, and then kept: another would change every state.
-    ``ports``: ports of receivers, as of ``LeafGroups``; without it no groups are kept.
     """
 
     def __init__(
@@ -83,10 +88,8 @@ class IncrementalCompiler:
         order: Order = "specification",
         max_entries: int = MAX_ENTRIES,
         optional: bool | None = None,
-        ports: Mapping[str, int] | None = None,
     ) -> None:
         self._specification = specification
-        self._groups = None if ports is None else LeafGroups(ports)
         self._choosing = order == "auto"
         self._order = () if self._choosing else named_order(order)
         self._max_entries = max_entries
@@ -107,19 +110,14 @@ class IncrementalCompiler:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Fields that come first, as given or as chosen."""
+        """The fields that come first, as given or as chosen."""
         return self._order
 
-    @property
-    def groups(self) -> Mapping[Ports, int]:
-        """Number of the multicast group of each set of two or more ports that leaves have."""
-        return self._groups.numbers if self._groups else {}
-
     def _begin(self, cells: Mapping[str, Cell]) -> None:
-        """A pool for the levels in their order, without rules."""
+        """Begins a pool for the levels in their order, without rules."""
         self._levels = levels = self._make_levels(cells)
-        room = ROWS_PER_ENTRY * self._max_entries
-        self._tree = SegmentTree(Diagrams(levels.maxima, levels.may_lack, _SPARE_TOKENS, room))
+        capacity = ROWS_PER_ENTRY * self._max_entries
+        self._tree = SegmentTree(Diagrams(levels.maxima, levels.may_lack, _SPARE_TOKENS, capacity))
         slices = slice_diagram(self._diagrams, NOBODY, levels)
         self._numbered = Numbered(NOBODY, slices, _NO_STATES, np.zeros(1, np.int32))
 
@@ -128,8 +126,8 @@ class IncrementalCompiler:
         """The filter of the last update that succeeded."""
         return self._compiled
 
-    def update(self, changes: Mapping[Hashable, CheckedRule | None]) -> Change:
-        """Add or replace rules (by whatever names them), or remove them (None).
+    def update(self, changes: Mapping[Hashable, CheckedRule | None]) -> TableChange:
+        """Adds or replaces rules (by any name), or removes them (None).
 
         Errors: ``FilterError`` TOO_LARGE or TOO_MANY_FIELDS, ``SubscriptionError`` as of ``check``;
         the compiler is then as it was before. Cells of the rules before and after an edit count
@@ -159,8 +157,8 @@ class IncrementalCompiler:
 
     def update_table(
         self, names: Sequence[Hashable], table: TermTable, gone: Sequence[Hashable] = ()
-    ) -> Change:
-        """Add or replace rules, and remove those ``gone``.
+    ) -> TableChange:
+        """Adds or replaces rules, and removes those ``gone``.
 
         Rule i of the table is called ``names[i]``. Errors: as ``update``.
         """
@@ -183,7 +181,7 @@ class IncrementalCompiler:
         gone: Sequence[Hashable],
         updates: dict[Hashable, tuple[Update, ...]],
         new_cells: Mapping[Hashable, tuple[Cell, ...]],
-    ) -> Change:
+    ) -> TableChange:
         self._forget()
         cells = dict(self._cells)
         for name in names if cells else ():
@@ -215,7 +213,7 @@ class IncrementalCompiler:
         return made.change
 
     def _forget(self) -> None:
-        """Drop cells and tokens that no live rule has, once they outnumber those that one has."""
+        """Drops cells and tokens that no live rule has, once they outnumber those that one has."""
         live = len(self._live)
         if len(self._levels.cells) - live > max(_FEW_DEAD, live):
             self._drop_cells()
@@ -237,7 +235,7 @@ class IncrementalCompiler:
         self._levels = levels
 
     def _widen(self, table: TermTable, cells: Mapping[str, Cell]) -> None:
-        """Have levels for all cells, and numbers for all tokens."""
+        """Makes levels for all cells, and numbers for all tokens."""
         known = {cell.name: cell for cell in self._levels.cells}
         if any(known.get(name) != cell for name, cell in cells.items()):
             all_cells = known | dict(cells)
@@ -247,8 +245,8 @@ class IncrementalCompiler:
             self._change_levels(all_cells)
         for outcome in table.outcomes:
             self._tokens.add(outcome)
-        if self._tokens.room > self._diagrams.tokens:
-            self._move(self._tree.add_tokens(2 * self._tokens.room))
+        if self._tokens.capacity > self._diagrams.tokens:
+            self._move(self._tree.add_tokens(2 * self._tokens.capacity))
 
     def _united(
         self,
@@ -257,7 +255,7 @@ class IncrementalCompiler:
         gone: Sequence[Hashable],
         cells: Mapping[str, Cell],
     ) -> _Made:
-        """All that an update makes, with the tree as it is then."""
+        """Makes all of an update, and leaves the tree as it is then."""
         try:
             return self._try_united(names, table, gone, cells)
         except FilterError:
@@ -288,7 +286,7 @@ class IncrementalCompiler:
             self._set(edit.slots)
             numbered = self._number(self._tree.root)
             compiled = self._assembled(numbered.now, cells)
-            return _Made(roots, edit, numbered, self._with_groups(self._change(numbered, compiled)))
+            return _Made(roots, edit, numbered, self._change(numbered, compiled))
         except BaseException:
             self._tree.restore(before)
             raise
@@ -296,7 +294,7 @@ class IncrementalCompiler:
     def _rule_roots(
         self, names: Sequence[Hashable], table: TermTable
     ) -> tuple[NDArray[np.int32], list[int]]:
-        """int32, the diagram of each rule; the distinct ones, like ones together."""
+        """Returns the diagram of each rule, int32, and the distinct ones, like ones together."""
         diagrams, number = self._diagrams, self._tokens.number
         leaves = [diagrams.leaf(map(number, outcome)) for outcome in table.outcomes]
         roots, like = table.roots(diagrams, self._levels, np.array(leaves, np.int32))
@@ -324,7 +322,7 @@ class IncrementalCompiler:
         self._tree.assign(roots)
 
     def _number(self, root: int) -> Renumbered:
-        """States for the diagram ``root``: those of the last one, where something stays."""
+        """Numbers the states of the diagram ``root``: those that stay keep their numbers."""
         diagrams, old = self._diagrams, self._numbered
         slices = slice_diagram(diagrams, root, self._levels)
         if int(slices.rows.sum()) > self._max_entries:
@@ -360,8 +358,8 @@ class IncrementalCompiler:
         states = states_of(self._diagrams, numbered.slices, numbered.nodes, numbered.leaves)
         return numbered.slices.entries(self._diagrams, self._levels, which, *states)
 
-    def _change(self, new: Renumbered, compiled: CompiledFilter) -> Change:
-        """From the last filter to this one."""
+    def _change(self, new: Renumbered, compiled: CompiledFilter) -> TableChange:
+        """Returns the change from the last filter to this one."""
         previous = self._compiled if self._published else None
         old, now = self._numbered, new.now
         inner, inner_gone = len(now.nodes), len(old.nodes)
@@ -369,15 +367,7 @@ class IncrementalCompiler:
         gone = old.leaves[new.is_gone[inner_gone:]]
         made = self._entries(now, np.flatnonzero(new.is_new[:inner]))
         lost = self._entries(old, np.flatnonzero(new.is_gone[:inner_gone]))
-        return change_of(compiled, previous, self._levels, made, lost, leaves, gone)
-
-    def _with_groups(self, change: Change) -> Change:
-        if self._groups is None:
-            return change
-        touched = np.concatenate([change.leaves_added, change.leaves_changed]).tolist()
-        outcomes = change.compiled.outcomes
-        now = {state: outcomes[state].receivers for state in touched}
-        return replace(change, groups=self._groups.update(change.leaves_removed.tolist(), now))
+        return table_change(compiled, previous, self._levels, made, lost, leaves, gone)
 
     def _make_levels(self, cells: Mapping[str, Cell]) -> Levels:
         return make_levels(
@@ -385,7 +375,7 @@ class IncrementalCompiler:
         )
 
     def _move(self, moved: Moved) -> None:
-        """Follow ids that have changed. States stay, as slices come in an order without ids."""
+        """Follows ids that have changed. States stay, as slices come in an order without ids."""
         self._slots.move(moved)
         (root,) = moved.of(np.array([self._numbered.root], np.int32)).tolist()
         slices = slice_diagram(self._diagrams, root, self._levels)

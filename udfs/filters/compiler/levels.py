@@ -1,4 +1,4 @@
-"""The levels of a diagram: which field, lane or cell is tested where, and how."""
+"""The levels of a diagram: the field, lane or cell that each tests, and the kind of its table."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from udfs.filters.nodes import Update
 from udfs.messages.specification import Field, Specification
 
 MOST_LEVELS: Final = int(np.iinfo(ENTRY["field"]).max)
-"""So many can be told apart in a row of the tables."""
+"""The number of levels that a row of the tables can tell apart."""
 
 
 @dataclass(frozen=True)
 class Levels:
-    """Level 0 is the message type; ``fields[i]`` is tested at level i + 1, the cells last.
+    """Holds the levels: 0 is the message type; ``fields[i]`` is tested at i + 1, the cells last.
 
-    optional: of ``fields``: whether an event may lack it. cells: those among ``fields``, in order.
+    optional: by field, True if an event may lack it. cells: those among ``fields``, in order.
     """
 
     fields: tuple[Field, ...]
@@ -37,7 +37,7 @@ class Levels:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """As in terms: a cell goes by its own name."""
+        """The names of levels as in terms: a cell goes by its own name."""
         return (MESSAGE_TYPE, *(level_name(field) for field in self.fields))
 
     @cached_property
@@ -54,17 +54,17 @@ class Levels:
 
     @cached_property
     def exact(self) -> NDArray[np.bool_]:
-        """Whether the level's table is annotated exact."""
+        """True for levels whose table is annotated exact."""
         return np.array([True, *(field.match == "exact" for field in self.fields)])
 
     @cached_property
     def prefixes(self) -> tuple[int, ...]:
-        """Levels whose tables match the longest prefix."""
+        """The levels whose tables match the longest prefix."""
         return tuple(i for i, field in enumerate(self.fields, 1) if field.match == "lpm")
 
 
 def level_name(field: Field) -> str:
-    """The name of a field, lane or cell in terms."""
+    """Returns the name of a field, lane or cell in terms."""
     return field.qualified if field.header else field.name
 
 
@@ -75,12 +75,12 @@ def make_levels(
     used: Iterable[str] | None = None,
     optional: bool | None = None,
 ) -> Levels:
-    """Levels for the specification's fields and some cells.
+    """Makes levels for the specification's fields and some cells.
 
     order: fields that come first, qualified; the others follow as in the specification, the lanes
         of a wide field one after the other. Cells come last, by name. used: names to which the
-        levels are limited. optional: whether events may lack fields of headers that they
-        have; None: those that the specification says.
+        levels are limited. optional: True if events may lack fields of headers that they
+        have; None: as the specification says.
 
     Errors: ``FilterError`` TOO_MANY_FIELDS.
     """
@@ -115,7 +115,8 @@ def live_cells(
     cells: Iterable[tuple[Cell, ...]],
     updates: Iterable[tuple[Update, ...]],
 ) -> dict[str, Cell]:
-    """The cells of live rules by name; what a variable's holds is for all rules to say."""
+    """Returns the cells of live rules by name; the function of a variable follows from all
+    rules."""
     functions = resolve_variables(updates)
     counters = {counter.name: counter for counter in specification.counters}
     return {
@@ -126,7 +127,7 @@ def live_cells(
 
 
 def _cell_field(cell: Cell, specification: Specification) -> Field:
-    """A cell as a field of 64 bits; what it averages says how its values are shown."""
+    """Makes a cell a field of 64 bits, whose values are shown as those of its field."""
     of = specification.fields[cell.field] if cell.field and cell.function != "count" else None
     if of is None or of.kind == "string":
         return Field("", cell.name, STATE_MAXIMUM.bit_length(), 0)

@@ -1,4 +1,4 @@
-"""An order of the fields' tables that needs few rows.
+"""The choice of an order of the fields' tables that needs few rows.
 
 The best order is hard to find (NP-hard; CAMUS 3.2), so a few good guesses are compiled and counted.
 """
@@ -26,7 +26,7 @@ BUDGET = 24
 
 @dataclass(frozen=True)
 class FieldUse:
-    """How the terms use a field: how many name it, with how many distinct sets of values."""
+    """Counts the terms that name a field, and their distinct sets of values."""
 
     field: Field
     terms: int
@@ -34,7 +34,8 @@ class FieldUse:
 
 
 def field_uses(table: TermTable, specification: Specification) -> list[FieldUse]:
-    """The fields that the terms name, in the specification's order; lanes count as their field."""
+    """Returns the fields that terms name, in the specification's order; lanes count as their
+    field."""
     whole = {lane.qualified: f for f in specification.order() for lane in f.lanes()}
     terms: Counter[str] = Counter()
     constants: dict[str, int] = {}
@@ -64,7 +65,7 @@ def field_uses(table: TermTable, specification: Specification) -> list[FieldUse]
 def choose_order(
     table: TermTable, specification: Specification, count: Count, budget: int = BUDGET
 ) -> Order:
-    """Qualified names of the fields that the terms name, in the order of their tables.
+    """Returns qualified names of the fields that the terms name, in the order of their tables.
 
     The specification's order is always counted, and another is only chosen if it needs fewer rows,
     so the answer is never worse. ``count`` compiles: it is called for at most ``budget`` orders,
@@ -107,7 +108,7 @@ def _guesses(uses: Sequence[FieldUse]) -> Iterator[Order]:
 
 
 def _moves(order: Order) -> Iterator[Order]:
-    """All orders in which one field stands elsewhere; near ones first."""
+    """Yields all orders in which one field stands elsewhere; near ones first."""
     places = range(len(order))
     for distance in range(1, len(order)):
         for place in places:

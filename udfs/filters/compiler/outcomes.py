@@ -1,4 +1,4 @@
-"""What happens at a leaf: sets of tokens, kept as the diagram has them until somebody asks."""
+"""Outcomes of leaves: sets of tokens, kept as the diagram has them until somebody asks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Token = str | Call | CellUpdate
 
 
 def receiver_order(name: str) -> tuple[bool, int, str]:
-    """Key to sort receivers by: port numbers by value, then names."""
+    """Returns a key to sort receivers by: port numbers by value, then names."""
     number = name.isascii() and name.isdigit()
     return not number, int(name) if number else 0, name
 
 
 def token_order(token: Token) -> tuple[int, Any]:
-    """Key to sort tokens by: receivers, calls, updates."""
+    """Returns a key to sort tokens by: receivers, calls, updates."""
     if isinstance(token, str):
         return 0, receiver_order(token)
     if isinstance(token, Call):
@@ -31,7 +31,7 @@ def token_order(token: Token) -> tuple[int, Any]:
 
 
 def outcome_of(tokens: Iterable[Token]) -> Outcome:
-    """What happens where all of these do; ``tokens`` by ``token_order``, without repeats."""
+    """Makes the outcome of these ``tokens``, sorted by ``token_order``, without repeats."""
     receivers: list[str] = []
     calls: list[Call] = []
     updates: list[CellUpdate] = []
@@ -46,7 +46,7 @@ def outcome_of(tokens: Iterable[Token]) -> Outcome:
 
 
 class Outcomes(Mapping[int, Outcome]):
-    """Leaf state to ``Outcome``, by ascending state; made when asked for, then remembered.
+    """Maps leaf states to their ``Outcome``, ascending; made when asked for, then remembered.
 
     A million leaves of ten thousand receivers would not fit the memory as tuples. As sets that
     share their parts, as in ``udfs.filters.diagrams.pool``, they do. Picklable.
@@ -98,11 +98,11 @@ class Outcomes(Mapping[int, Outcome]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
+        """The bytes of the arrays."""
         return self._states.nbytes + self._sets.nbytes + self._keys.nbytes
 
     def _bits(self, number: int) -> list[int]:
-        """The tokens of a set, ascending."""
+        """Returns the tokens of a set, ascending."""
         found: list[int] = []
         waiting = [(number, self._height, 0)]
         while waiting:

@@ -1,4 +1,4 @@
-"""A diagram to tables (CAMUS 3.2, Algorithm 1): nodes to states, their children to rows."""
+"""Slicing of a diagram into tables (CAMUS 3.2, Algorithm 1): nodes to states, children to rows."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from udfs.filters.prefixes import cover
 
 @dataclass(frozen=True)
 class Slices:
-    """What a root reaches, level by level in order of first use: states in canonical order.
+    """Holds the nodes below a root, level by level in order of first use: states in canonical
+    order.
 
-    nodes: int32[n], inner nodes. default: int32[n], the child of each one's default row.
-    rows: int64[n], how many each one has. leaves: int32[l], nobody's last. special: the rows of
+    nodes: int32[n], inner nodes. default: int32[n], the child of each one's default row. rows:
+    int64[n], the number of each one's rows. leaves: int32[l], nobody's last. special: the rows of
     nodes that are matched by prefixes, as ``table_kernels`` takes them.
     """
 
@@ -39,7 +40,7 @@ class Slices:
         node_state: NDArray[np.int32],
         set_state: NDArray[np.int32],
     ) -> NDArray[Any]:
-        """The rows of ``nodes[which]``, in that order; ``field`` is the level.
+        """Returns the rows of ``nodes[which]``, in that order; ``field`` is the level.
 
         node_state, set_state: state by number of node and of set, where they are reached.
         """
@@ -61,7 +62,7 @@ class Slices:
 
 
 def slice_diagram(diagrams: Diagrams, root: int, levels: Levels) -> Slices:
-    """Find the states of a diagram, and which rows they need."""
+    """Finds the states of a diagram, and the rows that they need."""
     special = _prefix_rows(diagrams, root, levels)
     index, start, _, _, child = special
     nodes, default, rows, leaves = kernels.visit(
@@ -73,7 +74,7 @@ def slice_diagram(diagrams: Diagrams, root: int, levels: Levels) -> Slices:
 def states_of(
     diagrams: Diagrams, slices: Slices, nodes: NDArray[np.int32], leaves: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """States by number of node and of set, -1 where none, from those of ``slices``."""
+    """Returns states by number of node and of set, -1 where none, from those of ``slices``."""
     counters = diagrams.pool.counters
     node_state = np.full(max(int(counters[NODES]), 1), -1, np.int32)
     set_state = np.full(int(counters[SETS]), -1, np.int32)
@@ -83,7 +84,7 @@ def states_of(
 
 
 def height_of(diagrams: Diagrams) -> int:
-    """Height of the leaves' sets."""
+    """Returns the height of the leaves' sets."""
     return int(diagrams.pool.counters[HEIGHT])
 
 
@@ -97,7 +98,7 @@ _NO_ROWS = (
 
 
 def _prefix_rows(diagrams: Diagrams, root: int, levels: Levels) -> tuple[NDArray[Any], ...]:
-    """Rows of the nodes at levels that match prefixes: the fewest that nest."""
+    """Returns rows of the nodes at levels that match prefixes: the fewest that nest."""
     if root < 0 or not levels.prefixes:
         return _NO_ROWS
     reached = diagrams.reachable(root)

@@ -24,7 +24,7 @@ _VISITS: Final = 4
 
 @helper
 def _after(pool: Any, node: Any, row: Any) -> Any:
-    """The last value of a row."""
+    """Returns the last value of a row."""
     if row + 1 < pool.node_start[node + 1]:
         return pool.row_low[row + 1] - _ONE
     return pool.maxima[pool.node_level[node]]
@@ -34,7 +34,7 @@ def _after(pool: Any, node: Any, row: Any) -> Any:
 def _default(
     pool: Any, node: Any, exact: Any, slots: Any, held: Any, count: Any, width: Any
 ) -> Any:
-    """The child that becomes the default row.
+    """Returns the child that becomes the default row.
 
     It is the child that saves most rows, and among equals nobody's leaf: a value that no rule
     asks for then needs no row. In an exact table it is the child of most values. The first
@@ -84,7 +84,7 @@ def _default(
 
 @helper
 def _reach(child: Any, pool: Any, seen: Any, seen_leaf: Any, ends: Any, chain: Any) -> Any:
-    """Note a child; 1 if it is a leaf seen for the first time."""
+    """Notes a child; returns 1 if it is a leaf seen for the first time."""
     if child < 0:
         if seen_leaf[-1 - child]:
             return 0
@@ -106,7 +106,7 @@ def _reach(child: Any, pool: Any, seen: Any, seen_leaf: Any, ends: Any, chain: A
 def visit(
     pool: Any, root: Any, exact: Any, special: Any, special_start: Any, special_child: Any
 ) -> Any:
-    """All below a root, level by level in order of first use.
+    """Visits all below a root, level by level in order of first use.
 
     Returns the inner nodes, the default child and the number of rows of each, and the leaves, of
     which nobody's is always the last.
@@ -206,7 +206,7 @@ def emit(
     out_kind: Any,
     out_next: Any,
 ) -> None:
-    """The rows of ``nodes`` one after the other."""
+    """Emits the rows of ``nodes`` one after the other."""
     at = 0
     for k in range(nodes.shape[0]):
         node = nodes[k]
@@ -261,7 +261,7 @@ def emit(
 
 @njit(cache=True, nogil=True)
 def export_sets(pool: Any, leaves: Any) -> Any:
-    """What the leaves' sets are made of, without the rest: keys, and each leaf's place in them.
+    """Exports the parts of the leaves' sets, without others: keys, and each leaf's place in them.
 
     A key is as in the pool, but for the numbers in it; number 0 is the empty set.
     """
@@ -302,11 +302,11 @@ def _level(pool: Any, node: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def pair(pool: Any, old_root: Any, new_root: Any, old: Any, new: Any, partner: Any) -> None:
-    """Pair what a change took away with what it put in the same place.
+    """Pairs nodes and sets that a change took away with those that it put in the same place.
 
-    ``old``, ``new``: for each node, and behind the nodes for each set, whether the old and the
-    new diagram have it. ``partner``, as long, comes filled with -1; afterwards it holds, for
-    something new, the place of what it replaces.
+    ``old``, ``new``: for each node, and behind the nodes for each set, True if the old or the new
+    diagram has it. ``partner``, as long, comes filled with -1; afterwards it holds, for a new one,
+    the place of the one that it replaces.
 
     Both diagrams are walked side by side from their roots; each new node a few times at most.
     """
@@ -334,13 +334,13 @@ def pair(pool: Any, old_root: Any, new_root: Any, old: Any, new: Any, partner: A
         visits[place_b] += 1
         if a < 0 and b < 0:
             continue
-        room = 1
+        needed = 1
         if level_a <= level_b:
-            room += pool.node_start[a + 1] - pool.node_start[a]
+            needed += pool.node_start[a + 1] - pool.node_start[a]
         if level_b <= level_a:
-            room += pool.node_start[b + 1] - pool.node_start[b]
-        if depth + room > stack.shape[0]:
-            larger = np.empty((2 * (depth + room), 2), np.int64)
+            needed += pool.node_start[b + 1] - pool.node_start[b]
+        if depth + needed > stack.shape[0]:
+            larger = np.empty((2 * (depth + needed), 2), np.int64)
             larger[:depth] = stack[:depth]
             stack = larger
         first = depth

@@ -36,19 +36,18 @@ MESSAGE_TYPE_MAXIMUM = 255
 
 @dataclass(frozen=True)
 class CompiledFilter:
-    """Per-field tables ``(state, value) -> state`` and leaves ``state -> outcome``.
+    """Holds per-field tables ``(state, value) -> state`` and leaves ``state -> outcome``.
 
     fields: table order; first ``message_type`` (a pseudo field of 8 bits), then the names of the
         fields, lanes and, last, cells that the tables read.
-    definitions: what stands in ``fields[1:]``; a cell has the header ``""`` and 64 bits.
+    definitions: the fields of ``fields[1:]``; a cell has the header ``""`` and 64 bits.
     entries: structured array ``ENTRY`` sorted by field, state, then the rows by low, the default
         row, the absent row. ``field`` indexes ``fields``; ``low`` and ``high`` are raw values,
         both included; ``kind`` indexes ``KINDS``. Exact and range rows of a state are disjoint;
         lpm rows are prefixes and may nest: the longest wins. The one default row of a state (low
         0, high the maximum) is taken if none of them fits, or if the field is absent and there
         is no absent row (low and high 0).
-    outcomes: leaf state to what happens there. One state, always there, is nobody's:
-        ``Outcome()``.
+    outcomes: leaf state to outcome. One state, always there, is nobody's: ``Outcome()``.
     root: the state to start in.
     cells: the state that the tables read or the leaves update.
 
@@ -66,16 +65,16 @@ class CompiledFilter:
 
     @cached_property
     def leaves(self) -> dict[int, tuple[str, ...]]:
-        """Leaf state to receivers, sorted; the states in ascending order."""
+        """The receivers by leaf state, sorted; the states in ascending order."""
         return {state: self.outcomes[state].receivers for state in sorted(self.outcomes)}
 
     def entry_rows(self) -> Iterator[dict[str, Any]]:
-        """Rows of table ``filter_entries``: field, state, low, high (big-endian bytes of the
+        """Yields rows of table ``filter_entries``: field, state, low, high (big-endian bytes of the
         field's width), kind, next, and a text for people (``price in 50.2500..51.0000``)."""
         return self.rows_of(self.entries)
 
     def rows_of(self, entries: NDArray[Any]) -> Iterator[dict[str, Any]]:
-        """Some of the entries as rows of table ``filter_entries``."""
+        """Yields some of the entries as rows of table ``filter_entries``."""
         widths = [1, *((field.bits + 7) // 8 for field in self.definitions)]
         for index, state, low, high, kind, following in entries.tolist():
             yield {
@@ -89,7 +88,7 @@ class CompiledFilter:
             }
 
     def leaf_rows(self) -> list[dict[str, Any]]:
-        """Rows of table ``filter_leaves``: state, receivers (a list, empty for nobody), actions."""
+        """Returns rows of table ``filter_leaves``: state, receivers (empty for nobody), actions."""
         return [leaf_row(state, self.outcomes[state]) for state in sorted(self.outcomes)]
 
     def _text(self, index: int, low: int, high: int, kind: int) -> str:
@@ -113,7 +112,7 @@ class CompiledFilter:
 
 
 def leaf_row(state: int, outcome: Outcome) -> dict[str, Any]:
-    """A row of table ``filter_leaves``."""
+    """Makes a row of table ``filter_leaves``."""
     calls = [f"{call.name}({', '.join(call.args)})" for call in outcome.calls]
     updates = [f"{u.cell} <- {u.function}({u.field or ''})" for u in outcome.updates]
     return {

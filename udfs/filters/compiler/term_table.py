@@ -1,4 +1,4 @@
-"""Rules to terms over levels, as arrays: what the diagrams are made from."""
+"""Terms of rules over levels, as arrays that diagrams are made from."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _SORT_LEVELS = 6
 
 @dataclass
 class TermTable:
-    """Terms of many rules, and what each of them does.
+    """Holds the terms of many rules, and the outcome of each.
 
     blocks: terms of one form as columns; ``TermBlock.rule`` counts the rules of ``outcome``.
-    outcome: int32, one a rule of the blocks: which of ``outcomes`` the rule has.
-    terms: other terms: (term, rule, which of ``outcomes``). Terms are over lanes.
+    outcome: int32, one a rule of the blocks: the number of its outcome in ``outcomes``.
+    terms: other terms: (term, rule, number of outcome). Terms are over lanes.
     outcomes: distinct sets of tokens. cells: all cells that terms name or outcomes update.
     kept, updates: of rules with state, the cells and the updates of variables, by rule.
     """
@@ -45,7 +45,7 @@ class TermTable:
         return sum(map(len, self.blocks)) + len(self.terms)
 
     def outcome_number(self, tokens: Iterable[Token]) -> int:
-        """The number of a set of tokens, which is new or known."""
+        """Returns the number of a set of tokens, which is new or known."""
         return self.outcomes.setdefault(tuple(dict.fromkeys(tokens)), len(self.outcomes))
 
     def add(
@@ -59,7 +59,7 @@ class TermTable:
         functions: Mapping[str, Function],
         optional: bool | None,
     ) -> None:
-        """Add the terms of a rule. Errors: those of ``split``."""
+        """Adds the terms of a rule. Errors: those of ``split``."""
         parted = split(condition, specification, updates, functions, optional)
         self.cells |= {cell.name: cell for cell in parted.cells}
         if parted.cells:
@@ -72,19 +72,19 @@ class TermTable:
             self.terms += [(lane, rule, number) for lane in lane_terms(term, specification)]
 
     def used(self) -> set[str]:
-        """Names that the terms ask for."""
+        """Returns the names that the terms ask for."""
         names = {name for block in self.blocks for name in block.names}
         return names.union(name for term, _, _ in self.terms for name, _ in term)
 
     def rules(self) -> NDArray[np.int32]:
-        """int32, one a term, in the order of ``roots``: the rule it is of."""
+        """Returns the rule of each term, int32, in the order of ``roots``."""
         others = np.fromiter((rule for _, rule, _ in self.terms), np.int32, len(self.terms))
         return np.concatenate([*(block.rule for block in self.blocks), others])
 
     def roots(
         self, diagrams: Diagrams, levels: Levels, leaf_of: NDArray[np.int32]
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """The diagram of each term, and an order that puts like terms side by side.
+        """Returns the diagram of each term, and an order that puts like terms side by side.
 
         leaf_of: leaf id of each of ``outcomes``. Returns int32[t], blocks first, and int64[t].
         """
@@ -108,7 +108,8 @@ _Arrays = tuple[
 
 
 def _block_arrays(block: TermBlock, levels: Levels) -> _Arrays:
-    """Term by term: start of its constraints, their levels, start of their intervals, low, high."""
+    """Returns by term the start of its constraints, their levels, starts of intervals, low,
+    high."""
     count, width = len(block), len(block.names)
     at = [levels.of_name[name] for name in block.names]
     by_level = sorted(range(width), key=at.__getitem__)
@@ -145,7 +146,7 @@ def _starts(lengths: Sequence[int]) -> NDArray[np.int64]:
 def _like_together(
     parts: Sequence[_Arrays], leaves: Sequence[NDArray[np.int32]], levels: Levels
 ) -> NDArray[np.int64]:
-    """An order of the terms: by their first constraints, then by leaf, then by the last level.
+    """Returns an order of the terms: by first constraints, then by leaf, then by the last level.
 
     Terms that differ in the last level alone, and do the same, thus unite to one before they
     meet any other.
@@ -162,7 +163,7 @@ def _like_together(
         chosen = sorted(most)
     keys: list[NDArray[Any]] = [np.concatenate(leaves)]
     for level in chosen:
-        # What a term does not ask for comes before all that others ask for.
+        # A term that does not ask for the level comes before all that do.
         low, high = np.zeros(count, np.uint64), np.full(count, levels.maxima[level], np.uint64)
         begin = 0
         for (start, level_of, interval, lows, highs), leaf in zip(parts, leaves, strict=True):

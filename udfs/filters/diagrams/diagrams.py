@@ -23,8 +23,7 @@ from udfs.errors import FilterError
 from udfs.filters.diagrams import kernels as diagram_kernels
 from udfs.filters.diagrams import pool as diagram_pool
 from udfs.filters.diagrams import token_sets, walks
-from udfs.filters.diagrams.pool import NOBODY, Pool
-from udfs.filters.diagrams.views import DROPPED, Moved, Reachable
+from udfs.filters.diagrams.pool import DROPPED, NOBODY, Moved, Pool, Reachable
 
 __all__ = ["DROPPED", "NOBODY", "Diagrams", "Moved", "Reachable"]
 
@@ -44,12 +43,12 @@ class Diagrams:
     Parameters
     ----------
     maxima: greatest value of each level, at most 2**64 - 1; level 0 is tested first.
-    optional: whether a level's field may be absent.
+    optional: True where a level's field may be absent.
     tokens: leaves are sets of 0..tokens - 1.
     max_rows: rows the pool may hold, those that no longer serve included. Errors of all
         methods that make nodes: ``FilterError`` TOO_LARGE beyond it, or for work out
         of all proportion to it; what was made before stays.
-    capacity: nodes to have room for at first.
+    capacity: nodes that it can hold at first.
     """
 
     def __init__(
@@ -111,11 +110,11 @@ class Diagrams:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the pool, room for growth and the cache included."""
+        """The bytes of the pool, spare capacity and the cache included."""
         return sum(array.nbytes for array in self._pool)
 
     def leaf(self, tokens: Iterable[int]) -> int:
-        """The leaf of a set of tokens."""
+        """Returns the leaf of a set of tokens."""
         words = [0] * self._width
         for token in tokens:
             if not 0 <= token < self.tokens:
@@ -127,7 +126,7 @@ class Diagrams:
         )
 
     def members(self, leaf: int) -> tuple[int, ...]:
-        """The tokens of a leaf, ascending."""
+        """Returns the tokens of a leaf, ascending."""
         found = self._members.get(leaf)
         if found is None:
             _, tokens = self.members_of(np.array([leaf], np.int32))
@@ -135,7 +134,8 @@ class Diagrams:
         return found
 
     def members_of(self, leaves: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """The tokens of many leaves: ``tokens[start[i]:start[i + 1]]`` are those of leaf i."""
+        """Returns the tokens of leaves as start, tokens: ``tokens[start[i]:start[i + 1]]`` of leaf
+        i."""
         counts: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
         tokens: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
         height = int(self._pool.counters[diagram_pool.HEIGHT])
@@ -150,12 +150,12 @@ class Diagrams:
         return np.cumsum(np.concatenate(counts)), np.concatenate(tokens)
 
     def tokens_in(self, leaves: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The tokens that are in any of many leaves, ascending."""
+        """Returns the tokens that are in any of many leaves, ascending."""
         found: NDArray[np.int64] = walks.tokens_in(self._pool, leaves)
         return found
 
     def rows(self, node: int) -> tuple[int, list[int], list[int], int | None]:
-        """Level, first value of each row, child of each row, and the child for an absent
+        """Returns level, first value of each row, child of each row, and the child for an absent
         field (None where the level is not optional) of an inner node."""
         pool = self._pool
         part = slice(int(pool.node_start[node]), int(pool.node_start[node + 1]))
@@ -172,7 +172,7 @@ class Diagrams:
         high: NDArray[np.uint64],
         leaf: NDArray[np.int32],
     ) -> NDArray[np.int32]:
-        """The diagram of each of t terms, which has the leaf where all its constraints hold.
+        """Makes the diagram of each of t terms, which has the leaf where all its constraints hold.
 
         term_start: int64[t + 1] into level (int32[c], ascending within a term).
         interval_start: int64[c + 1] into low and high (uint64[i], both included, within the
@@ -192,13 +192,13 @@ class Diagrams:
         return roots
 
     def union(self, a: int, b: int) -> int:
-        """The diagram that gives every event the tokens of both."""
+        """Returns the diagram that gives every event the tokens of both."""
         tree = np.array([NOBODY, NOBODY, a, b], np.int32)
         self.repair(tree, np.ones(1, np.int64))
         return int(tree[1])
 
     def union_all(self, roots: NDArray[np.int32]) -> int:
-        """The union of many, two by two, neighbours first: put like terms side by side."""
+        """Returns the union of many, two by two, neighbours first: put like terms side by side."""
         if not len(roots):
             return NOBODY
         width = 1 << (len(roots) - 1).bit_length()
@@ -208,13 +208,13 @@ class Diagrams:
         return int(tree[1])
 
     def repair(self, tree: NDArray[np.int32], places: NDArray[np.int64]) -> None:
-        """Unite the two below each place of a heap (children of p: 2p, 2p + 1), in that order."""
+        """Unites the two below each place of a heap (children of p: 2p, 2p + 1), in that order."""
         self._resumed(
             lambda begin: int(diagram_kernels.unite(self._pool, begin, tree, places)), len(places)
         )
 
     def reachable(self, root: int) -> Reachable:
-        """All nodes, rows and leaves below a root."""
+        """Returns all nodes, rows and leaves below a root."""
         pool = self._pool
         counters = pool.counters
         position = np.full(counters[diagram_pool.NODES], -1, np.int32)
@@ -243,7 +243,8 @@ class Diagrams:
         )
 
     def compact(self, keep: NDArray[np.int32]) -> Moved:
-        """Keep only what the diagrams ``keep`` reach; every id changes. See ``Moved``."""
+        """Keeps only nodes and leaves below the diagrams ``keep``; every id changes. See
+        ``Moved``."""
         pool = self._pool
         counters = pool.counters
         new_node = np.full(counters[diagram_pool.NODES], -1, np.int32)
@@ -266,7 +267,8 @@ class Diagrams:
     def change_levels(
         self, place: NDArray[np.int32], maxima: Sequence[int], optional: Sequence[bool]
     ) -> None:
-        """Go over to the levels ``maxima`` and ``optional``, of which old level i is ``place[i]``.
+        """Goes over to the levels ``maxima`` and ``optional``, of which old level i is
+        ``place[i]``.
 
         ``place`` ascends, but for -1 where no node of the pool tests the old level, which is
         dropped. What was optional stays so. All ids stay.
@@ -279,7 +281,7 @@ class Diagrams:
         self._enter_again()
 
     def add_tokens(self, tokens: int) -> Moved:
-        """Have room for at least ``tokens`` tokens. All leaves but nobody's change their ids."""
+        """Grows to at least ``tokens`` tokens. All leaves but nobody's change their ids."""
         counters = self._pool.counters
         height = int(counters[diagram_pool.HEIGHT])
         moved = np.arange(int(counters[diagram_pool.SETS]), dtype=np.int64)
@@ -300,13 +302,13 @@ class Diagrams:
         return result
 
     def _enter_again(self) -> None:
-        """Find nodes by what they are now."""
+        """Enters nodes into the table by their present levels and children."""
         with np.errstate(over="ignore"):
             walks.rehash_nodes(self._pool)
         self._resize(nodes=len(self._pool.node_level))
 
     def _resumed(self, run: Callable[[int], int], end: int) -> None:
-        """Run a kernel that returns the place it stopped at, until it is at the end."""
+        """Runs a kernel that returns the place it stopped at, until it is at the end."""
         self._pool.counters[diagram_pool.WORK] = 0
         begin = 0
         while True:
@@ -314,20 +316,20 @@ class Diagrams:
                 begin = run(begin)
             if begin == end:
                 return
-            self._make_room()
+            self._grow()
 
     def _grown(self, run: Callable[[], int], done: Callable[[int], bool]) -> int:
-        """Run a kernel until it has had room enough."""
+        """Runs a kernel until the pool is large enough for it."""
         self._pool.counters[diagram_pool.WORK] = 0
         while True:
             with np.errstate(over="ignore"):
                 result = run()
             if done(result):
                 return result
-            self._make_room()
+            self._grow()
 
-    def _make_room(self) -> None:
-        """Double what the last kernel lacked."""
+    def _grow(self) -> None:
+        """Doubles the arrays that the last kernel found full."""
         pool, need = self._pool, int(self._pool.counters[diagram_pool.NEED])
         if need == diagram_pool.NEED_LESS:
             raise FilterError(
@@ -354,7 +356,7 @@ class Diagrams:
     def _resize(
         self, nodes: int | None = None, rows: int | None = None, sets: int | None = None
     ) -> None:
-        """Room for so many (None: as before), with the tables and the cache to suit."""
+        """Changes the capacity (None: as before), with the tables and the cache to suit."""
         pool = self._pool
         made, made_rows, made_sets = (int(x) for x in pool.counters[: diagram_pool.SETS + 1])
         if nodes is not None:
@@ -391,7 +393,7 @@ class Diagrams:
 
 
 def _resized(array: NDArray[Any], count: int, size: int) -> NDArray[Any]:
-    """The first ``count`` items in an array of another size."""
+    """Copies the first ``count`` items into an array of another size."""
     result = np.empty(size, array.dtype)
     result[:count] = array[:count]
     return result

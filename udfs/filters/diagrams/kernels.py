@@ -1,4 +1,4 @@
-"""Compiled loops of the decision diagrams: how terms and unions get into the pool."""
+"""Compiled loops of the decision diagrams, which bring terms and unions into the pool."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _BELOW: Final = 2**31
 
 @helper
 def hash_node(level: Any, absent: Any, low: Any, child: Any, base: Any, end: Any) -> Any:
-    """Of a node with the rows ``base..end`` of ``low`` and ``child``: uint32."""
+    """Hashes a node with the rows ``base..end`` of ``low`` and ``child``: uint32."""
     word = mix((bits(level) << S32) ^ bits(absent))
     for k in range(base, end):
         word = (word ^ low[k]) * K1
@@ -96,7 +96,8 @@ def _intern(
     base: Any,
     end: Any,
 ) -> Any:
-    """The node of the rows ``base..end`` of scratch; its child if all children are equal."""
+    """Returns the node of the rows ``base..end`` of scratch; its child if all children are
+    equal."""
     result = np.int64(child[base])
     if end - base > 1 or (optional[level] != 0 and result != absent):
         hashed = hash_node(level, absent, low, child, base, end)
@@ -150,14 +151,14 @@ def _intern(
 
 @helper
 def _place(cache: Any, a: Any, b: Any) -> Any:
-    """Where the cache would hold a pair, the lesser number first."""
+    """Returns the place of a pair in the cache, the lesser number first."""
     word = mix(((bits(a) << S32) | bits(b)) * K1)
     return (np.int64(word >> ONE) & ((cache.shape[0] >> 2) - 1)) << 2
 
 
 @helper
 def remember(cache: Any, a: Any, b: Any, united: Any) -> None:
-    """Put a union into the cache, in the place of whatever was there."""
+    """Puts a union into the cache, in place of any other there."""
     less, more = min(a, b), max(a, b)
     place = _place(cache, less, more)
     cache[place] = less
@@ -167,7 +168,7 @@ def remember(cache: Any, a: Any, b: Any, united: Any) -> None:
 
 @helper
 def _known(cache: Any, a: Any, b: Any) -> Any:
-    """The union if it is plain or remembered; else UNKNOWN."""
+    """Returns the union if it is plain or remembered; else UNKNOWN."""
     if a == b or b == NOBODY:  # noqa: PLR1714
         return a
     if a == NOBODY:
@@ -190,7 +191,7 @@ def _push(
     b: Any,
     base: Any,
 ) -> None:
-    """Begin the union of two different ones, not both leaves."""
+    """Begins the union of two different ones, not both leaves."""
     at = depth * FRAME
     level_a = np.int64(node_level[a]) if a >= 0 else np.int64(_BELOW)
     level_b = np.int64(node_level[b]) if b >= 0 else np.int64(_BELOW)
@@ -212,7 +213,7 @@ def _push(
 
 @njit(cache=True, nogil=True)
 def unite(pool: Any, begin: Any, tree: Any, places: Any) -> Any:
-    """Unite the two below each of ``places`` of a heap, from ``places[begin]`` on, in their order.
+    """Unites the two below each of ``places`` of a heap, from ``places[begin]`` on, in their order.
 
     The union of the diagrams ``tree[2 * p]`` and ``tree[2 * p + 1]`` goes to ``tree[p]``. Returns
     the index of the place that lacked room, or the number of places.
@@ -336,7 +337,8 @@ def terms(
     leaves: Any,
     roots: Any,
 ) -> Any:
-    """Fill ``roots`` from term ``begin`` on; the term that lacked room, or their number."""
+    """Fills ``roots`` from term ``begin`` on; returns the term that found the pool full, or their
+    number."""
     counters, optional, maxima = pool.counters, pool.optional, pool.maxima
     node_level, node_start, node_absent = (
         pool.node_level,

@@ -1,6 +1,4 @@
-"""The arrays that hold decision diagrams, and what their compiled loops share.
-
-Without numba the same loops run as plain Python: right, and slow.
+"""The arrays that hold decision diagrams, views of them, and constants that their kernels share.
 
 The pool. Node n tests ``node_level[n]`` and owns the rows ``node_start[n]`` up to
 ``node_start[n + 1]``: ``row_low`` ascends from 0, a row reaches to the next one's low, the last
@@ -13,20 +11,22 @@ pool's height. Nodes and sets are in the pool once each (``node_table``, ``set_t
 addressing, number + 1, 0 is free), so equal numbers are equal functions. ``cache``
 remembers unions: (a, b, union, unused) at the place of the pair's hash, the last one wins.
 
-No kernel makes room. It notes in ``counters[NEED]`` what it lacks and returns FAILED or the
-place to go on from; the caller makes room and calls again. What is in the pool stays right.
+No kernel grows an array. It notes in ``counters[NEED]`` which is full and returns FAILED or the
+place to go on from; the caller grows it and calls again. The pool's content stays right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 __all__ = [
     "COUNTERS",
+    "DROPPED",
     "FAILED",
     "HEIGHT",
     "K1",
@@ -52,27 +52,20 @@ __all__ = [
     "UNKNOWN",
     "WORK",
     "ZERO",
+    "Moved",
     "Pool",
+    "Reachable",
     "bits",
     "helper",
     "mix",
     "njit",
 ]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-try:
-    from numba import njit
-except ImportError:
-
-    def njit(**_: Any) -> Callable[[F], F]:
-        """Leave the function as it is."""
-        return lambda function: function
-
-
 NOBODY: Final = -1
 FAILED: Final = -(2**31)
 UNKNOWN: Final = 1 - 2**31
+DROPPED: Final = -(2**31)
+"""The new number of a node or leaf that ``compact`` has dropped."""
 
 # Places in ``counters``.
 NODES: Final = 0
@@ -130,9 +123,60 @@ class Pool(NamedTuple):
     set_stack: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Reachable:
+    """Holds all below a root, by level, then by first use (rows ascending, absent last).
+
+    nodes: int32[n], ids of inner nodes. level: int32[n].
+    absent: int32[n], id of the child for an absent field (NOBODY at levels not optional).
+    row_start: int64[n + 1] into low, high (uint64[r], both included) and child (int32[r], ids).
+    leaves: int32[l], ids in order of first use; NOBODY only if it is reached.
+    position: int32, one a node of the pool: place in ``nodes``, -1 if not reached.
+    leaf_position: int32: for leaf id x, ``leaf_position[-1 - x]`` is its place in ``leaves``.
+    """
+
+    nodes: NDArray[np.int32]
+    level: NDArray[np.int32]
+    absent: NDArray[np.int32]
+    row_start: NDArray[np.int64]
+    low: NDArray[np.uint64]
+    high: NDArray[np.uint64]
+    child: NDArray[np.int32]
+    leaves: NDArray[np.int32]
+    position: NDArray[np.int32]
+    leaf_position: NDArray[np.int32]
+
+    def positions(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Returns the positions of ids of nodes or leaves: nodes 0..n-1, leaves n..n+l-1."""
+        return _looked_up(ids, self.position, self.leaf_position + np.int32(len(self.nodes)))
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Maps old ids to new ones: ``nodes[old]``; ``leaves[-1 - old]``; DROPPED where none."""
+
+    nodes: NDArray[np.int32]
+    leaves: NDArray[np.int32]
+
+    def of(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Returns the new ids of old ones, nodes and leaves."""
+        return _looked_up(ids, self.nodes, self.leaves)
+
+
+def _looked_up(
+    ids: NDArray[np.int32], of_node: NDArray[np.int32], of_leaf: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """Looks nodes up in one array and leaves in the other."""
+    found = np.empty(ids.shape, np.int32)
+    inner = ids >= 0
+    found[inner] = of_node[ids[inner]]
+    found[~inner] = of_leaf[-1 - ids[~inner]]
+    return found
+
+
 @helper
 def bits(number: Any) -> Any:
-    """The lower 32 bits, as a word."""
+    """Returns the lower 32 bits, as a word."""
     return np.uint64(np.int64(number) & LOW32)
 
 

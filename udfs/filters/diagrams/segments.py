@@ -24,7 +24,7 @@ class SegmentTree:
 
     @property
     def slots(self) -> int:
-        """Slots that there is room for; ``set`` makes more of its own accord."""
+        """The capacity in slots; ``set`` grows it of its own accord."""
         return len(self._tree) // 2
 
     @property
@@ -33,19 +33,19 @@ class SegmentTree:
         return int(self._tree[1])
 
     def slot_roots(self) -> NDArray[np.int32]:
-        """A copy of what the slots hold."""
+        """Returns a copy of the slots' roots."""
         return self._tree[self.slots :].copy()
 
     def copy(self) -> NDArray[np.int32]:
-        """All slots and the unions above them, for ``restore``."""
+        """Copies all slots and the unions above them, for ``restore``."""
         return self._tree.copy()
 
     def restore(self, before: NDArray[np.int32]) -> None:
-        """Go back to a ``copy``, which no ``compact`` has come after."""
+        """Goes back to a ``copy``, which no ``compact`` has come after."""
         self._tree = before
 
     def assign(self, slot_roots: NDArray[np.int32]) -> None:
-        """Replace all slots by these. Errors: as ``Diagrams``, and then all is as before."""
+        """Replaces all slots by these. Errors: as ``Diagrams``, and then all is as before."""
         width = 1 << max(len(slot_roots) - 1, 0).bit_length()
         tree = np.full(2 * width, NOBODY, np.int32)
         tree[width : width + len(slot_roots)] = slot_roots
@@ -53,7 +53,7 @@ class SegmentTree:
         self._tree = tree
 
     def set(self, changes: Mapping[int, int]) -> None:
-        """Replace single slots (slot to root). Errors: as ``assign``."""
+        """Replaces single slots (slot to root). Errors: as ``assign``."""
         if not changes:
             return
         while max(changes) >= self.slots:
@@ -77,20 +77,20 @@ class SegmentTree:
             raise
 
     def compact(self, keep: NDArray[np.int32] | None = None) -> Moved:
-        """Drop from the pool what neither this tree nor ``keep`` (ids) reaches; all ids change."""
+        """Drops all that neither this tree nor ``keep`` (ids) reaches; all ids change."""
         also = np.empty(0, np.int32) if keep is None else keep
         moved = self.diagrams.compact(np.concatenate([self._tree, also]))
         self._tree = moved.of(self._tree)
         return moved
 
     def add_tokens(self, tokens: int) -> Moved:
-        """Have room in the pool for ``tokens`` tokens; see ``Diagrams.add_tokens``."""
+        """Grows the pool to ``tokens`` tokens; see ``Diagrams.add_tokens``."""
         moved = self.diagrams.add_tokens(tokens)
         self._tree = moved.of(self._tree)
         return moved
 
     def _double(self) -> None:
-        """Twice the slots: what there is becomes the left half."""
+        """Doubles the slots: the present ones become the left half."""
         old = self._tree
         tree = np.full(2 * len(old), NOBODY, np.int32)
         tree[1] = old[1]

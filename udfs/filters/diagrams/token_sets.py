@@ -35,7 +35,7 @@ def set_hash(key: Any, height: Any) -> Any:
 def intern_set(
     counters: Any, set_key: Any, set_height: Any, table: Any, key: Any, height: Any
 ) -> Any:
-    """The number of a set; 0 for an empty one, FAILED without room."""
+    """Returns the number of a set; 0 for an empty one, FAILED if the pool is full."""
     result = np.int64(0)
     if key != ZERO:
         mask = table.shape[0] - 1
@@ -64,7 +64,8 @@ def intern_set(
 
 @njit(cache=True, nogil=True)
 def leaf(pool: Any, words: Any) -> Any:
-    """The leaf of the tokens whose bits are set in ``words`` (uint64[2 ** height], overwritten)."""
+    """Returns the leaf of the tokens of the bits in ``words`` (uint64[2 ** height],
+    overwritten)."""
     counters, set_key, set_height = pool.counters, pool.set_key, pool.set_height
     table = pool.set_table
     height = 0
@@ -90,7 +91,7 @@ def leaf(pool: Any, words: Any) -> Any:
 def unite_sets(
     counters: Any, set_key: Any, set_height: Any, table: Any, stack: Any, a: Any, b: Any
 ) -> Any:
-    """The union of two sets of the pool's height; FAILED without room."""
+    """Returns the union of two sets of the pool's height; FAILED if the pool is full."""
     top = counters[HEIGHT]
     # Four places a height: the pair, and the union of its left halves once that is known.
     height = top

@@ -1,6 +1,6 @@
-"""Compiled loops over a whole pool of diagrams: what a root reaches, growth, and compaction.
+"""Compiled loops over a whole pool of diagrams: reachability, growth, and compaction.
 
-``Pool`` and its arrays are described in ``diagram_pool``.
+``Pool`` and its arrays are described in ``udfs.filters.diagrams.pool``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from udfs.filters.diagrams.token_sets import set_hash
 
 @njit(cache=True, nogil=True)
 def enter_nodes(node_hash: Any, count: Any, table: Any) -> None:
-    """Enter the first ``count`` nodes into an empty table."""
+    """Enters the first ``count`` nodes into an empty table."""
     mask = table.shape[0] - 1
     for node in range(count):
         place = np.int64(node_hash[node]) & mask
@@ -27,7 +27,7 @@ def enter_nodes(node_hash: Any, count: Any, table: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def enter_sets(set_key: Any, set_height: Any, count: Any, table: Any) -> None:
-    """Enter sets 1 up to ``count`` into an empty table; the empty set is never looked up."""
+    """Enters sets 1 up to ``count`` into an empty table; the empty set is never looked up."""
     mask = table.shape[0] - 1
     for one in range(1, count):
         place = set_hash(set_key[one], np.int64(set_height[one])) & mask
@@ -38,7 +38,7 @@ def enter_sets(set_key: Any, set_height: Any, count: Any, table: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def enter_unions(old: Any, cache: Any) -> None:
-    """Enter what one cache remembers into another."""
+    """Enters the unions of one cache into another."""
     for place in range(0, old.shape[0], 4):
         if old[place] != old[place + 1]:
             remember(
@@ -48,7 +48,7 @@ def enter_unions(old: Any, cache: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def reach(pool: Any, root: Any, index: Any, leaf_index: Any, nodes: Any, leaves: Any) -> Any:
-    """Nodes and leaves below a root, by level, then by first use.
+    """Finds nodes and leaves below a root, by level, then by first use.
 
     ``index`` (one a node) and ``leaf_index`` (one a set) come filled with -1, and hold
     afterwards each one's place in ``nodes`` and ``leaves``. Returns the numbers of nodes, leaves
@@ -116,7 +116,7 @@ def copy_rows(
     high: Any,
     child: Any,
 ) -> None:
-    """The rows of ``nodes`` one after the other, with the last value of each."""
+    """Copies the rows of ``nodes`` one after the other, with the last value of each."""
     at = np.int64(0)
     for k in range(nodes.shape[0]):
         node = nodes[k]
@@ -136,7 +136,7 @@ def copy_rows(
 
 @njit(cache=True, nogil=True)
 def set_words(pool: Any, one: Any, height: Any, words: Any) -> None:
-    """Write the words of a set into ``words``, which come empty."""
+    """Writes the words of a set into ``words``, which come empty."""
     # Sets whose words are still to be written, and where each begins and how high it is.
     stack = np.empty((height + 2, 3), np.int64)
     stack[0, 0] = one
@@ -165,7 +165,7 @@ def set_words(pool: Any, one: Any, height: Any, words: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def compact(pool: Any, keep: Any, new_node: Any, new_set: Any) -> None:
-    """Keep what ``keep`` reaches, in its order; the maps say where each went.
+    """Keeps all that ``keep`` reaches, in its order; the maps hold the new number of each.
 
     ``new_node`` and ``new_set`` come filled with -1. The tables and the cache are the caller's to
     fill anew.
@@ -236,7 +236,7 @@ def compact(pool: Any, keep: Any, new_node: Any, new_set: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def rehash_nodes(pool: Any) -> None:
-    """Hash every node again, after its children's numbers have changed."""
+    """Hashes every node again, after its children's numbers have changed."""
     for node in range(pool.counters[NODES]):
         start = pool.node_start[node]
         end = pool.node_start[node + 1]
@@ -252,13 +252,13 @@ def rehash_nodes(pool: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def sets_words(pool: Any, leaves: Any, height: Any, words: Any) -> None:
-    """Write the words of each leaf's set into a row of ``words`` (empty before)."""
+    """Writes the words of each leaf's set into a row of ``words`` (empty before)."""
     for k in range(leaves.shape[0]):
         set_words(pool, -1 - np.int64(leaves[k]), height, words[k])
 
 
 def double_leaves(pool: Any, moved: Any) -> None:
-    """Make each leaf the left half of a set twice as wide, which there is room for.
+    """Makes each leaf the left half of a set twice as wide; the pool must be large enough.
 
     ``moved``: int64, what old sets have become; follows the leaves.
     """
@@ -274,7 +274,7 @@ def double_leaves(pool: Any, moved: Any) -> None:
 
 
 def tokens_in(pool: Any, leaves: Any) -> Any:
-    """int64, ascending: the tokens that are in any of these leaves (int32)."""
+    """Returns the tokens that are in any of these leaves (int32): int64, ascending."""
     # Distinct pairs of where a set's words begin and which set it is, from the top down.
     sets = np.unique(-1 - leaves.astype(np.int64))
     place = np.zeros(len(sets), np.int64)

@@ -1,1 +1,1 @@
-"""Why an event goes where it goes: in text, as a drawing, and in SQL."""
+"""Explanations of an event's way through the tables: in text, as a drawing, and in SQL."""

@@ -12,7 +12,7 @@ MAX_LABELS = 6
 
 
 def dot(compiled: CompiledFilter, name: str = "subscriptions") -> str:
-    """States as nodes, one cluster a field, arrows labelled with the rows between two states.
+    """Draws states as nodes, one cluster a field, arrows labelled with the rows between two states.
 
     A dashed arrow is taken if no other row fits, a dotted one if the field is absent. Equal
     filters give equal text.

@@ -40,9 +40,9 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class EventColumns:
-    """m events as columns.
+    """Holds m events as columns.
 
-    events: those that could be read, in order. positions: int64[m], which of the lines they were.
+    events: those that could be read, in order. positions: int64[m], their places among the lines.
     faults: position and error of the other lines. message_type: uint8[m], ``NO_TYPE`` for none.
     columns: uint64[m] by qualified name, lanes of wide fields among them. present: bool[m] by
     qualified name. time: int64[m], in units of the format's clock.
@@ -57,7 +57,7 @@ class EventColumns:
     time: NDArray[np.int64]
 
     def stacked(self, names: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-        """``values`` and ``present`` as ``Matcher.match`` takes them."""
+        """Returns ``values`` and ``present`` as ``Matcher.match`` takes them."""
         count = len(self.events)
         values = np.zeros((len(names), count), np.uint64)
         present = np.zeros((len(names), count), np.bool_)
@@ -69,7 +69,7 @@ class EventColumns:
 
 @dataclass
 class _Known:
-    """limit: integers below it are raw values as they are."""
+    """A field that was looked up. limit: integers below it are raw values as they are."""
 
     field: Field
     limit: int
@@ -100,7 +100,7 @@ class EventReader:
         }
 
     def read_object(self, found: object) -> Event:
-        """One event as JSON has it.
+        """Reads one event as JSON has it.
 
         Raises EventError NOT_OBJECT, UNKNOWN_FIELD, AMBIGUOUS_FIELD, REPEATED_FIELD, BAD_VALUE,
         TWO_TYPES, BAD_TIME.
@@ -142,7 +142,7 @@ class EventReader:
         return Event(values, message_type, time)
 
     def read_line(self, line: str) -> Event:
-        """One event of a file; EventError NOT_JSON, or as ``read_object``.
+        """Reads one event of a file; EventError NOT_JSON, or as ``read_object``.
 
         REPEATED_FIELD, too, if an object has a name twice.
         """
@@ -156,7 +156,7 @@ class EventReader:
         return self.read_object(found)
 
     def read(self, lines: Sequence[str | EventError]) -> EventColumns:
-        """Lines to columns. A line that could not even be had comes as its error."""
+        """Reads lines to columns. A line that could not be read at all comes as its error."""
         events: list[Event] = []
         positions: list[int] = []
         faults: list[tuple[int, EventError]] = []
@@ -193,14 +193,15 @@ class EventReader:
         )
 
     def time_of(self, event: Event) -> int:
-        """Time in units of the format's clock. Raises EventError BAD_TIME beyond 63 bits."""
+        """Returns the time in units of the format's clock. Raises EventError BAD_TIME beyond 63
+        bits."""
         time = self._clock.time(event.values, event.time_us)
         if not -_MAX_TIME <= time <= _MAX_TIME:
             raise EventError("BAD_TIME", "the time does not fit 63 bits")
         return time
 
     def _look_up(self, name: str) -> _Known | None:
-        """None for ``TIME``, unless the format has such a field."""
+        """Looks a name up; None for ``TIME``, unless the format has such a field."""
         try:
             found = self._specification.field(name)
         except SpecificationError as error:

@@ -1,7 +1,7 @@
-"""Why an event goes where it goes, and what a rule became: for people, from the compiled rows.
+"""Explanation of an event's path and of a rule's rows, for people, from the compiled rows.
 
-Nothing here is fast, and nothing is decided here: the path is that of the rows, and what a rule
-means is asked of ``evaluate`` and the normal form.
+Nothing here is fast, and nothing is decided here: the path is that of the rows, and the meaning of
+a rule is that of ``evaluate`` and the normal form.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ MESSAGE_TYPE_FIELD = Field("", "message_type", 8, 0, "string")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A row of the tables. ``text`` is the row for people."""
+class TableRow:
+    """One row of the tables. ``text`` is the row for people."""
 
     field: str
     state: int
@@ -50,8 +50,8 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One table on an event's way: the value, None if the event lacks it, and the row it took.
+class PathStep:
+    """One table on an event's path: the value, None if the event lacks it, and the row it took.
 
     ``row`` is None where the state has no rows in the table, which it then passes unchanged.
     """
@@ -60,21 +60,21 @@ class Step:
     state: int
     value: int | None
     shown: str
-    row: Row | None
+    row: TableRow | None
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """The way of an event through the tables, and the leaf it ends at."""
+    """The path of an event through the tables, and the leaf it ends at."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
     leaf: int
     outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A predicate of a rule: what it is for the event, and whether the rule hung on it."""
+    """One predicate of a rule: its truth for the event; decided: True if the rule hung on it."""
 
     text: str
     truth: Truth
@@ -82,8 +82,8 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a rule matches the event, and by which predicates."""
+class RuleEvaluation:
+    """The truth of a rule for the event, and of its predicates."""
 
     matches: bool
     truth: Truth
@@ -92,7 +92,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A term that a rule compiled to: its text, what it does, and where its events can go.
+    """One term that a rule compiled to: its text, its updates, and the leaves of its events.
 
     rows: those that an event on which the term is true may take, in the order of the tables.
     leaves: the states at which it may end.
@@ -101,12 +101,12 @@ class Alternative:
     text: str
     acts: bool
     updates: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     leaves: tuple[int, ...]
 
 
 class Explainer:
-    """The rows of a filter, by table and state."""
+    """Explains events and rules by the rows of a filter, by table and state."""
 
     def __init__(self, compiled: CompiledFilter, specification: Specification) -> None:
         self.compiled = compiled
@@ -128,9 +128,9 @@ class Explainer:
         message_type: int | None,
         cells: Mapping[str, int | None] | None = None,
     ) -> Path:
-        """The way of an event. Without message types, their table is no part of it.
+        """Returns the path of an event. Without message types, their table is no part of it.
 
-        ``event``: raw values by qualified name. ``cells``: what the event finds in the cells, by
+        ``event``: raw values by qualified name. ``cells``: values that the event finds in cells, by
         name; one that is not named is empty: 0 for count and sum, no value for the others.
         """
         values = self._values(event, message_type, cells or {})
@@ -140,7 +140,9 @@ class Explainer:
             if at == 0 and not self._typed:
                 continue
             row = self._taken(at, state, values.get(name))
-            steps.append(Step(name, state, values.get(name), self._show(at, values.get(name)), row))
+            steps.append(
+                PathStep(name, state, values.get(name), self._show(at, values.get(name)), row)
+            )
             state = state if row is None else row.next
         return Path(tuple(steps), state, self.compiled.outcomes[state])
 
@@ -149,13 +151,13 @@ class Explainer:
         rule: Rule,
         optional: bool | None = None,
     ) -> tuple[Alternative, ...]:
-        """What a rule of the filter compiled to. ``optional``: as the filter was compiled."""
+        """Returns the terms that a rule of the filter compiled to. optional: as for the filter."""
         updates = tuple(a for a in rule.actions if isinstance(a, Update))
         functions = {cell.name: cell.function for cell in self.compiled.cells}
         found = split(rule.condition, self._specification, updates, functions, optional)
         alternatives_ = []
         for term in found.terms:
-            rows: dict[tuple[int, int, int], Row] = {}
+            rows: dict[tuple[int, int, int], TableRow] = {}
             leaves: set[int] = set()
             for narrow in lane_terms(term.term, self._specification):
                 self._follow(narrow, rows, leaves)
@@ -170,19 +172,19 @@ class Explainer:
             )
         return tuple(alternatives_)
 
-    def segments(self, at: int, state: int) -> list[tuple[int, int, Row]]:
-        """Which row takes which values: (low, high, row), every value of the field once."""
+    def segments(self, at: int, state: int) -> list[tuple[int, int, TableRow]]:
+        """Returns the rows of values: (low, high, row), every value of the field once."""
         rows = [row for row in self._rows(at, state) if row.kind != "absent"]
         default = next((row for row in rows if row.kind == "default"), None)
         others = [row for row in rows if row.kind != "default"]
         end = 1 << self._fields[at].bits
-        found: list[tuple[int, int, Row]] = []
-        around: list[Row] = []
+        found: list[tuple[int, int, TableRow]] = []
+        around: list[TableRow] = []
         place = 0
 
         def fill(upto: int) -> None:
-            """What holds from ``place`` to before ``upto``: the innermost row around, else the
-            default row."""
+            """Fills from ``place`` to before ``upto``: the innermost row around, else the default
+            row."""
             nonlocal place
             while place < upto:
                 while around and around[-1].high < place:
@@ -220,12 +222,12 @@ class Explainer:
                 values[cell.name] = found
         return values
 
-    def _rows(self, at: int, state: int) -> list[Row]:
+    def _rows(self, at: int, state: int) -> list[TableRow]:
         key = (at << 32) | state
         first, last = np.searchsorted(self._keys, [key, key + 1])
         entries = self.compiled.entries[first:last]
         return [
-            Row(
+            TableRow(
                 r["field"],
                 r["state"],
                 int(e["low"]),
@@ -237,7 +239,7 @@ class Explainer:
             for e, r in zip(entries, self.compiled.rows_of(entries), strict=True)
         ]
 
-    def _taken(self, at: int, state: int, value: int | None) -> Row | None:
+    def _taken(self, at: int, state: int, value: int | None) -> TableRow | None:
         key = (at << 32) | state
         first, last = np.searchsorted(self._keys, [key, key + 1])
         if first == last:
@@ -258,10 +260,12 @@ class Explainer:
         one = entries[places]
         (row,) = self.compiled.rows_of(one)
         low, high = int(one["low"][0]), int(one["high"][0])
-        return Row(row["field"], state, low, high, row["kind"], row["next"], row["text"])
+        return TableRow(row["field"], state, low, high, row["kind"], row["next"], row["text"])
 
-    def _follow(self, term: Term, rows: dict[tuple[int, int, int], Row], leaves: set[int]) -> None:
-        """Add the rows and leaves of the events on which the term is true."""
+    def _follow(
+        self, term: Term, rows: dict[tuple[int, int, int], TableRow], leaves: set[int]
+    ) -> None:
+        """Adds the rows and leaves of the events on which the term is true."""
         allowed_by = dict(term)
         states = {self.compiled.root}
         for at, name in enumerate(self.compiled.fields):
@@ -295,21 +299,22 @@ class Explainer:
 
 
 def shown_value(name: str, raw: int, specification: Specification) -> str:
-    """A value as rules write it: text where a field holds text, annotated or not."""
+    """Writes a value as rules do: text where a field holds text, annotated or not."""
     return describe(((name, ((raw, raw),)),), specification).split(" == ", 1)[-1]
 
 
-def verdict(
+def evaluate_rule(
     rule: Rule,
     event: Mapping[str, int],
     specification: Specification,
     state: Mapping[Subject, int | None] | None = None,
     cells: Mapping[str, int | None] | None = None,
-) -> Verdict:
-    """Which predicates of a rule are true, false or unknown on an event, and which decided.
+) -> RuleEvaluation:
+    """Evaluates the predicates of a rule on an event, and finds those that decided.
 
-    ``state``: what the event finds in each variable, ``cells`` in each cell of a macro by name. In
-    a rule with macros the predicates are those of its alternatives, as each has cells of its own.
+    ``state``: the value that the event finds in each variable, ``cells`` in each cell of a macro by
+    name. In a rule with macros the predicates are those of its alternatives, as each has cells of
+    its own.
     """
     held = state or {}
     if any(isinstance(subject, Aggregate) for subject in subjects(rule.condition)):
@@ -319,7 +324,7 @@ def verdict(
     truth = _truth(rule.condition, event, held, truths, leaves)
     decisive: set[int] = set()
     _decide(rule.condition, truths, decisive)
-    return Verdict(
+    return RuleEvaluation(
         truth == "true",
         truth,
         tuple(Decision(p.text, truths[id(p)], id(p) in decisive) for p in leaves),
@@ -354,7 +359,7 @@ def _truth(
 
 
 def _decide(node: Node, truths: Mapping[int, Truth], decisive: set[int]) -> None:
-    """The predicates that alone make the truth what it is, whatever the others are."""
+    """Finds the predicates that alone decide the truth, whatever the others are."""
     if isinstance(node, Not):
         _decide(node.child, truths, decisive)
     elif isinstance(node, (And, Or)):
@@ -377,7 +382,7 @@ def _verdict_by_terms(
     specification: Specification,
     state: Mapping[Subject, int | None],
     cells: Mapping[str, int | None],
-) -> Verdict:
+) -> RuleEvaluation:
     values: dict[str, int | None] = dict(event)
     values |= {s.name: v for s, v in state.items() if not isinstance(s, Aggregate)}
     for header in specification.headers:
@@ -400,7 +405,7 @@ def _verdict_by_terms(
         for i, (text, truth) in enumerate(parts):
             decided = true or (truth != "true" if failing is None else i == failing)
             decisions.append(Decision(text, truth, decided))
-    return Verdict(holds, "true" if holds else "false", tuple(decisions))
+    return RuleEvaluation(holds, "true" if holds else "false", tuple(decisions))
 
 
 def _among(value: int | None, allowed: Intervals) -> Truth:
@@ -413,8 +418,8 @@ def _meet(allowed: Intervals, low: int, high: int) -> bool:
     return any(first <= high and low <= last for first, last in allowed)
 
 
-def _order(row: Row) -> int:
-    """Where the row stands among those of its state: by low, wide prefixes first."""
+def _order(row: TableRow) -> int:
+    """Returns a key of the row among those of its state: by low, wide prefixes first."""
     kind = KINDS.index(row.kind)
     if kind in (DEFAULT, ABSENT):
         return (1 << 130) + kind

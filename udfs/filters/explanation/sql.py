@@ -26,11 +26,11 @@ _FITS = (
 
 
 def ranges_view(entries: str) -> str:
-    """The statement that makes the view ``filter_ranges`` over the table named ``entries``.
+    """Returns the statement that makes the view ``filter_ranges`` over the table ``entries``.
 
-    One row a field, state and range of raw values, low and high included: every value of a field
-    is in exactly one row of each state that reads it. Default rows are the gaps that they fill, and
-    of nested prefixes only what no longer one takes is left. Events that lack the field take the
+    One row a field, state and range of raw values, low and high included: every value of a field is
+    in exactly one row of each state that reads it. Default rows are the gaps that they fill, and of
+    a prefix only the values that no longer one takes are left. Events that lack the field take the
     row whose low and high are NULL. Columns: field, state, low, high (DECIMAL(20,0)), next, text.
     """
     whole = _WHOLE
@@ -88,7 +88,7 @@ LEFT JOIN (SELECT * FROM held WHERE kind = 'absent') a
 
 
 def states_query(entries: str, leaves: str) -> str:
-    """The rows of the view ``filter_states``: what a walk needs, one row a state.
+    """Returns the query of the view ``filter_states``, one row a state, for a walk.
 
     ``entries``, ``leaves``: the tables ``filter_entries`` and ``filter_leaves``, or versions of
     them. Columns: state; field and rows (rank, kind, low, high, next, text), NULL at a leaf;
@@ -106,11 +106,11 @@ SELECT state, NULL, NULL, receivers, actions FROM {leaves}"""
 
 
 def who_gets_function(fields: Sequence[str], root: int, specification: Specification) -> str:
-    """The statement that makes the table function ``who_gets`` over ``filter_states``.
+    """Returns the statement that makes the table function ``who_gets`` over ``filter_states``.
 
     ``fields``: those of ``filter_entries``, in any order. ``root``: the state to start in.
     Its arguments are the fields by name (``argument``) and ``message_type``, as text in people's
-    units, NULL for what the event lacks. It gives one row: receivers, actions, leaf, and steps, an
+    units, NULL for absent fields. It gives one row: receivers, actions, leaf, and steps, an
     array of (field, state, text, next).
     """
     lanes = {
@@ -158,7 +158,7 @@ def who_gets_function(fields: Sequence[str], root: int, specification: Specifica
 
 
 def argument(field: Field, specification: Specification) -> str:
-    """Name of a field among the arguments: the short one if rules may use it, else
+    """Returns the name of a field among the arguments: the short one if rules may use it, else
     ``header_field``."""
     try:
         if specification.field(field.name) == field and field.name != _MESSAGE_TYPE:
@@ -169,7 +169,7 @@ def argument(field: Field, specification: Specification) -> str:
 
 
 def _type_value(arguments: dict[str, Field], specification: Specification) -> str:
-    """The type as given, or that of the header of which a field is given."""
+    """Returns SQL of the type as given, or that of the header of which a field is given."""
     cases = []
     for header in specification.headers:
         own = [name for name, field in arguments.items() if field.header == header.name]
@@ -181,7 +181,7 @@ def _type_value(arguments: dict[str, Field], specification: Specification) -> st
 
 
 def _value(name: str, field: Field, lane: int) -> str:
-    """The raw value of an argument, or of a lane of it."""
+    """Returns SQL of the raw value of an argument, or of a lane of it."""
     given = f"`{name}`"
     if isinstance(field, AttributeField):
         return _attribute_value(given, field)
@@ -216,7 +216,7 @@ def _value(name: str, field: Field, lane: int) -> str:
 
 
 def _attribute_value(given: str, field: AttributeField) -> str:
-    """The raw value of a text in units of an attribute, rounded as events are."""
+    """Returns SQL of the raw value of a text in units of an attribute, rounded as events are."""
     number = f"CAST({given} AS DOUBLE)"
     if field.of.type == "timestamp":
         # Micros by whole numbers, in UTC unless the text says otherwise.
@@ -227,7 +227,7 @@ def _attribute_value(given: str, field: AttributeField) -> str:
 
 
 def _bytes(value: str, name: str, bits: int) -> str:
-    """A raw value as the tables hold it: big-endian, as wide as the field."""
+    """Returns SQL of a raw value as the tables hold it: big-endian, as wide as the field."""
     refused = _text(f"{name} has {bits} bits, and the value is not one of them")
     digits = f"conv(CAST({value} AS STRING), 10, 16)"
     fits = f"coalesce({value} BETWEEN 0 AND {(1 << bits) - 1}, true)"
@@ -236,7 +236,7 @@ def _bytes(value: str, name: str, bits: int) -> str:
 
 
 def _digits(given: str, field: Field) -> str:
-    """Hexadecimal digits of a text, padded; of a wide number, written in hex, those it has."""
+    """Returns SQL of the hexadecimal digits of a text, padded; of a wide number in hex, its own."""
     if field.kind == "string":
         zeros = f"rpad(hex({given}), {field.bits // 4}, '{ord(field.padding):02X}')"
         refused = f"'longer than {field.bits // 8} characters'"
@@ -246,7 +246,7 @@ def _digits(given: str, field: Field) -> str:
 
 
 def _empty(cell: str, specification: Specification) -> str:
-    """What the first event finds in a cell."""
+    """Returns SQL of the value that the first event finds in a cell."""
     empty = specification.counter(cell) is not None or cell.startswith(("count(", "sum("))
     return "CAST(0 AS DECIMAL(20, 0))" if empty else "CAST(NULL AS DECIMAL(20, 0))"
 

@@ -1,4 +1,4 @@
-"""Words to meaning: fields, variables and functions looked up, constants read as raw values."""
+"""Resolution of words: fields, variables and functions looked up, constants read as raw values."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Resolver:
         self._framing = untyped if apart else set()
 
     def node(self, tree: Tree) -> Node:
-        """The condition. Raises SubscriptionError with all codes but those of the syntax."""
+        """Resolves a condition. Raises SubscriptionError with all codes but those of the syntax."""
         if tree.test is not None:
             return self._test(tree.test)
         children = tuple(self.node(child) for child in tree.children)
@@ -67,7 +67,7 @@ class Resolver:
         return And(children) if tree.kind == "and" else Or(children)
 
     def action(self, act: Act) -> Action:
-        """One action."""
+        """Resolves one action."""
         if act.name is None:
             return Forward(tuple(self._target(token) for token in act.arguments))
         if act.macro is not None:
@@ -78,7 +78,7 @@ class Resolver:
         return Call(str(act.name), tuple(map(self._argument, act.arguments)))
 
     def places(self, acts: Iterable[Act]) -> tuple[tuple[int, int], ...]:
-        """Where each receiver is named first."""
+        """Returns the places where each receiver is named first."""
         found: dict[str, tuple[int, int]] = {}
         for act in acts:
             for token in act.arguments if act.name is None else ():
@@ -285,7 +285,8 @@ class Resolver:
 
 
 def _is_like_forward(name: str) -> bool:
-    """Whether a name, in small letters, is a slip for ``fwd``: letters swapped, left out, added."""
+    """Returns True if a name, in small letters, is a slip for ``fwd``: letters swapped, left out,
+    added."""
     if name in _LIKE_FORWARD or sorted(name) == sorted("fwd"):
         return True
     if len(name) == 3 and name.startswith("fw") and name.isalpha():
@@ -299,7 +300,8 @@ def _unquoted(token: Token) -> tuple[str, bool]:
 
 
 def _unit(subject: Aggregate | Counter) -> Field:
-    """A field that reads constants as the subject has them: numbers, scaled as its field is."""
+    """Returns a field that reads constants as the subject has them: numbers, scaled as its
+    field."""
     if isinstance(subject, Counter) or subject.field is None:
         name = subject.name if isinstance(subject, Counter) else "count"
         return Field("state", name, MAX_VALUE_BITS, 0, "decimal")

@@ -1,4 +1,4 @@
-"""Text to syntax tree: the subscription language of CAMUS (Fig. 1) with our spellings.
+"""The parser of rules: the subscription language of CAMUS (Fig. 1) with our spellings.
 
 Nothing that a user writes is evaluated as anything but this grammar, and nothing
 but ``SubscriptionError`` comes out for any text, with the line, the column and an
@@ -44,7 +44,7 @@ _COMMENT = re.compile(r"#[^\n]*")
 
 
 def parse_rule(text: str, specification: Specification, *, framing: bool = False) -> Rule:
-    """Read one rule: a condition and, after a colon, actions.
+    """Reads one rule: a condition and, after a colon, actions.
 
     Beside headers that have a message type, fields of the others are not for a rule on messages:
     ``framing`` allows them.

@@ -1,4 +1,4 @@
-"""A file of rules to the texts of its rules.
+"""The texts of the rules of a file.
 
 A rule ends with ``;`` outside quotes and braces, or with a line's end, unless
 
@@ -39,12 +39,11 @@ _MAY_GO_ON = re.compile(rf"(?:and|or|not|in|between)(?![\w.])|!=|[{_INFIX}{{}}]"
 
 
 def split_rules(text: str) -> list[tuple[str, int]]:
-    """The rules of a file: each one's text, without its ``;``, and the line where it begins.
+    """Splits a file into rules: each one's text, without its ``;``, and the line where it begins.
 
     Lines count from 1. A text may have several lines; blanks before it keep its columns those of
     the file, up to 1,000, and ten million in all. Comments are cut off. Any text can be split:
-    whether the parts are rules is for ``parse_rule`` to say, and `in_file` puts its errors into the
-    file's lines.
+    ``parse_rule`` finds faults of the parts, and `in_file` puts its errors into the file's lines.
     """
     lines = text.split("\n")
     bare = _shown(text)
@@ -58,14 +57,14 @@ def split_rules(text: str) -> list[tuple[str, int]]:
 
 
 def _shown(text: str) -> str:
-    """The text without its comments, and an x for each character in quotes."""
+    """Returns the text without its comments, and an x for each character in quotes."""
     if '"' in text or "'" in text:
         return _HIDDEN.sub(lambda m: "" if m[0][0] == "#" else "x" * len(m[0]), text)
     return _COMMENT.sub("", text) if "#" in text else text
 
 
 def _is_one_a_line(text: str, shown: Sequence[str]) -> bool:
-    """Whether it is plain that every line is a rule. Quick, as files of 100,000 lines are.
+    """Returns True if every line is plainly a rule. Quick, for files of 100,000 lines.
 
     ``shown`` are the lines of ``text``, without blanks at their ends.
     """
@@ -86,7 +85,7 @@ def _is_one_a_line(text: str, shown: Sequence[str]) -> bool:
 
 
 def _is_open(line: str) -> bool:
-    """Whether the line ends with an operator, a comma or a colon."""
+    """Returns True if the line ends with an operator, a comma or a colon."""
     last = line[-1:]
     if last in _LAST_LETTERS:
         return _LAST_WORD.search(line) is not None

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from udfs.errors import SubscriptionError
 from udfs.filters.intervals import comparison
-from udfs.filters.language.numerals import read_numerals
 from udfs.filters.language.rule import MAX_LENGTH, parse_rule
 from udfs.filters.meaning.normal_form import MESSAGE_TYPE, is_message_type
 from udfs.filters.meaning.terms import TermBlock
@@ -30,6 +29,11 @@ _FEW = 8
 _PART = 512
 """Texts matched at a time: so few matches live at once that no garbage collection starts."""
 
+_LONGEST = 24
+"""Characters of a numeral that is read here."""
+_DIGITS = 19
+"""10**19 - 1 is the longest row of nines that 64 bits hold."""
+
 _CONSTANT = r"""(?:[^\s()"'=<>≠≤≥!¬&|^∧∨:;,#{}\[\]]++|"[^"\n]*+"|'[^'\n]*+')"""
 _PREDICATE = re.compile(rf"([A-Za-z_][\w.]*\s*(?:==|=|<=|≤|<|>=|≥|>)\s*)({_CONSTANT})")
 _ACTION = re.compile(r"([\s)]*:)(.*)", re.DOTALL)
@@ -38,7 +42,7 @@ _CUT = re.compile(rf"[=<>≤≥]\s*{_CONSTANT}|:.*", re.DOTALL)
 
 @dataclass(frozen=True)
 class RuleTable:
-    """What ``parse_rule`` says of n texts, most of it as columns.
+    """Holds the results of ``parse_rule`` for n texts, most of them as columns.
 
     blocks: terms of rules that are plain conjunctions; a rule is in one block at most.
     rules: index and syntax tree of the other rules that are right, ascending.
@@ -57,7 +61,7 @@ class RuleTable:
 
 
 def read_table(texts: Sequence[str], specification: Specification) -> RuleTable:
-    """Read many rules: each text as ``parse_rule`` reads it, errors included.
+    """Reads many rules: each text as ``parse_rule`` reads it, errors included.
 
     A rule that is one comparison, or an ``and`` of comparisons, each with one interval on a
     field of at most 64 bits, becomes a term of a block: that of its normal form in which every
@@ -71,7 +75,8 @@ def read_table(texts: Sequence[str], specification: Specification) -> RuleTable:
 
 @dataclass(frozen=True)
 class _Shape:
-    """What the texts of one shape share. ``pattern`` has a group a predicate, last the action.
+    """The parts that texts of one shape share. ``pattern`` has a group a predicate, last the
+    action.
 
     condition: of the text that was parsed. before: that text up to its action.
     """
@@ -86,7 +91,7 @@ class _Shape:
 
 @dataclass(frozen=True)
 class _Spans:
-    """The interval that each text of a shape allows a field; ``doubtful``: parse the text."""
+    """Holds the interval that each text of a shape allows a field; ``doubtful``: parse the text."""
 
     low: NDArray[np.uint64]
     high: NDArray[np.uint64]
@@ -186,7 +191,7 @@ class _Reader:
                 yield MESSAGE_TYPE, _only(kind, len(column))
 
     def _read_column(self, field: Field, head: str, column: Sequence[str]) -> _Spans:
-        """What ``field operator constant`` allows, for a column of constants."""
+        """Reads the values that ``field operator constant`` allows, for a column of constants."""
         count = len(column)
         maximum = (1 << field.bits) - 1
         low, high = np.zeros(count, np.uint64), np.full(count, maximum, np.uint64)
@@ -218,7 +223,7 @@ class _Reader:
         values: NDArray[np.uint64],
         sure: NDArray[np.bool_],
     ) -> bool:
-        """Whether the first number is what the parser reads, which is what decides."""
+        """Returns True if the first number is as the parser reads it, which decides."""
         if not sure.any():
             return True
         first = int(sure.argmax())
@@ -228,7 +233,7 @@ class _Reader:
         return self._span(field, head, column[first]) == (span[0] if span else ())
 
     def _span(self, field: Field, head: str, constant: str) -> tuple[int, int] | tuple[()] | None:
-        """The one interval that is allowed, () if nothing is, None if the text has to be parsed."""
+        """Returns the one allowed interval, () if none is, None if the text has to be parsed."""
         rule = self._parse(head + constant)
         if isinstance(rule, SubscriptionError) or not isinstance(rule.condition, Predicate):
             return None
@@ -291,7 +296,7 @@ class _Reader:
 
 
 def _shape(text: str, rule: Rule) -> _Shape | None:
-    """The shape of a text that was parsed, or None if it is not a plain conjunction."""
+    """Returns the shape of a text that was parsed, or None if it is not a plain conjunction."""
     predicates = _conjuncts(rule.condition)
     if not predicates or len(predicates) > 60:
         return None
@@ -317,7 +322,7 @@ def _shape(text: str, rule: Rule) -> _Shape | None:
 
 
 def _conjuncts(node: Node) -> tuple[Predicate, ...]:
-    """The comparisons of a conjunction as they stand in the text; none if it is not plain."""
+    """Returns the comparisons of a conjunction in the text's order; none if it is not plain."""
     if isinstance(node, Predicate):
         return (node,) if node.field.bits <= 64 else ()
     if not isinstance(node, And):
@@ -329,7 +334,7 @@ def _conjuncts(node: Node) -> tuple[Predicate, ...]:
 def _numbers(
     column: Sequence[str], field: Field, maximum: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-    """As ``read_numerals``, in the units of the field."""
+    """Reads numerals as ``read_numerals`` does, in the units of the field."""
     if not isinstance(field, AttributeField):
         return read_numerals(column, field.decimals, maximum)
     read = field.numerals()
@@ -350,7 +355,7 @@ def _operator(head: str) -> str:
 def _compare(
     operator: str, values: NDArray[np.uint64], maximum: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
-    """First and last value that satisfies ``x operator value``, and where there is none."""
+    """Returns the first and last value that satisfies ``x operator value``, and True for none."""
     never = np.zeros(values.size, np.bool_)
     zero, last = np.zeros_like(values), np.full_like(values, maximum)
     one = np.uint64(1)
@@ -371,3 +376,41 @@ def _only(value: int, count: int) -> _Spans:
     values = np.full(count, value, np.uint64)
     nowhere = np.zeros(count, np.bool_)
     return _Spans(values, values, nowhere, nowhere)
+
+
+def read_numerals(
+    texts: Sequence[str], decimals: int, maximum: int
+) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    """Reads numbers in units of ``10**-decimals`` as uint64[n], and bool[n], True for sure ones.
+
+    Sure are numerals of digits with at most one point that are whole in that unit without
+    dropping a digit, and neither above ``maximum`` nor so long that 64 bits might not hold them
+    on the way. Where it is not sure the value means nothing: whoever asks must read the text
+    in another way, which may well accept it.
+    """
+    count = len(texts)
+    values, sure = np.zeros(count, np.uint64), np.zeros(count, np.bool_)
+    if not count:
+        return values, sure
+    characters = np.array(texts, dtype=f"U{_LONGEST + 1}").view(np.uint32)
+    characters = np.ascontiguousarray(characters.reshape(count, _LONGEST + 1).T)
+    width = int(characters.any(axis=1).sum())
+    lengths = np.zeros(count, np.int64)
+    points, places = lengths.copy(), lengths.copy()
+    sure[:] = True
+    for row in characters[:width]:
+        digit = row - np.uint32(48)
+        is_digit, is_point, ended = digit < 10, row == 46, row == 0
+        sure &= is_digit | is_point | ended
+        values = np.where(is_digit, values * np.uint64(10) + digit, values)
+        points += is_point
+        places += is_digit & (points > 0)
+        lengths += is_digit
+    shift = decimals - places
+    sure &= (lengths > 0) & (points <= 1) & (shift >= 0) & (lengths + shift <= _DIGITS)
+    # "5." is no numeral, while ".5" is.
+    sure &= (points == 0) | (places > 0)
+    # Neither a tail that was cut off nor NUL characters at the end, which numpy drops.
+    sure &= lengths + points == np.fromiter(map(len, texts), np.int64, count)
+    values *= np.uint64(10) ** np.where(sure, shift, 0).astype(np.uint64)
+    return values, sure & (values <= np.uint64(maximum))

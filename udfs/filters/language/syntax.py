@@ -1,4 +1,4 @@
-"""Text to words in their order: rules as the grammar reads them, before names are looked up."""
+"""The words of a rule in their order, as the grammar reads them, before names are looked up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from udfs.filters.language.syntax_errors import syntax_error
 
 @dataclass(frozen=True)
 class Macro:
-    """``function(field, window)``."""
+    """A macro, ``function(field, window)``."""
 
     function: Token
     field: Token | None
@@ -33,13 +33,14 @@ class Test:
 
     @property
     def start(self) -> Token:
-        """The first word."""
+        """The first word of the text."""
         return self.subject.function if isinstance(self.subject, Macro) else self.subject
 
 
 @dataclass(frozen=True)
 class Tree:
-    """``kind`` is test, group, not, and, or; ``depth`` counts the groups and negations below."""
+    """One node: ``kind`` is test, group, not, and, or; ``depth`` counts groups and negations
+    below."""
 
     kind: str
     children: tuple[Tree, ...]
@@ -57,7 +58,7 @@ class Act:
 
 
 def read(text: str) -> tuple[Tree, tuple[Act, ...]]:
-    """The condition and the actions of a rule.
+    """Reads the condition and the actions of a rule.
 
     Raises SubscriptionError SYNTAX.
     """
@@ -68,7 +69,7 @@ def read(text: str) -> tuple[Tree, tuple[Act, ...]]:
 
 
 def place(token: Token) -> tuple[int, int]:
-    """Line and column of a word."""
+    """Returns line and column of a word."""
     return token.line or 1, token.column or 1
 
 

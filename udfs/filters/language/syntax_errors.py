@@ -1,4 +1,4 @@
-"""What is wrong with the text of a rule, where, and what to write instead."""
+"""Errors in the text of a rule: the fault, its place, and advice."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _PLACE = re.compile(r"line \d+, ")
 def subscription_error(
     what: str, text: str, place: tuple[int, int], message: str, suggestion: str | None = None
 ) -> SubscriptionError:
-    """A ``SubscriptionError`` that points into ``text``.
+    """Makes a ``SubscriptionError`` that points into ``text``.
 
     ``place`` is line and column, 1-based. The message reads ``line 1, column 7: ...``,
     then the suggestion, then the line with a caret under the place.
@@ -65,14 +65,16 @@ def subscription_error(
 
 
 def in_file(error: SubscriptionError, first_line: int) -> SubscriptionError:
-    """The error of a rule whose text begins in line ``first_line`` of a file (1-based)."""
+    """Moves the error of a rule to its file, in which it begins in line ``first_line``
+    (1-based)."""
     line = error.fields["line"] + first_line - 1
     message = _PLACE.sub(f"line {line}, ", error.message, count=1)
     return SubscriptionError(error.what, message, **{**error.fields, "line": line})
 
 
 def syntax_error(text: str, error: UnexpectedInput) -> SubscriptionError:
-    """What the parser met and could have met instead, as SUBSCRIPTION.SYNTAX."""
+    """Words a parser's error: the text found and the texts expected there, as
+    SUBSCRIPTION.SYNTAX."""
     if isinstance(error, UnexpectedCharacters):
         names, position = set(error.allowed or ()), error.pos_in_stream
     elif isinstance(error, UnexpectedToken):
@@ -99,7 +101,7 @@ def syntax_error(text: str, error: UnexpectedInput) -> SubscriptionError:
 
 
 def _advice(text: str, position: int, names: set[str]) -> str:
-    """What to write instead, for the slips that people make."""
+    """Returns advice for the slips that people make."""
     here, before = text[position : position + 1], text[:position].rstrip()[-1:]
     if "BARE" in names:
         if here == ">" and before == "<":

@@ -18,7 +18,7 @@ _SOURCE = struct.Struct("<iI")
 
 
 def pack(carried: Carried) -> bytes:
-    """The cells of one source that are not empty.
+    """Packs the cells of one source that are not empty.
 
     ``SCC1`` and then, by zlib: their number u32, the bytes of each name u32, names (UTF-8), and
     cells (``CELL``); little-endian.
@@ -32,7 +32,7 @@ def pack(carried: Carried) -> bytes:
 
 
 def unpack(packed: bytes) -> Carried:
-    """The inverse of ``pack``. Errors: ``StreamError`` STATE_UNREADABLE."""
+    """Inverts ``pack``. Errors: ``StreamError`` STATE_UNREADABLE."""
     try:
         if packed[:4] != _CELLS:
             raise ValueError("this is no state")
@@ -51,7 +51,7 @@ def unpack(packed: bytes) -> Carried:
 
 
 def retain(packed: bytes, names: Container[str]) -> bytes:
-    """The same without cells of other ``names``."""
+    """Returns the same without cells of other ``names``."""
     carried = unpack(packed)
     keep = [at for at, name in enumerate(carried.names) if name in names]
     if len(keep) == len(carried.names):
@@ -60,7 +60,7 @@ def retain(packed: bytes, names: Container[str]) -> bytes:
 
 
 def pack_sources(sources: Mapping[int, bytes]) -> bytes:
-    """The packed state of several sources, by partition.
+    """Packs the state of several sources, by partition.
 
     ``SCS1``, their number u32, then of each the partition i32, the bytes u32 and the packed state.
     """
@@ -71,7 +71,7 @@ def pack_sources(sources: Mapping[int, bytes]) -> bytes:
 
 
 def unpack_sources(content: bytes) -> dict[int, bytes]:
-    """The inverse of ``pack_sources``. Errors: ``StreamError`` STATE_UNREADABLE."""
+    """Inverts ``pack_sources``. Errors: ``StreamError`` STATE_UNREADABLE."""
     try:
         return dict(_sources(content))
     except (ValueError, struct.error) as error:

@@ -1,6 +1,7 @@
-"""Rules with state: from where the fields alone lead to leaves, in order, through the cells.
+"""Rules with state: events from the nodes that fields lead to on to leaves, in order, through
+cells.
 
-docs/subscriptions.md, section "State", says what is meant, and why any slicing gives the same.
+docs/subscriptions.md, section "State", defines it, and shows that any slicing gives the same.
 """
 
 from __future__ import annotations
@@ -13,25 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udfs.filters.compiler.tables import CompiledFilter
-from udfs.filters.matching import plain
-from udfs.filters.matching.matcher import Kernel, Matcher
-from udfs.filters.matching.plain import FUNCTIONS
+from udfs.filters.matching import kernels
+from udfs.filters.matching.matcher import Matcher
 from udfs.filters.meaning.state import Cell
+from udfs.filters.nodes import Function
 
-try:
-    from udfs.filters.matching import kernels
-except ImportError:  # without numba
-    kernels = None  # type: ignore[assignment]
-
-__all__ = ["CELL", "Carried", "StatefulMatcher"]
+FUNCTIONS: tuple[Function, ...] = ("count", "sum", "avg", "min", "max")
+"""Functions of cells, in the order of the kernels' numbers."""
 
 CELL = np.dtype([("start", "<i8"), ("count", "<u8"), ("value", "<u8")])
-"""A cell (see ``udfs.filters.state.CellState``); ``start`` in units of the clock."""
+"""A cell (see ``udfs.filters.meaning.state.CellState``); ``start`` in units of the clock."""
 
 
 @dataclass(frozen=True)
 class Carried:
-    """The state of one source between two of its slices.
+    """Holds the state of one source between two of its slices.
 
     ``names`` are the identities of the ``cells`` (CELL).
     """
@@ -49,16 +46,13 @@ class StatefulMatcher:
     identities: of the cells, their names in ``Carried``.
 
     ``run`` then takes the events of one source in order. ``units``: of the times it is given, in
-    a microsecond (``udfs.filters.state.Clock``). Picklable, as ``Matcher``.
+    a microsecond (``udfs.filters.meaning.state.Clock``). Picklable, as ``Matcher``.
     """
 
-    def __init__(
-        self, compiled: CompiledFilter, units: int = 1, kernel: Kernel | None = None
-    ) -> None:
-        self.matcher = Matcher(compiled, kernel)
+    def __init__(self, compiled: CompiledFilter, units: int = 1) -> None:
+        self.matcher = Matcher(compiled)
         self.cells: tuple[Cell, ...] = tuple(compiled.cells)
         self.identities: tuple[str, ...] = tuple(cell.identity for cell in self.cells)
-        self._by_numba = kernels is not None and kernel != "numpy"
         number = {cell.name: at for at, cell in enumerate(self.cells)}
         lanes = {name: at for at, name in enumerate(self.matcher.fields)}
         lookup = self.matcher.lookup
@@ -83,9 +77,9 @@ class StatefulMatcher:
         time: NDArray[np.int64],
         carried: Carried | None = None,
     ) -> tuple[NDArray[np.int32], Carried]:
-        """Leaf index of each event: int32[m]; and the state after the last.
+        """Returns the leaf index of each event, int32[m], and the state after the last.
 
-        ``codes``: int32[m], what ``matcher.walk`` says of the events, in the order of the source.
+        ``codes``: int32[m], results of ``matcher.walk`` for the events, in the order of the source.
         ``values``: uint64[len(matcher.fields), m]; updates read them. ``time``: int64[m].
         ``carried``: the state before the first, None at the beginning of a source; state of
         another version of the rules is taken over by the cells' identities. It is not changed.
@@ -100,7 +94,7 @@ class StatefulMatcher:
         updates = np.diff(self._update_begin) > 0
         events = np.flatnonzero((result >= 0) | updates[np.maximum(~result, 0)])
         if len(events):
-            arguments: list[Any] = [
+            self._run(
                 events,
                 result,
                 np.require(values, np.uint64, ["C", "W"]),
@@ -114,19 +108,16 @@ class StatefulMatcher:
                 self._update_begin,
                 self._update_cell,
                 self._update_lane,
-            ]
-            lookup = self.matcher.lookup
-            if self._by_numba and kernels is not None:
-                arguments += lookup.arrays()[1:]
-                kernels.run(*arguments)
-            else:
-                plain.run(*[*arguments, lookup])
+            )
         cells = np.empty(len(self.cells), CELL)
         cells["start"], cells["count"], cells["value"] = starts, counts, held
         return np.invert(result, out=result), Carried(self.identities, cells)
 
+    def _run(self, *arguments: Any) -> None:
+        kernels.run(*arguments, *self.matcher.lookup.arrays()[1:])
+
     def _resume(self, carried: Carried | None) -> NDArray[Any]:
-        """Cells by name: those unknown before are empty, those unknown now are dropped."""
+        """Returns cells by name: those unknown before are empty, those unknown now are dropped."""
         if carried is not None and carried.names == self.identities:
             return carried.cells
         cells = np.zeros(len(self.cells), CELL)
@@ -137,7 +128,7 @@ class StatefulMatcher:
 
 
 def _common(mine: Sequence[str], theirs: Sequence[str]) -> tuple[list[int], list[int]]:
-    """Positions of the names that are in both."""
+    """Returns the positions of the names that are in both."""
     place = {name: at for at, name in enumerate(theirs)}
     pairs = [(at, place[name]) for at, name in enumerate(mine) if name in place]
     return [a for a, _ in pairs], [b for _, b in pairs]

@@ -33,7 +33,7 @@ def follow(
     low: Any,
     following: Any,
 ) -> Any:
-    """The code that follows at ``node`` (see ``udfs.filters.lookup.Lookup``)."""
+    """Returns the code that follows at ``node`` (see ``udfs.filters.matching.lookup.Lookup``)."""
     # Unsigned, since numba asks of every signed index whether it counts from the end.
     node = np.uint64(node)
     key = value
@@ -139,10 +139,11 @@ def walk(
     low: NDArray[np.uint64],
     following: NDArray[np.int32],
 ) -> Any:
-    """The code at which each of m events leaves the nodes below ``stop``: int32[m].
+    """Returns the code at which each of m events leaves the nodes below ``stop``: int32[m].
 
     An event starts at ``first[its message type]``, or at ``start`` if ``message_type`` is empty. An
-    empty ``present`` says that no field is absent. For the rest see ``udfs.filters.lookup.Lookup``.
+    empty ``present`` says that no field is absent. For the rest see
+    ``udfs.filters.matching.lookup.Lookup``.
     """
     result = np.empty(values.shape[1], np.int32)
     _walk(
@@ -193,12 +194,12 @@ def run(
     low: NDArray[np.uint64],
     following: NDArray[np.int32],
 ) -> None:
-    """Take ``events`` in order from their codes to leaves (in ``codes``), through the cells.
+    """Takes ``events`` in order from their codes to leaves (in ``codes``), through the cells.
 
     ``starts``, ``counts`` and ``held`` are the cells, changed in place; ``function`` indexes
-    ``udfs.filters.plain.FUNCTIONS``. ``cell_of``: by node, the cell it reads. Leaf f updates
-    the cells ``update_cell[update_begin[f]:update_begin[f + 1]]``, each with the value in
-    ``update_lane``. For the rest see ``udfs.filters.lookup.Lookup``.
+    ``udfs.filters.matching.cells.FUNCTIONS``. ``cell_of``: by node, the cell it reads. Leaf f
+    updates the cells ``update_cell[update_begin[f]:update_begin[f + 1]]``, each with the value in
+    ``update_lane``. For the rest see ``udfs.filters.matching.lookup.Lookup``.
     """
     none = np.uint64(0)
     one = np.uint64(1)

@@ -1,7 +1,7 @@
 """Rows of the compiled form, laid out so that a state and a value find their row in a few reads.
 
-A *node* is a state that reads a field; its rows become *segments*: where one starts, and what
-follows there, the default row in the gaps. The span in which a node's segments differ is cut
+A *node* is a state that reads a field; its rows become *segments*: the start of each, and the code
+that follows there, the default row in the gaps. The span in which a node's segments differ is cut
 into 2 to 4 *buckets* a segment, all of 2^shift values; a bucket knows the segment at its start, so
 that mostly no, sometimes one segment is left to compare with, and never more than a binary
 search of them where constants crowd. Nodes with exact rows that crowd are laid out by a hash of
@@ -36,9 +36,9 @@ _FAR_SPAN = np.uint64(4)
 
 @dataclass(frozen=True)
 class Lookup:
-    """Arrays for n nodes, s segments and b buckets (of all nodes together).
+    """Holds arrays for n nodes, s segments and b buckets (of all nodes together).
 
-    A *code* (int32) is where an event is: a node (0 and more) or ``~leaf``. By node: ``lane``
+    A *code* (int32) is the place of an event: a node (0 and more) or ``~leaf``. By node: ``lane``
     (int32, row of the values), ``by_hash`` (bool), ``base`` and ``shift`` (uint64), ``last``
     (uint64: number of its last bucket), ``begin`` (int64: its first bucket), ``absent`` (int32:
     code for events that lack the field). ``bucket`` (int32): segment at the bucket's start; one
@@ -58,23 +58,23 @@ class Lookup:
     following: NDArray[np.int32]
 
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        """All of them, in the order above."""
+        """Returns all of them, in the order above."""
         return tuple(getattr(self, part.name) for part in fields(self))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
+        """The bytes of all arrays."""
         return sum(array.nbytes for array in self.arrays())
 
 
 def hashed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A one-to-one map that spreads values of a pattern, such as texts padded with blanks."""
+    """Spreads values of a pattern, such as texts padded with blanks, by a one-to-one map."""
     mixed: NDArray[np.uint64] = (values ^ (values >> HASH_SHIFT)) * HASH_FACTOR
     return mixed
 
 
 def build(rows: NDArray[np.void], code: NDArray[np.int32]) -> tuple[Lookup, NDArray[np.int64]]:
-    """Lay out ``rows``: ENTRY rows of all fields but the message type, in any order.
+    """Lays out ``rows``: ENTRY rows of all fields but the message type, in any order.
 
     ``code``: int32 by state, filled in here for the states that have rows; the others are the
     caller's. Also returns the field (index in the compiled form) of each node; nodes are numbered
@@ -144,7 +144,7 @@ def _flat(
     high: NDArray[np.uint64],
     following: NDArray[np.int32],
 ) -> _Rows:
-    """Rows of the nodes ``nesting``, where the shortest that holds a value wins, made disjoint."""
+    """Makes rows of the nodes ``nesting``, of which the shortest with a value wins, disjoint."""
     nested = nesting[node]
     order = np.lexsort((~high[nested], low[nested], node[nested]))
     flat: list[tuple[int, int, int, int]] = []
@@ -152,7 +152,7 @@ def _flat(
     place = 0
 
     def close(upto: int) -> None:
-        """Write out what the rows around hold from ``place`` to before ``upto``."""
+        """Writes out the parts of the rows around from ``place`` to before ``upto``."""
         nonlocal place
         while around and place < upto:
             at, _, end, follows = around[-1]
@@ -223,7 +223,7 @@ class _Places:
 
 
 def _buckets(low: NDArray[np.uint64], of: NDArray[np.int64], count: int) -> _Places:
-    """Buckets of each node's segments, and the most boundaries in one bucket of it."""
+    """Returns the buckets of each node's segments, and the most boundaries in one bucket of it."""
     size = np.bincount(of, minlength=count)
     first = np.cumsum(size) - size
     several = size > 1

@@ -1,25 +1,19 @@
-"""The compiled rows over columns: events in, leaves out, no Python statement an event."""
+"""The matcher of compiled rows over columns: events in, leaves out, no Python statement an
+event."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from udfs.filters.compiler.tables import ABSENT, DEFAULT, CompiledFilter
-from udfs.filters.matching import plain
+from udfs.filters.matching import kernels
 from udfs.filters.matching.lookup import build
 from udfs.filters.nodes import Outcome
 from udfs.messages.specification import Field
-
-try:
-    from udfs.filters.matching import kernels
-except ImportError:  # without numba
-    kernels = None  # type: ignore[assignment]
-
-Kernel = Literal["numba", "numpy"]
 
 
 class Matcher:
@@ -31,10 +25,9 @@ class Matcher:
     receivers, outcomes: by leaf index; index 0 is always nobody: ``()``, nothing.
     states: int32, by leaf index, the leaf's state in the tables.
     stateful: whether leaves depend on earlier events; then only ``walk`` serves, and
-        ``udfs.filters.cells.StatefulMatcher`` takes it from there.
+        ``udfs.filters.matching.cells.StatefulMatcher`` takes it from there.
 
-    Works by compiled loops, or, without numba or with ``kernel="numpy"``, by vectors. Holds numpy
-    arrays and tuples only, so it pickles to executors.
+    Holds numpy arrays and tuples only, so it pickles to executors.
     """
 
     fields: tuple[str, ...]
@@ -42,10 +35,7 @@ class Matcher:
     states: NDArray[np.int32]
     stateful: bool
 
-    def __init__(self, compiled: CompiledFilter, kernel: Kernel | None = None) -> None:
-        self._by_numba = kernels is not None and kernel != "numpy"
-        if kernel == "numba" and kernels is None:
-            raise ValueError("the numba kernel was asked for, and numba cannot be imported")
+    def __init__(self, compiled: CompiledFilter) -> None:
         outcomes = compiled.outcomes
         states = sorted(outcomes)
         # Outcomes may be made on demand; from scratch nobody's is the last, so one is.
@@ -74,12 +64,12 @@ class Matcher:
 
     @cached_property
     def outcomes(self) -> list[Outcome]:
-        """What happens, by leaf index."""
+        """The outcomes, by leaf index."""
         return [self._outcomes[state] for state in self.states.tolist()]
 
     @cached_property
     def receivers(self) -> list[tuple[str, ...]]:
-        """Who gets an event, by leaf index."""
+        """The receivers, by leaf index."""
         return [outcome.receivers for outcome in self.outcomes]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -88,7 +78,7 @@ class Matcher:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays that matching reads."""
+        """The bytes of the arrays that matching reads."""
         return self.lookup.nbytes + self._first.nbytes
 
     def match(
@@ -97,12 +87,12 @@ class Matcher:
         values: NDArray[np.uint64],
         present: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.int32]:
-        """Leaf index of each event: int32[m].
+        """Returns the leaf index of each event: int32[m].
 
         ``message_type``: uint8[m], None where events have none. ``values``: uint64[len(fields), m]
         raw values. ``present``: bool[len(fields), m]; False where the event lacks the field, None
-        where all are there or guarded by the message type. What stands in ``values`` for fields
-        that are absent is not read. Messages that could not be decoded are for the caller to
+        where all are there or guarded by the message type. Values of fields that are absent are
+        not read. Messages that could not be decoded are for the caller to
         leave out. Raises ValueError if the filter is stateful, or shapes do not fit.
         """
         if self.stateful:
@@ -116,7 +106,8 @@ class Matcher:
         values: NDArray[np.uint64],
         present: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.int32]:
-        """How far each event gets without state: int32[m], a node of a cell, or ``~leaf``.
+        """Walks each event as far as it gets without state: int32[m], a node of a cell, or
+        ``~leaf``.
 
         Arguments as in ``match``. Depends on nothing but the event, so slices may be walked
         anywhere, in any order.
@@ -127,23 +118,32 @@ class Matcher:
             raise ValueError(f"values has shape {values.shape}, {shape} is expected")
         if present is not None and present.shape != shape:
             raise ValueError(f"present has shape {present.shape}, {shape} is expected")
-        arguments: list[Any] = [
+        return self._walk(
             _plain_array(message_type, np.uint8, (0,)),
             _plain_array(values, np.uint64, shape),
             _plain_array(present, np.bool_, (0, 0)),
+        )
+
+    def _walk(
+        self,
+        message_type: NDArray[np.uint8],
+        values: NDArray[np.uint64],
+        present: NDArray[np.bool_],
+    ) -> NDArray[np.int32]:
+        result: NDArray[np.int32] = kernels.walk(
+            message_type,
+            values,
+            present,
             self._first,
             self._start,
             self.stop,
-        ]
-        if not self._by_numba or kernels is None:
-            return plain.walk(*[*arguments, self.lookup])
-        arguments += self.lookup.arrays()
-        result: NDArray[np.int32] = kernels.walk(*arguments)
+            *self.lookup.arrays(),
+        )
         return result
 
 
 def _plain_array(array: NDArray[Any] | None, dtype: Any, empty: tuple[int, ...]) -> NDArray[Any]:
-    """One layout and writeable: otherwise numba compiles the kernel once more."""
+    """Returns one layout, writeable: otherwise numba compiles the kernel once more."""
     if array is None:
         return np.zeros(empty, dtype)
     return np.require(array, dtype, ["C", "W"])
@@ -152,7 +152,8 @@ def _plain_array(array: NDArray[Any] | None, dtype: Any, empty: tuple[int, ...])
 def _after_message_type(
     rows: NDArray[np.void], code: NDArray[np.int32], root: int
 ) -> tuple[NDArray[np.int32], int]:
-    """Code after the first table: int32[256] by message type, and for events that have none."""
+    """Returns the code after the first table: int32[256] by message type, and for events of
+    none."""
     if not len(rows):
         return np.full(256, code[root], np.int32), int(code[root])
     default = rows["next"][rows["kind"] == DEFAULT][0]

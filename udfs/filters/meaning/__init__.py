@@ -1,1 +1,1 @@
-"""What a rule means: brute force, normal form, state, and the interpreter that is the reference."""
+"""The meaning of a rule: brute force, normal form, state, and the interpreter, the reference."""

@@ -1,4 +1,4 @@
-"""What a rule means: brute force on the syntax tree, the reference for everything compiled.
+"""The meaning of a condition: brute force on the syntax tree, the reference for compiled rules.
 
 A predicate on a field that the event lacks is *unknown* (Kleene's third value, as NULL in SQL),
 and so is one on state that has no value; ``not`` leaves unknown unknown, and a rule matches only
@@ -29,16 +29,16 @@ _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
 Column = NDArray[Any]
 Mask = NDArray[np.bool_]
 Subject = Aggregate | Counter
-"""What a predicate on state reads."""
+"""The subject of a predicate on state."""
 
 
 def matches(
     node: Node, event: Mapping[str, int], state: Mapping[Subject, int | None] | None = None
 ) -> bool:
-    """Whether one event satisfies the condition.
+    """Returns True if one event satisfies the condition.
 
-    ``event`` maps qualified field names to raw values (what
-    ``udfs.messages.reference.read_message`` gives); fields that the event lacks, as its header is
+    ``event`` maps qualified field names to raw values (as ``udfs.messages.reference.read_message``
+    does); fields that the event lacks, as its header is
     absent or for themselves, are left out. ``state``: for each variable or macro of the
     condition the value that the event finds, None where it has none.
     """
@@ -51,19 +51,20 @@ def matches_columns(
     present: Mapping[str, Mask],
     state: Mapping[Subject, tuple[Column, Mask]] | None = None,
 ) -> Mask:
-    """Whether each of m events satisfies the condition: bool[m].
+    """Returns True for each of m events that satisfies the condition: bool[m].
 
     ``columns``: qualified field name to uint64[m] raw values, for every field of the condition; a
     field of more than 64 bits is given by its lanes, or under its own name as Python integers
-    (dtype object). ``present``: bool[m] by qualified field name, or else by header name: whether
+    (dtype object). ``present``: bool[m] by qualified field name, or else by header name: True if
     the event has that field, or that header with all its fields. ``state``: for each variable or
-    macro of the condition uint64[m] values and bool[m], whether there is one.
+    macro of the condition uint64[m] values and bool[m], True if there is one.
     """
     return _truth_columns(node, columns, present, state or {})[0]
 
 
 def fields_of(node: Node) -> tuple[str, ...]:
-    """Qualified names of the fields that the condition reads, those of macros too, sorted."""
+    """Returns qualified names of the fields that the condition reads, those of macros too,
+    sorted."""
     names: set[str] = set()
     pending = [node]
     while pending:
@@ -81,7 +82,7 @@ def fields_of(node: Node) -> tuple[str, ...]:
 
 
 def is_stateful(node: Node) -> bool:
-    """Whether the condition reads state."""
+    """Returns True if the condition reads state."""
     pending = [node]
     while pending:
         top = pending.pop()
@@ -103,7 +104,7 @@ def _holds(node: Predicate, value: int) -> bool:
 
 
 def _holds_columns(node: Predicate, values: Column) -> Mask:
-    """The same for a column. No constant is wider than its field, and so than the column."""
+    """Holds a column to the predicate. No constant is wider than its field, nor than the column."""
     number: Callable[[int], Any] = int if values.dtype == object else np.uint64
     if node.operator not in ("in", "not in"):
         return np.asarray(_COMPARE[node.operator](values, number(node.value)), np.bool_)
@@ -147,7 +148,7 @@ def _truth_columns(
     present: Mapping[str, Mask],
     state: Mapping[Subject, tuple[Column, Mask]],
 ) -> tuple[Mask, Mask]:
-    """(true, false) per event; unknown where neither."""
+    """Returns (true, false) by event; unknown where neither."""
     if isinstance(node, Predicate):
         holds = _holds_columns(node, _column(node.field, columns))
         known = present.get(node.field.qualified)

@@ -1,7 +1,7 @@
-"""What a rule set with state means: event by event, the reference for the stream and the switch.
+"""The meaning of a rule set with state, event by event: the reference for stream and switch.
 
-Conditions are read from the syntax tree (``evaluate``); only what a macro's cell stands for, the
-rest of its term, is taken from the normal form, and then tried value by value. Slow on purpose.
+Conditions are read from the syntax tree (``evaluate``); only the rest of a macro's term, for which
+its cell stands, is taken from the normal form, and then tried value by value. Slow on purpose.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from udfs.filters.nodes import Aggregate, Call, CellUpdate, Rule, Update
 from udfs.messages.specification import Counter, Specification
 
 
-class Step(NamedTuple):
-    """What one event meets: indexes of the rules that match, and their actions, each once.
+class EventResult(NamedTuple):
+    """The result of one event: indexes of the rules that match, and their actions, each once.
 
     ``receivers`` are sorted, port numbers by value before host names by letter.
     """
@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
 
 class Interpreter:
-    """The rules over the events of one source, in their order, with the state they leave.
+    """Runs rules over the events of one source, in their order, and keeps their state.
 
     ``optional``: as in ``normal_form``; it says how cells are named, and nothing else.
 
@@ -82,10 +82,10 @@ class Interpreter:
         idle = {counter.name for counter in self._variables} - used
         self._used = [cell for name, cell in self._cells.items() if name not in idle]
 
-    def step(self, event: Mapping[str, int], time: int = 0) -> Step:
-        """Let one event pass.
+    def step(self, event: Mapping[str, int], time: int = 0) -> EventResult:
+        """Lets one event pass.
 
-        ``event``: qualified field names to raw values; what the event lacks is left out. ``time``:
+        ``event``: qualified field names to raw values, without absent fields. ``time``:
         microseconds, for formats without a @clock. All conditions see the state as the event
         finds it; then all updates take effect, equal ones once.
         """
@@ -116,14 +116,15 @@ class Interpreter:
             self._update(update, event, now)
         actions = {action for index in matching for action in self._rules[index].actions}
         names = {name for index in matching for name in self._rules[index].receivers}
-        return Step(
+        return EventResult(
             tuple(matching),
             tuple(sorted(names, key=_receiver_order)),
             tuple(sorted(action for action in actions if isinstance(action, Call))),
         )
 
     def finds(self, name: str, time: int) -> int | None:
-        """The value that an event at ``time``, in the clock's units, would find in a cell."""
+        """Returns the value that an event at ``time``, in the clock's units, would find in a
+        cell."""
         return self._read(self._cells[name], time)
 
     @property
@@ -132,7 +133,7 @@ class Interpreter:
         return tuple(self._cells[name] for name in sorted(self._cells))
 
     def carry(self, earlier: Interpreter) -> None:
-        """Begin with the state that an earlier version of the rules has left.
+        """Begins with the state that an earlier version of the rules has left.
 
         A cell that both versions name stays; the rules of this one know nothing of the others.
         """
@@ -154,7 +155,7 @@ class Interpreter:
         self._states[cell.name] = updated(cell.function, state, window, now, raw)
 
     def _with_types(self, event: Mapping[str, int]) -> dict[str, int]:
-        """The event with the type byte that its header implies, under both its names."""
+        """Returns the event with the type byte that its header implies, under both its names."""
         full = dict(event)
         for header in self._specification.headers:
             if header.message_type is not None:

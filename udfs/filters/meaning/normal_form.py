@@ -1,10 +1,10 @@
-"""Syntax tree to disjunctive normal form: a condition as a list of terms (CAMUS 3.2).
+"""Disjunctive normal form of a syntax tree: a condition as a list of terms (CAMUS 3.2).
 
 A term is a conjunction, one set of raw values a field. ``not`` is pushed down to the predicates
-first, where it flips the comparison; since what is unknown makes a predicate false in either
+first, where it flips the comparison; since an unknown value makes a predicate false in either
 polarity from then on, this is the three-valued meaning of ``evaluate``. A predicate on a header
 of a message type demands that type, and one on an optional field that it is there. Predicates on
-state are literals like others, on the name of what they read.
+state are literals like others, on the name of their subject.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ _NEGATED: Mapping[Operator, Operator] = {
 
 
 def is_message_type(field: Field, message_type: int | None) -> bool:
-    """Whether the field is the type byte of its message, which always stands first."""
+    """Returns True if the field is the type byte of its message, which always stands first."""
     return message_type is not None and field.bit_offset == 0
 
 
 def subject_name(subject: Aggregate | Counter) -> str:
-    """What a predicate on state is called in a term: the variable, ``avg(a.price) per 100 us``."""
+    """Names the subject of a predicate on state in a term: a variable, ``avg(a.price) per 100
+    us``."""
     if isinstance(subject, Counter):
         return subject.name
     field = subject.field.qualified if subject.field is not None else ""
@@ -62,10 +63,10 @@ def subject_name(subject: Aggregate | Counter) -> str:
 def normal_form(
     condition: Node, specification: Specification, optional: bool | None = None
 ) -> tuple[Term, ...]:
-    """Terms whose disjunction is the condition; no terms if nothing can satisfy it.
+    """Returns terms whose disjunction is the condition; no terms if nothing can satisfy it.
 
     Terms that differ only in the values of one field are one term, so that
-    ``stock == A or stock == B`` costs one. ``optional``: whether events may lack a field although
+    ``stock == A or stock == B`` costs one. ``optional``: True if events may lack a field although
     they have its header; None: as the specification says. The literal of an optional field stays in
     a term even where it allows any value, as the field must be there. Literals of state always
     stay.
@@ -81,7 +82,7 @@ def normal_form(
 
 
 def conjunction(left: Term, right: Term) -> Term | None:
-    """The term that is true where both are; None if nothing can satisfy both."""
+    """Returns the term that is true where both are; None if nothing can satisfy both."""
     common = dict(left)
     for field, allowed in right:
         before = common.get(field)
@@ -93,13 +94,13 @@ def conjunction(left: Term, right: Term) -> Term | None:
 
 
 def presence(field: Field, specification: Specification, optional: bool | None = None) -> Term:
-    """The term that is true of the events that have the field."""
+    """Returns the term that is true of the events that have the field."""
     expansion = _Expansion(specification)
     return expansion.needed(expansion.term(field, ((0, (1 << field.bits) - 1),)), optional)
 
 
 def lane_terms(term: Term, specification: Specification) -> list[Term]:
-    """The term over lanes of at most 64 bits: disjoint terms that together are true where it is.
+    """Splits a term over lanes of at most 64 bits: disjoint terms that together equal it.
 
     A term without wide fields stays as it is. The first lane of a wide field is in each term, so
     that an event that lacks the field satisfies none. Errors: ``SubscriptionError`` TOO_COMPLEX
@@ -127,12 +128,12 @@ def lane_terms(term: Term, specification: Specification) -> list[Term]:
 
 
 def _boxes(allowed: Intervals, lanes: Sequence[Field]) -> Iterator[Term]:
-    """Disjoint boxes over the lanes, most significant first, that make up the set."""
+    """Yields disjoint boxes over the lanes, most significant first, that make up the set."""
     first, *others = lanes
     bits = sum(lane.bits for lane in others)
     rest_maximum = (1 << bits) - 1
-    # What the other lanes may be, for each value of the first lane that starts or ends an interval;
-    # between these the others may be anything.
+    # Values of the other lanes, for each value of the first lane that starts or ends an interval;
+    # between these the others may have any.
     edges: dict[int, list[tuple[int, int]]] = {}
     firsts: dict[Intervals, list[tuple[int, int]]] = {}
     for low, high in allowed:
@@ -183,7 +184,7 @@ class _Expansion:
         return tuple(sorted(((field.qualified, allowed), (MESSAGE_TYPE, typed))))
 
     def needed(self, term: Term, optional: bool | None) -> Term:
-        """Without fields that may have any value and are there by their header."""
+        """Drops fields that may have any value and are there by their header."""
         return tuple(
             (name, allowed) for name, allowed in term if not self._certain(name, allowed, optional)
         )
@@ -217,7 +218,7 @@ class _Expansion:
 
 
 def _merged(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """Without repeats; terms on one and the same field (and type) united."""
+    """Drops repeats, and unites terms on one and the same field (and type)."""
     several: dict[Term, None] = {}
     single: dict[tuple[str, Intervals | None], list[Intervals]] = {}
     for term in terms:

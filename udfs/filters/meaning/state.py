@@ -1,6 +1,6 @@
 """State: the cells behind macros and variables, and the terms that read and update them.
 
-docs/subscriptions.md, section "State", says what is meant. A cell holds (start, count, value) of
+docs/subscriptions.md, section "State", defines it. A cell holds (start, count, value) of
 one tumbling window: a switch can keep that in three registers, and decide with one comparison.
 Source: CAMUS 2 ("tumbling window") and 3.1 (registers and update functions).
 """
@@ -50,9 +50,9 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.\-]+")
 class Cell:
     """One piece of state, of one source of events.
 
-    ``name``: the variable, or what a macro reads with the condition under which it is updated:
+    ``name``: the variable, or a macro with the condition under which it is updated:
     ``avg(add_order.price) per 100 us where add_order.stock == GOOGL``. Equal conditions give equal
-    names, different ones different names. ``field``: what a macro aggregates, a qualified name.
+    names, different ones different names. ``field``: that which a macro aggregates, qualified.
     ``window``: microseconds.
     """
 
@@ -63,14 +63,14 @@ class Cell:
 
     @property
     def optional(self) -> bool:
-        """Whether it has no value while its window is empty; count and sum are 0 then."""
+        """True if it has no value while its window is empty; count and sum are 0 then."""
         return self.function in ("avg", "min", "max")
 
     @property
     def identity(self) -> str:
-        """What its state is known by in other versions of the rules.
+        """The key of its state in other versions of the rules.
 
-        The name, and for a variable the function: under another one it starts empty.
+        It is the name, and for a variable the function: under another one it starts empty.
         """
         named = self.name.startswith(f"{self.function}(")
         return self.name if named else f"{self.name} <- {self.function}()"
@@ -78,13 +78,14 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Where an event's time comes from, and its unit: ``units`` are a microsecond."""
+    """Reads the time of events from their @clock fields; ``units`` are a microsecond."""
 
     fields: tuple[Field, ...]
     units: int
 
     def time(self, event: Mapping[str, int], given: int) -> int:
-        """Time of an event in units: its first @clock field, else ``given`` (microseconds)."""
+        """Returns the time of an event in units: its first @clock field, else ``given``
+        (microseconds)."""
         for field in self.fields:
             raw = event.get(field.qualified)
             if raw is not None:
@@ -93,13 +94,13 @@ class Clock:
 
 
 def clock_of(specification: Specification) -> Clock:
-    """The clock of a specification: its @clock fields as declared, in their common unit."""
+    """Returns the clock of a specification: its @clock fields as declared, in their common unit."""
     fields = tuple(field for field in specification.fields.values() if field.clock)
     return Clock(fields, specification.clock_units)
 
 
 def current(state: CellState, window: int, time: int) -> CellState:
-    """The cell as an event at ``time`` finds it: empty once the window is over.
+    """Returns the cell as an event at ``time`` finds it: empty once the window is over.
 
     ``window`` and ``time`` are in the clock's units. An event that is older than the start, by
     less than a window, finds the open window; one that is older by more has another clock.
@@ -109,7 +110,7 @@ def current(state: CellState, window: int, time: int) -> CellState:
 
 
 def updated(function: Function, state: CellState, window: int, time: int, raw: int) -> CellState:
-    """The cell after an update at ``time`` with a raw value (not looked at by count)."""
+    """Returns the cell after an update at ``time`` with a raw value (not used by count)."""
     start, count, value = current(state, window, time)
     if not count:
         return time, 1, 0 if function == "count" else raw
@@ -123,7 +124,7 @@ def updated(function: Function, state: CellState, window: int, time: int, raw: i
 
 
 def reading(function: Function, state: CellState, window: int, time: int) -> int | None:
-    """The value that an event at ``time`` finds in the cell; None if it has none."""
+    """Returns the value that an event at ``time`` finds in the cell; None if it has none."""
     _, count, value = current(state, window, time)
     if function == "count":
         return count
@@ -136,7 +137,7 @@ def reading(function: Function, state: CellState, window: int, time: int) -> int
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A term of a condition with its macros apart.
+    """One term of a condition with its macros apart.
 
     ``rest`` is the term without macros; an event on which it is true updates the cell of each
     macro. The alternative is true if the rest is, and each cell has an allowed value.
@@ -147,7 +148,7 @@ class Alternative:
 
 
 class StatefulTerm(NamedTuple):
-    """A term to compile: what it updates, and whether the actions of its rule are taken."""
+    """One term to compile: its updates, and ``acts``, True if the actions of its rule are taken."""
 
     term: Term
     updates: tuple[CellUpdate, ...]
@@ -156,7 +157,7 @@ class StatefulTerm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A rule as terms over fields and cells, and all cells that they read or update, by name."""
+    """One rule as terms over fields and cells, and all cells that they read or update, by name."""
 
     terms: tuple[StatefulTerm, ...]
     cells: tuple[Cell, ...]
@@ -165,7 +166,8 @@ class Split:
 def alternatives(
     condition: Node, specification: Specification, optional: bool | None = None
 ) -> tuple[Alternative, ...]:
-    """The terms of the normal form, each with its macros apart. Errors: as ``normal_form``."""
+    """Returns the terms of the normal form, each with its macros apart. Errors: as
+    ``normal_form``."""
     macros = {subject_name(s): s for s in subjects(condition) if isinstance(s, Aggregate)}
     parted = []
     for term in normal_form(condition, specification, optional):
@@ -191,10 +193,11 @@ def split(
     functions: Mapping[str, Function] | None = None,
     optional: bool | None = None,
 ) -> Split:
-    """A rule as terms that need no macros: ``rest : update`` and ``rest and cell op c : actions``.
+    """Splits a rule into terms without macros: ``rest : update`` and ``rest and cell op c :
+    actions``.
 
     ``updates``: those among the rule's actions. Their terms demand the field whose value they take,
-    so that an update never lacks it. ``functions``: what updates each variable
+    so that an update never lacks it. ``functions``: the function of each variable
     (``resolve_variables``). ``optional``: as in ``normal_form``. Terms are over whole fields: see
     ``normal_form.lane_terms``. Without state there is just the normal form, and no cells.
     """
@@ -230,18 +233,9 @@ def split(
     )
 
 
-def stateful_terms(
-    condition: Node,
-    specification: Specification,
-    updates: Sequence[Update] = (),
-    optional: bool | None = None,
-) -> list[StatefulTerm]:
-    """The terms of ``split``: (term, updates, whether the rule's actions are taken)."""
-    return list(split(condition, specification, updates, None, optional).terms)
-
-
 def resolve_variables(rules: Iterable[Iterable[Update]]) -> dict[str, Function]:
-    """The function of each variable that a rule set updates. ``rules``: the updates of each rule.
+    """Returns the function of each variable that a rule set updates. ``rules``: updates of each
+    rule.
 
     Errors: ``SubscriptionError`` MIXED_UPDATES for the first rule that differs from an earlier one.
     """
@@ -252,7 +246,7 @@ def resolve_variables(rules: Iterable[Iterable[Update]]) -> dict[str, Function]:
 
 
 def add_updates(functions: dict[str, Function], updates: Iterable[Update]) -> None:
-    """Add the updates of one more rule to ``functions``, or raise and change nothing.
+    """Adds the updates of one more rule to ``functions``, or raises and changes nothing.
 
     Errors: ``SubscriptionError`` MIXED_UPDATES if a variable is updated by another function.
     """
@@ -272,28 +266,29 @@ def add_updates(functions: dict[str, Function], updates: Iterable[Update]) -> No
 
 
 def variable_cell(counter: Counter, functions: Mapping[str, Function]) -> Cell:
-    """The cell of a variable. One that nobody updates counts nothing, so it reads as 0."""
+    """Returns the cell of a variable. One that nobody updates counts nothing, so it reads as 0."""
     return Cell(counter.name, functions.get(counter.name, "count"), None, counter.window)
 
 
 def cell_update(update: Update) -> CellUpdate:
-    """A rule's update as what it does to the variable's cell."""
+    """Returns a rule's update as an update of the variable's cell."""
     field = update.field.qualified if update.field is not None else None
     return CellUpdate(update.variable, update.function, field)
 
 
 def macro_update(cell: Cell) -> CellUpdate:
-    """What an event does to a macro's cell."""
+    """Returns the update of a macro's cell by an event."""
     return CellUpdate(cell.name, cell.function, cell.field)
 
 
 def update_order(update: CellUpdate) -> tuple[str, str, str]:
-    """Key to sort updates by. Their order does not matter: all functions are commutative."""
+    """Returns a key to sort updates by. Their order has no effect: all functions are
+    commutative."""
     return update.cell, update.function, update.field or ""
 
 
 def subjects(condition: Node) -> list[Aggregate | Counter]:
-    """Each variable and macro that the condition reads, once, in order of first mention."""
+    """Returns each variable and macro that the condition reads, once, in order of first mention."""
     found: dict[Aggregate | Counter, None] = {}
     pending = [condition]
     while pending:
@@ -308,7 +303,7 @@ def subjects(condition: Node) -> list[Aggregate | Counter]:
 
 
 def describe(term: Term, specification: Specification) -> str:
-    """A term as people write it, ``add_order.price >= 50.2500 and add_order.stock == GOOGL``.
+    """Writes a term as people do, ``add_order.price >= 50.2500 and add_order.stock == GOOGL``.
 
     Different terms of one specification give different texts; the term that is always true
     gives ``""``. The message type is left out where a field of its header is there to say it.
@@ -347,7 +342,7 @@ def _byte(raw: int) -> str:
 
 
 def _shown(raw: int, field: Field | None) -> str:
-    """A raw value: as text only where no other value of the field is written so."""
+    """Writes a raw value: as text only where no other value of the field is written so."""
     if field is None:
         return str(raw)
     if field.kind == "string":
@@ -359,7 +354,7 @@ def _shown(raw: int, field: Field | None) -> str:
 def _macro_cell(macro: Aggregate, where: str) -> Cell:
     name = subject_name(macro) + (f" where {where}" if where else "")
     if len(name) > _MAX_NAME:
-        # Names stand in tables, row by row; what is cut off is told apart by its digest.
+        # Names stand in tables, row by row; a digest tells apart those that are cut off.
         digest = blake2b(name.encode(), digest_size=16).hexdigest()
         name = f"{name[: _MAX_NAME - 40]}... #{digest}"
     field = macro.field.qualified if macro.field is not None else None

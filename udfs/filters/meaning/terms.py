@@ -14,11 +14,11 @@ from udfs.filters.meaning.normal_form import Term
 
 @dataclass(frozen=True, slots=True)
 class TermBlock:
-    """n terms on the same fields, each with one interval of values a field.
+    """One block of n terms on the same fields, each with one interval of values a field.
 
     names: the fields of the terms, sorted: qualified names, or ``message_type``.
     lows, highs: for each name a uint64[n]: first and last allowed value, low <= high.
-    rule: int32[n]: which rule each term belongs to.
+    rule: int32[n]: the rule of each term.
 
     A field that is not named may have any value, so a block without names holds terms that
     are always true.
@@ -33,7 +33,7 @@ class TermBlock:
         return int(self.rule.size)
 
     def terms(self) -> Iterator[tuple[Term, int]]:
-        """The terms one by one, each with its rule."""
+        """Yields the terms one by one, each with its rule."""
         columns: list[list[Any]] = [
             list(zip(low.tolist(), high.tolist(), strict=True))
             for low, high in zip(self.lows, self.highs, strict=True)

@@ -1,16 +1,41 @@
-"""The matcher without compiled loops: vectors for events, level by level."""
+"""The matcher without compiled loops, as an oracle: vectors for events, level by level."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from udfs.filters.compiler.tables import CompiledFilter
+from udfs.filters.matching.cells import FUNCTIONS, StatefulMatcher
 from udfs.filters.matching.lookup import Lookup, hashed
+from udfs.filters.matching.matcher import Matcher
 from udfs.filters.meaning.state import reading, updated
-from udfs.filters.nodes import Function
 
-FUNCTIONS: tuple[Function, ...] = ("count", "sum", "avg", "min", "max")
-"""Numbers of the functions in the arrays of ``run``."""
+
+class PlainMatcher(Matcher):
+    """A ``Matcher`` that walks by vectors of numpy."""
+
+    def _walk(
+        self,
+        message_type: NDArray[np.uint8],
+        values: NDArray[np.uint64],
+        present: NDArray[np.bool_],
+    ) -> NDArray[np.int32]:
+        return walk(message_type, values, present, self._first, self._start, self.stop, self.lookup)
+
+
+class PlainStatefulMatcher(StatefulMatcher):
+    """A ``StatefulMatcher`` that runs on Python's integers."""
+
+    def __init__(self, compiled: CompiledFilter, units: int = 1) -> None:
+        super().__init__(compiled, units)
+        self.matcher = PlainMatcher(compiled)
+
+    def _run(self, *arguments: Any) -> None:
+        run(*arguments, self.matcher.lookup)
+
 
 _BLOCK = 1 << 15
 """Events at a time: what they need stays in the core's cache."""
@@ -25,7 +50,7 @@ def walk(
     stop: int,
     lookup: Lookup,
 ) -> NDArray[np.int32]:
-    """As ``udfs.filters.kernels.walk``."""
+    """As ``udfs.filters.matching.kernels.walk``."""
     count = values.shape[1]
     codes = first[message_type] if len(message_type) else np.full(count, start, np.int32)
     for begin in range(0, count, _BLOCK):
@@ -108,7 +133,7 @@ def run(
     update_lane: NDArray[np.int32],
     lookup: Lookup,
 ) -> None:
-    """As ``udfs.filters.kernels.run``, with Python's integers."""
+    """As ``udfs.filters.matching.kernels.run``, with Python's integers."""
     states = list(zip(starts.tolist(), counts.tolist(), held.tolist(), strict=True))
     cells = list(zip(map(FUNCTIONS.__getitem__, function), window.tolist(), strict=True))
     for i, now in zip(events.tolist(), time[events].tolist(), strict=True):
