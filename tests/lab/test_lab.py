@@ -16,7 +16,8 @@ import pytest
 
 from lab.fabric.topologies import NetworkOptions, load_network
 from lab.traffic.publisher import ensure_topic
-from lab.up.lab import FolderLock, Lab
+from lab.up.folder import MARKER, FolderLock
+from lab.up.lab import Lab
 from udfs.errors import LabError
 from udfs.network.rows import network_from_rows, tree_from_row
 
@@ -57,7 +58,7 @@ def test_a_lab_comes_up_answers_and_leaves_no_process(tmp_path):
         ensure_topic(lab.bootstrap_servers, "any")
         assert lab.hosts == ("h1", "h2")
         assert set(lab.ingress) == {"feed1"}
-        assert lab.switch.p4runtime.startswith("127.0.0.1:")
+        assert lab.p4runtime.startswith("127.0.0.1:")
         assert lab.settle()["frames_in"] == 0
         lab.check()
         with pytest.raises(LabError, match="stackcast lab down") as caught:
@@ -100,7 +101,7 @@ def test_a_lab_in_the_background(tmp_path):
     """up, up again, use, down, down again: as a user types it."""
     sizes = [*SIZES, "--racks", "2", "--subscriptions", "50"]
     (tmp_path / "lock").touch()
-    (tmp_path / "network.json").touch()
+    (tmp_path / MARKER).touch()
     (tmp_path / "tables").mkdir()
     receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     receiver.bind(("127.0.0.1", 0))
