@@ -50,8 +50,8 @@ from udfs.filters.meaning.interpreter import Interpreter
 from udfs.filters.meaning.state import clock_of
 from udfs.filters.nodes import Rule
 from udfs.messages.specification import Specification
-from udfs.network_match.entries import program_entries as p4_entries
-from udfs.network_match.layout import (NamedAction, ProgramOptions)
+from udfs.network_match.entries import program_entries
+from udfs.network_match.layout import NamedAction, ProgramOptions
 from udfs.network_match.resources import render, report
 
 app = typer.Typer(no_args_is_help=True, help="Check, compile, try and explain subscriptions.")
@@ -146,7 +146,7 @@ def compile_command(
     options = _options(specification, file, compiled)
     ports = _ports(port or [])
     # All that can fail comes before the first line.
-    made = p4_entries(compiled, specification, ports, options=options) if p4 else None
+    made = program_entries(compiled, specification, ports, options=options) if p4 else None
     if p4 and made:
         _write(p4, (json.dumps(line) + "\n" for line in p4_json(made)))
     if dot_file:

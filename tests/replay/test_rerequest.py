@@ -511,16 +511,16 @@ def counting(
     """A stream of two batches, with a rule that counts over both."""
     folder = tmp_path_factory.mktemp("counting")
     shutil.copytree(empty_tables, folder / "tables")
-    rules = RULES | {"many": ("h3", "count(600000000) > 100 and price > 0")}
+    rules = RULES | {"many": ("h3", "count(600000000) > 30 and price > 0")}
     fill(Tables(spark, str(folder / "tables")), rules)
     made = Deployment(
         spark,
         broker.bootstrap_servers,
         folder,
-        max_offsets_per_trigger=70,
+        max_offsets_per_trigger=len(records()) // 2 + 2,
         rerequest_identify="name",
     )
-    made.publish(records()[:140])
+    made.publish(records())
     made.run()
     return made
 

@@ -135,6 +135,8 @@ class Refresher:
         Raises SwitchError ``NOT_PRIMARY`` if another leads, or comes to lead; NetworkError,
         FilterError, AttributeTableError and SwitchError for tables that cannot be used.
         """
+        # Side by side, as each first read takes long: most of it is needed further on.
+        self._network.prefetch(self._network.current().items())
         self._wait_to_lead()
         self._begin_term()
         wrong: dict[str, str] = {}
