@@ -1,4 +1,4 @@
-"""Tables become entries of switches, written over P4Runtime.
+"""Tables become entries of switches, written over P4Runtime: lead, derive, apply, publish.
 
-Called by the refresher; retuning reads programs and sizes here.
+Called by the refresher's job and the embedded default; retuning reads programs and sizes here.
 """
