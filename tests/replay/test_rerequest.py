@@ -511,7 +511,7 @@ def counting(
     """A stream of two batches, with a rule that counts over both."""
     folder = tmp_path_factory.mktemp("counting")
     shutil.copytree(empty_tables, folder / "tables")
-    rules = RULES | {"many": ("h3", "count(600000000) > 30 and price > 0")}
+    rules = RULES | {"many": ("h3", "count(60000000000) > 150 and price > 0")}
     fill(Tables(spark, str(folder / "tables")), rules)
     made = Deployment(
         spark,

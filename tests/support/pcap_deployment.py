@@ -48,7 +48,7 @@ RULES = {
 
 @cache
 def records() -> list[bytes]:
-    """Some two hundred packets of a trading session."""
+    """Some three hundred packets of a trading session."""
     messages = list(TradingSession(messages=1_200, seed=3, symbols=20))
     return [build_packet(b"SOURCE0001", 1, group) for group in groups(messages, seed=3)]
 
