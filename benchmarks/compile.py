@@ -126,7 +126,8 @@ def texts_of(drawn: Drawn) -> list[str]:
 
 
 def minimum(drawn: Drawn) -> int:
-    """Entries that no tables over type, stock, price can be without, counted without a compiler.
+    """Returns entries that no tables over type, stock, price can be without, counted without a
+    compiler.
 
     For each symbol one row a price at which another host is reached, and one below all of them;
     a row for each symbol, and one for the other symbols; a row for the message type and one for
@@ -152,13 +153,14 @@ def minimum(drawn: Drawn) -> int:
 
 
 def entries_of(compiled: CompiledFilter) -> int:
-    """Rows of all tables, leaves included."""
+    """Returns rows of all tables, leaves included."""
     return len(compiled.entries) + len(compiled.outcomes)
 
 
 def free_of_charge(compiled: CompiledFilter) -> int:
-    """Rows that a parser or a table's default action stands for: types, what leads from the first
-    state to nobody, and nobody's leaf."""
+    """Returns rows that a parser or a table's default action stands for: types, what leads from the
+    first state to nobody, and nobody's leaf.
+    """
     entries = compiled.entries
     nobody = [state for state, hosts in compiled.leaves.items() if not hosts]
     types = entries["field"] == 0
@@ -168,14 +170,14 @@ def free_of_charge(compiled: CompiledFilter) -> int:
 
 
 def groups_of(compiled: CompiledFilter) -> int:
-    """Multicast groups: distinct sets of two or more."""
+    """Returns multicast groups: distinct sets of two or more."""
     return len({hosts for hosts in compiled.leaves.values() if len(hosts) > 1})
 
 
 def compile_in_phases(
     texts: Sequence[str], specification: Specification, **more: Any
 ) -> tuple[CompiledFilter, dict[str, float]]:
-    """The compiled texts, and the seconds of each phase."""
+    """Returns the compiled texts, and the seconds of each phase."""
     gc.collect()
     began = time.thread_time()
     read = read_table(texts, specification)

@@ -69,7 +69,7 @@ def explain(
 
 
 def text_of(found: Row) -> str:
-    """The explanation for people."""
+    """Returns the explanation for people."""
     started = dt.datetime.fromtimestamp(found["started_us"] / 1e6, dt.UTC)
     lines = [
         f"notification  session {found['session']}  sequence {found['sequence']}",

@@ -171,7 +171,7 @@ def _messages(
 
 
 def message_row(message: bytes) -> dict[str, Any] | MessageError:
-    """A message for people: type, name, and its fields as text; numbers as numbers."""
+    """Returns a message for people: type, name, and its fields as text; numbers as numbers."""
     specification = itch_specification()
     try:
         values = read_message(specification, message)
@@ -190,7 +190,7 @@ def _value(field: Field, raw: int) -> str | int:
 
 
 def message_text(row: dict[str, Any]) -> str:
-    """A row on one line: time, type, name, and what says what happened."""
+    """Returns a row on one line: time, type, name, and what says what happened."""
     hidden = ("type", "name", "timestamp", "stock_locate", "tracking_number")
     fields = " ".join(f"{name}={value}" for name, value in row.items() if name not in hidden)
     return printable(f"{_time(int(row['timestamp']))}  {row['type']} {row['name']}  {fields}")

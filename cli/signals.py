@@ -12,7 +12,7 @@ from udfs.stop_request import StopRequest
 
 @contextmanager
 def stop_on_signal() -> Iterator[StopRequest]:
-    """An event that Ctrl-C and SIGTERM set, so that what was sent is flushed and counted."""
+    """Yields an event that Ctrl-C and SIGTERM set, so that what was sent is flushed and counted."""
     stop = StopRequest()
 
     def handle(*_: object) -> None:

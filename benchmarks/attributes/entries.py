@@ -85,7 +85,7 @@ def rules_of(texts: list[str], known: Registry) -> list[CheckedRule]:
 
 
 def entries(limit: int = MAX_ROWS) -> dict[str, dict[str, Curve]]:
-    """Entries against rules by family, and by what holds them; prints each.
+    """Returns entries against rules by family, and by what holds them; prints each.
 
     A family's generic table is left out beyond the first number of rules that takes more than
     ``limit`` entries or `PATIENCE` seconds.

@@ -18,7 +18,9 @@ NARROW, BUILT = 4, 8
 
 
 def first_smaller(id_bits: int) -> int:
-    """The least number of attributes from which on a header with a bitmask is the smaller one."""
+    """Returns the least number of attributes from which on a header with a bitmask is the smaller
+    one.
+    """
     return min(
         count
         for count in COUNTS
@@ -30,7 +32,7 @@ def first_smaller(id_bits: int) -> int:
 
 
 def built(encoding: str) -> dict[int, int]:
-    """Bytes of a header of 1 to 32 attributes as the codec writes it.
+    """Returns bytes of a header of 1 to 32 attributes as the codec writes it.
 
     The attributes are those of least id: which they are does not matter to the size.
     """

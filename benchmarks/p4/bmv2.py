@@ -32,7 +32,7 @@ class Windowed(RealSwitch):
     """A BMv2 that is sent frames before the copies of the last ones are back."""
 
     def stream(self, frames: Sent) -> int:
-        """The copies that came back."""
+        """Returns the copies that came back."""
         by_file = {raw.fileno(): port for port, raw in self._sockets.items()}
         ready = select.epoll()
         for file in by_file:

@@ -108,7 +108,7 @@ def lengths() -> dict[int, int]:
 def wanted(
     network: Network, rules: list[CheckedRule], orders: list[bytes]
 ) -> Callable[[bytes], set[int]]:
-    """Ports of the publisher's switch by message, as the stream would match it."""
+    """Returns ports of the publisher's switch by message, as the stream would match it."""
     towards = ports_towards(network, PUBLISHER)[network.hosts[PUBLISHER].switch]
     matcher = Matcher(compile_rules(rules, itch()))
     fields = [itch().field(name) for name in matcher.fields]
@@ -133,7 +133,7 @@ def expected(model: Model, port: int, packet: bytes) -> list[tuple[int, bytes]]:
 def with_groups_and_routes(
     network: Network, filters: Mapping[str, Sequence[SwitchEntry]]
 ) -> dict[str, list[SwitchEntry]]:
-    """All that each switch holds where switches match."""
+    """Returns all that each switch holds where switches match."""
     onward = routes(network)
     return {
         name: [

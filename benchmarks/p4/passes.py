@@ -31,14 +31,16 @@ Curve = list[tuple[float, float]]
 
 
 def computed(tables: SwitchTables, visit: Visit, labels_a_pass: int) -> int:
-    """Passes by arithmetic: labels over labels a pass, and one a subset of ports if several."""
+    """Returns passes by arithmetic: labels over labels a pass, and one a subset of ports if
+    several.
+    """
     _, port, labels = visit
     subsets = {(out - 1) // SUBSET for out, _ in forward(tables, port, labels)}
     return ceil(len(labels) / labels_a_pass) + (len(subsets) if len(subsets) > 1 else 0)
 
 
 def of_the_text(tables: SwitchTables, visit: Visit) -> int:
-    """Passes of the program in WERNECKE 5.2.6, by its listings.
+    """Returns passes of the program in WERNECKE 5.2.6, by its listings.
 
     A pass of the original serves one port or steps over one label, so a tree of n ports here takes
     n, the ingress port and ports already served included. Each copy goes round too, a label a
@@ -71,12 +73,13 @@ def _passes_of_copy(tables: SwitchTables, port: int, after: Sequence[int]) -> in
 
 
 def tables_of(program: bytes) -> list[str]:
-    """Names of the tables of a BMv2 JSON."""
+    """Returns names of the tables of a BMv2 JSON."""
     return [t["name"] for p in json.loads(program)["pipelines"] for t in p["tables"]]
 
 
 def passes(workloads: Sequence[Workload], programs: Mapping[int, bytes]) -> dict[str, Curve]:
-    """Passes a frame, for each workload and number of labels a pass; by workload, as a curve.
+    """Returns passes a frame, for each workload and number of labels a pass; by workload, as a
+    curve.
 
     A number with a program is also counted in the software switch, at visits drawn by how many
     frames make them; every one must be as computed, and its copies as of the forwarding model.
@@ -140,7 +143,7 @@ def passes(workloads: Sequence[Workload], programs: Mapping[int, bytes]) -> dict
 def counted(
     work: Workload, visits: Sequence[Visit], program: bytes, labels_a_pass: int
 ) -> dict[Visit, int]:
-    """Passes that the program takes in the software switch, whose copies must be right."""
+    """Returns passes that the program takes in the software switch, whose copies must be right."""
     assert positions_of(name for name in tables_of(program) if "label_" in name) == labels_a_pass
     entries = switch_entries(work.network, work.trees, labels_a_pass)
     switches: dict[str, SimpleSwitch] = {}

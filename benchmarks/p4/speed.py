@@ -79,12 +79,14 @@ class Measured:
 
 
 def switch_tables(ports: int) -> SwitchTables:
-    """Trees 1 to 32 of few and many ports, a hop and a stop a port (from 101), some host ports."""
+    """Returns trees 1 to 32 of few and many ports, a hop and a stop a port (from 101), some host
+    ports.
+    """
     return random_tables(Random(f"tables of {ports}"), ports)
 
 
 def different_frames(tables: SwitchTables, ports: int, labels: int, seed: str) -> list[Frame]:
-    """Frames that differ in their labels and in their datagrams, and all make a copy.
+    """Returns frames that differ in their labels and in their datagrams, and all make a copy.
 
     A tree, a hop and a stop of this switch; all others are labels of other switches.
     """
@@ -107,7 +109,7 @@ def different_frames(tables: SwitchTables, ports: int, labels: int, seed: str) -
 
 
 def speeds(programs: Mapping[int, bytes]) -> dict[str, Curve]:
-    """The shipped program, then all; curves are frames a second against labels a pass.
+    """Measures the shipped program, then all; curves are frames a second against labels a pass.
 
     A core's speed changes within minutes, so curves have the ratios of measurements to a yardstick
     run beside each, times the yardstick's frames a second over all of them.

@@ -85,7 +85,7 @@ class Workload:
 
 
 def workloads() -> list[Workload]:
-    """The main job's session in its network, and random receiver sets in all networks."""
+    """Returns the main job's session in its network, and random receiver sets in all networks."""
     made = []
     for name, sizes in FABRICS.items():
         network = fabric(*sizes)
@@ -118,7 +118,7 @@ def itch() -> Specification:
 
 
 def default_rules(network: Network) -> list[CheckedRule]:
-    """The subscriptions that the main job makes."""
+    """Returns the subscriptions that the main job makes."""
     rows = subscriptions(network.subscribers(), SUBSCRIPTIONS, seed=1)
     rules, rejected = check(
         [Subscription(**row) for row in rows], itch(), set(network.hosts), PUBLISHER

@@ -26,7 +26,7 @@ def run(document: Path = DOCUMENT, pictures: Path = pipeline_pictures.PICTURES) 
 
 
 def filled(text: str, lines: dict[str, list[Line]]) -> str:
-    """The text with its marked tables made from these lines, by part."""
+    """Returns the text with its marked tables made from these lines, by part."""
 
     def replaced(match: re.Match[str]) -> str:
         name = match[2]

@@ -53,7 +53,7 @@ def run(world: World, lines: Lines) -> None:
 
 
 def point(world: World, count: int, hosts: int, partitions: int) -> dict[str, float]:
-    """Seconds of each of STEPS with so many subscriptions, hosts and partitions."""
+    """Returns seconds of each of STEPS with so many subscriptions, hosts and partitions."""
     rules = Rules.make(count, hosts)
     usual = (count, hosts) == (RULES, HOSTS)
     filled = world.filled if usual else world.fill_tables(rules, network_of(hosts))

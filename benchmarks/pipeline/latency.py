@@ -50,7 +50,7 @@ def run(world: World, lines: Lines) -> None:
 
 
 def at_rate(world: World, lines: Lines, rate: float, runs: int) -> dict[str, Figures]:
-    """The run of each with the least median."""
+    """Returns the run of each with the least median."""
     packets = MAIN.packets(world)
     scale = 0.5 if world.quick else 1.0
     best: dict[str, Figures] = {}
@@ -120,7 +120,7 @@ def to_wire(
 def to_python(
     world: World, settings: Settings, packets: Packets, rate: float, scale: float, foreach: bool
 ) -> Figures:
-    """The same topic and trigger: event to Python."""
+    """Measures the same topic and trigger: event to Python."""
     folder = world.fresh("noted")
     folder.mkdir()
     query = stream.start_pass(world.spark, settings, noting(str(folder)), "records long", foreach)

@@ -80,13 +80,13 @@ def run(world: World, lines: Lines) -> None:
 
 
 def row(kind: str, records: int, batches: int, at: Mapping[int, float]) -> dict[str, object]:
-    """MB at each of MARKS."""
+    """Returns MB at each of MARKS."""
     marks = {f"mb_at_{mark}_percent": at[mark] for mark in MARKS}
     return {"what": kind, "records": records, "batches": batches, **marks}
 
 
 def in_use(root: int) -> float:
-    """MB of the objects that a job's JVM still uses. It takes the JDK's jcmd."""
+    """Returns MB of the objects that a job's JVM still uses. It takes the JDK's jcmd."""
     jcmd = shutil.which("jcmd")
     if jcmd is None:
         raise FileNotFoundError("jcmd, which a JDK has, is not on the path")
@@ -102,7 +102,7 @@ def in_use(root: int) -> float:
 
 
 def committed(checkpoint: Path, topic: str) -> int:
-    """Records of all batches that a stream has committed."""
+    """Returns records of all batches that a stream has committed."""
     numbers = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")]
     if not numbers:
         return 0
@@ -127,7 +127,7 @@ def nearest(samples: Sequence[Sample], records: float) -> Sample:
 
 
 def resident(root: int) -> dict[str, float]:
-    """MB of a job's processes by kind; of forked workers each page counts where it is used."""
+    """Returns MB of a job's processes by kind; a page of forked workers counts where it is used."""
     used = dict.fromkeys(KINDS, 0.0)
     for process in descendants(root):
         command = command_of(process)
@@ -156,7 +156,7 @@ def command_of(process: int) -> bytes:
 
 
 def descendants(root: int) -> list[int]:
-    """A process and all that descend from it."""
+    """Returns a process and all that descend from it."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -121,7 +121,7 @@ def say(lines: Lines, way: str, rate: float, ours: float, **more: Any) -> None:
 
 
 def pickled_plan(world: World, settings: Settings) -> Path:
-    """A file of (plan, header stacks) of the current tables, with all stacks worked out."""
+    """Returns a file of (plan, header stacks) of the current tables, with all stacks worked out."""
     tables = Tables(world.spark, settings.tables)
     versions = BatchVersions(tables, settings.topic, sources(settings)).current()
     compilation = Plans(settings, tables).at(versions).compilation
@@ -141,7 +141,7 @@ def load_plan(path: Path) -> tuple[Plan, HeaderStacks]:
 
 
 def in_processes(way: Way, tasks: list[PeerTask]) -> tuple[float, int]:
-    """Records a second of all together, and the copies that they made of messages."""
+    """Returns records a second of all together, and the copies that they made of messages."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(len(tasks)) as pool:
         answers = pool.map(partial(consume, way), tasks, chunksize=1)
@@ -268,7 +268,7 @@ def plain(task: PeerTask, messages: Iterator[Messages]) -> int:
 
 
 def topic_a_subscriber(task: PeerTask, messages: Iterator[Messages]) -> int:
-    """A copy of each matched message to the topic of each of its receivers.
+    """Copies each matched message to the topic of each of its receivers.
 
     Messages are matched by our kernels, as what is compared is what comes after.
     """

@@ -41,7 +41,7 @@ def draw(folder: Path = PICTURES) -> list[Path]:
 
 
 def rates(throughput: list[Line], peers: list[Line]) -> str:
-    """Records a second: ours and through ``mapInArrow`` alone, and of other ways."""
+    """Draws records a second: ours and through ``mapInArrow`` alone, and of other ways."""
     panels = []
     cases = [line for line in throughput if line["name"] == "throughput"]
     if cases:
@@ -67,7 +67,7 @@ def rates(throughput: list[Line], peers: list[Line]) -> str:
 
 
 def growth(lines: list[Line]) -> str:
-    """Seconds of plan, first batch and batch against subscriptions, hosts and partitions."""
+    """Draws seconds of plan, first batch and batch against subscriptions, hosts and partitions."""
     panels = []
     for axis, label in AXES.items():
         mine = [line for line in lines if line["name"] == "growth" and line["axis"] == axis]

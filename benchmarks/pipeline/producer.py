@@ -15,7 +15,7 @@ TICK = 0.001
 
 
 def connect(servers: str, linger: int) -> Producer:
-    """A producer that waits ``linger`` ms for more to send together."""
+    """Returns a producer that waits ``linger`` ms for more to send together."""
     # Tests, which have none, look at what is here all the same.
     from confluent_kafka import Producer  # noqa: PLC0415
 

@@ -49,7 +49,9 @@ class Drained:
         return sum(batch.rows for batch in self.batches)
 
     def rate(self, warm: int) -> float:
-        """Records a second, from the first batch after ``warm`` records to the end of the last."""
+        """Returns records a second, from the first batch after ``warm`` records to the end of the
+        last.
+        """
         seen = 0
         for number, batch in enumerate(self.batches):
             if seen >= warm:
@@ -77,7 +79,9 @@ def batches_of(reports: Sequence[str]) -> list[BatchFigures]:
 
 
 def watch(query: StreamingQuery, records: int) -> Callable[[], bool]:
-    """A function that says whether the query has committed ``records`` of a topic new with it."""
+    """Returns a function that says whether the query has committed ``records`` of a topic new with
+    it.
+    """
     last = [time.monotonic(), 0.0]
 
     def done() -> bool:
@@ -113,7 +117,7 @@ def wait(query: StreamingQuery, records: int) -> None:
 
 
 def ours(world: World, settings: Settings, records: int) -> Drained:
-    """The stream of the main job."""
+    """Drains the topic by the stream of the main job."""
     wire = world.wire
     before = wire.sent(), wire.sent_bytes()
     lifecycle = Lifecycle()
@@ -127,7 +131,7 @@ def ours(world: World, settings: Settings, records: int) -> Drained:
 
 
 def through_python(world: World, settings: Settings, records: int, foreach: bool) -> Drained:
-    """The same topic, trigger and options through ``mapInArrow`` that only counts."""
+    """Drains it by the same trigger and options through ``mapInArrow`` that only counts."""
     query = start_pass(world.spark, settings, counting(), "records long", foreach)
     try:
         wait(query, records)
@@ -139,7 +143,7 @@ def through_python(world: World, settings: Settings, records: int, foreach: bool
 def start_pass(
     spark: SparkSession, settings: Settings, work: Pass, schema: str, foreach: bool
 ) -> StreamingQuery:
-    """A stream of one ``mapInArrow``, in ``foreachBatch`` as ours, or without."""
+    """Starts a stream of one ``mapInArrow``, in ``foreachBatch`` as ours, or without."""
     records = Topics(spark, settings).stream()
     if foreach:
 

@@ -126,7 +126,7 @@ def records_a_batch(records: int) -> int:
 
 
 def highest(world: World) -> float:
-    """The highest rate of the main case in this run; a short drain if none was seen yet."""
+    """Returns the highest rate of the main case in this run; a short drain if none was seen yet."""
     if world.highest is None:
         records = MAIN.records // (16 if world.quick else 4)
         topic = world.topic(MAIN.packets(world), records)

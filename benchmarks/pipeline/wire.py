@@ -68,7 +68,7 @@ class Wire:
         return {"sink": "af_packet", "interface": self.near}
 
     def hold(self) -> socket.socket:
-        """The far end of a tunnel, open: a datagram to nobody would be refused."""
+        """Holds the far end of a tunnel open: a datagram to nobody would be refused."""
         far = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         if self.kind == "udp":
             host, _, port = self.far.partition(":")
@@ -76,7 +76,7 @@ class Wire:
         return far
 
     def sent(self) -> int:
-        """Frames that went out so far."""
+        """Returns frames that went out so far."""
         if self.kind == "udp":
             lines = Path("/proc/self/net/snmp").read_text("utf-8").splitlines()
             names, values = (line.split() for line in lines if line.startswith("Udp: "))
@@ -95,7 +95,7 @@ class Wire:
         raise OSError(f"there is no interface {self.near}")
 
     def limit(self, size: int, seconds: float, processes: int) -> float | None:
-        """Frames of ``size`` bytes a second by a C program, or None where no compiler is."""
+        """Returns frames of ``size`` bytes a second by a C program; None where no compiler is."""
         compiler = shutil.which("cc")
         if compiler is None:
             return None

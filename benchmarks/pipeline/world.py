@@ -49,7 +49,7 @@ FABRICS = {
 
 
 def network_of(hosts: int) -> Network:
-    """A fabric of two planes with two spines each; the number of hosts is one of FABRICS."""
+    """Returns a fabric of two planes with two spines each; hosts: one of FABRICS."""
     pods, racks, each = FABRICS[hosts]
     return fabric(pods, racks, each, planes=2, spines=2)
 
@@ -117,7 +117,7 @@ class World:
         return self._broker.bootstrap_servers
 
     def fresh(self, what: str) -> Path:
-        """A folder that is not there yet."""
+        """Returns a folder that is not there yet."""
         return self.folder / f"{what}{next(self._numbers)}"
 
     @cached_property
@@ -164,7 +164,7 @@ class World:
         return folder
 
     def topic(self, packets: Packets, records: int, partitions: int = PARTITIONS) -> str:
-        """A topic of so many records, written at full speed."""
+        """Makes a topic of so many records, written at full speed."""
         name = self.empty_topic(partitions)
         if records:
             producer.fill(self.servers, name, packets, records, partitions)
@@ -193,7 +193,7 @@ class World:
 
 
 def properties(settings: Settings) -> dict[str, str]:
-    """The settings as Spark properties; those with their defaults are left out."""
+    """Returns the settings as Spark properties; those with their defaults are left out."""
     found = {
         PREFIX + field.metadata["key"]: str(value)
         for field in dataclasses.fields(settings)

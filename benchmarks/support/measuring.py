@@ -69,7 +69,7 @@ class Reporter:
 def side_by_side(
     yardstick: Callable[[], Any], work: Callable[[], Any], runs: int = RUNS
 ) -> tuple[list[float], list[float], float]:
-    """Seconds of both on their core, run by run in turn, and the median of their ratios.
+    """Returns seconds of both on their core, run by run in turn, and the median of their ratios.
 
     A core's speed changes within seconds, so each run of ``work`` has one of the yardstick beside.
     """
@@ -107,7 +107,7 @@ class DecodedSession:
 
 
 def struct_loop(packets: list[bytes]) -> list[tuple[Any, ...]]:
-    """The plain Python way: walk the blocks, unpack new orders, skip the rest."""
+    """Reads messages in plain Python: walks the blocks, unpacks new orders, skips the rest."""
     rows = []
     for packet in packets:
         (count,) = struct.unpack_from(">H", packet, 18)
@@ -121,5 +121,5 @@ def struct_loop(packets: list[bytes]) -> list[tuple[Any, ...]]:
 
 
 def drain(parser: Any, binary_file: bytes) -> int:
-    """Messages that a parser of others reads from a Nasdaq BinaryFILE."""
+    """Counts the messages that a parser of others reads from a Nasdaq BinaryFILE."""
     return sum(1 for _ in parser.parse_stream(binary_file))

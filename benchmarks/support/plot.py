@@ -111,7 +111,7 @@ class Panel:
         self._x, self._y, self._from_zero = x, y, from_zero
 
     def draw(self) -> str:
-        """The panel with its upper left corner at the origin."""
+        """Draws the panel with its upper left corner at the origin."""
         points = [point for curve in self._curves.values() for point in curve]
         x_axis = axis([x for x, _ in points], _LEFT, _WIDTH - _RIGHT, log=self._log)
         y_axis = axis(
@@ -264,7 +264,7 @@ def _step(rough: float) -> float:
 
 
 def short(value: float) -> str:
-    """A number as an axis says it."""
+    """Returns a number as an axis says it."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "K")):
         if value >= size:
             return f"{value / size:g}{letter}"

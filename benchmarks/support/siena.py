@@ -45,7 +45,7 @@ class SienaWorkload:
     seed: int = 1
 
     def specification(self) -> Specification:
-        """The format of the events: one header ``event`` with the fields ``f1`` to ``fN``."""
+        """Returns the format of the events: one header ``event`` with fields ``f1`` to ``fN``."""
         columns = [
             f"@string f{rank}: 64;" if rank <= self.text_fields else f"f{rank}: 32;"
             for rank in range(1, self.fields + 1)
@@ -63,7 +63,9 @@ class SienaWorkload:
         )
 
     def texts(self) -> list[str]:
-        """The subscriptions. More of them begin with the same ones; equal ones may stand twice."""
+        """Returns the subscriptions. More of them begin with the same ones; equal ones may stand
+        twice.
+        """
         if not 0 < self.predicates <= self.fields:
             raise ValueError("a subscription has one predicate a field at most")
         random = Random(f"siena {self.seed}")

@@ -43,7 +43,7 @@ def branch_aware_tree(
     graph: SwitchGraph | None = None,
     branch_weight: float = BRANCH_WEIGHT,
 ) -> Edges:
-    """Undirected edges (sorted pairs) of a tree of few links and branch nodes (BAERA).
+    """Returns undirected edges (sorted pairs) of a tree of few links and branch nodes (BAERA).
 
     As ``steiner_tree``; the first terminal is the source, from which the tree grows. Hosts'
     links count as branches of their switches.
@@ -65,7 +65,7 @@ def branch_aware_tree(
 
 
 def branch_nodes(edges: Edges) -> list[str]:
-    """The nodes of three or more edges, sorted: those where a copy is made."""
+    """Returns the nodes of three or more edges, sorted: those where a copy is made."""
     degree: dict[str, int] = {}
     for pair in edges:
         for node in pair:
@@ -102,7 +102,7 @@ class _Problem:
         return sorted((u for u in degree if degree[u] > 2), key=lambda u: (degree[u], u))
 
     def grown(self) -> _Pairs:
-        """The nearest terminal joins, at a branch node where distances are equal."""
+        """Grows a tree: the nearest terminal joins, at a branch node where distances are equal."""
         source = self.ends.switches[0]
         place = {u: n for n, u in enumerate(self.ends.switches)}
         inside = {source}
@@ -263,7 +263,7 @@ def search(
 
 
 def way(parent: Mapping[int, int], end: int) -> list[int]:
-    """The switches from the root of a search to ``end``."""
+    """Returns the switches from the root of a search to ``end``."""
     path = [end]
     while parent[path[-1]] >= 0:
         path.append(parent[path[-1]])
@@ -273,7 +273,8 @@ def way(parent: Mapping[int, int], end: int) -> list[int]:
 def cut(
     neighbors: Mapping[int, Collection[int]], root: int, wanted: Iterable[int]
 ) -> set[tuple[int, int]]:
-    """The edges, lower index first, of a breadth-first tree from ``root`` that lead to ``wanted``.
+    """Returns the edges, lower index first, of a breadth-first tree from ``root`` that lead to
+    ``wanted``.
 
     ``neighbors``: a graph that joins all of them; it may have cycles and stubs.
     """
@@ -288,7 +289,7 @@ def cut(
 
 
 def upwards(parent: Mapping[int, int], ends: Iterable[int]) -> set[tuple[int, int]]:
-    """The edges, lower index first, from ``ends`` up to the root of a search."""
+    """Returns the edges, lower index first, from ``ends`` up to the root of a search."""
     kept: set[tuple[int, int]] = set()
     for end in ends:
         u = end
@@ -303,7 +304,7 @@ def _pair(u: int, v: int) -> tuple[int, int]:
 
 
 def named(graph: SwitchGraph, pairs: Iterable[tuple[int, int]], terminals: Terminals) -> Edges:
-    """A tree of switches by name, with the links of the hosts."""
+    """Returns a tree of switches by name, with the links of the hosts."""
     return frozenset(edge(graph.names[u], graph.names[v]) for u, v in pairs) | terminals.links
 
 
@@ -317,7 +318,8 @@ def extended_shortest_path_tree(
     graph: SwitchGraph | None = None,
     switch_weights: Mapping[str, float] = _NOTHING,
 ) -> Edges:
-    """Undirected edges (sorted pairs) of the shortest paths from the first terminal to the others.
+    """Returns undirected edges (sorted pairs) of the shortest paths from the first terminal to the
+    others.
 
     As ``steiner_tree``, but for the first terminal, which is the source. ``switch_weights``: in
     the unit of links' weights, at least 0; switches without one weigh nothing, and with none the

@@ -46,7 +46,7 @@ BUILDERS: dict[str, Builder] = {
 
 
 def compare(name: str) -> list[Line]:
-    """One tree a publisher, to all its subscribers, by every builder; and LAMA's shared ones."""
+    """Compares one tree a publisher, to all its subscribers, by every builder; and LAMA's."""
     network, who, random = scenario(name)
     statistics = recorded(who, random, RECORDED)
     publications = who.draw(random, MEASURED)

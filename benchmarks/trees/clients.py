@@ -36,7 +36,7 @@ class Crowd:
         )
 
     def draw(self, random: Random, notifications: int) -> list[Publication]:
-        """``notifications`` of each publisher, without those that nobody wants."""
+        """Returns ``notifications`` of each publisher, without those that nobody wants."""
         drawn = []
         for publisher, hosts in self.subscribers.items():
             for _ in range(notifications):
@@ -84,7 +84,7 @@ def crowd(
 def sample(
     random: Random, names: Sequence[str], weights: Mapping[str, float], count: int
 ) -> list[str]:
-    """``count`` different names, each draw in proportion to the weights of those left."""
+    """Returns ``count`` different names, each draw in proportion to the weights of those left."""
     left = list(names)
     taken = []
     for _ in range(min(count, len(left))):

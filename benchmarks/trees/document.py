@@ -129,7 +129,7 @@ def thresholds(lines: Sequence[Line], _: str) -> str:
 
 
 def networks(lines: Sequence[Line], _: str) -> str:
-    """The networks as they are and as the text has them, and the best strategy of each."""
+    """Returns the networks as they are and as the text has them, and the best strategy of each."""
     rows = []
     for row in named(lines, "network"):
         of = {z["strategy"]: z for z in named(lines, "zoo", network=row["network"], rules=40)}
@@ -276,7 +276,7 @@ def optimum(lines: Sequence[Line], _: str) -> str:
 
 
 def encodings(lines: Sequence[Line], _: str) -> str:
-    """Bytes, mean and maximum, of every encoding in every network."""
+    """Returns bytes, mean and maximum, of every encoding in every network."""
     others = named(lines, "other encoding")
     columns = list(dict.fromkeys(row["network"] for row in others))
     ours = named(lines, "against greedy")

@@ -50,7 +50,7 @@ Cell = tuple[int, str, int]
 
 
 def one_run(seed: int) -> dict[Cell, Measured]:
-    """One drawing of publishers, subscribers and frequencies, for all cells."""
+    """Runs one drawing of publishers, subscribers and frequencies, for all cells."""
     cells: dict[Cell, Measured] = {}
     for percent in SUBSCRIBERS:
         random = Random(f"fabric {seed} {percent}")

@@ -131,7 +131,7 @@ def _others(name: str, network: Network, publications: Sequence[Publication]) ->
 
 
 def against_optimum(task: tuple[str, str]) -> tuple[list[int], list[int], list[int]]:
-    """Labels of our encoder, of greedy, and the fewest there are."""
+    """Returns labels of our encoder, of greedy, and the fewest there are."""
     name, strategy = task
     network, who, random = scenario(name)
     situation = Situation(network, who.clients(), recorded(who, random, RECORDED), 0)

@@ -42,7 +42,7 @@ def measure(
     publications: Sequence[Publication],
     algorithm: Algorithm = "refined",
 ) -> Measured:
-    """The publications over the network with these trees stored."""
+    """Measures the publications over the network with these trees stored."""
     replay = Replayer(network, numbered(trees, "measured"), algorithm).replay(publications)
     if replay.skipped:
         raise AssertionError(f"not delivered: {next(iter(replay.skipped.values()))}")
@@ -62,7 +62,7 @@ def measure(
 
 
 def mean(seen: Iterable[Measured]) -> Measured:
-    """The mean of several, each counting alike."""
+    """Returns the mean of several, each counting alike."""
     rows = list(seen)
     return Measured(
         **{

@@ -92,7 +92,7 @@ class Zoo:
         }
 
     def apart(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The clusters in two pairs, with the centres of one far from those of the other."""
+        """Returns the clusters in two pairs, the centres of one far from those of the other."""
         graph = nx.Graph(self.links)
         pairings = [((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2))]
 
@@ -118,7 +118,7 @@ def names(folder: str | None, only: Sequence[str] = ()) -> list[str]:
 
 @cache
 def zoo(name: str, folder: str | None = None) -> Zoo:
-    """The network of this name, from ``folder`` or from topohub."""
+    """Reads the network of this name, from ``folder`` or from topohub."""
     if folder:
         graph = nx.read_graphml(Path(folder) / f"{name}.graphml")
     else:

@@ -70,7 +70,9 @@ def bier(network: Network, receivers: Collection[str], bits: int | None = None) 
 
 
 def bare_bits(network: Network, receivers: Collection[str]) -> Headers:
-    """The least that a bit string can be: a bit for each host, in whole bytes, and nothing else."""
+    """Returns the least that a bit string can be: a bit for each host, in whole bytes, and nothing
+    else.
+    """
     return Headers((_bytes(len(network.hosts)),) if receivers else ())
 
 

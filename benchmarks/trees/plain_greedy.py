@@ -79,7 +79,7 @@ class PlainEncoding:
         return len(self.trees) + len(self.hops) + len(self.stops)
 
     def labels(self, network: Network) -> tuple[int, ...]:
-        """The stack: trees, then hops and stops."""
+        """Returns the stack: trees, then hops and stops."""
         make = network.labels.label
         return (
             *(make(TREE, number) for number in self.trees),

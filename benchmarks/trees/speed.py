@@ -43,7 +43,7 @@ Wanted = tuple[str, frozenset[str]]
 
 
 def stored(network: Network, trees: int, seed: int) -> list[VirtualTree]:
-    """The first trees of random-variant: all hosts, halves, quarters and so on."""
+    """Returns the first trees of random-variant: all hosts, halves, quarters and so on."""
     situation = Situation(network, Clients({}), Statistics(), seed)
     found: dict[Edges, None] = {}
     for edges in RandomVariant().candidates(situation, uniform(network, trees)):
@@ -55,7 +55,7 @@ def stored(network: Network, trees: int, seed: int) -> list[VirtualTree]:
 
 
 def publications(network: Network, count: int, receivers: int, publishers: int) -> list[Wanted]:
-    """``count`` different ones, of each publisher as many as of another."""
+    """Returns ``count`` different ones, of each publisher as many as of another."""
     random = Random(f"speed {count} {receivers}")
     hosts = list(network.hosts)
     sources = random.sample(hosts, publishers)

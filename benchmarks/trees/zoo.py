@@ -280,7 +280,7 @@ def automatic_choice(
     strategies: Iterable[str],
     current: Sequence[Edges] = (),
 ) -> dict[Edges, str]:
-    """Trees with the strategy of each, from what the situation's statistics recorded."""
+    """Returns trees with the strategy of each, from what the situation's statistics recorded."""
     record = Record(situation.network, situation.statistics.publications)
     outcomes = [
         evaluate(strategy, situation, budget, record)

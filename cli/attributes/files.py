@@ -71,7 +71,7 @@ class RecordFile:
 
 
 def read_registry(path: Path | None) -> Registry:
-    """The attributes of a file of JSON lines with the columns of table ``attributes``.
+    """Returns the attributes of a file of JSON lines with the columns of table ``attributes``.
 
     Without a file those of the lab's sensors. Raises EventError ``NOT_JSON``, OSError, and what
     `Registry.from_rows` does.
@@ -119,7 +119,7 @@ class _Packed(gzip.GzipFile):
 
 
 def open_file(file: str) -> AbstractContextManager[BinaryIO]:
-    """A file to read, unpacked if it ends in .gz, or standard input for "-"."""
+    """Returns a file to read, unpacked if it ends in .gz, or standard input for "-"."""
     if file == "-":
         if sys.stdin is None:
             raise OSError("standard input is closed: name a file")
@@ -130,7 +130,7 @@ def open_file(file: str) -> AbstractContextManager[BinaryIO]:
 
 
 def line_batches(stream: BinaryIO, stop: StopRequest | None = None) -> Iterator[RecordBatch]:
-    """Lines as they come, so that slow ones are seen soon; blank ones left out.
+    """Yields lines as they come, so that slow ones are seen soon; blank ones left out.
 
     Of a line longer than `LONGEST` only so many bytes are kept, and one more. Standard input, which
     may be silent for long, ends when ``stop`` is set.

@@ -17,7 +17,8 @@ _MOMENT = 0.05
 
 
 def paced(batches: Iterable[RecordBatch], rate: float, stop: StopRequest) -> Iterator[RecordBatch]:
-    """The batches, or where there is a rate (events a second) pieces of them when they are due.
+    """Yields the batches, or where there is a rate (events a second) pieces of them when they are
+    due.
 
     What is late does not come in a rush. Ends when ``stop`` is set.
     """

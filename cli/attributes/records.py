@@ -92,7 +92,7 @@ class RecordEncoder:
         self.count = 0
 
     def encode(self, batch: RecordBatch, faults: Faults) -> Encoded:
-        """The events of a batch; faulty lines are told of and left out."""
+        """Encodes the events of a batch; faulty lines are told of and left out."""
         read = read_pairs(*pairs_of_lines(batch.records), self._registry, LONGEST)
         good = faults.of(batch, read.reason)
         payload = self._payloads(len(good))
@@ -121,14 +121,14 @@ class RecordEncoder:
 
 
 def as_they_are(batch: RecordBatch) -> Encoded:
-    """The records of a batch, good or bad."""
+    """Returns the records of a batch, good or bad."""
     return Encoded(*batch.columns())
 
 
 def json_lines(
     batch: RecordBatch, encoding: str | None, registry: Registry, faults: Faults
 ) -> list[str]:
-    """The events of a batch as JSON; faulty records are told of and left out.
+    """Returns the events of a batch as JSON; faulty records are told of and left out.
 
     Without an encoding the records are frames, and those that carry no event are passed over.
     """
@@ -143,14 +143,14 @@ def json_lines(
 
 
 def mac_address(text: str) -> int:
-    """``02:00:00:00:00:01`` as a number. Raises typer.BadParameter."""
+    """Returns ``02:00:00:00:00:01`` as a number. Raises typer.BadParameter."""
     if not re.fullmatch(r"[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5}", text):
         raise typer.BadParameter(f"{text!r} is no MAC address, as in 02:00:00:00:00:01")
     return int(text.replace(":", "").replace("-", ""), 16)
 
 
 def render(events: Events, chosen: NDArray[np.intp], registry: Registry) -> list[str]:
-    """The chosen events as JSON objects, attributes by ascending id, values in their units."""
+    """Returns the chosen events as JSON, attributes by ascending id, values in their units."""
     parts: list[list[str]] = [[] for _ in chosen]
     mask = events.mask[chosen]
     for number, field in _fields(registry).items():
@@ -163,7 +163,9 @@ def render(events: Events, chosen: NDArray[np.intp], registry: Registry) -> list
 
 
 def texts_of(values: Mapping[int, int], registry: Registry) -> dict[str, str]:
-    """Names and values in their units of one event's raw values by id; ``id 9`` if it has none."""
+    """Returns names and values in their units of one event's raw values by id; ``id 9`` if it has
+    none.
+    """
     fields = _fields(registry)
     return {
         fields[number].name if number in fields else f"id {number}": (

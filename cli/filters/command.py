@@ -279,7 +279,7 @@ class _Run:
         self.reader = EventReader(file.specification, wanted)
 
     def step(self, read: EventColumns) -> dict[int, str]:
-        """Lines to print, by position in the batch."""
+        """Returns lines to print, by position in the batch."""
         values, present = read.stacked(self._matcher.fields)
         codes = self._matcher.walk(read.message_type, values, present)
         if self._matcher.stateful:

@@ -50,12 +50,12 @@ class MatchingRules:
             self.parsed.setdefault(index, file.rule(index))
 
     def rule(self, index: int) -> Rule:
-        """The syntax tree of a rule."""
+        """Returns the syntax tree of a rule."""
         found = self.parsed.get(index)
         return self._file.rule(index) if found is None else found
 
     def plain_matches(self, event: Event) -> set[int]:
-        """Indexes of the plain conjunctions that are true on the event."""
+        """Returns indexes of the plain conjunctions that are true on the event."""
         values = dict(event.values)
         if event.message_type is not None:
             values[MESSAGE_TYPE] = event.message_type

@@ -53,11 +53,11 @@ class RuleFile:
         return [index for index in range(len(self.texts)) if index not in faulty]
 
     def rule(self, index: int) -> Rule:
-        """The syntax tree of a rule that is right."""
+        """Returns the syntax tree of a rule that is right."""
         return parse_rule(self.texts[index], self.specification, framing=self.framing)
 
     def compile(self, optional: bool | None, order: str | tuple[str, ...]) -> CompiledFilter:
-        """The rules that are right as tables."""
+        """Returns the rules that are right as tables."""
         right = self.right
         if not self.framing:
             texts = [self.texts[index] for index in right]
@@ -70,7 +70,7 @@ class RuleFile:
 
 
 def read_rules(format_: str, path: Path) -> RuleFile:
-    """A file of rules, checked. Errors: of the specification; OSError."""
+    """Reads a file of rules, and checks them. Errors: of the specification; OSError."""
     specification, is_file = _specification(format_)
     name, text = (
         ("<stdin>", sys.stdin.buffer.read()) if str(path) == "-" else (str(path), path.read_bytes())
@@ -125,7 +125,7 @@ def _faults(
 
 
 def rules_to_use(format_: str, path: Path, skip_faulty: bool) -> RuleFile:
-    """The same for a command that goes on: faults are told, and end it unless skipped."""
+    """Reads rules for a command that goes on: faults are told, and end it unless skipped."""
     file = read_rules(format_, path)
     if file.faults:
         tell_faults(file, as_json=False, err=True)
@@ -170,12 +170,14 @@ def _specification(format_: str) -> tuple[Specification, bool]:
 
 
 def open_source(source: str) -> Any:
-    """A file to read, or standard input for "-"."""
+    """Returns a file to read, or standard input for "-"."""
     return nullcontext(sys.stdin.buffer) if source == "-" else Path(source).open("rb")
 
 
 def lines_of(stream: BinaryIO) -> Iterator[tuple[int, str | EventError]]:
-    """The lines of a file with their numbers, or the error in their place; blank ones left out."""
+    """Yields the lines of a file with their numbers, or the error in their place; blank ones left
+    out.
+    """
     number = 0
     while line := stream.readline(MAX_LINE + 1):
         number += 1

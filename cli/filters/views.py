@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def term_json(term: Alternative, compiled: CompiledFilter) -> Json:
-    """A term of a rule and where its events can go."""
+    """Returns a term of a rule and where its events can go."""
     return {
         "term": term.text,
         "acts": term.acts,
@@ -55,7 +55,7 @@ def evaluation_json(found: RuleEvaluation) -> Json:
 
 
 def path_json(way: Way) -> list[Json]:
-    """An event's way, table by table."""
+    """Returns an event's way, table by table."""
     steps = []
     for step in way.steps:
         row = step.row
@@ -66,7 +66,7 @@ def path_json(way: Way) -> list[Json]:
 
 
 def event_text(found: Json) -> str:
-    """The explanation of an event, for people."""
+    """Returns the explanation of an event, for people."""
     lines = ["event"]
     lines += [f"  {name} = {value}" for name, value in found["event"].items()]
     lines += ["", "way through the tables"]
@@ -131,7 +131,7 @@ def _does(found: Json) -> str:
 
 
 def outcome_json(outcome: Outcome) -> Json:
-    """Ports and actions; updates are state, and no action to be seen."""
+    """Returns ports and actions; updates are state, and no action to be seen."""
     return {
         "ports": [_plain(name) for name in outcome.receivers],
         "actions": [[call.name, *map(_plain, call.args)] for call in outcome.calls],
@@ -139,7 +139,7 @@ def outcome_json(outcome: Outcome) -> Json:
 
 
 def leaf_json(state: int, outcome: Outcome) -> Json:
-    """A leaf and all that happens there; ``updates`` only if there are any."""
+    """Returns a leaf and all that happens there; ``updates`` only if there are any."""
     found: Json = {"state": state, **outcome_json(outcome)}
     if outcome.updates:
         found["updates"] = [[u.cell, u.function, u.field] for u in outcome.updates]
@@ -147,7 +147,7 @@ def leaf_json(state: int, outcome: Outcome) -> Json:
 
 
 def cell_json(cell: Cell) -> Json:
-    """A cell that the tables read or the leaves update; the window in microseconds."""
+    """Returns a cell that the tables read or the leaves update; the window in microseconds."""
     return {
         "cell": cell.name,
         "function": cell.function,
@@ -161,7 +161,7 @@ def _plain(text: str) -> int | str:
 
 
 def p4_json(made: ProgramEntries) -> Iterator[Json]:
-    """Multicast groups first, as entries name them: all that the ports of the rules need."""
+    """Yields multicast groups first, as entries name them: all that the ports of the rules need."""
     for group in port_groups("", made.ports):
         copies = replicas(group)
         line: Json = {"group": group_id(group), "ports": [port for port, _ in copies]}

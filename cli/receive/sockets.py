@@ -77,7 +77,7 @@ class Wires:
         self._poll.poll(max(0, math.ceil(1000 * seconds)))
 
     def read(self, wire: socket.socket | None) -> tuple[list[bytes], bool]:
-        """Datagrams that are there, and whether there may be more."""
+        """Returns datagrams that are there, and whether there may be more."""
         found: list[bytes] = []
         if wire is None:
             return found, False

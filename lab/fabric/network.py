@@ -171,7 +171,7 @@ class LabNetwork:
         ).start()
 
     def addresses(self) -> dict[str, Any]:
-        """The line that says that the network is ready."""
+        """Returns the line that says that the network is ready."""
         return {
             "p4runtime": self._server.address,
             "ingress": {each.publisher: each.address for each in self._ingress},
@@ -262,7 +262,7 @@ class LabNetwork:
 
 
 def read_description(path: Path) -> Network:
-    """The network of a description file. Raises LabError ``BAD_DESCRIPTION``, NetworkError."""
+    """Reads a network's description. Raises LabError ``BAD_DESCRIPTION``, NetworkError."""
     try:
         rows = json.loads(path.read_text())
         labels = FORMATS[rows.get("label_bits", NARROW.bits)]

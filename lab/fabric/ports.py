@@ -78,7 +78,9 @@ class Port(Protocol):
         """Readable when a frame waits."""
 
     def receive(self) -> bytes | None:
-        """The next frame that waits; None if there is none, or an error was told in its place."""
+        """Returns the next frame that waits; None if there is none, or an error was told in its
+        place.
+        """
 
     def send(self, frame: bytes) -> None:
         """Send a frame, or count it as lost."""
@@ -334,7 +336,7 @@ class PacketSocketPort:
 
 
 def with_vlan_tag(frame: bytes, auxdata: bytes) -> bytes:
-    """The frame with the VLAN tag that the kernel took out of it, if it did."""
+    """Returns the frame with the VLAN tag that the kernel took out of it, if it did."""
     if len(auxdata) < _AUXDATA.size:
         return frame
     status, _, _, _, _, control, protocol = _AUXDATA.unpack_from(auxdata)

@@ -93,7 +93,7 @@ def serve(options: SwitchOptions, say: Callable[[dict[str, Any]], None]) -> None
 
 
 def open_ports(links: Mapping[int, Link]) -> list[Port]:
-    """All ports, or none: what one of them raises closes the others."""
+    """Opens all ports, or none: what one of them raises closes the others."""
     ports: list[Port] = []
     try:
         for number, link in links.items():

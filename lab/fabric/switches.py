@@ -90,12 +90,12 @@ class Fabric:
                     waiting.append((egress, copy))
 
     def link_bytes(self) -> dict[str, int]:
-        """Bytes that each direction of each link has carried: ``{"u->v": bytes}``."""
+        """Returns bytes that each direction of each link has carried: ``{"u->v": bytes}``."""
         wires = [*self._into.values(), *(w for out in self._out.values() for w in out.values())]
         return {wire.name: wire.bytes for wire in wires}
 
     def all_drops(self) -> Counter[str]:
-        """Frames dropped by switches and links, by reason."""
+        """Returns frames dropped by switches and links, by reason."""
         total = Counter(self.drops)
         for data_plane in self._data_planes.values():
             total.update(data_plane.drops)

@@ -56,7 +56,7 @@ class Fault(NamedTuple):
     what: str
 
     def text(self, versions: Mapping[str, int]) -> str:
-        """One line; ``versions`` are those of the batch."""
+        """Returns one line; ``versions`` are those of the batch."""
         parts = [self.host, self.session.decode("latin-1")]
         if self.sequence is not None:
             offset, index = split_sequence(self.sequence)
@@ -93,7 +93,7 @@ class DeliveryVerdict:
         self.faults[fault.kind].append(fault)
 
     def lines(self) -> Iterator[str]:
-        """The report: what was looked at, then the first faults of each kind."""
+        """Yields the report: what was looked at, then the first faults of each kind."""
         yield (
             f"{self.batches} batches, {self.hosts} hosts: {self.owed} notifications owed, "
             f"{self.received} received, {self.repeats} of them again; "

@@ -82,7 +82,7 @@ def _datagrams(path: Path) -> Iterator[bytes]:
 
 
 def receipt_bytes(receipt: Receipt) -> bytes:
-    """One record of a receipts file: the inverse of what :func:`receipts` reads of packets."""
+    """Returns a record of a receipts file, as :func:`receipts` reads it of packets."""
     packet = struct.pack(">10sQH", receipt.session, receipt.sequence, len(receipt.messages))
     packet += b"".join(struct.pack(">H", len(message)) + message for message in receipt.messages)
     return struct.pack(">H", len(packet)) + packet

@@ -151,7 +151,7 @@ class Tally:
         )
 
     def counts(self) -> dict[str, int]:
-        """The counts by name."""
+        """Returns the counts by name."""
         return {item.name: getattr(self, item.name) for item in fields(Tally)}
 
 
@@ -162,7 +162,7 @@ class Tallies(Tally):
     hosts: dict[str, Tally] = field(default_factory=dict)
 
     def rows(self) -> list[dict[str, object]]:
-        """One dictionary a host, ``host`` first, for tables and for the report."""
+        """Returns one dictionary a host, ``host`` first, for tables and for the report."""
         return [{"host": host, **tally.counts()} for host, tally in self.hosts.items()]
 
 
@@ -369,7 +369,7 @@ class Framing(NamedTuple):
     message: int
 
     def size(self, messages: Iterable[bytes]) -> int:
-        """Bytes of a frame with these messages."""
+        """Returns bytes of a frame with these messages."""
         return self.frame + sum(self.message + len(message) for message in messages)
 
 
@@ -380,7 +380,7 @@ PACKETS = Framing(14 + 20 + 8 + 20, 2)
 def unicast_bytes(
     network: Network, publisher: str, expectation: Expectation, framing: Framing = PACKETS
 ) -> int:
-    """Bytes on links if each host were sent its messages by itself, along a shortest path.
+    """Returns bytes on links if each host were sent its messages by itself, along a shortest path.
 
     Unicast at its best: all messages that a host is owed of one source packet share one plain
     frame. A frame counts once on every link from the publisher's host to the receiver's; a host
@@ -405,8 +405,8 @@ def unicast_bytes(
 
 
 def broadcast_bytes(network: Network, expectation: Expectation, framing: Framing = PACKETS) -> int:
-    """Bytes on links if the messages of each sound source packet went, in a plain frame, to every
-    host.
+    """Returns bytes on links if the messages of each sound source packet went, in a plain frame, to
+    every host.
 
     A frame counts once on every edge of the broadcast tree (WERNECKE 5.3.2).
     """

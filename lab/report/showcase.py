@@ -51,7 +51,7 @@ class Showcase:
     def notifications(
         self, records: Iterable[tuple[int, int, bytes]], rules: Sequence[CheckedRule]
     ) -> list[dict[str, Any]]:
-        """The first messages that show something new, by brute force over the rules."""
+        """Returns the first messages that show something new, by brute force over the rules."""
         samples: list[dict[str, Any]] = []
         shown: Counter[str] = Counter()
         batch = Batch(0, {}, rules, self._registry)

@@ -47,22 +47,24 @@ class DataPlane(Protocol):
         """
 
     def process(self, ingress_port: int, frame: bytes) -> list[tuple[int, bytes]]:
-        """The copies of ``frame`` to send: ``(egress port, frame)``."""
+        """Returns the copies of ``frame`` to send: ``(egress port, frame)``."""
 
     def counters(self) -> dict[str, dict[int, tuple[int, int]]]:
-        """``(packets, bytes)`` of the cells that are not 0, of each indexed counter, by index."""
+        """Returns ``(packets, bytes)`` of the cells that are not 0, of each indexed counter, by
+        index.
+        """
 
     def counter_size(self, name: str) -> int:
-        """Cells of an indexed counter."""
+        """Returns cells of an indexed counter."""
 
     def counter(self, name: str, index: int) -> tuple[int, int]:
-        """``(packets, bytes)`` of one cell of an indexed counter."""
+        """Returns ``(packets, bytes)`` of one cell of an indexed counter."""
 
     def direct_counter(self, table: str, key: str) -> tuple[int, int]:
-        """``(packets, bytes)`` of the entry of a key, in a table with a direct counter."""
+        """Returns ``(packets, bytes)`` of the entry of a key, in a table with a direct counter."""
 
     def register(self, name: str) -> list[int]:
-        """The cells of a register array."""
+        """Returns the cells of a register array."""
 
     def write_register(self, name: str, index: int, value: int) -> None:
         """Set one cell of a register array, cut to its width."""

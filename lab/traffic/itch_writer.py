@@ -24,7 +24,7 @@ Packer = Callable[..., bytes]
 
 @cache
 def itch_specification() -> Specification:
-    """The ITCH 5.0 format specification that ships with the project."""
+    """Returns the ITCH 5.0 format specification that ships with the project."""
     return parse_specification(schemas.read_text("messages/itch.spec"), "itch")
 
 
@@ -43,11 +43,11 @@ class MessageWriter:
         }
 
     def names(self) -> tuple[str, ...]:
-        """Names of all headers that are messages."""
+        """Returns names of all headers that are messages."""
         return tuple(self._packers)
 
     def pack(self, name: str, *values: Any) -> bytes:
-        """One message."""
+        """Returns one message."""
         return self._packers[name](*values)
 
 

@@ -65,26 +65,28 @@ class OrderBook:
         order.place = -1
 
     def any(self, random: Random) -> Order | None:
-        """A live order, each as likely as the other; None in an empty book."""
+        """Returns a live order, each as likely as the other; None in an empty book."""
         orders = self._orders
         return orders[int(random.random() * len(orders))] if orders else None
 
     def best(self, side: bytes) -> Order | None:
-        """The order that would be executed next: best price, then oldest."""
+        """Returns the order that would be executed next: best price, then oldest."""
         heap = self._sides[side]
         while heap and heap[0][2].place < 0:
             heappop(heap)
         return heap[0][2] if heap else None
 
     def uncrossed(self, side: bytes, price: int) -> int:
-        """The price nearest to ``price`` at which an order of this side rests without trading."""
+        """Returns the price nearest to ``price`` at which an order of this side rests without
+        trading.
+        """
         other = self.best(SELL if side == BUY else BUY)
         if other is None:
             return price
         return min(price, other.price - TICK) if side == BUY else max(price, other.price + TICK)
 
     def inside(self, price: int) -> int:
-        """``price``, moved to the nearest of the range from best bid to best ask."""
+        """Returns ``price``, moved to the nearest of the range from best bid to best ask."""
         bid, ask = self.best(BUY), self.best(SELL)
         if bid is not None:
             price = max(price, bid.price)
@@ -131,18 +133,18 @@ class Market:
     # -- orders ---------------------------------------------------------------------------
 
     def add(self, time: int, stock: Stock) -> bytes:
-        """A new order (A)."""
+        """Tells of a new order (A)."""
         order = self._new_order(stock)
         return self._message("add_order", time, stock, *_added(order, stock))
 
     def add_attributed(self, time: int, stock: Stock) -> bytes:
-        """A new order under the name of its participant (F)."""
+        """Tells of a new order under the name of its participant (F)."""
         order = self._new_order(stock)
         participant = self._random.choice(_PARTICIPANTS)
         return self._message("add_order_mpid", time, stock, *_added(order, stock), participant)
 
     def delete(self, time: int, stock: Stock) -> bytes:
-        """A live order is withdrawn (D)."""
+        """Tells that a live order is withdrawn (D)."""
         order = stock.book.any(self._random)
         if order is None:
             return self.add(time, stock)
@@ -150,7 +152,7 @@ class Market:
         return self._message("order_delete", time, stock, order.reference)
 
     def cancel(self, time: int, stock: Stock) -> bytes:
-        """A part of a live order is withdrawn (X); at least one share remains."""
+        """Tells that a part of a live order is withdrawn (X); at least one share remains."""
         order = stock.book.any(self._random)
         if order is None or order.shares == 1:
             return self.delete(time, stock)
@@ -159,7 +161,7 @@ class Market:
         return self._message("order_cancel", time, stock, order.reference, shares)
 
     def replace(self, time: int, stock: Stock) -> bytes:
-        """A live order gives way to a new one at another price (U)."""
+        """Tells that a live order gives way to a new one at another price (U)."""
         old = stock.book.any(self._random)
         if old is None:
             return self.add(time, stock)
@@ -172,7 +174,7 @@ class Market:
     # -- trades ---------------------------------------------------------------------------
 
     def execute(self, time: int, stock: Stock) -> bytes:
-        """The best order of one side is executed, in whole or in part (E)."""
+        """Tells that the best order of one side is executed, in whole or in part (E)."""
         order = self._next_to_trade(stock)
         if order is None:
             return self.add(time, stock)
@@ -182,7 +184,7 @@ class Market:
         )
 
     def execute_with_price(self, time: int, stock: Stock) -> bytes:
-        """The best order of one side is executed at a better price than its own (C)."""
+        """Tells that the best order of one side is executed at a better price than its own (C)."""
         order = self._next_to_trade(stock)
         if order is None:
             return self.add(time, stock)
@@ -203,7 +205,7 @@ class Market:
         )
 
     def trade(self, time: int, stock: Stock) -> bytes:
-        """A hidden order is executed, between the best prices (P)."""
+        """Tells that a hidden order is executed, between the best prices (P)."""
         if stock.state != TRADING:
             return self.add(time, stock)
         price = stock.book.inside(stock.mid)
@@ -212,7 +214,7 @@ class Market:
         return self._message("trade", time, stock, 0, BUY, shares, stock.symbol.stock, price, match)
 
     def cross(self, time: int, stock: Stock, kind: bytes) -> bytes:
-        """An auction: opening ``O``, closing ``C``, or after a halt ``H`` (Q)."""
+        """Tells of an auction: opening ``O``, closing ``C``, or after a halt ``H`` (Q)."""
         price = stock.book.inside(stock.mid)
         shares = 100 * self._random.randrange(10, 5000)
         return self._message(
@@ -227,7 +229,7 @@ class Market:
         )
 
     def break_trade(self, time: int, stock: Stock) -> bytes:
-        """An earlier trade is declared void (B), once."""
+        """Tells that an earlier trade is declared void (B), once."""
         if not self._trades:
             return self.add(time, stock)
         place = self._random.randrange(len(self._trades))
@@ -238,11 +240,11 @@ class Market:
     # -- notices --------------------------------------------------------------------------
 
     def system_event(self, time: int, event: bytes) -> bytes:
-        """An event of the whole market (S)."""
+        """Tells of an event of the whole market (S)."""
         return self._message("system_event", time, None, event)
 
     def directory(self, time: int, stock: Stock, new: bool) -> bytes:
-        """A stock is introduced (R); ``new``: it has its first day today."""
+        """Tells that a stock is introduced (R); ``new``: it has its first day today."""
         return self._message(
             "stock_directory",
             time,
@@ -271,23 +273,25 @@ class Market:
         )
 
     def short_sale_rule(self, time: int, stock: Stock, action: bytes) -> bytes:
-        """The short sale price test is off ``0``, on ``1`` or remains ``2`` (Y)."""
+        """Tells that the short sale price test is off ``0``, on ``1`` or remains ``2`` (Y)."""
         return self._message("reg_sho_restriction", time, stock, stock.symbol.stock, action)
 
     def participant(self, time: int, stock: Stock) -> bytes:
-        """A market maker stands in a stock (L)."""
+        """Tells that a market maker stands in a stock (L)."""
         name = self._random.choice(_PARTICIPANTS)
         return self._message(
             "market_participant_position", time, stock, name, stock.symbol.stock, b"Y", b"N", b"A"
         )
 
     def decline_levels(self, time: int, index: int) -> bytes:
-        """The day's levels of the market-wide circuit breaker (V); ``index`` with 8 decimals."""
+        """Tells of the day's levels of the market-wide circuit breaker (V); ``index`` with 8
+        decimals.
+        """
         levels = (index * percent // 100 for percent in (93, 87, 80))
         return self._message("mwcb_decline_level", time, None, *levels)
 
     def decline_status(self, time: int) -> bytes:
-        """The market fell through its first level (W)."""
+        """Tells that the market fell through its first level (W)."""
         return self._message("mwcb_status", time, None, b"1")
 
     def ipo_release(self, time: int, stock: Stock, release: int) -> bytes:
@@ -297,7 +301,7 @@ class Market:
         )
 
     def auction_collar(self, time: int, stock: Stock) -> bytes:
-        """The price range of the auction after a pause (J)."""
+        """Tells of the price range of the auction after a pause (J)."""
         reference = stock.book.inside(stock.mid)
         width = reference // 20
         return self._message(
@@ -312,7 +316,7 @@ class Market:
         )
 
     def operational_halt(self, time: int, stock: Stock, action: bytes) -> bytes:
-        """A stock is halted ``H`` or resumes ``T`` on the sister exchange BX alone (h)."""
+        """Tells that a stock is halted ``H`` or resumes ``T`` on the sister exchange BX (h)."""
         return self._message("operational_halt", time, stock, stock.symbol.stock, b"B", action)
 
     def imbalance(self, time: int, stock: Stock, kind: bytes) -> bytes:
@@ -342,7 +346,7 @@ class Market:
         return self._message("retail_price_improvement", time, stock, stock.symbol.stock, flag)
 
     def direct_listing(self, time: int, stock: Stock) -> bytes:
-        """The price range in which a directly listed stock may open (O)."""
+        """Tells of the price range in which a directly listed stock may open (O)."""
         price = stock.symbol.price
         return self._message(
             "direct_listing_capital_raise",

@@ -65,7 +65,7 @@ def new_packets(
 
 
 def whole_packets(records: Iterable[bytes]) -> Iterator[Packet]:
-    """Each record, which is a packet, with its messages: none if it is damaged."""
+    """Yields each record, which is a packet, with its messages: none if it is damaged."""
     for record in records:
         try:
             yield record, read_packet(record)[2]
@@ -74,7 +74,7 @@ def whole_packets(records: Iterable[bytes]) -> Iterator[Packet]:
 
 
 def check_records(records: Iterator[bytes], packets: bool) -> Iterator[bytes]:
-    """The same records, if the first is what they are said to be: packets, or messages.
+    """Returns the same records, if the first is what they are said to be: packets, or messages.
 
     Raises ``LabError`` ``WRONG_RECORDS`` if it is plainly the other; what is neither goes through.
     """
@@ -107,7 +107,8 @@ def _is_packet(record: bytes) -> bool:
 
 @contextmanager
 def open_records(path: str | Path) -> Iterator[Iterator[bytes]]:
-    """The records of a Nasdaq BinaryFILE (u16 length and bytes, again and again), ``.gz`` or not.
+    """Yields the records of a Nasdaq BinaryFILE (u16 length and bytes, again and again), ``.gz`` or
+    not.
 
     Errors: ``LabError`` ``NO_SUCH_FILE``; ``MessageError`` while iterating over a damaged file.
     """

@@ -46,7 +46,9 @@ class Speed:
 
     @staticmethod
     def parse(text: str) -> Speed:
-        """``"full"``, ``"recorded"`` or a positive number. Raises ``KafkaError`` ``BAD_SPEED``."""
+        """Reads ``"full"``, ``"recorded"`` or a positive number. Raises ``KafkaError``
+        ``BAD_SPEED``.
+        """
         if text in ("full", "recorded"):
             return Speed(text)
         try:

@@ -85,7 +85,7 @@ _STRANGE_STATION = 9_001
 
 
 def attribute_rows() -> list[dict[str, Any]]:
-    """Rows of table ``attributes``, without the time of their registration."""
+    """Returns rows of table ``attributes``, without the time of their registration."""
     return [
         {
             "id": number,
@@ -100,7 +100,7 @@ def attribute_rows() -> list[dict[str, Any]]:
 
 
 def registry(late: bool = False) -> Registry:
-    """The registry of `attribute_rows`; ``late``: after `LATE` was registered by its name."""
+    """Returns the registry of `attribute_rows`; ``late``: after `LATE` was registered by name."""
     known = Registry.from_rows(attribute_rows())
     return known.with_new({LATE: "decimal"})[0] if late else known
 
@@ -109,7 +109,7 @@ def registry(late: bool = False) -> Registry:
 
 
 def events(count: int, seed: int = 1, faults: float = 0.0, late: bool = False) -> Iterator[bytes]:
-    """``count`` records, each a JSON object without the end of its line.
+    """Yields ``count`` records, each a JSON object without the end of its line.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ FAULTS: Mapping[str, Callable[[Mapping[str, str]], bytes]] = {
 
 
 def advertisements(publisher: str) -> list[dict[str, Any]]:
-    """Rows of ``advertisements``: what each kind of station may report, without their time."""
+    """Returns rows of ``advertisements``: what each kind of station may report, without time."""
     return [
         {
             "id": f"stations-{kind.first}",
@@ -206,7 +206,7 @@ def advertisements(publisher: str) -> list[dict[str, Any]]:
 def subscriptions(
     hosts: Sequence[str], count: int, seed: int = 1, late: bool = False, coarse: bool = False
 ) -> list[DrawnSubscription]:
-    """``count`` rules over what stations report, spread evenly over ``hosts``.
+    """Returns ``count`` rules over what stations report, spread evenly over ``hosts``.
 
     Most name a station; a few in a hundred can match no event. The same arguments give the same
     rows.
@@ -239,7 +239,7 @@ class _Draw:
     coarse: bool
 
     def limit(self, name: str) -> str:
-        """A value that the attribute may come to."""
+        """Returns a value that the attribute may come to."""
         one = _QUANTITIES[name]
         number = self.random.randint(one.lowest, one.highest)
         if self.coarse:

@@ -23,7 +23,8 @@ class DrawnSubscription(TypedDict):
 def subscriptions(
     hosts: Sequence[str], count: int = 1000, stock_count: int = 100, seed: int = 1
 ) -> list[DrawnSubscription]:
-    """``count`` rules over the ``stock_count`` most traded stocks, spread evenly over ``hosts``.
+    """Returns ``count`` rules over the ``stock_count`` most traded stocks, spread evenly over
+    ``hosts``.
 
     Most name one stock and a threshold on price (dollars) or shares; the others combine them with
     ``and``, ``or`` and ``not``, ask for a side of the market, or for other messages than new

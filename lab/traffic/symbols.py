@@ -37,7 +37,7 @@ class Symbol:
 
 
 def symbols(count: int) -> list[Symbol]:
-    """The first ``count`` stocks, most traded first; base prices from 2 to 2,000 dollars."""
+    """Returns the first ``count`` stocks, most traded first; base prices are 2 to 2,000 dollars."""
     return [_symbol(rank) for rank in range(count)]
 
 

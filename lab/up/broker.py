@@ -90,7 +90,7 @@ _LOG4J2 = """\
 
 
 def var_folder() -> Path:
-    """``$STACKCAST_VAR``, else ``var`` below ``$STACKCAST_HOME`` or the current folder."""
+    """Returns ``$STACKCAST_VAR``, else ``var`` below ``$STACKCAST_HOME`` or the current folder."""
     given = os.environ.get("STACKCAST_VAR")
     return Path(given) if given else Path(os.environ.get("STACKCAST_HOME") or Path.cwd()) / "var"
 
@@ -122,7 +122,7 @@ def default_class_path() -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """``count`` distinct loopback TCP ports that were free a moment ago."""
+    """Returns ``count`` distinct loopback TCP ports that were free a moment ago."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

@@ -49,7 +49,7 @@ def rows(
     message_format: str = "itch",
     late: bool = False,
 ) -> dict[str, Sequence[dict[str, Any]]]:
-    """Rows of ``switches``, ``hosts``, ``links``, ``virtual_trees`` and ``subscriptions``.
+    """Returns rows of ``switches``, ``hosts``, ``links``, ``virtual_trees`` and ``subscriptions``.
 
     For the format ``attributes``, whose subscriptions are over sensors, also of ``attributes`` and
     of ``advertisements`` by the network's first publisher.

@@ -34,7 +34,7 @@ class Calculations:
         return any(part["type"] == "payload" for part in self._input(name))
 
     def algorithm(self, name: str) -> str:
-        """The hash algorithm, by BMv2's name."""
+        """Returns the hash algorithm, by BMv2's name."""
         return str(self._calculations[name]["algo"])
 
     def reads(self, name: str) -> set[int]:
@@ -46,7 +46,7 @@ class Calculations:
         }
 
     def call(self, name: str) -> str:
-        """Python for the result."""
+        """Returns Python for the result."""
         if name not in self._made:
             self._made[name] = self._source.fresh("calculation")
             head = f"def {self._made[name]}(P, F):"
@@ -141,7 +141,7 @@ class Calculations:
 
 
 def unsigned(code: str, form: Field) -> str:
-    """The bits of a field as a natural number."""
+    """Returns the bits of a field as a natural number."""
     return f"({code} & {(1 << form.width) - 1:#x})" if form.signed else code
 
 

@@ -301,7 +301,7 @@ class Expressions:
         return number(guarded(place, place.slot(form.offset), "0"), form)
 
     def member(self, value: Json) -> tuple[Place, Field]:
-        """The header and the field in it of an ``access_field``."""
+        """Returns the header and the field in it of an ``access_field``."""
         place = self.place(value["left"])
         return place, place.type.fields[value["right"]]
 

@@ -42,7 +42,7 @@ class CachedRun:
             cell[1] += size + grown
 
     def outcome(self, frame: bytes) -> list[tuple[int, bytes]]:
-        """The copies of ``frame``."""
+        """Returns the copies of ``frame``."""
         return [
             (port, made + frame[kept:] if size is None else (made + frame[kept:])[:size])
             for port, made, kept, size in self.copies
@@ -63,7 +63,7 @@ class FlowCache:
         return len(self._runs)
 
     def find(self, port: int, frame: bytes) -> CachedRun | None:
-        """The run of an equal frame, or None."""
+        """Returns the run of an equal frame, or None."""
         for span, by_length in self._spans.get((port, frame[:_HEAD]), ()):
             run = self._runs.get((port, frame[:span], len(frame) if by_length else -1))
             if run is not None:

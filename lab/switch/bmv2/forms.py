@@ -36,7 +36,7 @@ class ActionForm:
     params: tuple[tuple[str, int], ...]
 
     def row(self, values: Mapping[str, int], counted: bool) -> tuple[Any, ...]:
-        """A row of a table that calls this action."""
+        """Returns a row of a table that calls this action."""
         data = tuple(values[name] for name, _ in self.params)
         return (self.number, *data, [0, 0]) if counted else (self.number, *data)
 
@@ -69,14 +69,14 @@ class TableForm:
         return RankedTable(kinds, tuple(each.width for each in self.key))
 
     def priority(self, match: tuple[Condition, ...], priority: int) -> int:
-        """An lpm table goes by prefix length."""
+        """Returns the priority of an entry; an lpm table goes by prefix length."""
         if self.match_type == "lpm":
             kinds = [each.kind for each in self.key]
             return match[kinds.index("lpm")][1]
         return priority
 
     def row(self, entry: SwitchEntry) -> tuple[tuple[Condition, ...], int, tuple[Any, ...]]:
-        """``(match, priority, row)``; SwitchError ``BAD_ENTRY`` if it does not fit."""
+        """Returns ``(match, priority, row)``; SwitchError ``BAD_ENTRY`` if it does not fit."""
         if self.constant:
             raise _bad(entry.key, f"the entries of table {self.name!r} are constant")
         if not self.key:
@@ -125,7 +125,7 @@ class TableForm:
         return (value, value) if match.kind == "exact" else (value, other)
 
     def constant_rows(self) -> list[tuple[tuple[Condition, ...], int, tuple[Any, ...]]]:
-        """``(match, priority, row)`` of the entries in the program."""
+        """Returns ``(match, priority, row)`` of the entries in the program."""
         numbers = {action.number: action for action in self.actions.values()}
         rows = []
         for entry in self.entries:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 
 
 def csum16(data: bytes) -> int:
-    """The Internet checksum (RFC 1071): complement of the ones' complement sum of 16-bit words."""
+    """Returns the Internet checksum (RFC 1071): complement of the ones' complement sum of 16-bit
+    words.
+    """
     number = int.from_bytes(data, "big") << (8 if len(data) % 2 else 0)
     total = number % 0xFFFF
     # Of a sum that is a multiple of 0xffff only that of zeros is 0.
@@ -42,7 +44,7 @@ def crc_ccitt(data: bytes) -> int:
 
 
 def identity(data: bytes) -> int:
-    """The first 8 bytes as a number."""
+    """Returns the first 8 bytes as a number."""
     return int.from_bytes(data[:8], "big")
 
 
@@ -72,7 +74,7 @@ ALGORITHMS: dict[str, Callable[[bytes], int]] = {
 
 
 def clamp(value: int, low: int, high: int) -> int:
-    """The nearest number to ``value`` from low to high."""
+    """Returns the nearest number to ``value`` from low to high."""
     return low if value < low else min(value, high)
 
 

@@ -75,7 +75,7 @@ class Primitives:
         return self.expressions.data(node)
 
     def as_number(self, node: Json) -> Value:
-        """A number, or a condition as 0 or 1."""
+        """Returns a number, or a condition as 0 or 1."""
         value = self.expressions.value(node)
         return value if value.kind == "data" else Value(f"(+({value.code}))", "data", 0, 1)
 
@@ -350,7 +350,7 @@ class Primitives:
 
 
 def header_bytes(place: Place) -> str:
-    """Python for the bytes of a header."""
+    """Returns Python for the bytes of a header."""
     fixed = place.type.bits // 8
     variable = place.type.variable
     if variable is None:

@@ -138,7 +138,7 @@ class Program:
         return names["bind"]
 
     def packet(self, data: bytes, ingress_port: int) -> Packet:
-        """A packet as it comes in: metadata 0 but ``ingress_port`` and ``packet_length``."""
+        """Returns a packet as it comes in: all metadata 0 but ingress port and packet length."""
         fields = self._layout.template[:]
         fields[self._port] = ingress_port
         fields[self._length] = len(data)

@@ -148,7 +148,9 @@ class SimpleSwitch:
         return self._running().counter_size(name)
 
     def counters(self) -> dict[str, dict[int, tuple[int, int]]]:
-        """``(packets, bytes)`` of the cells that are not 0, of each indexed counter, by index."""
+        """Returns ``(packets, bytes)`` of the cells that are not 0, of each indexed counter, by
+        index.
+        """
         with self._lock:
             found = {} if self._state is None else self._state.counters
             return {

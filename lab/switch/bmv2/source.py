@@ -11,7 +11,7 @@ from udfs.errors import SwitchError
 
 
 def refuse(part: str, why: str) -> SwitchError:
-    """The error for a part of a BMv2 JSON that does not run here."""
+    """Returns the error for a part of a BMv2 JSON that does not run here."""
     return SwitchError("WRONG_PROGRAM", f"{part}: {why}", part=part)
 
 
@@ -57,7 +57,7 @@ class PythonSource:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Lines under ``head``; an empty block gets a ``pass``, an empty ``else`` goes."""
+        """Writes lines under ``head``; an empty block gets a ``pass``, an empty ``else`` goes."""
         self.line(head)
         self._depth += 1
         before = len(self.lines)
@@ -70,15 +70,15 @@ class PythonSource:
         self._depth -= 1
 
     def only_if(self, condition: str | None) -> AbstractContextManager[None]:
-        """A block under a condition, or nothing if there is none."""
+        """Returns a block under a condition, or nothing if there is none."""
         return nullcontext() if condition is None else self.block(f"if {condition}:")
 
     def fresh(self, prefix: str) -> str:
-        """A name that nothing else has."""
+        """Returns a name that nothing else has."""
         return f"{prefix}{next(self._numbers)}"
 
     def constant(self, prefix: str, key: Any, value: Any) -> str:
-        """The global name of ``value``; values of equal ``key`` share one."""
+        """Returns the global name of ``value``; values of equal ``key`` share one."""
         name = self._named.get((prefix, key))
         if name is None:
             name = self._named[prefix, key] = self.fresh(prefix)
@@ -87,7 +87,7 @@ class PythonSource:
 
     @contextmanager
     def aside(self) -> Iterator[list[str]]:
-        """Lines written meanwhile go to the list given, at the depth of a function's body."""
+        """Sends lines written meanwhile to the list given, at the depth of a function's body."""
         lines, depth = self.lines, self._depth
         self.lines, self._depth = [], 1
         try:

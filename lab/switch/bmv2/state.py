@@ -36,7 +36,7 @@ class MeterArray:
             self._buckets[index] = [[rate, burst, burst, now] for rate, burst in rates]
 
     def execute(self, index: int, size: int) -> int:
-        """The color of a packet of ``size`` bytes."""
+        """Returns the color of a packet of ``size`` bytes."""
         buckets = self._buckets.get(index)
         if buckets is None:
             return GREEN
@@ -164,13 +164,13 @@ class SwitchState:
         self.defaults[form.number] = form.default
 
     def counter(self, name: str, index: int) -> tuple[int, int]:
-        """``(packets, bytes)`` of an indexed counter."""
+        """Returns ``(packets, bytes)`` of an indexed counter."""
         self._within(name, index)
         packets, size = self.counters[name].get(index, (0, 0))
         return packets, size
 
     def counter_size(self, name: str) -> int:
-        """Cells of an indexed counter."""
+        """Returns cells of an indexed counter."""
         if name not in self._counter_sizes:
             raise SwitchError("BAD_ENTRY", f"the program has no counter {name!r}", name=name)
         return self._counter_sizes[name]
@@ -185,7 +185,9 @@ class SwitchState:
         self.counters[name][index][:] = packets, size
 
     def direct_counter(self, table: str, key: str) -> tuple[int, int]:
-        """``(packets, bytes)`` of an entry (`SwitchEntry.key`) of a table with a direct counter."""
+        """Returns ``(packets, bytes)`` of an entry (`SwitchEntry.key`) of a table with a direct
+        counter.
+        """
         packets, size = self._cell(table, key)
         return packets, size
 

@@ -73,7 +73,7 @@ class RankedTable:
         self.get: Callable[[Hashable], Row | None] = self._memo.get
 
     def find(self, key: Any) -> Row:
-        """The row for a key, ``()`` if there is none."""
+        """Returns the row for a key, ``()`` if there is none."""
         values = key if isinstance(key, tuple) else (key,)
         bucket = tuple([values[at] for at in self._exact])
         row: Row = ()

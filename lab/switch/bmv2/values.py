@@ -51,7 +51,7 @@ class Value:
 
 
 def at(base: int | str, offset: int) -> str:
-    """``F[...]`` for a slot."""
+    """Returns ``F[...]`` for a slot."""
     if isinstance(base, int):
         return f"F[{base + offset}]"
     return f"F[{base} + {offset}]" if offset else f"F[{base}]"
@@ -66,7 +66,7 @@ def hexstr(text: str) -> int:
 
 
 def stored(value: Value, form: Field) -> str:
-    """``value`` as a field of this form holds it."""
+    """Returns ``value`` as a field of this form holds it."""
     if value.fits(form):
         return value.code
     mask = (1 << form.width) - 1
@@ -80,7 +80,7 @@ def stored(value: Value, form: Field) -> str:
 
 
 def number(code: str, form: Field) -> Value:
-    """A value with the bounds of a field."""
+    """Returns a value with the bounds of a field."""
     if form.variable:
         return Value(code)
     if form.signed:

@@ -24,7 +24,7 @@ class Group:
 
 
 def groups(type_: HeaderType) -> list[Group]:
-    """The fields of a header without a variable part, byte by byte."""
+    """Returns the fields of a header without a variable part, byte by byte."""
     found: list[Group] = []
     open_: list[Field] = []
     width = 0
@@ -100,7 +100,7 @@ def mask(form: Field) -> str:
 
 
 def packed(source: PythonSource, place: Place) -> str:
-    """Python for the bytes of a header without a variable part."""
+    """Returns Python for the bytes of a header without a variable part."""
     letters = ""
     values: list[str] = []
     for group in groups(place.type):
@@ -128,7 +128,7 @@ def packed(source: PythonSource, place: Place) -> str:
 
 
 def packed_variable(place: Place) -> str:
-    """Python for the bytes of a header with a variable part."""
+    """Returns Python for the bytes of a header with a variable part."""
     code = ""
     bits = "0"
     for form in place.type.fields:

@@ -62,7 +62,7 @@ class Device:
             raise SwitchError("WRONG_PROGRAM", refusal.message) from None
 
     def config(self) -> p4runtime_pb2.ForwardingPipelineConfig:
-        """The config that runs; ``FAILED_PRECONDITION`` before there is one."""
+        """Returns the config that runs; ``FAILED_PRECONDITION`` before there is one."""
         with self.lock:
             if self._running is None:
                 raise self._no_program()

@@ -18,7 +18,7 @@ _LONGEST_REASON = 80
 
 
 def parse_p4info(text: str, name: str) -> p4info_pb2.P4Info:
-    """A P4Info in text format."""
+    """Reads a P4Info in text format."""
     p4info = p4info_pb2.P4Info()
     try:
         text_format.Parse(text, p4info)
@@ -33,7 +33,7 @@ def parse_p4info(text: str, name: str) -> p4info_pb2.P4Info:
 
 
 def parse_json(text: bytes, name: str) -> Any:
-    """A JSON document, of any form."""
+    """Reads a JSON document, of any form."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

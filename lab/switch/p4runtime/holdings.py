@@ -65,13 +65,15 @@ class Holdings:
             self.held.pop(key, None)
 
     def of_table(self, table: str) -> Iterator[HeldEntry]:
-        """All entries of a table, or groups, or sessions; default actions are not among them."""
+        """Yields all entries of a table, or groups, or sessions; default actions are not among
+        them.
+        """
         for held in self.held.values():
             if held.entry.table == table and not is_default(held.entry):
                 yield held
 
     def default(self, table: Table) -> HeldEntry | None:
-        """The default action that a table has now; None if the program says nothing of it."""
+        """Returns the default action that a table has now; None if the program names none."""
         changed = self.held.get(default_entry(self.switch, table.name, "").key)
         return changed or self._defaults.get(table.name)
 

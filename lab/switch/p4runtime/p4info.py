@@ -117,15 +117,15 @@ class P4InfoIndex:
         self.tables_by_name = {table.name: table for table in self.tables.values()}
 
     def table(self, number: int) -> Table:
-        """The table of this id; `Refusal` if there is none."""
+        """Returns the table of this id; `Refusal` if there is none."""
         return _found(self.tables, number, "table")
 
     def counter(self, number: int) -> Cells:
-        """The counter of this id; `Refusal` if there is none."""
+        """Returns the counter of this id; `Refusal` if there is none."""
         return _found(self.counters, number, "counter")
 
     def register(self, number: int) -> Cells:
-        """The register array of this id; `Refusal` if there is none."""
+        """Returns the register array of this id; `Refusal` if there is none."""
         return _found(self.registers, number, "register")
 
     def _action(self, action: Any) -> Action:

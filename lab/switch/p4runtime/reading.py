@@ -44,7 +44,8 @@ class EntityReader:
         self._data_plane = data_plane
 
     def read(self, entity: p4runtime_pb2.Entity) -> Iterator[p4runtime_pb2.Entity]:
-        """All that fits ``entity``, to be read only. Raises `Refusal` for what cannot be asked.
+        """Returns all that fits ``entity``, to be read only. Raises `Refusal` for what cannot be
+        asked.
 
         Of a kind that the program has nothing of, everything is nothing; UNIMPLEMENTED if it has.
         """

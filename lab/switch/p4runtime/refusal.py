@@ -25,18 +25,18 @@ class Refusal(Exception):  # noqa: N818 - an answer to a client, not a fault of 
 
 
 def invalid(message: str) -> Refusal:
-    """A `Refusal` with INVALID_ARGUMENT."""
+    """Returns a `Refusal` with INVALID_ARGUMENT."""
     return Refusal(code_pb2.INVALID_ARGUMENT, message)
 
 
 def unimplemented(message: str) -> Refusal:
-    """A `Refusal` with UNIMPLEMENTED."""
+    """Returns a `Refusal` with UNIMPLEMENTED."""
     return Refusal(code_pb2.UNIMPLEMENTED, message)
 
 
 def number(given: bytes, bits: int, what: str) -> int:
-    """The unsigned integer of a byte string. Leading zeros are taken, as clients of an older
-    program with wider fields send them.
+    """Returns the unsigned integer of a byte string. Leading zeros are taken, as clients of an
+    older program with wider fields send them.
 
     Raises `Refusal` INVALID_ARGUMENT without a byte, OUT_OF_RANGE beyond ``bits``; ``what`` names
     the value.
@@ -50,7 +50,9 @@ def number(given: bytes, bits: int, what: str) -> int:
 
 
 def cell(index: int, size: int, what: str) -> int:
-    """An index into an array of ``size`` cells; INVALID_ARGUMENT below 0, OUT_OF_RANGE above."""
+    """Returns an index into an array of ``size`` cells; INVALID_ARGUMENT below 0, OUT_OF_RANGE
+    above.
+    """
     if index < 0:
         raise invalid(f"{what}: index {index} is negative")
     if index >= size:

@@ -22,7 +22,7 @@ KINDS = {"multicast_group_entry": GROUPS, "clone_session_entry": SESSIONS}
 
 
 def kind_of(wire: Any) -> str:
-    """`GROUPS` or `SESSIONS`: what an entry of the packet replication engine is."""
+    """Returns `GROUPS` or `SESSIONS`: what an entry of the packet replication engine is."""
     kind = wire.WhichOneof("type")
     if kind is None:
         raise invalid("an entry of the packet replication engine is a group or a clone session")
@@ -30,14 +30,14 @@ def kind_of(wire: Any) -> str:
 
 
 def key_entry(switch: str, wire: Any) -> SwitchEntry:
-    """The number alone, as DELETE and Read have it; 0 is refused."""
+    """Returns the number alone, as DELETE and Read have it; 0 is refused."""
     if kind_of(wire) == GROUPS:
         return group_entry(switch, _number(wire.multicast_group_entry.multicast_group_id), ())
     return session_entry(switch, _session(wire.clone_session_entry.session_id), ())
 
 
 def whole_entry(switch: str, wire: Any) -> HeldEntry:
-    """A group or a clone session with its replicas, for INSERT and MODIFY.
+    """Returns a group or a clone session with its replicas, for INSERT and MODIFY.
 
     Replicas come back as they were written: by ``port`` or by the older ``egress_port``.
     Raises `Refusal`: a number that v1model cannot hold, a replica without a port, or one that comes

@@ -59,14 +59,14 @@ def key_entry(switch: str, table: Table, wire: Any) -> HeldEntry:
 
 
 def match_of(table: Table, wire: Any) -> tuple[tuple[str, str, bytes], ...]:
-    """The match alone, checked as by `key_entry`, as `SwitchEntry.match` has it."""
+    """Returns the match alone, checked as by `key_entry`, as `SwitchEntry.match` has it."""
     return tuple(_match(table, wire, p4runtime_pb2.TableEntry()))
 
 
 def whole_entry(
     held: HeldEntry, table: Table, wire: Any, kept: HeldEntry | None = None
 ) -> HeldEntry:
-    """An entry with its action, for INSERT and MODIFY.
+    """Returns an entry with its action, for INSERT and MODIFY.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def whole_entry(
 
 
 def from_names(table: Table, entry: SwitchEntry) -> HeldEntry:
-    """An entry by name as one to hold. Raises `Refusal` naming what the table lacks."""
+    """Returns an entry by name as one to hold. Raises `Refusal` naming what the table lacks."""
     entity = p4runtime_pb2.Entity()
     wire = entity.table_entry
     wire.table_id, wire.priority = table.id, entry.priority
