@@ -11,6 +11,7 @@ from pathlib import Path
 
 import costs
 import examples
+import jvm
 import processes
 import progress
 import pytest
@@ -29,13 +30,7 @@ pytest_configure_node = switch_suite.pytest_configure_node
 pytest_report_header = switch_suite.pytest_report_header
 no_servers = costs.no_servers
 
-# A Spark of the tests lives for minutes, and the better compiler takes more than it gives by then:
-# a third of the time. Alone, the quick one would have 48 MB for its code, which Spark fills. It
-# reaches those that tests start, too.
-os.environ.setdefault(
-    "SPARK_SUBMIT_OPTS",
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
-)
+jvm.set_up()
 
 
 @pytest.hookimpl(tryfirst=True)

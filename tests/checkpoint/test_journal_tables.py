@@ -133,27 +133,6 @@ def test_each_batch_counts_once_though_killed_at_every_table(
     assert [(r["receivers"], r["notifications"]) for r in sent] == [(["h1"], 5), (["h1", "h2"], 6)]
 
 
-def test_a_ledger_of_the_version_before_is_written_and_gets_its_column(
-    spark: SparkSession, tables: Tables, tmp_path: Path
-) -> None:
-    old = tables.read(LEDGER).drop("settings").limit(0).write.format("delta")
-    old.mode("overwrite").option("overwriteSchema", "true").save(f"{tmp_path}/tables/{LEDGER}")
-    made = journal(spark, tables, tmp_path)
-    made.put(report(0))
-    made.close()
-    (row,) = tables.rows(LEDGER)
-    assert "settings" not in row
-    tables.create(LEDGER)
-    made = journal(spark, tables, tmp_path)
-    made.put(report(1))
-    made.close()
-    rows = {row["batch_id"]: row["settings"] for row in tables.rows(LEDGER)}
-    assert rows == {0: None, 1: SETTINGS}
-    version = tables.version(LEDGER)
-    tables.create(LEDGER)
-    assert tables.version(LEDGER) == version
-
-
 @pytest.mark.parametrize("kind", ["local", "hadoop"])
 def test_files_of_both_kinds_of_folder_behave_the_same(
     spark: SparkSession, tmp_path: Path, kind: str

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import jvm
 import networkx as nx
 import pytest
 from paths import ROOT
@@ -70,7 +71,7 @@ class Run:
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                env=os.environ | {"STACKCAST_TEST_MARK": self.mark},
+                env=os.environ | jvm.as_shipped() | {"STACKCAST_TEST_MARK": self.mark},
             )
 
     @property

@@ -1,4 +1,4 @@
-"""Tables of earlier versions are brought up to date, and versions are told as streams need them."""
+"""Versions of the tables are told as streams need them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.error_texts import SQL_ERRORS
 from jobs.adapters.planning.versions import LINK_STATES, BatchVersions
 from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
 from jobs.adapters.tables.tables import Tables
@@ -44,67 +43,7 @@ def batch(tables: Tables, topic: str, number: int, versions: dict[str, int]) -> 
     tables.append("egress_ledger", [row | {"seconds": 0.0}])
 
 
-def test_tables_of_an_earlier_version_get_what_they_lack_and_keep_their_rows(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    tables = Tables(spark, str(tmp_path))
-    place = f"delta.`{tmp_path}/virtual_trees`"
-    spark.sql(
-        f"CREATE TABLE {place} (tree_id INT NOT NULL, edges ARRAY<STRUCT<u: STRING, v: STRING>> "
-        "NOT NULL, strategy STRING NOT NULL, state STRING NOT NULL, ours STRING) USING delta "
-        "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true', 'delta.constraints.state_known' = "
-        "'state IN (\\'installing\\', \\'active\\', \\'retiring\\')', "
-        "'delta.constraints.theirs' = 'tree_id < 100')"
-    )
-    tables.append("virtual_trees", [tree(1, "active") | {"ours": "kept"}])
-    tables.create("virtual_trees", "network_versions")
-    assert tables.version("network_versions") == 0
-    assert tables.rows("virtual_trees") == [tree(1, "active") | {"ours": "kept"}]
-    tables.append("virtual_trees", [tree(2, "retired") | {"ours": None}])
-    for refused in (tree(3, "gone"), tree(100, "active")):
-        with pytest.raises(SQL_ERRORS):
-            tables.append("virtual_trees", [refused | {"ours": None}])
-    # Once is enough.
-    version = tables.version("virtual_trees")
-    tables.create("virtual_trees")
-    assert tables.version("virtual_trees") == version
-
-
-def test_tables_of_narrow_labels_get_room_for_wide_ones(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    tables = Tables(spark, str(tmp_path))
-    for table, column in (("links", "link"), ("virtual_trees", "tree")):
-        spark.sql(
-            f"CREATE TABLE delta.`{tmp_path}/{table}` ({column}_id INT NOT NULL) USING delta "
-            f"TBLPROPERTIES ('delta.constraints.{column}_id_14_bits' = "
-            f"'{column}_id BETWEEN 1 AND 16383')"
-        )
-    spark.sql(
-        f"CREATE TABLE delta.`{tmp_path}/header_stacks` (publisher STRING NOT NULL, labels "
-        "ARRAY<INT> NOT NULL COMMENT 'labels', ours STRING) USING delta"
-    )
-    tables.append("links", [{"link_id": 16383}])
-    kept = {"publisher": "p", "labels": [0x4001], "ours": "kept"}
-    tables.append("header_stacks", [kept])
-    tables.create("links", "virtual_trees", "header_stacks")
-    for table, column in (("links", "link_id"), ("virtual_trees", "tree_id")):
-        tables.append(table, [{column: (1 << 30) - 1}])
-        with pytest.raises(SQL_ERRORS, match=f"{column}_fits_label"):
-            tables.append(table, [{column: 1 << 30}])
-    wide = {"publisher": "p", "labels": [0xFFFFFFFF], "ours": None}
-    tables.append("header_stacks", [wide])
-    assert sorted(tables.rows("header_stacks"), key=lambda row: row["labels"]) == [kept, wide]
-    assert tables.read("header_stacks").schema["labels"].metadata["comment"] == "labels"
-    # Once is enough.
-    versions = [tables.version(name) for name in ("links", "virtual_trees", "header_stacks")]
-    tables.create("links", "virtual_trees", "header_stacks")
-    assert versions == [
-        tables.version(name) for name in ("links", "virtual_trees", "header_stacks")
-    ]
-
-
-def test_a_constraint_that_somebody_changed_stays(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_that_somebody_made_stays_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
     tables = Tables(spark, str(tmp_path))
     spark.sql(
         f"CREATE TABLE delta.`{tmp_path}/virtual_trees` (state STRING) USING delta "

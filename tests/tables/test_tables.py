@@ -166,11 +166,16 @@ def test_a_path_with_a_scheme_has_the_same_versions(spark: SparkSession, held: T
 
 
 def test_a_transaction_counts_once_whoever_repeats_it(held: Tables) -> None:
-    for row, number in ((host("h1"), 1), (host("h1"), 1), (host("h2"), 2), (host("h1"), 1)):
+    for row, number in (
+        (host("once1"), 1),
+        (host("once1"), 1),
+        (host("once2"), 2),
+        (host("once1"), 1),
+    ):
         held.append("hosts", [row], ("once-stream", number))
-    held.append("hosts", [host("h4")], ("another-stream", 1))
+    held.append("hosts", [host("once4")], ("another-stream", 1))
     names = [row["host"] for row in held.rows("hosts")]
-    assert (names.count("h1"), names.count("h2"), names.count("h4")) == (1, 1, 1)
+    assert (names.count("once1"), names.count("once2"), names.count("once4")) == (1, 1, 1)
 
 
 def test_appending_nothing_makes_no_version(held: Tables) -> None:

@@ -168,7 +168,9 @@ class Tables:
         snapshot = self._spark_log(name).snapshot()
         if snapshot is None:
             raise self._missing(name)
-        layout = int(snapshot.metadata().configuration().getOrElse("stackcast.layout", None) or 0)
+        # A table that somebody else made says none.
+        said = snapshot.metadata().configuration().get("stackcast.layout")
+        layout = int(said.get()) if said.isDefined() else 0
         if layout > LAYOUT:
             raise TableError(
                 "NEWER_LAYOUT",

@@ -1,0 +1,26 @@
+"""How the JVMs of Sparks run that tests start, here or in processes of their own.
+
+Such a Spark lives for seconds or minutes. In that time the better compiler takes more than it gives
+(a third of the time), and so does Java code that Spark makes and compiles for each query (half of
+the processor's time of tests that write tables).
+"""
+
+from __future__ import annotations
+
+import os
+
+VARIABLE = "SPARK_SUBMIT_OPTS"
+#: Alone, the quick compiler would have 48 MB for its code, which Spark fills.
+QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+#: What a query computes is the same.
+INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
+
+
+def set_up() -> None:
+    """Have all JVMs run so, where nobody said otherwise."""
+    os.environ.setdefault(VARIABLE, f"{QUICK} {INTERPRETED}")
+
+
+def as_shipped() -> dict[str, str]:
+    """Returns the environment of a Spark that compiles its queries, as users have it."""
+    return {VARIABLE: os.environ[VARIABLE].replace(INTERPRETED, "").strip()}
