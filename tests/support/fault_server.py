@@ -11,6 +11,7 @@ import queue
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ import grpc
 from google.rpc import code_pb2, status_pb2
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 
-from udfs.switches.entry import SwitchEntry, canonical, group_entry
+from udfs.switches.entry import SwitchEntry, canonical, group_entry, replicas
 
 RIVAL = 1 << 40
 """Election id of the rival that a fault brings in."""
@@ -38,7 +39,7 @@ class Faults:
     with it; forgets: it comes back without program and entries. forget: numbers after whose Write
     the tables are silently emptied. rival: numbers after whose Write another client is primary.
     vague: a Write with a refused update says nothing about which, and applies none. slow: seconds
-    before each response of a Read. deaf: plain calls are not answered.
+    before each response of a Read. deaf: plain calls are not answered. no_program: none is taken.
     """
 
     shuffle: random.Random | None = None
@@ -50,13 +51,15 @@ class Faults:
     vague: bool = False
     slow: float = 0.0
     deaf: bool = False
+    no_program: bool = False
 
 
 class FaultyDevice:
     """One switch. writes: kind and entry of each update of each Write that was let in.
 
     actions: how its program was set. reads: how often all tables were read. keeps_entries: it can
-    reconcile. forgot: it lost its entries.
+    reconcile. hides_groups: as BMv2, it says once its program was set, or was to be, that it has no
+    groups, and copies by them as before. forgot: it lost its entries.
     """
 
     def __init__(self, name: str, device_id: int) -> None:
@@ -80,6 +83,8 @@ class FaultyDevice:
             self.actions: list[str] = []
             self.reads = 0
             self.keeps_entries = True
+            self.hides_groups = False
+            self.hidden: list[Any] = []
             self.forgot = False
             self.faults = Faults()
             self.observer: Callable[[FaultyDevice, SwitchEntry], None] = lambda _device, _entry: (
@@ -91,9 +96,32 @@ class FaultyDevice:
         with self.lock:
             return {self.decode(entity) for entity in self.held.values()}
 
+    def copies(self) -> Counter[tuple[str, int, int]]:
+        """How often a frame for a group leaves: by the group's key, port and instance."""
+        with self.lock:
+            groups = filter(_is_group, [*self.held.values(), *self.hidden])
+            return Counter(
+                (entry.key, port, instance)
+                for entry in map(self.decode, groups)
+                for port, instance in replicas(entry)
+            )
+
+    def set_config(self, request: Any, context: Any) -> None:
+        self.actions.append(_Action.Action.Name(request.action))
+        if self.hides_groups:
+            self.hidden += filter(_is_group, self.held.values())
+            self.held = {key: each for key, each in self.held.items() if not _is_group(each)}
+        if request.action == _Action.RECONCILE_AND_COMMIT and not self.keeps_entries:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "cannot reconcile")
+        if self.faults.no_program:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "this is no program")
+        if request.action == _Action.VERIFY_AND_COMMIT:
+            self.held.clear()
+        self.config = request.config
+
     def decode(self, entity: Any) -> SwitchEntry:
         """By the P4Info, on a way of its own."""
-        if entity.HasField("packet_replication_engine_entry"):
+        if _is_group(entity):
             group = entity.packet_replication_engine_entry.multicast_group_entry
             ports = [(replica.egress_port, replica.instance) for replica in group.replicas]
             return group_entry(self.name, group.multicast_group_id, ports)
@@ -262,13 +290,7 @@ class FaultServer(p4runtime_pb2_grpc.P4RuntimeServicer):
         device = self._device(request, context)
         with device.lock:
             self._must_be_primary(device, request, context)
-            action = _Action.Action.Name(request.action)
-            device.actions.append(action)
-            if request.action == _Action.RECONCILE_AND_COMMIT and not device.keeps_entries:
-                context.abort(grpc.StatusCode.UNIMPLEMENTED, "cannot reconcile")
-            if request.action == _Action.VERIFY_AND_COMMIT:
-                device.held.clear()
-            device.config = request.config
+            device.set_config(request, context)
         return p4runtime_pb2.SetForwardingPipelineConfigResponse()
 
     def GetForwardingPipelineConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -347,8 +369,12 @@ class FaultServer(p4runtime_pb2_grpc.P4RuntimeServicer):
             context.abort(grpc.StatusCode.PERMISSION_DENIED, "not primary")
 
 
+def _is_group(entity: Any) -> bool:
+    return bool(entity.HasField("packet_replication_engine_entry"))
+
+
 def _key(entity: Any) -> bytes:
-    if entity.HasField("packet_replication_engine_entry"):
+    if _is_group(entity):
         group = entity.packet_replication_engine_entry.multicast_group_entry
         return b"group %d" % group.multicast_group_id
     key = p4runtime_pb2.TableEntry()

@@ -194,7 +194,9 @@ def test_another_program_of_the_same_tables_keeps_the_entries_where_the_switch_c
     newer = dataclasses.replace(PIPELINE, device_config=PIPELINE.device_config + b" ")
     assert session.refresh(SOME, newer).in_step
     assert device.actions == ["VERIFY_AND_COMMIT", "RECONCILE_AND_COMMIT"]
-    assert not device.writes and device.config.p4_device_config == newer.device_config
+    assert {entry.table for write in device.writes for _, entry in write} == {GROUPS}
+    assert device.entries() == set(SOME)
+    assert device.config.p4_device_config == newer.device_config
     device.keeps_entries = False
     assert session.refresh(SOME, PIPELINE).in_step
     assert device.actions[2:] == ["RECONCILE_AND_COMMIT", "VERIFY_AND_COMMIT"]
@@ -217,6 +219,40 @@ def test_groups_are_deleted_before_a_program_that_cannot_keep_them(
         ("DELETE", key) for key in groups
     }
     assert device.entries() == set(SOME)
+
+
+@pytest.mark.parametrize("keeps_entries", [True, False])
+def test_a_changed_program_leaves_one_copy_for_a_port_however_often_it_changes(
+    session: SwitchSession, device: FaultyDevice, keeps_entries: bool
+) -> None:
+    device.hides_groups, device.keeps_entries = True, keeps_entries
+    session.refresh(SOME, PIPELINE)
+    once = device.copies()
+    assert once and set(once.values()) == {1}
+    for times in range(1, 4):
+        newer = dataclasses.replace(PIPELINE, device_config=PIPELINE.device_config + b" " * times)
+        assert session.refresh(SOME, newer).in_step
+        assert device.copies() == once
+    other = dataclasses.replace(
+        PIPELINE, p4info_text=PIPELINE.p4info_text.replace("size: 64", "size: 63", 1)
+    )
+    assert other.p4info != PIPELINE.p4info
+    assert session.refresh(SOME, other).in_step
+    assert device.copies() == once
+
+
+def test_a_switch_that_takes_no_new_program_goes_on_copying_by_its_groups(
+    session: SwitchSession, device: FaultyDevice
+) -> None:
+    session.refresh(SOME, PIPELINE)
+    once = device.copies()
+    device.faults.no_program = True
+    newer = dataclasses.replace(PIPELINE, device_config=b"{}")
+    assert not session.refresh(SOME, newer).in_step
+    assert device.entries() == set(SOME) and device.copies() == once
+    device.faults.no_program = False
+    assert session.refresh(SOME, newer).in_step
+    assert device.copies() == once
 
 
 def test_a_switch_without_cookies_is_not_given_the_same_program_again(

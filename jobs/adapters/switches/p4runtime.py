@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import logging
 from collections.abc import Iterator, Sequence
 from types import TracebackType
@@ -136,9 +138,9 @@ class SwitchConnection:
     def ensure_pipeline(self, program: P4Program | str, device_config: bytes = b"") -> bool:
         """See to it that the switch runs this program; returns whether it had to be set.
 
-        ``program`` is a `P4Program`, or P4Info in text format beside ``device_config``. Entries are
-        kept where the program that runs has the same P4Info and the switch can do that; else the
-        switch begins empty.
+        ``program`` is a `P4Program`, or P4Info in text format beside ``device_config``. Entries of
+        tables are kept where the program that runs has the same P4Info and the switch can do that;
+        else the switch begins empty. Groups are gone in any case, unless no program is set.
         """
         if isinstance(program, str):
             program = P4Program("", program, device_config)
@@ -147,11 +149,16 @@ class SwitchConnection:
             self._names = Names(program.p4info)
             return False
         self._must_be_primary()
-        if not (change == "reconciled" and self._reconcile(program)):
-            if change != "set":
-                self._clear_groups()
-            self._replace(program)
-            log.info("%s was given program %s, and is empty", self._client.where, program.name)
+        groups = [] if change == "set" else list(self._groups())
+        self._write_groups("delete", groups)
+        try:
+            if not (change == "reconciled" and self._reconcile(program)):
+                self._replace(program)
+                log.info("%s was given program %s, and is empty", self._client.where, program.name)
+        except SwitchError:
+            with contextlib.suppress(SwitchError):
+                self._write_groups("insert", groups)
+            raise
         self._names = Names(program.p4info)
         return True
 
@@ -186,14 +193,12 @@ class SwitchConnection:
 
         What the program itself fixes (constant entries, default actions) is not among them.
         """
-        tables, groups = p4runtime_pb2.Entity(), p4runtime_pb2.Entity()
+        tables = p4runtime_pb2.Entity()
         tables.table_entry.table_id = 0
-        groups.packet_replication_engine_entry.multicast_group_entry.multicast_group_id = 0
         names = self.names
         return {
             entry
-            for wildcard in (tables, groups)
-            for entity in self._read(wildcard)
+            for entity in (*self._read(tables), *self._groups())
             for entry in names.from_wire(switch_name, entity)
         }
 
@@ -293,18 +298,26 @@ class SwitchConnection:
             return False
         return True
 
-    def _clear_groups(self) -> None:
-        """Delete all groups: BMv2 says after a new program that it has none, and keeps them, so
-        that each copy would leave once more for every time that a group is made again."""
+    def _groups(self) -> Iterator[Any]:
         wildcard = p4runtime_pb2.Entity()
         wildcard.packet_replication_engine_entry.multicast_group_entry.multicast_group_id = 0
-        groups = list(self._read(wildcard))
-        for entity in groups:
-            group = entity.packet_replication_engine_entry.multicast_group_entry
-            group.ClearField("replicas")
-        for start in range(0, len(groups), _BATCH):
-            for position, why in self._write_once("delete", groups[start : start + _BATCH]):
-                log.warning("%s kept %s: %s", self._client.where, groups[start + position], why)
+        return self._read(wildcard)
+
+    def _write_groups(self, kind: str, groups: list[Any]) -> None:
+        """Deletes groups before any change of the program, or makes them again.
+
+        After the change, even one that keeps entries, BMv2 says that it has none, and keeps them:
+        each copy would leave once more for every time that a group is made again.
+        """
+        entities = copy.deepcopy(groups)
+        if kind == "delete":
+            for entity in entities:
+                group = entity.packet_replication_engine_entry.multicast_group_entry
+                group.ClearField("replicas")
+        for start in range(0, len(entities), _BATCH):
+            for position, why in self._write_once(kind, entities[start : start + _BATCH]):
+                at = groups[start + position]
+                log.warning("%s: no %s of %s: %s", self._client.where, kind, at, why)
 
     def _replace(self, program: P4Program) -> None:
         try:
