@@ -7,7 +7,6 @@ import random
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
@@ -15,6 +14,7 @@ from typing import Annotated, Any, Literal, Protocol
 import typer
 
 from cli.itch import message_row, message_text
+from cli.receive.failures import Failures, tell
 from cli.receive.sockets import Wires, connected_socket, group_socket, listen_socket
 from cli.signals import stop_on_signal
 from jobs.adapters.wire.udp import parse_endpoint
@@ -127,13 +127,13 @@ def receive(
     wires = Wires(stream, summaries, service, drop, dice)
     outlet: Outlet
     if forward:
-        outlet = ForwardOutlet(*parse_endpoint(forward))
+        outlet = ForwardOutlet(*parse_endpoint(forward), wires.failures)
     elif receipts:
         outlet = ReceiptOutlet(receipts)
     else:
         outlet = LineOutlet(as_json, as_hex)
     where = listen or f"{group}:{port}{f' on {interface}' if interface else ''}"
-    _tell(f"listening at {where}" + (f", a trial that loses {drop:.0%}" if drop else ""))
+    tell(f"listening at {where}" + (f", a trial that loses {drop:.0%}" if drop else ""))
     receiver = Receiver(options, time.monotonic(), sessions)
     try:
         with stop_on_signal() as stop:
@@ -164,7 +164,7 @@ def run(
             wires.ask(request(r.session, r.sequence, r.count, name) for r in out.requests)
         for loss in out.losses:
             missing = "some" if loss.missing is None else f"{loss.missing:,}"
-            _tell(
+            tell(
                 f"session {loss.session.decode('latin-1')}: {missing} notifications lost from "
                 f"{loss.from_} up to {loss.until}: {loss.reason}"
             )
@@ -205,11 +205,12 @@ def _end(receiver: Receiver, wires: Wires, as_json: bool) -> None:
     ]
     if wires.loss:
         counts["thrown"] = wires.thrown
+    counts["failures"] = wires.failures.counts.total()
     if as_json:
         typer.echo(json.dumps({"statistics": counts, "sessions": rows}))
         return
     s = receiver.statistics
-    _tell(
+    tell(
         f"{s.delivered:,} notifications ({s.messages:,} messages): {s.received:,} received, "
         f"{s.duplicates + s.late:,} duplicates, {s.repaired:,} repaired by {s.requests:,} "
         f"requests, {s.missing:,} lost in {s.losses:,} ranges"
@@ -220,15 +221,12 @@ def _end(receiver: Receiver, wires: Wires, as_json: bool) -> None:
         "malformed": s.malformed,
         "of other sessions": s.foreign,
         "thrown away for the trial": wires.thrown,
+        **{f"failures of {what}": count for what, count in wires.failures.counts.items()},
     }
     if told := ", ".join(f"{number:,} {what}" for what, number in others.items() if number):
-        _tell(told)
+        tell(told)
     for row in rows:
-        _tell(f"session {row['session']}: {row['state']}, complete up to {row['complete']}")
-
-
-def _tell(text: str) -> None:
-    typer.echo(printable(text), err=True)
+        tell(f"session {row['session']}: {row['state']}, complete up to {row['complete']}")
 
 
 class Outlet(Protocol):
@@ -266,20 +264,26 @@ class LineOutlet:
 
 
 class ForwardOutlet:
-    """Each notification once, as the MoldUDP64 datagram that it is, to one address."""
+    """Each notification once, as the MoldUDP64 datagram that it is, to one address.
 
-    def __init__(self, host: str, port: int) -> None:
+    One that cannot be sent is left out, and counted in ``failures``.
+    """
+
+    def __init__(self, host: str, port: int, failures: Failures) -> None:
+        self._failures = failures
         self._socket = connected_socket(host, port)
         self._socket.setblocking(True)
 
     def put(self, deliveries: Sequence[Notification]) -> None:
         for delivery in deliveries:
             try:
-                self._socket.send(delivery.datagram)
-            except ConnectionError:
-                # The error is of an earlier one that nobody listened for; this one is not sent.
-                with suppress(ConnectionError):
+                try:
                     self._socket.send(delivery.datagram)
+                except OSError:
+                    # The error may be of an earlier one; this one is not sent then.
+                    self._socket.send(delivery.datagram)
+            except OSError as error:
+                self._failures.add("forwarding", error)
 
     def close(self) -> None:
         self._socket.close()

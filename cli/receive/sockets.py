@@ -13,6 +13,8 @@ from ipaddress import AddressValueError, IPv4Address
 
 import typer
 
+from cli.receive.failures import Failures
+
 _LARGEST = 65_535
 _BUFFER = 32 << 20
 #: Datagrams that are read before something else has its turn.
@@ -57,7 +59,10 @@ def connected_socket(host: str, port: int) -> socket.socket:
 
 @dataclass
 class Wires:
-    """The sockets of a receiver. ``loss``: share of datagrams, of all directions, to throw away."""
+    """The sockets of a receiver. ``loss``: share of datagrams, of all directions, to throw away.
+
+    An error of any of them ends nothing: it is counted in ``failures``.
+    """
 
     stream: socket.socket
     summaries: socket.socket | None = None
@@ -65,6 +70,7 @@ class Wires:
     loss: float = 0.0
     dice: random.Random = field(default_factory=random.Random)
     thrown: int = 0
+    failures: Failures = field(default_factory=Failures)
 
     def __post_init__(self) -> None:
         self._poll = select.poll()
@@ -87,9 +93,11 @@ class Wires:
                 found.append(bytes(buffer[: into(buffer)]))
         except BlockingIOError:
             return self._lossy(found), False
-        except ConnectionError:
-            # The far end was not there for something sent earlier.
-            return self._lossy(found), True
+        except OSError as error:
+            # Mostly of something sent earlier. What waits behind it keeps the socket readable; an
+            # error that stays must not keep all else waiting.
+            self.failures.add("re-requests" if wire is self.service else "receiving", error)
+            return self._lossy(found), False
         return self._lossy(found), True
 
     def ask(self, requests: Iterable[bytes]) -> None:
@@ -97,8 +105,10 @@ class Wires:
         for request in self._lossy(list(requests)) if self.service else []:
             try:
                 self.service.send(request)
-            except (ConnectionError, BlockingIOError):
+            except BlockingIOError:
                 continue
+            except OSError as error:
+                self.failures.add("re-requests", error)
 
     def close(self) -> None:
         for each in self._all():
