@@ -93,22 +93,28 @@ def encode(
 def decode(
     file: FileArgument = "-",
     *,
-    encoding: EncodingOption = "id_pairs",
+    encoding: Annotated[
+        Name | None, typer.Option("--encoding", help="Of what has no frames; id_pairs without it.")
+    ] = None,
     attributes: AttributesOption = None,
 ) -> None:
     """Print each record as a line of JSON, with names, and values in their units.
 
     Records are hex, one a line, a Nasdaq BinaryFILE, or frames of a pcap file; the file itself
-    says which. The frames' destination says their encoding, --encoding that of the others. A
-    record that is no event is told with its number and reason, and the exit code is 1 then.
+    says which. The frames' destination says their encoding, as to switches, and --encoding that of
+    the others. A record that is no event is told with its number and reason, and the exit code is
+    1 then.
     """
     registry = read_registry(attributes)
     with open_file(file) as stream:
         found = record_source(stream)
+        framed = found.what == "frame"
+        if framed and encoding is not None:
+            raise typer.BadParameter("frames say their encoding: leave --encoding out")
         faults = Faults(found.what)
         count = 0
         for batch in found.batches:
-            text = json_lines(batch, None if found.what == "frame" else encoding, registry, faults)
+            text = json_lines(batch, None if framed else encoding or "id_pairs", registry, faults)
             sys.stdout.write("".join(f"{line}\n" for line in text))
             sys.stdout.flush()
             count += len(text)

@@ -169,6 +169,20 @@ def test_frames_of_both_encodings_and_of_others_may_share_a_file(registry: str, 
     ]
 
 
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_an_encoding_is_not_asked_for_where_frames_say_theirs(
+    encoding: str, registry: str, tmp_path: Path
+):
+    """Bitmasks to another destination would be read as id pairs, and values come out wrong."""
+    file = tmp_path / "x.pcap"
+    told = ("--attributes", registry)
+    run("encode", "--frames", "--encoding", encoding, "--out", file, *told, stdin='{"hum": 9}')
+    result = run("decode", file, "--encoding", encoding, *told)
+    assert result.exit_code == 2 and not result.stdout
+    assert "frames say their encoding" in " ".join(result.stderr.replace("│", " ").split())
+    assert run("decode", file, *told).stdout == '{"hum": 9}\n'
+
+
 def test_a_huge_line_harms_nobody_around_it(registry: str):
     good = b'{"hum": 1}\n'
     huge = b'{"hum": ' + b"1" * (10 << 20) + b"}\n"
