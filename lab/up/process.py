@@ -95,6 +95,8 @@ class Child:
         self._env = dict(env) if env is not None else None
         self._process: subprocess.Popen[bytes] | None = None
         self._unread = b""
+        # Lines that are still to come: more than one after a question that was given up.
+        self._owed = 0
 
     def __enter__(self) -> Child:
         return self
@@ -119,7 +121,7 @@ class Child:
     def start(self, timeout: float) -> str:
         """Starts the process; returns its first line, which says that it is ready."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        self._unread = b""
+        self._unread, self._owed = b"", 1
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 self._arguments,
@@ -135,7 +137,10 @@ class Child:
             raise
 
     def ask(self, line: str, timeout: float) -> str:
-        """Writes one line to the child and returns the line that it answers."""
+        """Writes one line to the child and returns the line that it answers.
+
+        Answers to questions that were given up as ``CHILD_SILENT`` are passed over.
+        """
         if self._process is None or self._process.stdin is None:
             raise LabError("CHILD_FAILED", f"{self.name} does not run: start it first")
         try:
@@ -143,6 +148,7 @@ class Child:
             self._process.stdin.flush()
         except OSError:
             raise self._failed() from None
+        self._owed += 1
         return self._line(timeout)
 
     def stop(self, timeout: float = 5) -> None:
@@ -152,23 +158,26 @@ class Child:
             stop_process(process, timeout)
 
     def _line(self, timeout: float) -> str:
+        """The last of the lines that are owed."""
         assert self._process is not None and self._process.stdout is not None
         output = self._process.stdout.fileno()
         deadline = time.monotonic() + timeout
-        while b"\n" not in self._unread:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([output], [], [], left)[0]:
-                raise LabError(
-                    "CHILD_SILENT",
-                    f"{self.name} said nothing within {timeout:g} s; its log is {self._log}",
-                    name=self.name,
-                )
-            # Past Popen's own buffer, or select could wait for what was read already.
-            piece = os.read(output, 65536)
-            if not piece:
-                raise self._failed()
-            self._unread += piece
-        line, _, self._unread = self._unread.partition(b"\n")
+        while self._owed:
+            while b"\n" not in self._unread:
+                left = deadline - time.monotonic()
+                if left <= 0 or not select.select([output], [], [], left)[0]:
+                    raise LabError(
+                        "CHILD_SILENT",
+                        f"{self.name} said nothing within {timeout:g} s; its log is {self._log}",
+                        name=self.name,
+                    )
+                # Past Popen's own buffer, or select could wait for what was read already.
+                piece = os.read(output, 65536)
+                if not piece:
+                    raise self._failed()
+                self._unread += piece
+            line, _, self._unread = self._unread.partition(b"\n")
+            self._owed -= 1
         return line.decode()
 
     def _failed(self) -> LabError:

@@ -48,6 +48,24 @@ def test_one_that_says_nothing_is_given_up_and_ended(tmp_path: Path) -> None:
     assert not child.alive()
 
 
+def test_an_answer_that_came_too_late_is_not_taken_for_that_of_the_next_question(
+    tmp_path: Path,
+) -> None:
+    """It holds all answers back until it is asked for them."""
+    late = (
+        "import sys\nprint('ready')\nheld = []\nfor line in sys.stdin:\n"
+        "    held.append(line.upper())\n"
+        "    if line == 'speak\\n':\n        print(*held, sep='', end='')\n        held = []"
+    )
+    with python("late", late, tmp_path) as child:
+        child.start(10)
+        for question in ("one", "two"):
+            with pytest.raises(LabError) as failure:
+                child.ask(question, 0.05)
+            assert failure.value.code == "LAB.CHILD_SILENT"
+        assert [child.ask("speak", 10), child.ask("speak", 10)] == ["SPEAK", "SPEAK"]
+
+
 def test_one_that_ignores_every_request_to_end_is_killed(tmp_path: Path) -> None:
     deaf = (
         "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
