@@ -141,10 +141,21 @@ class FakeTables:
         self._between()
         self._contents[name].append(copy.deepcopy(rows))
 
-    def replace_changed(self, name, rows, _keys, _held=None):
+    def replace_changed(self, name, rows, keys, held):
+        """Merge what differs from ``held`` into what the table holds by now."""
         self._between()
-        if sorted(map(str, self._contents[name][-1])) != sorted(map(str, rows)):
-            self._contents[name].append(copy.deepcopy(rows))
+        held, wanted, now = (
+            {tuple(row[key] for key in keys): row for row in each}
+            for each in (held, rows, self._contents[name][-1])
+        )
+        if held == wanted:
+            return False
+        changed = {key: row for key, row in wanted.items() if held.get(key) != row}
+        kept = {key: row for key, row in now.items() if key not in held.keys() - wanted.keys()}
+        merged = kept | changed
+        order = dict.fromkeys([*(key for key in wanted if key in merged), *merged])
+        self._contents[name].append(copy.deepcopy([merged[key] for key in order]))
+        return True
 
     def move(self, name, key, column, moves):
         self._between()
@@ -159,13 +170,14 @@ class FakeTables:
 class World:
     """Switches that hold entries, tables, and which refresher the switches obey.
 
-    held: by switch, entries by key. leader: the refresher that is primary everywhere, in its
-    ``term``. disturbed: pairs of refresher and switch.
+    held: by switch, entries by key. programs: by switch, the one that it runs. leader: the
+    refresher that is primary everywhere, in its ``term``. disturbed: pairs of refresher and switch.
     """
 
     def __init__(self):
         self.tables = FakeTables()
         self.held = defaultdict(dict)
+        self.programs = {}
         self.leader = "a"
         self.term = 0
         self.disturbed = set()
@@ -199,9 +211,10 @@ class FakeSession:
             return True
         return self._world.leader == self._owner and self._read_in_term != self._world.term
 
-    def refresh(self, desired, _pipeline, _patience=0.0):
+    def refresh(self, desired, pipeline, _patience=0.0):
         held = self._world.held[self._name]
         self._read_in_term = None
+        self._world.programs[self._name] = pipeline
         for step in write_steps(difference(desired, list(held.values()))):
             for entry in step.entries:
                 self._between()
@@ -232,8 +245,8 @@ class OneProgram(Programs):
     def __init__(self):
         pass
 
-    def program(self, _name):
-        return None
+    def program(self, name):
+        return name
 
     def tables(self, _name):
         return ["ingress.label_1.look_up"]
@@ -247,9 +260,8 @@ def refresher(world, owner="a", between=lambda: None, open_session=None, **optio
     return Refresher(
         world.tables.through(between),
         options.pop("settings", Settings()),
-        **options,
         open_session=open_session or (lambda target: FakeSession(world, owner, target, between)),
-        programs=OneProgram(),
+        **{"programs": OneProgram()} | options,
     )
 
 

@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 DRAIN_SECONDS = 1.0
 LONGEST_DRAIN_SECONDS = 30.0
 
+#: What makes tables unusable.
+UNUSABLE = (NetworkError, AttributeTableError, FilterError, SwitchError)
+
 
 @dataclass(frozen=True)
 class Derived:
@@ -39,8 +42,9 @@ class Derived:
     term: the one in which this was derived. versions: of the sources, that were current. refused:
     why those cannot be used; the rows are then what the last ready versions say, or what switches
     should hold so far, and ``version`` is None if nobody has ever said that. source: what
-    ``versions`` say; None if refused. switches: rows of the switches that there are. over_capacity:
-    those that cannot hold what is newest, and why: they keep what they have.
+    ``versions`` say; None if refused. switches: rows of the switches that there are by the versions
+    that ``rows`` are of; none where nobody knows these. over_capacity: those that cannot hold what
+    is newest, and why: they keep what they have.
     """
 
     term: int
@@ -77,8 +81,28 @@ class Deriver:
         self._derived: Derived | None = None
         #: Versions of the sources that were last derived from, usable or not; none: to be anew.
         self._derived_from: Versions = {}
+        #: Version of `switch_entries` that was last read or written.
+        self._entries_version = -1
         self._over_capacity: Mapping[str, SwitchError] = {}
         self._drain = _Drain(tables, versions)
+        #: When that which was refused is tried again, and the pause before that.
+        self._again = self._pause = 0.0
+
+    def switches(self) -> Rows:
+        """Returns rows of the switches that there are, before anything is derived.
+
+        They are of the newest tables, or of the last ready versions where those make no network.
+        """
+        current = self._network.current()
+        ready = self._versions.newest(current) or current
+        try:
+            self._network.source(current)
+            versions: Versions = current
+        except NetworkError:
+            versions = ready
+        rows = self._network.rows("switches", versions["switches"])
+        self._network.forget({*current.items(), *ready.items()})
+        return rows
 
     def derive(self, term: int) -> Derived:
         """Returns what switches should hold now: the same object until that may have changed.
@@ -89,8 +113,9 @@ class Deriver:
 
         The result is ``refused`` where the sources do not fit together or give an id another
         meaning (NetworkError), where switches cannot hold the subscriptions (FilterError), or where
-        the rows of `attributes` are no registry (AttributeTableError). It stays so until somebody
-        edits them.
+        the rows of `attributes` are no registry (AttributeTableError). It is tried again when
+        somebody edits them, and less and less often without: streams may have gone on, or the
+        folder of programs may have been mended.
 
         Raises SwitchError ``NOT_PRIMARY`` if another has led since the term began (nothing is
         written then), TableError ``MISSING``, and the errors of Spark.
@@ -109,27 +134,38 @@ class Deriver:
     def _stale(self, known: Derived) -> bool:
         if self._network.current() != self._derived_from:
             return True
-        if self._tables.version("switch_entries") != known.version:
+        if self._tables.version("switch_entries") != self._entries_version:
             return True
-        return known.refused is None and self._drain.moved(known)
+        if known.refused is not None:
+            return time.monotonic() >= self._again
+        return self._drain.moved(known)
 
     def _derive(self, term: int) -> Derived:
         began = time.monotonic()
         current = self._network.consistent()
         self._drain.begin()
-        before = self._tables.version("switch_entries")
+        self._entries_version = before = self._tables.version("switch_entries")
         self._network.prefetch([*current.items(), ("switch_entries", before)])
         try:
             wanted = self._wanted.at(current, current)
-        except (NetworkError, AttributeTableError, FilterError, SwitchError) as error:
-            log.error(
-                "the tables cannot be used, the switches stay as they are: %s; %s",
-                error,
-                named(current),
+        except UNUSABLE as error:
+            known = self._derived
+            told = known is not None and (known.versions, str(known.refused)) == (
+                current,
+                str(error),
             )
+            if not told:
+                log.error(
+                    "the tables cannot be used, the switches stay as they are: %s; %s",
+                    error,
+                    named(current),
+                )
             derived = self._fall_back(term, before, current, error)
-            self._metrics.refused(error)
+            if not told:
+                self._metrics.refused(error)
             self._derived_from = current
+            self._pause = min(2 * self._pause, LONGEST_DRAIN_SECONDS) if told else DRAIN_SECONDS
+            self._again = time.monotonic() + self._pause
             return derived
         version, rows = self._write(before, wanted)
         if self._match is not None:
@@ -153,17 +189,22 @@ class Deriver:
     def _fall_back(self, term: int, before: int, current: Versions, why: StackcastError) -> Derived:
         """Has switches hold what the last ready versions say, or else what they should so far."""
         version, rows = self._last_said(before)
-        last = self._versions.newest(current)
+        last, known = self._versions.newest(current), self._derived
+        switches = known.switches if known is not None and known.term == term else ()
+        wanted = None
         try:
             if last is not None:
-                version, rows = self._write(before, self._wanted.at(last, current))
-        except (NetworkError, AttributeTableError, FilterError) as error:
+                switches = switches or self._network.rows("switches", last["switches"])
+                wanted = self._wanted.at(last, current)
+        except UNUSABLE as error:
             log.error("the last ready versions %s cannot be used: %s", named(last or {}), error)
         except SQL_ERRORS as error:
             if not gone_for_good(error):
                 raise
             log.error("nor can the last ready versions be read: %s", one_line(error))
-        switches = self._network.rows("switches", current["switches"])
+        if wanted is not None:
+            version, rows = self._write(before, wanted)
+            switches = wanted.switches
         return Derived(term, current, None, version, rows, switches, self._over_capacity, why)
 
     def _last_said(self, version: int) -> tuple[int | None, Rows]:
@@ -199,13 +240,15 @@ class Deriver:
                 entry.key,
             )
         rows = [entry_to_row(entry) for entry in wanted.entries.entries]
+        keys = ("switch", "entry_key")
         while True:
             held = self._network.rows("switch_entries", before)
-            self._tables.replace_changed("switch_entries", rows, ("switch", "entry_key"), held)
+            wrote = self._tables.replace_changed("switch_entries", rows, keys, held)
             version = self._tables.version("switch_entries")
-            if version <= before + 1:
+            if version == before + wrote:
                 break
             before = version  # somebody else wrote in between
+        self._entries_version = version
         self._network.know("switch_entries", version, rows)
         return version, rows
 

@@ -239,8 +239,7 @@ class Refresher:
         asked that are, so that none is waited for.
         """
         if self._term is None:
-            version = self._tables.version("switches")
-            self._sessions.follow(self._network.rows("switches", version))
+            self._sessions.follow(self._deriver.switches())
         answers = self._sessions.leads(connect=self._term is None)
         own = sum(answers.values())
         if own == len(answers):

@@ -376,25 +376,26 @@ class Tables:
         rows: list[dict[str, Any]],
         keys: tuple[str, ...],
         held: list[dict[str, Any]] | None = None,
-    ) -> None:
+    ) -> bool:
         """Make the table hold exactly ``rows``, touching only rows that differ.
 
         So the change data feed tells real changes and nothing else; no difference makes no
-        version. ``held`` is what the table holds, if the caller knows.
+        version. ``held`` is what the table holds, if the caller knows. Returns whether it made a
+        version.
         """
         held = self.rows(name) if held is None else held
         if not held:
             self.append(name, rows)  # a merge into nothing takes ten times as long
-            return
+            return bool(rows)
         before = {tuple(row[key] for key in keys): row for row in held}
         after = {tuple(row[key] for key in keys): row for row in rows}
         if len(before) < len(held):
             self.overwrite(name, rows)  # there are two rows of one key: a merge cannot part them
-            return
+            return True
         changed = [row for key, row in after.items() if before.get(key) != row]
         gone = [row for key, row in before.items() if key not in after]
         if not changed and not gone:
-            return
+            return False
         wanted = self._frame(name, changed, False).unionAll(self._frame(name, gone, True))
         same = " AND ".join(f"held.{k} = wanted.{k}" for k in keys)
         columns = {column: f"wanted.{column}" for column in wanted.columns if column != "gone"}
@@ -407,6 +408,7 @@ class Tables:
             .whenNotMatchedInsert("NOT wanted.gone", columns)
             .execute()
         )
+        return True
 
     def _delta(self, name: str) -> DeltaTable:
         if self._by_path:
