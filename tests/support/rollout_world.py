@@ -171,7 +171,8 @@ class World:
     """Switches that hold entries, tables, and which refresher the switches obey.
 
     held: by switch, entries by key. programs: by switch, the one that it runs. leader: the
-    refresher that is primary everywhere, in its ``term``. disturbed: pairs of refresher and switch.
+    refresher that is primary wherever it reaches a switch, in its ``term``; elsewhere another is.
+    disturbed: pairs of refresher and switch; cut: those with no way between.
     """
 
     def __init__(self):
@@ -181,7 +182,20 @@ class World:
         self.leader = "a"
         self.term = 0
         self.disturbed = set()
+        self.cut = set()
+        self.owners = set()
         self._named = {}
+
+    def primary(self, switch):
+        """The refresher that may write the switch, if one reaches it."""
+        others = sorted(self.owners - {self.leader})
+        return next((o for o in (self.leader, *others) if (o, switch) not in self.cut), None)
+
+    def set_cut(self, *pairs):
+        """Only these do not reach each other from now on."""
+        for owner, switch in self.cut ^ set(pairs):
+            self.disturbed |= {(other, switch) for other in (owner, *self.owners)}
+        self.cut = set(pairs)
 
     def named(self, versions):
         """What stacks of these versions may name, and more: entries without routes."""
@@ -201,32 +215,48 @@ class FakeSession:
     def __init__(self, world, owner, target, between):
         self._world, self._owner, self._name, self._between = world, owner, target.name, between
         self._read_in_term = None
+        world.owners.add(owner)
+
+    @property
+    def _reached(self):
+        return (self._owner, self._name) not in self._world.cut
+
+    @property
+    def _primary(self):
+        return self._world.primary(self._name) == self._owner
+
+    def _away(self):
+        if self._reached:
+            return RefreshResult(None, False, ["not primary"], primary=False)
+        return RefreshResult(None, False, ["no answer"])
 
     def leads(self, connect=True):
         self._between()
-        return self._world.leader == self._owner
+        return self._primary if self._reached else None
 
     def disturbed(self):
-        if (self._owner, self._name) in self._world.disturbed:
+        if (self._owner, self._name) in self._world.disturbed or not self._reached:
             return True
-        return self._world.leader == self._owner and self._read_in_term != self._world.term
+        return self._primary and self._read_in_term != self._world.term
 
     def refresh(self, desired, pipeline, _patience=0.0):
         held = self._world.held[self._name]
         self._read_in_term = None
+        if not self._primary:
+            return self._away()
         self._world.programs[self._name] = pipeline
         for step in write_steps(difference(desired, list(held.values()))):
             for entry in step.entries:
                 self._between()
-                if self._world.leader != self._owner:
-                    return RefreshResult(None, False, ["not primary"], primary=False)
+                if not self._primary:
+                    return self._away()
                 if step.kind == "delete":
                     del held[entry.key]
                 else:
                     held[entry.key] = entry
         self._between()
-        if self._world.leader != self._owner:
-            return RefreshResult(None, False, ["not primary"], primary=False)
+        if not self._primary:
+            return self._away()
         self._read_in_term = self._world.term
         self._world.disturbed.discard((self._owner, self._name))
         in_step = set(held.values()) == set(desired)

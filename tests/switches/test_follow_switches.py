@@ -294,6 +294,74 @@ def test_one_that_does_not_lead_does_nothing_and_starts_afresh_when_it_does(site
     assert site.asked == [ALL] * 3 and site.terms() == 3 + 1
 
 
+def with_a_standby(site: Site) -> Callable[[float], None]:
+    """Two refreshers that run side by side: has them do so for so many seconds."""
+    standby = site.another("b")
+
+    def run(seconds: float) -> None:
+        end = site.clock.now + seconds
+        while site.clock.now < end:
+            site.poll()
+            standby.poll()
+            site.clock.now += 0.1
+
+    return run
+
+
+def test_one_that_reaches_no_switch_never_leads_and_disturbs_no_one(site, caplog):
+    """As with a wrong certificate, or without a route."""
+    site.world.set_cut(*(("b", name) for name in ALL))
+    run = with_a_standby(site)
+    run(20)
+    site.tree("installing")
+    run(20)
+    assert site.is_ready() and site.terms() == 1
+    assert site.tables.rows("virtual_trees")[0]["state"] == "active"
+    assert caplog.text.count("none of 4 switches answers") == 1
+
+
+def test_two_that_reach_other_switches_each_do_not_take_the_lead_from_each_other_for_ever(site):
+    mine, theirs = sorted(ALL)[:2], sorted(ALL)[2:]
+    site.world.set_cut(*(("a", name) for name in theirs), *(("b", name) for name in mine))
+    run = with_a_standby(site)
+    run(600)
+    assert site.terms() == 1 and site.refresher.metrics.leads
+    # The one that led is gone, with half of the switches out of reach: the other takes over.
+    site.refresher = site.another("b")
+    site.polls(2 * lead.QUIET_SECONDS)
+    assert site.refresher.metrics.leads and site.terms() == 2
+
+
+def test_the_one_with_most_switches_takes_the_lead_from_one_with_few_once(site):
+    few = sorted(ALL)[:1]
+    site.world.leader = "b"
+    site.world.set_cut(*(("a", name) for name in few), *(("b", name) for name in ALL - {*few}))
+    run = with_a_standby(site)
+    site.refresher, first = site.another("b"), site.refresher
+    site.polls(20)
+    assert site.terms() == 1 and site.refresher.metrics.leads
+    site.refresher = first
+    run(300)
+    assert site.terms() == 2 and first.metrics.leads
+
+
+def test_nobody_leads_where_there_are_no_switches(site):
+    for name in ("switches", "links", "hosts"):
+        site.tables.overwrite(name, [])
+    run = with_a_standby(site)
+    run(60)
+    assert site.terms() == 0
+    with pytest.raises(SwitchError, match=r"NO_SWITCHES.*table switches"):
+        site.refresher.once()
+
+
+def test_a_first_pass_says_so_where_no_switch_answers(site):
+    site.away = set(ALL)
+    with pytest.raises(SwitchError, match=r"UNREACHABLE.*none of 4 switches answers"):
+        site.refresher.once()
+    assert site.terms() == 0 and not site.written
+
+
 def another_leads(site: Site, how: str) -> Callable[[], object]:
     if how == "superseded":
         return NetworkVersions(site.tables).begin_term

@@ -221,7 +221,11 @@ class Play:
         elif drawn < 0.28:
             names = sorted(NETWORK.switches)
             self.world.disturbed.add((owner, self.rng.choice(names)))
-        elif drawn < 0.285 and self.depth == 1:
+        elif drawn < 0.283:
+            # Ways to switches are lost, of one refresher or of both, and others are back.
+            pairs = [(one, name) for one in "ab" for name in sorted(NETWORK.switches)]
+            self.world.set_cut(*self.rng.sample(pairs, self.rng.choice((0, 0, 1, 2, 4))))
+        elif drawn < 0.288 and self.depth == 1:
             # The other one takes over, while this one is in the midst of something.
             self.world.leader = other = "b" if owner == "a" else "a"
             self.world.term += 1
@@ -240,6 +244,7 @@ class Play:
     def settle(self):
         """Nobody edits any more, and everything has the time that it needs."""
         self.people.mend()
+        self.world.set_cut()
         self.calm = True
         for _ in range(16):
             for owner in "ab":

@@ -37,6 +37,9 @@ POLL_SECONDS = 0.5
 STANDBY_SECONDS = 1.0
 #: Pause after an error of Spark or Delta.
 ERROR_SECONDS = 10.0
+#: One that leads without most of the switches tries the others, and writes `switch_status`, more
+#: often than this.
+QUIET_SECONDS = 30.0
 #: Rounds of a first pass at most, after the first: each state of a tree that moves on takes one.
 ROUNDS = 5
 
@@ -91,6 +94,11 @@ class Refresher:
         self._derived: Derived | None = None
         self._standby = False
         self._due = 0.0
+        #: How many switches answered when we last wanted to lead.
+        self._answered = 0
+        #: Versions of the tables that who leads writes, and since when they are that.
+        self._seen: tuple[int, int] | None = None
+        self._seen_at = 0.0
 
     def __enter__(self) -> Refresher:
         return self
@@ -132,8 +140,9 @@ class Refresher:
         While another refresher goes before us it waits for ``waitSeconds``, and so it does for a
         switch that does not answer. Trees that all switches hold become active on the way.
 
-        Raises SwitchError ``NOT_PRIMARY`` if another leads, or comes to lead; NetworkError,
-        FilterError, AttributeTableError and SwitchError for tables that cannot be used.
+        Raises SwitchError ``NOT_PRIMARY`` if another leads, or comes to lead, ``UNREACHABLE`` if no
+        switch answers, ``NO_SWITCHES`` if there are none; NetworkError, FilterError,
+        AttributeTableError and SwitchError for tables that cannot be used.
         """
         # Side by side, as each first read takes long: most of it is needed further on.
         self._network.prefetch(self._network.current().items())
@@ -199,11 +208,7 @@ class Refresher:
         """Begins a term where no other refresher goes before us; returns whether we lead."""
         if not self._leads():
             if not self._standby:
-                log.warning(
-                    "another refresher writes the switches, or another client; waiting until it "
-                    "ends: %s",
-                    self._sessions.rivals(),
-                )
+                log.warning("%s", self._why_not().message)
             self._term, self._standby = None, True
             return False
         if self._standby:
@@ -218,13 +223,27 @@ class Refresher:
         self._term = None
         while not self._leads():
             if time.monotonic() >= deadline or self._stopping.is_set():
-                raise SwitchError(
-                    "NOT_PRIMARY",
-                    "nothing was written, as another client goes before us: "
-                    f"{self._sessions.rivals()}. End it; --dry-run compares all the same, "
-                    "--reconcile takes over",
-                )
+                raise self._why_not()
             self._stopping.wait(STANDBY_SECONDS)
+
+    def _why_not(self) -> SwitchError:
+        """Makes the error that says why we do not lead, as `_leads` last found."""
+        count = len(self._sessions.names)
+        if not count:
+            return SwitchError("NO_SWITCHES", "nothing is written, as table switches has no rows")
+        if not self._answered:
+            return SwitchError(
+                "UNREACHABLE", f"nothing is written, as none of {count} switches answers"
+            )
+        who = self._sessions.rivals() or (
+            f"most of {count} switches are not ours, and another led a moment ago"
+        )
+        return SwitchError(
+            "NOT_PRIMARY",
+            "another refresher writes the switches, or another client, and nothing is written here;"
+            f" waiting until it ends: {who}. --dry-run compares all the same, --reconcile takes "
+            "over",
+        )
 
     def _begin_term(self) -> None:
         """From now on nothing counts that was said by those who led before."""
@@ -233,20 +252,36 @@ class Refresher:
     def _leads(self) -> bool:
         """Tells whether no other refresher goes before us.
 
-        A client that writes single switches is no reason to leave the others alone: to begin with,
-        most of those that answer must be ours, and from then on one must, as long as nobody else
-        has begun a term. Without a term all switches are connected to; in one, those alone are
-        asked that are, so that none is waited for.
+        A client that writes single switches is no reason to leave the others alone: in a term, one
+        that answers must be ours, if any does, as long as nobody else has begun a term. Those alone
+        are asked then that there is a connection to, so that none is waited for.
         """
-        if self._term is None:
-            self._sessions.follow(self._deriver.switches())
-        answers = self._sessions.leads(connect=self._term is None)
-        own = sum(answers.values())
-        if own == len(answers):
-            return True
         if self._term is None or self._versions.superseded():
-            return 2 * own > len(answers)
-        return own > 0
+            return self._may_begin()
+        answers = self._sessions.leads(connect=False)
+        return not answers or any(answers.values())
+
+    def _may_begin(self) -> bool:
+        """Tells whether we may begin a term: most of the switches must be ours.
+
+        Of those that answer, that is, where nobody else leads: two that reach other switches each
+        would take the lead from each other for ever.
+        """
+        self._sessions.follow(self._deriver.switches())
+        answers = self._sessions.leads(connect=True)
+        own, self._answered = sum(answers.values()), len(answers)
+        quiet = self._quiet()
+        return 2 * own > len(self._sessions.names) or (2 * own > len(answers) and quiet)
+
+    def _quiet(self) -> bool:
+        """Tells whether no other refresher shows that it leads, and has not for a while."""
+        if not self._versions.led_by_another():
+            return True
+        now = time.monotonic()
+        seen = self._tables.version("switch_status"), self._tables.version("network_versions")
+        if seen != self._seen:
+            self._seen, self._seen_at = seen, now
+        return now - self._seen_at >= QUIET_SECONDS
 
     def _still_leads(self) -> bool:
         """Ends our term if another has begun one, or goes before us; returns whether we lead."""

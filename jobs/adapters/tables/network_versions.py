@@ -116,6 +116,10 @@ class NetworkVersions:
         newest = self._newest_term()
         return self._term is not None and newest > self._term
 
+    def led_by_another(self) -> bool:
+        """Tells whether the newest term is not ours; one may have led before us, too."""
+        return self._newest_term() > (self._term or 0)
+
     def _newest_term(self) -> int:
         self._read()
         with self._lock:
