@@ -17,6 +17,7 @@ from paths import P4, TEST_P4
 from lab.switch.bmv2.packet import Packet
 from lab.switch.bmv2.program import INTRINSIC, Program, load_program
 from lab.switch.bmv2.state import SwitchState
+from lab.switch.p4runtime.program import read_program
 from udfs.errors import SwitchError
 
 pytestmark = pytest.mark.unit
@@ -357,6 +358,65 @@ def test_no_frame_makes_a_program_fail(path: Path):
             if packet.truncate is None:
                 assert leaving.endswith(rest)
             assert all(type(value) is int for value in packet.fields)
+
+
+def test_a_parser_whose_only_state_leads_to_itself_gives_the_packet_up():
+    config = config_of([])
+    (state,) = config["parsers"][0]["parse_states"]
+    state["transitions"][0]["next_state"] = "start"
+    config["errors"] = [["NoError", 1], ["ParserTimeout", 2]]
+    program, states = compiled(config)
+    packet = program.packet(b"abc", 0)
+    states.parse(packet)
+    assert packet.fields[program.slots["standard_metadata.parser_error"]] == 2
+
+
+def standard(name: str, number: int) -> dict[str, Any]:
+    return {"name": name, "id": number, "header_type": "standard", "metadata": True}
+
+
+def test_what_is_marked_to_drop_is_the_metadata_that_the_program_names():
+    config = config_of(
+        [{"op": "mark_to_drop", "parameters": [{"type": "header", "value": "copy"}]}]
+    )
+    form = [["egress_spec", 9, False], ["mcast_grp", 16, False]]
+    config["header_types"].append({"name": "standard", "id": 1, "fields": form})
+    config["headers"] += [standard("standard_metadata", 1), standard("copy", 2)]
+    program, state = compiled(config)
+    packet = program.packet(b"", 0)
+    names = [(header, field) for header in ("standard_metadata", "copy") for field, *_ in form]
+    for name in names:
+        packet.fields[program.field_slot(*name)] = 7
+    state.ingress(packet)
+    assert [packet.fields[program.field_slot(*name)] for name in names] == [7, 7, 511, 0]
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
+def test_json_of_an_older_p4c_loads_as_in_bmv2(path: Path):
+    """It has no version, no types of transitions, and the names of a table's actions alone."""
+    config = json.loads(path.read_text())
+    tables = [table for pipeline in config["pipelines"] for table in pipeline["tables"]]
+    # There an action is told by its name, so that a name is of one.
+    own = {each["id"]: f"{each['name']} {each['id']}" for each in config["actions"]}
+    for action in config["actions"]:
+        action["name"] = own[action["id"]]
+    for table in tables:
+        nexts = table["next_tables"]
+        for number, name in zip(table["action_ids"], table["actions"], strict=True):
+            if name in nexts:
+                nexts[own[number]] = nexts.pop(name)
+        table["actions"] = [own[number] for number in table["action_ids"]]
+    newer = json.dumps(config)
+    del config["__meta__"]
+    for table in tables:
+        del table["action_ids"]
+    for state in config["parsers"][0]["parse_states"]:
+        for transition in state["transitions"]:
+            if transition["type"] != "parse_vset" and transition.pop("type") == "default":
+                transition["value"] = "default"
+    older = json.dumps(config).encode()
+    assert load_program(older).source == load_program(newer.encode()).source
+    assert read_program(older) == read_program(newer.encode())
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from p4_coverage import executed, missed, statements_of
 
 from lab.switch.bmv2.packet import Packet
-from lab.switch.bmv2.passes import PASS_LIMIT
+from lab.switch.bmv2.passes import PASS_LIMIT, Passes, Walk
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.errors import SwitchError
 from udfs.switches.entry import default_entry, group_entry, session_entry
@@ -347,6 +347,24 @@ def test_no_frame_stops_the_switch(name: str, port: int, frame: bytes) -> None:
 
 
 SWITCHES = {name: feature.switch() for name, feature in FEATURES.items()}
+
+
+def test_a_frame_that_makes_the_program_fail_is_lost_alone_and_counted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    switch, walk = TRAFFIC.switch(), Passes.walk
+
+    def fail(passes: Passes, port: int, frame: bytes) -> Walk:
+        if frame.startswith(b"bad"):
+            raise UnboundLocalError("s")
+        return walk(passes, port, frame)
+
+    monkeypatch.setattr(Passes, "walk", fail)
+    for frame in (b"bad", b"bad again"):
+        assert switch.process(1, frame) == []
+    assert switch.drops == {"program_failed": 2}
+    assert len(caplog.records) == 1 and "UnboundLocalError" in caplog.text
+    assert switch.process(1, requests()) == TRAFFIC.switch().process(1, requests())
 
 
 def test_a_switch_without_a_program_drops_and_refuses() -> None:

@@ -6,7 +6,7 @@ here and brought into the form of `lab.switch.bmv2.tables`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,6 +164,19 @@ def _value(text: str, width: int) -> int:
     return value
 
 
+def action_ids(table: Json, actions: Iterable[Json]) -> list[int]:
+    """Returns the ids of a table's actions.
+
+    Older versions of p4c tell their names alone: the first action of a name is meant.
+    """
+    if "action_ids" in table:
+        return list(table["action_ids"])
+    ids: dict[str, int] = {}
+    for action in actions:
+        ids.setdefault(action["name"], action["id"])
+    return [ids[name] for name in table["actions"]]
+
+
 def table_form(
     number: int, table: Json, actions: Mapping[int, Json], widths: tuple[int, ...]
 ) -> TableForm:
@@ -182,7 +195,7 @@ def _table_form(
     if table.get("type", "simple") != "simple":
         raise refuse(f"table {name!r}", "action profiles and selectors do not run here")
     forms: dict[str, ActionForm] = {}
-    for action_id in table["action_ids"]:
+    for action_id in action_ids(table, actions.values()):
         action = actions[action_id]
         params = tuple((each["name"], each["bitwidth"]) for each in action["runtime_data"])
         forms[action["name"]] = ActionForm(action_id, action["name"], params)

@@ -104,7 +104,7 @@ class Parsing:
         line("o = r = 0")
         line(f"F[{self._error_slot}] = {self._errors['NoError']}")
         many = len(bodies) > 1
-        if many:
+        if many or self._circles:
             line("s = t = 0")
         with self._source.block("while True:"):
             # Those that are entered again and again come first.
@@ -331,8 +331,8 @@ class Parsing:
         keys = [self._key(part) for part in state["transition_key"]]
         self._primitives.note_reads()
         codes = [(code, form) for code, form in keys]
-        transitions = list(state["transitions"])
-        if sum(each["type"] != "default" for each in transitions) > 1 or any(
+        transitions = [(_kind(each), each) for each in state["transitions"]]
+        if sum(kind != "default" for kind, _ in transitions) > 1 or any(
             len(code) > 12 for code, _ in codes
         ):
             named = []
@@ -342,10 +342,7 @@ class Parsing:
                 named.append((name, form))
             codes = named
         tests: list[str] = []
-        for place, transition in enumerate(transitions):
-            kind = transition.get("type") or "hexstr"
-            if kind == "hexstr" and transition["value"] == "default":
-                kind = "default"
+        for place, (kind, transition) in enumerate(transitions):
             if kind == "default":
                 self._go(transition["next_state"], depth)
                 return
@@ -355,11 +352,9 @@ class Parsing:
                 tests.append(self._in_set(codes, transition))
             else:
                 raise refuse(f"parser state {state['name']!r}", f"unknown transition {kind!r}")
-            following = transitions[place + 1] if place + 1 < len(transitions) else None
-            if (
-                following is not None
-                and following.get("type") == kind
-                and following["next_state"] == transition["next_state"]
+            if any(
+                next_kind == kind and following["next_state"] == transition["next_state"]
+                for next_kind, following in transitions[place + 1 : place + 2]
             ):
                 # A range came as several masks.
                 continue
@@ -423,6 +418,12 @@ class Parsing:
         for other, form in keys[1:]:
             code = f"({code}) << {form.width} | {other}"
         return f"({code}){'' if mask is None else f' & {mask:#x}'} in {local}"
+
+
+def _kind(transition: Json) -> str:
+    """Its type, which older versions of p4c do not tell."""
+    kind: str = transition.get("type", "hexstr")
+    return "default" if kind == "hexstr" and transition["value"] == "default" else kind
 
 
 def _packed(value: int, widths: list[int]) -> int:

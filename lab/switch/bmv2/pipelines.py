@@ -12,7 +12,7 @@ from typing import Any
 from lab.switch.bmv2.actions import Actions
 from lab.switch.bmv2.expressions import Expressions
 from lab.switch.bmv2.flow import Flow
-from lab.switch.bmv2.forms import TableForm, table_form
+from lab.switch.bmv2.forms import TableForm, action_ids, table_form
 from lab.switch.bmv2.layout import Layout
 from lab.switch.bmv2.primitives import Primitives
 from lab.switch.bmv2.source import Coverage, PythonSource, refuse
@@ -103,7 +103,8 @@ class Pipelines:
     def _nexts(self, table: Json) -> list[str | None]:
         """All nodes that may come after a table."""
         after = self._after(table)
-        nexts = [after(number, hit) for number in table["action_ids"] for hit in (True, False)]
+        numbers = action_ids(table, self._actions.values())
+        nexts = [after(number, hit) for number in numbers for hit in (True, False)]
         return nexts if table.get("default_entry") else [*nexts, after(-1, False)]
 
     def _table_writer(self, table: Json, branches: bool) -> Callable[[Follow], None]:

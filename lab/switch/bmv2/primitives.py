@@ -237,11 +237,19 @@ class Primitives:
 
     # -- requests to the traffic manager
 
-    def _mark_to_drop(self, _: Json | None = None) -> None:
+    def _mark_to_drop(self, node: Json) -> None:
+        """Of the metadata that is named, which may be a copy that the switch does not look at."""
+        place = self.expressions.place(node)
+        fields = place.type.by_name
+        if "egress_spec" not in fields:
+            raise refuse("primitive 'mark_to_drop'", f"no egress_spec in {place.type.name!r}")
+        self.source.line(f"{place.slot(fields['egress_spec'].offset)} = {DROP_PORT}")
+        if "mcast_grp" in fields:
+            self.source.line(f"{place.slot(fields['mcast_grp'].offset)} = 0")
+
+    def _drop(self) -> None:
         self.source.line(f"F[{self.layout.slots['standard_metadata.egress_spec']}] = {DROP_PORT}")
         self.source.line(f"F[{self.layout.slots['intrinsic_metadata.mcast_grp']}] = 0")
-
-    _drop = _mark_to_drop
 
     def _clone_ingress_pkt_to_egress(self, session: Json, fields: Json) -> None:
         code = f"P.clone = ({self._number(session).code} & {SESSIONS}, {self._number(fields).code})"

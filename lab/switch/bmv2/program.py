@@ -14,7 +14,7 @@ from lab.switch.bmv2 import hashes
 from lab.switch.bmv2.calculations import Calculations
 from lab.switch.bmv2.deparsing import Deparsing
 from lab.switch.bmv2.expressions import Expressions
-from lab.switch.bmv2.forms import TableForm
+from lab.switch.bmv2.forms import TableForm, action_ids
 from lab.switch.bmv2.layout import ANY_LENGTH, INTRINSIC, Layout
 from lab.switch.bmv2.packet import Packet
 from lab.switch.bmv2.parsing import Parsing
@@ -25,7 +25,7 @@ from lab.switch.bmv2.state import SwitchState
 
 __all__ = ["INTRINSIC", "Program", "load_program"]
 
-# The format that is understood; later minor versions only add to it.
+# The format that is understood; later minor versions only add to it, and old JSON says none.
 _MAJOR = 2
 
 
@@ -217,7 +217,8 @@ def _mentions_length(config: Mapping[str, Any]) -> bool:
 
     pipelines = {each["name"]: each for each in config["pipelines"]}
     egress = pipelines.get("egress", {})
-    ids = {number for table in egress.get("tables", ()) for number in table["action_ids"]}
+    tables = egress.get("tables", ())
+    ids = {number for table in tables for number in action_ids(table, config["actions"])}
     actions = [each for each in config["actions"] if each["id"] in ids]
     return mentioned([egress, actions, config.get("checksums"), config.get("calculations")])
 
@@ -275,7 +276,7 @@ def load_program(config: bytes, *, coverage: bool = False) -> Program:
     if not isinstance(parsed, dict):
         raise refuse("BMv2 JSON", "it is no object")
     with reading("BMv2 JSON: __meta__"):
-        version = list((parsed.get("__meta__") or {}).get("version") or [0])
+        version = list((parsed.get("__meta__") or {}).get("version") or [_MAJOR])
     if version[0] != _MAJOR:
         raise refuse("BMv2 JSON", f"format {version} instead of {_MAJOR}.x")
     _check_numbers(parsed)

@@ -8,6 +8,7 @@ BMv2 does.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -20,6 +21,8 @@ from lab.switch.bmv2.program import Program, load_program, shared_program
 from lab.switch.bmv2.state import Replication, SwitchState
 from udfs.errors import SwitchError
 from udfs.switches.entry import DEFAULT, GROUPS, SESSIONS, SwitchEntry, is_default
+
+log = logging.getLogger(__name__)
 
 _DEFAULT_KEY = f"{DEFAULT}="
 
@@ -36,9 +39,10 @@ class SimpleSwitch:
     digest: called with the number of a learn list and the packet, for each digest.
 
     Figures: ``frames``, ``passes`` (runs of ingress), ``copies`` (frames out), ``digests``, and
-    ``drops``, frames of which no copy left, by reason: ``no_program``; ``pass_limit``: given up as
-    it went round too often (counted even if copies had left before); ``<counter>[<index>]``: the
-    indexed counter with "drop" in its name that the program raised last; ``dropped_by_program``.
+    ``drops``, frames of which no copy left, by reason: ``no_program``; ``program_failed``: an error
+    of the switch itself, the first of which is in the log; ``pass_limit``: given up as it went
+    round too often (counted even if copies had left before); ``<counter>[<index>]``: the indexed
+    counter with "drop" in its name that the program raised last; ``dropped_by_program``.
     """
 
     def __init__(
@@ -127,22 +131,32 @@ class SimpleSwitch:
             if self._passes is None:
                 self.drops["no_program"] += 1
                 return []
-            cache = self.cache
-            run: CachedRun | None = None
-            if cache is not None:
-                run = cache.find(ingress_port, frame)
-            if run is None:
-                walk = self._passes.walk(ingress_port, frame)
-                run = walk.run
-                if cache is not None and not walk.impure:
-                    cache.keep(ingress_port, frame, walk.span, walk.by_length, run)
-            else:
-                run.count(frame)
-            self.passes += run.passes
-            self.copies += len(run.copies)
-            if run.dropped:
-                self.drops[run.dropped] += 1
-            return run.outcome(frame)
+            try:
+                return self._forward(self._passes, ingress_port, frame)
+            except Exception:
+                # It must not cost the frames that come after it.
+                if not self.drops["program_failed"]:
+                    log.exception("a frame of port %d made the program fail", ingress_port)
+                self.drops["program_failed"] += 1
+                return []
+
+    def _forward(self, passes: Passes, port: int, frame: bytes) -> list[tuple[int, bytes]]:
+        cache = self.cache
+        run: CachedRun | None = None
+        if cache is not None:
+            run = cache.find(port, frame)
+        if run is None:
+            walk = passes.walk(port, frame)
+            run = walk.run
+            if cache is not None and not walk.impure:
+                cache.keep(port, frame, walk.span, walk.by_length, run)
+        else:
+            run.count(frame)
+        self.passes += run.passes
+        self.copies += len(run.copies)
+        if run.dropped:
+            self.drops[run.dropped] += 1
+        return run.outcome(frame)
 
     def counter_size(self, name: str) -> int:
         return self._running().counter_size(name)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lab.switch.bmv2.forms import action_ids
 from lab.switch.p4runtime.p4info import EXACT, LPM, OPTIONAL, RANGE, TERNARY
 from lab.switch.p4runtime.refusal import Refusal, invalid
 from udfs.switches.match import Match, canonical
@@ -133,7 +134,7 @@ def _table(table: Any, actions: Mapping[int, Any], widths: Mapping[Any, int]) ->
                 (_name(param), _bits(param["bitwidth"]))
                 for param in actions[number]["runtime_data"]
             )
-            for number in table["action_ids"]
+            for number in action_ids(table, actions.values())
         },
         _size(table["max_size"]),
         _call(default, actions) if default else None,
