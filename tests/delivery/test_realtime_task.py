@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import pyarrow as pa
@@ -72,11 +72,19 @@ class Driver:
         self.stopping = False
         self.sent = dict(sent or {})
         self.reports: list[TaskReport] = []
+        self.used: list[int] = []
+        self.lease: Callable[[], None] = lambda: None
         self.begun = self.ended = 0
 
     def begin(self) -> Mapping[int, int]:
         self.begun += 1
         return self.sent
+
+    def use(self, number: int) -> None:
+        self.used.append(number)
+
+    def await_lease(self) -> None:
+        self.lease()
 
     def report(self, report: TaskReport) -> None:
         self.reports.append(report)
@@ -166,6 +174,42 @@ def test_a_new_plan_holds_from_the_next_record_on():
     assert {o for _, o, _ in got["h1"]} == set(range(0, 10, 2))
     assert {o for _, o, _ in got["h2"]} == set(range(10, 20))
     assert driver.spans() == [(0, 0, 10), (1, 10, 20)]
+
+
+def test_a_plan_is_in_use_until_its_last_frame_is_out():
+    driver, sink = Driver(), ListSink()
+    task = LiveTask(driver, sink, TOPIC, 100, {})
+    assert driver.used == [0]
+    first, second, third = singles(packets(3))
+    task.add(first)
+    driver.plan = live(1)
+    frames_then: list[int] = []
+    driver.use = lambda number: frames_then.append(len(sink.frames))
+    task.add(second)
+    # The report of what left by the old plan, with its summaries, comes before.
+    assert [report.number for report in driver.reports] == [0]
+    assert len(sink.frames) > frames_then[0]
+    task.add(third)
+    assert len(frames_then) == 1
+
+
+def test_nothing_leaves_without_the_drivers_lease_and_what_comes_with_it_holds():
+    driver, sink = Driver(), ListSink()
+    task = LiveTask(driver, sink, TOPIC, 100, {})
+    seen: list[int] = []
+
+    def lease() -> None:
+        seen.append(len(sink.frames))
+        driver.plan = live(1)
+
+    driver.lease = lease
+    # An even offset, which only the plan of before would send to h1.
+    task.add(next(iter(singles(packets(1)))))
+    assert seen == [0] and driver.reports == []
+    assert not received(sink.frames)["h1"]
+    before = len(sink.frames)
+    task.finish()
+    assert seen == [0, before]
 
 
 def test_frames_are_out_and_flushed_before_the_next_record_is_looked_at():

@@ -62,11 +62,13 @@ class TaskReport(NamedTuple):
 
 
 class Channel(Protocol):
-    """A task's connection to the driver. None of these waits, except ``begin``.
+    """A task's connection to the driver. None of these waits, except ``begin`` and ``await_lease``.
 
     ``begin`` opens it for a task and gives, by partition, the offset before which everything has
-    been sent. plan: the newest. stopping: nothing more may be sent. ``end``: the task sends
-    nothing more; its reports are on their way.
+    been sent. plan: the newest. ``use``: frames leave by this plan or newer ones from here on.
+    ``await_lease`` returns once frames may leave: not while the driver has been silent for long, or
+    takes no reports. stopping: nothing more may be sent. ``end``: the task sends nothing more;
+    its reports are on their way.
     """
 
     def begin(self) -> Mapping[int, int]: ...
@@ -74,6 +76,8 @@ class Channel(Protocol):
     def plan(self) -> LivePlan: ...
     @property
     def stopping(self) -> bool: ...
+    def use(self, number: int) -> None: ...
+    def await_lease(self) -> None: ...
     def report(self, report: TaskReport) -> None: ...
     def end(self) -> None: ...
 
@@ -137,6 +141,7 @@ class LiveTask:
         self._behind = dict(sent)
         self.over = False
         self._live = channel.plan
+        channel.use(self._live.number)
         self._started = self._began = self._ended = 0.0
         self._task = self._new_task()
 
@@ -144,6 +149,7 @@ class LiveTask:
         """Sends the frames of these records; None says only that time has passed."""
         if self.over:
             return
+        self._channel.await_lease()
         if self._channel.stopping:
             self.finish()
             return
@@ -151,6 +157,7 @@ class LiveTask:
         if live is not self._live:
             self._report()
             self._live = live
+            self._channel.use(live.number)
             self._task = self._new_task()
         elif self._started and time.monotonic() - self._began >= REPORT_SECONDS:
             self._report()
@@ -171,6 +178,7 @@ class LiveTask:
     def finish(self) -> None:
         """Reports what is not reported yet; nothing is sent from here on."""
         if not self.over:
+            self._channel.await_lease()
             self._report()
             self.over = True
             self._channel.end()

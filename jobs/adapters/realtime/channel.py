@@ -17,29 +17,26 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import (
-    Client,
     Connection,
     Listener,
     answer_challenge,
     deliver_challenge,
 )
 
-from udfs.delivery.realtime import LivePlan, LocalValue, TaskReport
-from udfs.errors import StreamError
+from udfs.delivery.realtime import TaskReport
 
 log = logging.getLogger(__name__)
 
-#: Between two looks of a worker: new plans reach it within this.
-POLL_SECONDS = 0.1
 #: An end that is silent for so long is gone.
 SILENCE_SECONDS = 30.0
-#: How long a task waits for its first plan.
-PATIENCE_SECONDS = 30.0
-#: A worker without tasks keeps the channel for so long: the next long batch comes soon.
-LINGER_SECONDS = 60.0
+#: A worker that the driver has not answered for so long sends nothing until it does.
+LEASE_SECONDS = 60.0
+#: After so long the driver takes it that a silent worker sends nothing: its lease is over, and what
+#: was under way then is out.
+FORGET_SECONDS = 2 * LEASE_SECONDS
 _AGAIN_SECONDS = 0.2
 
 _BROKEN = (OSError, EOFError, AuthenticationError, pickle.UnpicklingError)
@@ -56,13 +53,19 @@ class Address:
 
 @dataclass(frozen=True)
 class Poll:
-    """Question of a worker: the numbers of plan and stacks that it has (-1: none), reports that it
-    was not told to be taken, how many of its tasks may still send."""
+    """Question of a worker. plan, stacks: the numbers of those that it has (-1: none). active: how
+    many of its tasks may still send; using: the oldest plan that they may send by (-1: not known
+    yet). reports: the first of those that it was not told to be taken, ``first`` being the number
+    of the first of them; waiting: how many there are of these in all."""
 
+    worker: bytes
     plan: int
     stacks: int
-    reports: tuple[TaskReport, ...]
     active: int
+    using: int
+    first: int
+    reports: tuple[TaskReport, ...]
+    waiting: int
 
 
 @dataclass(frozen=True)
@@ -80,10 +83,25 @@ class Reply:
     stop: bool
 
 
-class ChannelServer:
-    """The driver's end. ``answer`` is called by a thread for each worker, at the same time.
+@dataclass
+class _Worker:
+    """What the driver knows of a worker, over all its connections. active: its tasks that may
+    still send, and reports that are not taken; using: as of `Poll`; heard: when it last asked;
+    taken: the number of its first report that is not taken."""
 
-    host: what workers connect to; bind: the address that is listened on.
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    active: int = 0
+    using: int = -1
+    heard: float = 0.0
+    taken: int = 0
+
+
+class ChannelServer:
+    """The driver's end. ``answer`` is called by a thread for each worker, at the same time, and
+    with each report until it is taken, which is once, however often the worker tells it.
+
+    A worker whose connection breaks sends on by the plan that it has: it counts as long as its
+    lease may hold. host: what workers connect to; bind: the address that is listened on.
     """
 
     def __init__(self, host: str, bind: str, answer: Callable[[Poll], Reply]) -> None:
@@ -91,8 +109,8 @@ class ChannelServer:
         self._listener = Listener((bind, 0), family="AF_INET", backlog=64)
         self.address = Address(host, self._listener.address[1], secrets.token_bytes(32))
         self._lock = threading.Lock()
-        self._active: dict[int, int] = {}
-        self._plans: dict[int, int] = {}
+        #: By their ids. One that is gone stays, so that no report of it is taken again.
+        self._workers: dict[bytes, _Worker] = {}
         self._open: dict[int, Connection] = {}
         self._closing = threading.Event()
         threading.Thread(target=self._accept, name="channel", daemon=True).start()
@@ -100,16 +118,18 @@ class ChannelServer:
     @property
     def active(self) -> int:
         """Number of tasks that may still send, and of reports that are not taken."""
-        with self._lock:
-            return sum(self._active.values())
+        return sum(worker.active for worker in self._counting())
 
     @property
     def oldest_plan(self) -> int | None:
-        """The oldest plan that a worker with tasks may use; None where there is none."""
+        """The oldest plan that a worker may still send by, -1 where one has not said it yet; None
+        where no worker has tasks."""
+        return min((worker.using for worker in self._counting()), default=None)
+
+    def _counting(self) -> list[_Worker]:
+        since = time.monotonic() - FORGET_SECONDS
         with self._lock:
-            return min(
-                (self._plans[n] for n, active in self._active.items() if active), default=None
-            )
+            return [each for each in self._workers.values() if each.active and each.heard >= since]
 
     def close(self) -> None:
         """Closes all connections."""
@@ -142,7 +162,7 @@ class ChannelServer:
 
     def _serve(self, number: int, connection: Connection) -> None:
         try:
-            _limit_silence(connection)
+            limit_silence(connection)
             deliver_challenge(connection, self.address.secret)
             answer_challenge(connection, self.address.secret)
         except _BROKEN as error:
@@ -151,169 +171,40 @@ class ChannelServer:
             return
         with self._lock:
             self._open[number] = connection
+        worker = _Worker()
         try:
             while not self._closing.is_set():
                 poll: Poll = connection.recv()
                 with self._lock:
-                    self._active.setdefault(number, poll.active)
-                    self._plans[number] = poll.plan
-                reply = self._answer(poll)
-                with self._lock:
-                    # What is not taken yet is still to come.
-                    self._active[number] = poll.active + len(poll.reports) - reply.taken
-                connection.send(reply)
+                    worker = self._workers.setdefault(poll.worker, worker)
+                connection.send(self._reply(worker, poll))
         except _BROKEN as error:
-            if not self._closing.is_set() and self._active.get(number):
+            if not self._closing.is_set() and worker.active:
                 log.warning(
                     "a worker has closed its connection for plans: %s", error or "without an error"
                 )
+        except Exception:
+            log.exception("a worker could not be answered, and asks again")
         finally:
             with self._lock:
-                self._active.pop(number, None)
-                self._plans.pop(number, None)
                 self._open.pop(number, None)
             connection.close()
 
-
-class WorkerChannel:
-    """A worker's end (`udfs.delivery.realtime.Channel`), shared by its tasks; a thread talks.
-
-    Where the connection breaks, the last plan stays, reports wait, and it is made again.
-    """
-
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._lock = threading.Condition()
-        self._reports: list[TaskReport] = []
-        self._active = 0
-        self._polls = 0
-        self._plan: LivePlan | None = None
-        self._stacks: tuple[int, LocalValue] | None = None
-        self._sent: Mapping[int, int] = {}
-        self._stopping = False
-        self._idle_since = time.monotonic()
-        self._error = "nothing came from the driver"
-        self._wake = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def begin(self) -> Mapping[int, int]:
-        """Registers a task; its `end` must follow.
-
-        Raises StreamError NO_PLAN where the driver does not answer.
-        """
-        with self._lock:
-            self._active += 1
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._talk, name="channel", daemon=True)
-                self._thread.start()
-            # One that is under way may have been asked before the last reports.
-            wanted = self._polls + 2
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            while self._polls < wanted or self._plan is None:
-                self._wake.set()
-                if not self._lock.wait(min(0.05, max(0.0, deadline - time.monotonic()))) and (
-                    time.monotonic() >= deadline
-                ):
-                    self._active -= 1
-                    raise StreamError(
-                        "NO_PLAN",
-                        f"a worker gets no plan from the driver at {self._address.host}:"
-                        f"{self._address.port}: {self._error}; check spark.driver.host, and that "
-                        "workers may connect to it on any port",
-                    )
-            return dict(self._sent)
-
-    @property
-    def plan(self) -> LivePlan:
-        """The newest plan; for a task that has begun."""
-        assert self._plan is not None
-        return self._plan
-
-    @property
-    def stopping(self) -> bool:
-        """True where nothing more may be sent."""
-        return self._stopping
-
-    def report(self, report: TaskReport) -> None:
-        """Tell the driver, soon."""
-        with self._lock:
-            self._reports.append(report)
-        self._wake.set()
-
-    def end(self) -> None:
-        """A task sends nothing more."""
-        with self._lock:
-            self._active -= 1
-            self._idle_since = time.monotonic()
-        self._wake.set()
-
-    def _talk(self) -> None:
-        told = False
-        while not self._idle():
-            try:
-                with Client(
-                    (self._address.host, self._address.port), authkey=self._address.secret
-                ) as connection:
-                    _limit_silence(connection)
-                    if told:
-                        log.warning("the driver answers again")
-                    told = False
-                    while not self._idle():
-                        self._exchange(connection)
-                        self._wake.wait(POLL_SECONDS)
-                        self._wake.clear()
-            except _BROKEN as error:
-                self._error = f"{type(error).__name__}: {error}"
-                if not told and self._active:
-                    log.warning(
-                        "the connection to the driver at %s:%d is broken, the last plan stays: %s",
-                        *(self._address.host, self._address.port, self._error),
-                    )
-                    told = True
-                time.sleep(_AGAIN_SECONDS)
-
-    def _exchange(self, connection: Connection) -> None:
-        with self._lock:
-            plan = -1 if self._plan is None else self._plan.number
-            stacks = -1 if self._stacks is None else self._stacks[0]
-            poll = Poll(plan, stacks, tuple(self._reports), self._active)
-        connection.send(poll)
-        reply: Reply = connection.recv()
-        held, live = self._stacks, self._plan
-        if reply.stacks is not None:
-            held = reply.stacks_number, LocalValue(pickle.loads(reply.stacks))
-        if reply.plan is not None and held is not None:
-            live = LivePlan(reply.plan_number, pickle.loads(reply.plan), held[1])
-        with self._lock:
-            del self._reports[: reply.taken]
-            self._stacks, self._plan = held, live
-            self._sent, self._stopping = reply.sent, reply.stop
-            self._polls += 1
-            self._lock.notify_all()
-
-    def _idle(self) -> bool:
-        """Tells whether the talk is over: no task for a while. The next one starts it anew."""
-        with self._lock:
-            over = not self._active and time.monotonic() - self._idle_since > LINGER_SECONDS
-            if over:
-                self._thread = None
-            return over
+    def _reply(self, worker: _Worker, poll: Poll) -> Reply:
+        # A connection that broke may still be at it.
+        with worker.lock:
+            # Before the answer: what it may send by from then on is no older.
+            worker.using, worker.heard = poll.using, time.monotonic()
+            worker.active = max(worker.active, poll.active)
+            known = worker.taken - poll.first
+            reply = self._answer(replace(poll, reports=poll.reports[known:]))
+            worker.taken += reply.taken
+            taken = known + reply.taken
+            worker.active = max(0, poll.active + poll.waiting - taken)
+            return replace(reply, taken=taken)
 
 
-_channels: dict[Address, WorkerChannel] = {}
-_channels_lock = threading.Lock()
-
-
-def open_channel(address: Address) -> WorkerChannel:
-    """Returns this process's channel to a driver: one for all its tasks, from batch to batch."""
-    with _channels_lock:
-        if address not in _channels:
-            _channels.clear()
-            _channels[address] = WorkerChannel(address)
-        return _channels[address]
-
-
-def _limit_silence(connection: Connection) -> None:
+def limit_silence(connection: Connection) -> None:
     """Reading and writing fail with an OSError after a silence, instead of waiting for ever."""
     duplicate = socket.socket(fileno=os.dup(connection.fileno()))
     with duplicate:

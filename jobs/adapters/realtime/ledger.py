@@ -1,25 +1,24 @@
 """The ledger of a real-time stream: a Kafka topic, positions, and the versions in use.
 
-Workers report every second; a report counts as taken when its rows are in Kafka. Positions are
-written after that, so a row may be there twice after a crash, and none is missing.
+Workers report every second. A report is taken once; its rows are written to Kafka beside that, and
+positions after them, so a row may be there twice after a crash, and none is missing.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import json
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.checkpoint.positions import Positions
 from jobs.adapters.realtime.plans import Reported
+from jobs.adapters.realtime.topic_writer import Producer, Row, TopicWriter
 from jobs.adapters.stream.metrics import StreamMetrics, in_unicast
 from jobs.adapters.stream.report import BatchReport
 from jobs.adapters.tables.tables import LEDGER, Tables
@@ -27,44 +26,24 @@ from udfs.delivery.realtime import TaskReport
 
 log = logging.getLogger(__name__)
 
+#: Rows that may wait for the ledger's topic, about one a second and partition: some 50 MB. With
+#: more, workers keep their reports and then send nothing: what a crash sends again has a bound.
+MOST_ROWS = 50_000
+#: Samples that may wait for their topic.
+MOST_LETTERS = 10_000
+#: Rows that wait for less are on their way, and no backlog.
+_BEHIND_SECONDS = 5.0
 _COUNTS = ("packets", "messages", "matched", "frames", "bytes")
 _OFFSETS = ("partition", "from_offset", "until_offset", "first_sequence", "last_sequence")
 
 
-class Producer:
-    """Sends texts to Kafka by the JVM's client, so that its options are those of the source."""
-
-    def __init__(self, spark: SparkSession, settings: Settings) -> None:
-        self._jvm: Any = spark._jvm
-        properties = self._jvm.java.util.Properties()
-        text = "org.apache.kafka.common.serialization.StringSerializer"
-        # Nobody may wait long: reports stay with the workers until they are taken.
-        usual = {
-            "key.serializer": text,
-            "value.serializer": text,
-            "acks": "all",
-            "max.block.ms": "5000",
-            "request.timeout.ms": "4000",
-            "delivery.timeout.ms": "6000",
-        }
-        for key, value in (usual | settings.kafka).items():
-            properties.setProperty(key, value)
-        self._producer = self._jvm.org.apache.kafka.clients.producer.KafkaProducer(properties)
-
-    def send(self, topic: str, values: Sequence[str]) -> None:
-        """Return when the broker has them. Raises Py4JError."""
-        record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord
-        for future in [self._producer.send(record(topic, value)) for value in values]:
-            future.get()
-
-    def close(self) -> None:
-        """Release its connections."""
-        self._producer.close()
-
-
 class RealTimeLedger:
-    """Takes reports, for any thread; ``sent``: by partition, the offset before which everything
-    was sent and is in the ledger."""
+    """Takes reports, for any thread, which waits for no topic; ``sent``: by partition, the offset
+    before which everything was sent.
+
+    Positions follow what is in the ledger's topic. Samples of dead letters are thrown away where
+    theirs cannot be written: they are counted in ledger and metrics all the same.
+    """
 
     def __init__(
         self,
@@ -78,63 +57,73 @@ class RealTimeLedger:
         self._positions = positions
         self._metrics = metrics
         self._producer = Producer(spark, settings)
+        self._rows = TopicWriter(
+            self._producer,
+            settings.realtime_ledger_topic,
+            "the ledger",
+            MOST_ROWS,
+            keeps=True,
+            written=self._record,
+            tell=self._tell,
+        )
+        self._letters = TopicWriter(
+            self._producer, settings.dead_letter_topic, "dead letters", MOST_LETTERS, keeps=False
+        )
         self._lock = threading.Lock()
-        self._failing = False
+        self._sent = dict(sent)
+        self._recorded = dict(sent)
         self._written: dict[int, int] = {}
-        self.sent = dict(sent)
+
+    @property
+    def sent(self) -> dict[int, int]:
+        with self._lock:
+            return dict(self._sent)
+
+    @property
+    def waiting(self) -> int:
+        """Number of rows that are not in the ledger's topic yet."""
+        return self._rows.waiting
 
     def take(self, report: TaskReport, plan: Reported | None) -> bool:
-        """Tells whether its rows are in Kafka now. plan: its own, if that is still known."""
+        """Returns False if too much waits to be written: tell it again. plan: the report's own, if
+        that is still known."""
         batch = BatchReport(report.rows, () if plan is None else plan.reached)
         versions = {} if plan is None else dict(plan.versions)
-        rows = ledger_rows(self._settings.topic, report, versions)
-        try:
-            self._producer.send(self._settings.realtime_ledger_topic, [json.dumps(r) for r in rows])
-        except Py4JError as error:
-            if not self._failing:
-                log.error(
-                    "the ledger cannot be written to topic %s, workers keep it meanwhile: %s",
-                    *(self._settings.realtime_ledger_topic, one_line(error)),
-                )
-            self._failing = True
+        if not self._rows.put(ledger_rows(self._settings.topic, report, versions)):
             return False
-        self._failing = False
-        self._write_dead_letters(batch)
+        if batch.dead_letters:
+            log.warning("dead letters by reason: %s", dict(batch.reasons))
+            self._letters.put([{"topic": self._settings.topic, **each} for each in batch.letters])
         self._count(batch, versions)
         with self._lock:
             for row in batch.partitions:
-                p, until = row["partition"], row["until_offset"]
-                self.sent[p] = max(until, self.sent.get(p, 0))
+                _advance(self._sent, row)
         return True
 
-    def write_positions(self) -> None:
-        """Make ``sent`` durable, if it has changed."""
+    def write_positions(self) -> dict[int, int]:
+        """Makes durable what is in the ledger, if that has changed; returns it."""
         with self._lock:
-            now = dict(self.sent)
+            now = dict(self._recorded)
         if now != self._written:
             self._positions.write(now)
             self._written = now
+        return now
 
     def close(self) -> None:
         """Write what is to be written, and end."""
         try:
+            self._rows.close()
+            self._letters.close()
             self.write_positions()
         finally:
             self._producer.close()
 
-    def _write_dead_letters(self, batch: BatchReport) -> None:
-        if not batch.dead_letters:
-            return
-        log.warning("dead letters by reason: %s", dict(batch.reasons))
-        letters = [json.dumps({"topic": self._settings.topic, **each}) for each in batch.letters]
-        try:
-            self._producer.send(self._settings.dead_letter_topic, letters)
-        except Py4JError as error:
-            # Counted in ledger and log all the same.
-            log.error(
-                "%d samples could not be written to topic %s: %s",
-                *(len(letters), self._settings.dead_letter_topic, one_line(error)),
-            )
+    def _tell(self, waiting: int, oldest: float) -> None:
+        self._metrics.journal(waiting if oldest > _BEHIND_SECONDS else 0, oldest)
+
+    def _record(self, row: Row) -> None:
+        with self._lock:
+            _advance(self._recorded, row)
 
     def _count(self, batch: BatchReport, versions: Mapping[str, int]) -> None:
         packets, messages, matched, frames, size = (batch.total(column) for column in _COUNTS)
@@ -142,6 +131,11 @@ class RealTimeLedger:
         unicast = in_unicast(batch.publications()) if versions else 0
         self._metrics.counted(packets, messages, matched, frames, size, unicast, batch.reasons)
         self._metrics.processed({p["partition"]: p["until_offset"] for p in batch.partitions})
+
+
+def _advance(offsets: dict[int, int], row: Row) -> None:
+    p = row["partition"]
+    offsets[p] = max(row["until_offset"], offsets.get(p, 0))
 
 
 def ledger_rows(

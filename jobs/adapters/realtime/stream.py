@@ -25,9 +25,10 @@ from jobs.adapters.checkpoint import progress
 from jobs.adapters.checkpoint.journal import Journal
 from jobs.adapters.checkpoint.reports import Reports
 from jobs.adapters.planning import formats
-from jobs.adapters.realtime.channel import ChannelServer, Poll, Reply, open_channel
+from jobs.adapters.realtime.channel import ChannelServer, Poll, Reply
 from jobs.adapters.realtime.ledger import RealTimeLedger, VersionsInUse
 from jobs.adapters.realtime.plans import RealTimePlans
+from jobs.adapters.realtime.worker_channel import open_channel
 from jobs.adapters.stream import checks
 from jobs.adapters.stream.input import EventInput
 from jobs.adapters.stream.kafka import Topics
@@ -147,6 +148,7 @@ class RealTimeStream:
         self._ending.callback(self._plans.close)
         self._plans.start(announce=not known)
         self._in_use = VersionsInUse(tables, settings.topic)
+        self._noted = 0
         conf = spark.sparkContext.getConf()
         host = str(conf.get("spark.driver.host"))
         bind = str(conf.get("spark.driver.bindAddress", host))
@@ -221,10 +223,18 @@ class RealTimeStream:
         )
 
     def _note_versions(self) -> None:
-        served = self._plans.served
-        in_use = self._channel.oldest_plan
-        if in_use is not None and in_use >= served.number:
-            self._in_use.put(self._positions.number, served.compilation.versions)
+        """Says which versions are in use: those of the oldest plan that a worker may send by."""
+        oldest = self._channel.oldest_plan
+        if oldest is None or oldest < self._noted:
+            return
+        plan = self._plans.reported(oldest)
+        if plan is not None:
+            self._noted = oldest
+            self._in_use.put(self._positions.number, plan.versions)
+
+    @property
+    def _unfinished(self) -> int:
+        return self._channel.active + self._ledger.waiting
 
     def _stop(self) -> None:
         """Tell all tasks to stop, take their last reports, and only then end the query."""
@@ -233,11 +243,11 @@ class RealTimeStream:
         deadline = time.monotonic() + _LAST_SECONDS
         # A task that was about to begin has been told, too, by then.
         time.sleep(3 * _TICK_SECONDS)
-        while self._channel.active and time.monotonic() < deadline:
+        while self._unfinished and time.monotonic() < deadline:
             time.sleep(_TICK_SECONDS / 2)
-        if self._channel.active:
-            log.warning("some workers have not reported: what they sent last will be sent again")
-        self._ledger.write_positions()
+        if self._unfinished:
+            log.warning("not all is in the ledger: what was sent last will be sent again")
+        positions = self._ledger.write_positions()
         level = self._spark.sparkContext.getConf().get("spark.log.level", "WARN")
         # Tasks that are cut off are no errors here, and Spark says so at length.
         self._spark.sparkContext.setLogLevel("OFF")
@@ -245,7 +255,7 @@ class RealTimeStream:
             self.query.stop()
         finally:
             self._spark.sparkContext.setLogLevel(str(level))
-        offsets = ", ".join(f"{p}: {o}" for p, o in sorted(self._ledger.sent.items()))
+        offsets = ", ".join(f"{p}: {o}" for p, o in sorted(positions.items()))
         log.info("ended; the next start goes on at offsets %s", offsets)
 
     def _say(self, settings: Settings) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError
@@ -30,13 +30,27 @@ def _never() -> bool:
     return False
 
 
-#: Without the topic, or without enough replicas of it, a producer would wait for minutes, and the
-#: stream with it: samples are not worth that.
-_DEAD_LETTER_LIMITS = {
-    "max.block.ms": 5000,
-    "request.timeout.ms": 4000,
-    "delivery.timeout.ms": 6000,
-}
+#: Without a topic, or without enough replicas of it, a producer would wait for minutes: nothing
+#: that is written beside the frames is worth that.
+MAX_BLOCK_MS = 5000
+REQUEST_TIMEOUT_MS = 4000
+DELIVERY_TIMEOUT_MS = 6000
+
+
+def impatient(options: Mapping[str, str]) -> dict[str, str]:
+    """Returns the options of a producer that gives up within seconds, where ``options`` set nothing
+    else.
+
+    Kafka refuses a delivery that may take less long than a request and the linger before it.
+    """
+    request = int(options.get("request.timeout.ms", REQUEST_TIMEOUT_MS))
+    least = request + int(options.get("linger.ms", 0))
+    return {
+        "max.block.ms": str(MAX_BLOCK_MS),
+        "request.timeout.ms": str(request),
+        "delivery.timeout.ms": str(max(DELIVERY_TIMEOUT_MS, least)),
+        **options,
+    }
 
 
 class Topics:
@@ -220,11 +234,8 @@ class Topics:
         settings = self._settings
         texts = [(json.dumps({"topic": settings.topic, **letter}),) for letter in letters]
         writer = self._spark.createDataFrame(texts, "value string").write.format("kafka")
-        for key, value in settings.kafka.items():
+        for key, value in impatient(settings.kafka).items():
             writer = writer.option(f"kafka.{key}", value)
-        for key, milliseconds in _DEAD_LETTER_LIMITS.items():
-            if key not in settings.kafka:
-                writer = writer.option(f"kafka.{key}", milliseconds)
         writer.option("topic", settings.dead_letter_topic).save()
 
 
