@@ -9,7 +9,7 @@
 //     |      a state for each attribute; attribute i always ends up in meta.value_i,
 //     |      what is absent is 0, and bit i of meta.bitmask tells which are there
 //     |
-//     |-- cut short, ids out of order or unknown, no attribute ----> drop, counted
+//     |-- cut short, an id unknown or there twice, no attribute ----> drop, counted
 //     |-- no event ------------------------> route: IPv4, longest prefix > one port
 //     |
 //   event: (bitmask, value_0 .. value_31) > multicast group | drop

@@ -1,6 +1,6 @@
 // DO(i) for each attribute i.
 //
-// Each has a parser state, headers and a key of its own: the element of a header stack that an id
+// Each has parser states and a key of its own: the element of a header stack that an id
 // read from the frame names is out of reach in BMv2 (KUNDEL III-E).
 
 #define EACH_ATTRIBUTE(DO) DO(0) EACH_LATER_ATTRIBUTE(DO)
@@ -20,10 +20,10 @@
 #define NEXT_PAIR(I) I: pair_##I;
 #define TAKE_PAIR(I) \
     state pair_##I { \
-        packet.extract(hdr.pairs[I]); \
-        meta.value_##I = hdr.pairs[I].value; \
+        packet.extract(hdr.pairs.next); \
+        meta.value_##I = hdr.pairs.last.value; \
         meta.bitmask = meta.bitmask | BIT(I); \
-        meta.next = hdr.pairs[I].next; \
+        meta.next = hdr.pairs.last.next; \
         transition next_pair; \
     }
 

@@ -42,8 +42,8 @@ header ipv4_options_h {
     varbit<OPTIONS_BITS> values;
 }
 
-// An event has either encoding. Element i is attribute i, wherever in the frame it was; as ids
-// ascend, elements come in the order of the frame.
+// An event has either encoding. Elements of pairs come in the order of the frame, so that it leaves
+// as it came; element i of values is attribute i, which is that order, too.
 struct headers_t {
     ethernet_h ethernet;
     first_id_h first;
@@ -59,8 +59,7 @@ struct metadata_t {
     bit<1> event;
     bitmask_t bitmask;  // the attributes that are there
     EACH_ATTRIBUTE(VALUE_FIELD)  // value_0 .. value_31, 0 where absent
-    id_t last;       // id pairs: the attribute read last,
-    id_t next;       // and the one announced
+    id_t next;       // id pairs: the attribute announced
     bitmask_t left;  // bitmask: the attributes not read yet
     reason_t reason;  // to drop the frame
 }

@@ -41,8 +41,6 @@ control ingress(
             meta.reason = EMPTY_EVENT;
         } else if (standard.parser_error == error.UnknownAttribute) {
             meta.reason = UNKNOWN_ATTRIBUTE;
-        } else if (standard.parser_error == error.IdsOutOfOrder) {
-            meta.reason = IDS_OUT_OF_ORDER;
         } else if (standard.parser_error == error.IdTwice) {
             meta.reason = ID_TWICE;
         } else if (standard.parser_error != error.NoError) {

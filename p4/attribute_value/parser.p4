@@ -6,7 +6,6 @@
 error {
     EmptyEvent,
     UnknownAttribute,
-    IdsOutOfOrder,
     IdTwice
 }
 
@@ -48,11 +47,11 @@ parser frame_parser(
         }
     }
 
-    // Attribute 0 comes first or not at all: after a pair, id 0 is the end.
+    // Pairs have any order, but attribute 0 comes first or not at all: after a pair, id 0 is the
+    // end. An id that is there twice would give its attribute two values.
     state id_pairs {
         packet.extract(hdr.first);
         meta.bitmask = 0;
-        meta.last = 0;
         meta.next = hdr.first.id;
         transition select(hdr.first.id) {
             0: pair_0;
@@ -69,8 +68,6 @@ parser frame_parser(
 
     state later_pair {
         verify((meta.bitmask >> meta.next)[0:0] == 0, error.IdTwice);
-        verify(meta.next > meta.last, error.IdsOutOfOrder);
-        meta.last = meta.next;
         transition select(meta.next) {
             EACH_LATER_ATTRIBUTE(NEXT_PAIR)
             default: unknown_attribute;

@@ -136,7 +136,7 @@ def test_any_record_comes_back_out_of_its_json(encoding: str, several: list[dict
 
 def test_records_that_are_no_events_are_told_and_the_rest_is_decoded(registry: str):
     good = by_hand("id_pairs", {1: 240, 2: 7}).hex()
-    bad = ["zz", "05 00000001 00", "01 000000", "02 00000001 01 00000001 00", ""]
+    bad = ["zz", "05 00000001 00", "01 000000", "02 00000001 02 00000001 00", ""]
     stdin = "\n".join([good, *bad, f"0x{good}"])
     result = run("decode", "--attributes", registry, stdin=stdin)
     assert result.exit_code == 1
@@ -145,7 +145,7 @@ def test_records_that_are_no_events_are_told_and_the_rest_is_decoded(registry: s
         "line 2: not_hex",
         "line 3: unknown_attribute",
         "line 4: truncated_event",
-        "line 5: ids_out_of_order",
+        "line 5: id_twice",
     ]
 
 

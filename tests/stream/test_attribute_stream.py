@@ -83,7 +83,7 @@ BAD_JSON: list[tuple[bytes | None, str]] = [
 #: The same of each binary encoding.
 BAD_BINARY: dict[str, list[tuple[bytes | None, str]]] = {
     "id_pairs": [
-        (bytes.fromhex("02 00000001 01 00000001 00"), "ids_out_of_order"),
+        (bytes.fromhex("02 00000001 01 00000001 02 00000001 00"), "id_twice"),
         (bytes.fromhex("01 00000001 01 00000001 00"), "id_twice"),
         (bytes.fromhex("01 00000001 02 0000"), "truncated_event"),
         (bytes.fromhex("01 00000001 02 00000001"), "truncated_event"),

@@ -70,7 +70,7 @@ class Dissection:
 class EventFrame:
     """Parts of a frame of an attribute/value event (KUNDEL III-B).
 
-    encoding: ``id_pairs`` or ``bitmask``, by its destination. values: raw, by ascending id.
+    encoding: ``id_pairs`` or ``bitmask``, by its destination. values: raw, by id, in its order.
     payload: the bytes after the header, an Ethernet padding included.
     """
 

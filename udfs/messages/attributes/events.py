@@ -25,14 +25,13 @@ REASONS = {
     64: "empty_event",  # no attribute at all
     65: "truncated_event",  # mask bits without values, a chain that does not end
     66: "unknown_attribute",  # an id, or a name, that the registry lacks
-    67: "ids_out_of_order",
-    68: "id_twice",
-    69: "value_out_of_range",  # beyond 32 bits
-    70: "not_a_number",  # NaN, infinity, text, true, false
-    71: "malformed_json",  # no object, cut off, or something after it
-    72: "nested_json",
-    73: "event_too_large",
-    74: "outside_advertisement",
+    67: "id_twice",
+    68: "value_out_of_range",  # beyond 32 bits
+    69: "not_a_number",  # NaN, infinity, text, true, false
+    70: "malformed_json",  # no object, cut off, or something after it
+    71: "nested_json",
+    72: "event_too_large",
+    73: "outside_advertisement",
 }
 
 _CODES = {name: code for code, name in REASONS.items()}

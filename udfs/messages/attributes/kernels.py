@@ -14,7 +14,6 @@ from udfs.messages.attributes.events import ATTRIBUTES, ETHERTYPE, FINE, code_of
 EMPTY = code_of("empty_event")
 TRUNCATED = code_of("truncated_event")
 UNKNOWN = code_of("unknown_attribute")
-OUT_OF_ORDER = code_of("ids_out_of_order")
 TWICE = code_of("id_twice")
 TOO_LARGE = code_of("event_too_large")
 
@@ -113,9 +112,8 @@ def read_id_pairs(starts, ends, data, known, longest, values):  # type: ignore[n
                 fault = UNKNOWN
                 break
             bit = _ONE << number
-            # Ids ascend, so bits at or above this one say that it comes too late.
-            if bits >= bit:
-                fault = TWICE if bits & bit != _ZERO else OUT_OF_ORDER
+            if bits & bit != _ZERO:
+                fault = TWICE
                 break
             following = at + _FIVE
             if following >= end:

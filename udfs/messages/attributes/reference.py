@@ -3,11 +3,12 @@
 It follows KUNDEL III-B with ``struct``, one event at a time, and shares no code with the kernels.
 
 id pairs: an id (8 bits), then a value (32 bits) and the next id, again and again; a next id of 0
-ends the chain, so attribute 0 comes first or not at all. bitmask: 32 bits, attribute i is bit
-``1 << i``, then the values by ascending id. What follows is payload. All is big-endian.
+ends the chain, so attribute 0 comes first or not at all. The others have any order, and are written
+by ascending id. bitmask: 32 bits, attribute i is bit ``1 << i``, then the values by ascending id.
+What follows is payload. All is big-endian.
 
 Where a record has several faults, the first that a reader meets counts. It looks at the size of the
-record, then goes from left to right: each id for what it is (unknown, there before, too low), then
+record, then goes from left to right: each id for what it is (unknown, there before), then
 for its value and the next id; a bitmask for whether it is whole, says nothing or has an unknown
 bit, then for its values.
 """
@@ -31,12 +32,12 @@ _VALUE = struct.Struct(">I")
 def read_event(
     record: bytes, encoding: str, known: int, longest: int
 ) -> tuple[dict[int, int], bytes]:
-    """Reads one record as (raw values by id, payload).
+    """Reads one record as (raw values by id, in the order of the record; payload).
 
     encoding: ``id_pairs`` or ``bitmask``. known: bitmask of the ids in use. longest: bytes that a
     record has at most.
-    Raises MessageError EVENT_TOO_LARGE, EMPTY_EVENT, TRUNCATED_EVENT, UNKNOWN_ATTRIBUTE, ID_TWICE
-    or IDS_OUT_OF_ORDER, with ``offset``, the byte where it stops making sense.
+    Raises MessageError EVENT_TOO_LARGE, EMPTY_EVENT, TRUNCATED_EVENT, UNKNOWN_ATTRIBUTE or ID_TWICE,
+    with ``offset``, the byte where it stops making sense.
     """
     reader = {"id_pairs": _read_id_pairs, "bitmask": _read_bitmask}[encoding]
     if len(record) > longest:
@@ -77,9 +78,6 @@ def _read_id_pairs(record: bytes, known: int) -> tuple[dict[int, int], int]:
             raise _unknown(number, at - _ID.size)
         if number in values:
             raise MessageError("ID_TWICE", f"id {number} is there twice", offset=at - _ID.size)
-        if values and number < max(values):
-            what = f"id {number} comes after {max(values)}; ids must ascend"
-            raise MessageError("IDS_OUT_OF_ORDER", what, offset=at - _ID.size)
         if at + _LINK.size > len(record):
             what = f"value of attribute {number}, or the next id, is cut off"
             raise MessageError("TRUNCATED_EVENT", what, offset=at)
