@@ -1,9 +1,10 @@
 """The two encodings of headers: reading, writing and sizes (KUNDEL III-B).
 
 id pairs: an id (8 bits), then a value (32) and the next id, until that is 0, so attribute 0 comes
-first or not at all. The others are read in any order, and written by ascending id. bitmask: 32 bits, attribute i is bit ``1 << i``, then the
-values by ascending id. The text draws attribute 0 as the first bit; its authors' publishers and
-parser have it last. Both are big-endian, and payload comes after the header.
+first or not at all. The others are read in any order, and written by ascending id. bitmask: 32
+bits, attribute i is bit ``1 << i``, then the values by ascending id. The text draws attribute 0 as
+the first bit; its authors' publishers and parser have it last. Both are big-endian, and payload
+comes after the header.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def read_event(
 
     encoding: ``id_pairs`` or ``bitmask``. known: bitmask of the ids in use. longest: bytes that a
     record has at most.
-    Raises MessageError EVENT_TOO_LARGE, EMPTY_EVENT, TRUNCATED_EVENT, UNKNOWN_ATTRIBUTE or ID_TWICE,
+    Raises MessageError EVENT_TOO_LARGE, EMPTY_EVENT, TRUNCATED_EVENT, UNKNOWN_ATTRIBUTE, ID_TWICE,
     with ``offset``, the byte where it stops making sense.
     """
     reader = {"id_pairs": _read_id_pairs, "bitmask": _read_bitmask}[encoding]
