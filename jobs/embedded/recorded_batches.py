@@ -38,7 +38,8 @@ class _Live:
 
 
 class RecordedBatches:
-    """The batches of a topic, by the rows of ``egress_ledger``, in their order.
+    """The batches of a topic, by the rows of ``egress_ledger``, in the order in which they ran: a
+    new checkpoint counts them anew.
 
     Tables are read at the versions of each row, each version once. Raises Spark's errors where
     Delta has a version no more.
@@ -55,8 +56,7 @@ class RecordedBatches:
         self._networks: dict[tuple[int, ...], tuple[Network, frozenset[str]]] = {}
         self._reader = kind.reader(settings, specification)
         rows = [row for row in tables.rows("egress_ledger") if row["topic"] == settings.topic]
-        self.ledger: list[dict[str, Any]] = sorted(rows, key=lambda row: row["batch_id"])
-        self._live: dict[int, _Live] = {}
+        self.ledger: list[dict[str, Any]] = sorted(rows, key=lambda row: row["started_at"])
         self.recorded = [self._recorded(row) for row in self.ledger]
 
     @property
@@ -65,11 +65,9 @@ class RecordedBatches:
 
     def read(self, record: bytes, batch: verification.Batch) -> Iterator[verification.FoundMessage]:
         """Reads a record as it was read in a batch: a `lab.proof.verification.RecordReader`."""
-        live = self._live.get(batch.batch_id)
-        announced = () if live is None else live.announced
         for found in self._reader(record, batch):
-            silent = found.reason or not announced
-            if silent or any(matches(condition, found.event) for condition in announced):
+            silent = found.reason or not batch.announced
+            if silent or any(matches(condition, found.event) for condition in batch.announced):
                 yield found
             else:
                 yield found._replace(reason="outside_advertisement")
@@ -80,9 +78,11 @@ class RecordedBatches:
         key = tuple(versions.get(name) for name in names)
         if key not in self._versions:
             self._versions[key] = self._live_at(versions)
-        live = self._live[row["batch_id"]] = self._versions[key]
+        live = self._versions[key]
         offsets = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}
-        batch = verification.Batch(row["batch_id"], offsets, live.rules, live.registry)
+        batch = verification.Batch(
+            row["batch_id"], offsets, live.rules, live.registry, live.announced
+        )
         return Recorded(batch, versions, live.cut_off, row["packets"])
 
     def _live_at(self, versions: Mapping[str, int]) -> _Live:

@@ -145,19 +145,19 @@ class StreamProof(RunProof):
 
     def _samples(self) -> dict[str, Any]:
         batches = self._recorded.batches
+        newest = batches[-1] if batches else verification.Batch(0, {}, [])
         showcase = Showcase(
             self._network,
             broadcast_trees(self._network),
             self._specification,
             self._settings.publisher,
             self._settings.max_labels,
-            self._recorded.read,
-            batches[-1].registry if batches else None,
+            lambda record, _: self._recorded.read(record, newest),
+            newest.registry,
         )
-        rules = batches[-1].rules if batches else []
         return {
             "subscriptions": shown_subscriptions(self._tables.rows("subscriptions")),
-            "notifications": showcase.notifications(self._records, rules),
+            "notifications": showcase.notifications(self._records, newest.rules),
             "batches": [
                 {
                     "batch_id": row["batch_id"],

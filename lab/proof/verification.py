@@ -66,13 +66,15 @@ class Batch:
     """One micro-batch: the offsets that it took, and the rules that were live in it.
 
     offsets: partition -> (from, until), ``until`` not included, as in the egress ledger.
-    registry: the attributes that it knew, where its records are attribute/value events.
+    registry: the attributes that it knew, where its records are attribute/value events. announced:
+    what the publisher announced then; nothing: it may publish everything.
     """
 
     batch_id: int
     offsets: Mapping[int, tuple[int, int]]
     rules: Sequence[CheckedRule]
     registry: Registry | None = None
+    announced: Sequence[Node] = ()
 
 
 class FoundMessage(NamedTuple):

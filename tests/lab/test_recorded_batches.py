@@ -1,0 +1,68 @@
+"""The batches on the ledger as the proof of a run reads them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from delivery_cases import ITCH, NETWORK, TREES, message
+
+from jobs.adapters.app.settings import Settings
+from jobs.embedded.kinds import SessionRun
+from jobs.embedded.recorded_batches import RecordedBatches
+from udfs.messages.reference import build_packet
+from udfs.network.rows import network_to_rows, tree_to_row
+
+pytestmark = pytest.mark.unit
+
+SETTINGS = Settings(publisher="feed1", topic="itch.raw")
+START = dt.datetime(2026, 5, 4, tzinfo=dt.UTC)
+#: By version: everything, then what is dear alone.
+ANNOUNCED = ["", "price > 50"]
+
+
+class Tables:
+    """Tables of one network, and a ledger of these batches: number, advertisements' version."""
+
+    def __init__(self, *batches: tuple[int, int]) -> None:
+        self.fixed: dict[str, list[dict[str, Any]]] = {
+            **network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, "127.0.0.1:1")),
+            "virtual_trees": [tree_to_row(tree) for tree in TREES],
+            "subscriptions": [
+                {"id": "a", "subscriber": "h1", "format": "itch", "filter": "shares > 0"}
+                | {"enabled": True}
+            ],
+        }
+        self.ledger = [
+            {
+                "topic": "itch.raw",
+                "batch_id": number,
+                "versions": {**dict.fromkeys(self.fixed, 0), "link_states": 0, "advertisements": v},
+                "partitions": [{"partition": 0, "from_offset": n, "until_offset": n + 1}],
+                "packets": 1,
+                "started_at": START + dt.timedelta(seconds=n),
+            }
+            for n, (number, v) in enumerate(batches)
+        ]
+
+    def rows(self, name: str, version: int | None = None) -> list[Mapping[str, Any]]:
+        if name == "egress_ledger":
+            # Delta promises no order.
+            return self.ledger[::-1]
+        if name == "advertisements":
+            text = ANNOUNCED[version or 0]
+            row = {"id": "x", "publisher": "feed1", "format": "itch", "enabled": True}
+            return [row | {"filter": text}] if text else []
+        return self.fixed[name]
+
+
+def test_numbers_that_a_new_checkpoint_counts_anew_are_batches_of_their_own():
+    tables: Any = Tables((0, 0), (1, 0), (0, 1), (1, 1))
+    batches = RecordedBatches(SETTINGS, tables, SessionRun(), ITCH)
+    # In the order in which they ran, as the state of rules goes on from one to the next.
+    assert [batch.offsets[0] for batch in batches.batches] == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    cheap = build_packet(b"SOURCE0001", 1, [message("A", price=10_000, shares=1)])
+    reasons = [[found.reason for found in batches.read(cheap, b)] for b in batches.batches]
+    assert reasons == [[""], [""], ["outside_advertisement"], ["outside_advertisement"]]
