@@ -11,6 +11,7 @@ import copy
 import datetime as dt
 import itertools
 from collections import defaultdict
+from concurrent.futures import Executor, Future
 
 import pytest
 
@@ -46,8 +47,16 @@ class Clock:
         return float(next(self._ticks))
 
 
-def _one_after_the_other(work, items):
-    return [work(item) for item in items]
+class InOrder(Executor):
+    """Does everything at once, on the thread that asks for it."""
+
+    def __init__(self, max_workers=None):
+        pass
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
 
 
 def _read_in_order(tables, wanted):
@@ -57,7 +66,7 @@ def _read_in_order(tables, wanted):
 
 def in_order(patch):
     """What threads do side by side comes one after the other, so that a seed tells all."""
-    patch.setattr(switch_sessions, "side_by_side", _one_after_the_other)
+    patch.setattr(switch_sessions, "ThreadPoolExecutor", InOrder)
     patch.setattr(NetworkTables, "prefetch", _read_in_order)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ log = logging.getLogger(__name__)
 #: Pause before a switch that is not in step is tried again: the first and the longest.
 RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 10.0
+#: How long refreshes that were just begun are waited for; what takes longer is told later.
+WAIT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -60,19 +63,27 @@ class Applier:
         self._errors: dict[str, str] = {}
         #: Of switches that are not in step: when they are tried again, and the pause after that.
         self._again: dict[str, tuple[float, float]] = {}
+        #: Of switches that are being refreshed: with what.
+        self._begun: dict[str, Derived] = {}
 
-    def apply(self, derived: Derived, patience: float = 0.0) -> Applied:
+    def apply(self, derived: Derived, patience: float | None = None) -> Applied:
         """Refreshes, side by side, the switches that are due; returns how all stand.
 
-        Due is what may hold something else than it should, unless it was tried a moment ago. One
-        that does not answer is tried again for ``patience`` seconds. Whatever fails for one switch,
-        its row of `switch_status` says so, and the others stand as written. Where another refresher
-        leads, no table is written.
+        Due is what may hold something else than it should, unless it was tried a moment ago. All
+        are waited for with ``patience``: so many seconds one that does not answer is tried again.
+        Without, one that takes long holds up no other: it is behind until it is done. Whatever
+        fails for one switch, its row of `switch_status` says so, and the others stand as written.
+        Where another refresher leads, no table is written.
         """
         self._take(derived)
-        due = self._due()
-        if due and derived.version is not None:
-            self._refresh(due, derived, patience)
+        due = self._due() if derived.version is not None else set()
+        self._begin(due, derived, patience or 0.0)
+        results = self._sessions.ended(due, WAIT_SECONDS if patience is None else None)
+        for begun in {id(each): each for each in self._begun.values()}.values():
+            names = [name for name in results if self._begun[name] is begun]
+            if names:
+                self._note({name: results[name] for name in names}, begun, derived)
+        self._begun = {name: begun for name, begun in self._begun.items() if name not in results}
         behind = self._sessions.names - self._in_step
         why = {name: self._errors.get(name, "it was not read back yet") for name in sorted(behind)}
         return Applied(why, not behind and not self._sessions.disturbed())
@@ -89,33 +100,39 @@ class Applier:
             self._in_step -= self._sessions.follow(derived.switches)
             if derived.refused is None:
                 self._again.clear()
+        self._begun = {name: self._begun[name] for name in self._sessions.running}
         self._in_step &= self._sessions.names - self._sessions.foreign
 
     def _due(self) -> set[str]:
         now = time.monotonic()
         wrong = (self._sessions.names - self._in_step) | self._sessions.disturbed()
+        wrong -= self._sessions.running
         return {name for name in wrong if self._again.get(name, (now, 0.0))[0] <= now}
 
-    def _refresh(self, due: set[str], derived: Derived, patience: float) -> None:
+    def _begin(self, due: set[str], derived: Derived, patience: float) -> None:
         rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in due}
         for row in derived.rows:
             if row["switch"] in rows:
                 rows[row["switch"]].append(row)
-        results = self._sessions.refresh(rows, patience)
-        self._metrics.refreshed(results, derived.over_capacity)
+        self._in_step -= due
+        self._begun |= dict.fromkeys(due, derived)
+        self._sessions.start(rows, patience)
+
+    def _note(self, results: Mapping[str, RefreshResult], begun: Derived, derived: Derived) -> None:
+        """Takes up how refreshes ended that were ``begun`` with what was derived then."""
+        self._metrics.refreshed(results, begun.over_capacity)
         in_step = {name for name, result in results.items() if result.in_step}
-        self._in_step -= results.keys()
         for name in sorted(results.keys() - in_step):
             self._errors[name] = "; ".join(results[name].errors)
             log.error(
                 "switch %s is not in step with switch_entries@%d: %s",
                 name,
-                derived.version,
+                begun.version,
                 self._errors[name],
             )
         log.info(
             "switch_entries@%d: %d of %d switches in step, %d entries",
-            derived.version,
+            begun.version,
             len(in_step),
             len(results),
             sum(result.held or 0 for result in results.values()),
@@ -123,14 +140,17 @@ class Applier:
         self._schedule(results)
         if all(result.primary for result in results.values()) or self._still_leads():
             now = dt.datetime.now(dt.UTC)
+            desired = Counter(row["switch"] for row in begun.rows)
             self._tables.append(
                 "switch_status",
                 [
-                    _status(name, len(rows[name]), result, derived, now)
+                    _status(name, desired[name], result, begun, now)
                     for name, result in results.items()
                 ],
             )
-            self._in_step |= in_step
+            # What changed meanwhile is due again.
+            later = set() if begun is derived else _changed(begun, derived)
+            self._in_step |= in_step - later
 
     def _schedule(self, results: Mapping[str, RefreshResult]) -> None:
         """Sets when those that are not in step are tried again: less and less often."""

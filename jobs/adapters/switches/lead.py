@@ -107,7 +107,7 @@ class Refresher:
         self.close()
 
     def close(self) -> None:
-        """Ends all connections; takes a second at most."""
+        """Ends all connections; takes a few seconds at most."""
         self._sessions.close()
 
     def poll(self) -> None:
@@ -198,7 +198,7 @@ class Refresher:
         self._derived = derived
         return derived
 
-    def _apply(self, derived: Derived, patience: float = 0.0) -> Applied:
+    def _apply(self, derived: Derived, patience: float | None = None) -> Applied:
         applied = self._applier.apply(derived, patience)
         if applied.ready:
             self._publisher.publish(derived)
@@ -246,7 +246,8 @@ class Refresher:
         )
 
     def _begin_term(self) -> None:
-        """From now on nothing counts that was said by those who led before."""
+        """From now on nothing counts that was said by those who led before, or is being written."""
+        self._sessions.end_refreshes()
         self._term, self._derived = self._versions.begin_term(), None
 
     def _leads(self) -> bool:

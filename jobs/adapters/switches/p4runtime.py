@@ -135,6 +135,10 @@ class SwitchConnection:
         if self._client.stream is not None:
             self._client.stream.cancel()
 
+    def abort(self) -> None:
+        """Cancel all calls, from any thread; later ones raise ValueError."""
+        self._client.channel.close()
+
     def ensure_pipeline(self, program: P4Program | str, device_config: bytes = b"") -> bool:
         """See to it that the switch runs this program; returns whether it had to be set.
 

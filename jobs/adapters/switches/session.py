@@ -116,6 +116,7 @@ class SwitchSession:
         self._given_up = given_up
         self._superseded = superseded
         self._lock = threading.RLock()
+        self._interrupted = threading.Event()
         self._connection: SwitchConnection | None = None
         # The term of ours that the last good read belongs to; None: there was none.
         self._read_in_term: int | None = None
@@ -141,21 +142,24 @@ class SwitchSession:
     def leads(self, connect: bool = True) -> bool | None:
         """Stands for primary where nobody goes before us; returns whether we are primary.
 
-        Writes nothing. None for a switch that cannot be asked; with ``connect`` false, for one
-        that there is no connection to. After False, ``rival`` says who goes before us.
+        Writes nothing. None for a switch that cannot be asked. With ``connect`` false it never
+        waits: it tells whether nobody goes before us, and None where there is no connection. After
+        False, ``rival`` says who goes before us.
         """
         with self._lock:
-            alive = self._connection is not None and self._connection.alive
-            if not connect and not alive:
-                return None
+            connection, self.rival = self._connection, ""
             try:
-                self._stand_for_primary(self._connected())
+                if connect:
+                    self._stand_for_primary(self._connected())
+                elif connection is None or not connection.alive:
+                    return None
+                elif not connection.is_primary and self._next_id(connection) is None:
+                    raise self._not_primary(connection)
             except SwitchError as error:
                 if error.what == "UNREACHABLE":
                     self._disconnect()
                 self.rival = str(error) if error.what == "NOT_PRIMARY" else ""
                 return False if self.rival else None
-            self.rival = ""
             return True
 
     def refresh(
@@ -179,6 +183,8 @@ class SwitchSession:
             connected = False
             try:
                 connection = self._connected()
+                if self._interrupted.is_set():
+                    return RefreshResult(None, False, ["it was interrupted"], written=taken)
                 connected = True
                 self._stand_for_primary(connection)
                 if self._read_in_term != connection.terms and self._superseded():
@@ -193,6 +199,10 @@ class SwitchSession:
                 seen = True
                 why = "it was read back to hold something else than what was written"
                 result = replace(result, errors=[*result.errors, f"{self._where}: {why}"])
+            except ValueError:  # the channel was closed under it
+                if not self._interrupted.is_set():
+                    raise
+                return RefreshResult(None, False, ["it was interrupted"], written=taken)
             except SwitchError as error:
                 why = str(error)
                 ours = error.what != "NOT_PRIMARY"
@@ -207,7 +217,7 @@ class SwitchSession:
             # One that never answered has all of its patience, one that did a few tries.
             tries += connected or tries > 0
             spent = tries >= _TRIES if tries else time.monotonic() >= deadline
-            if spent or self._given_up():
+            if spent or self._given_up() or self._interrupted.is_set():
                 return result
             log.warning("switch %s: %s; trying again", self.target.name, why)
             time.sleep(pause)
@@ -370,10 +380,21 @@ class SwitchSession:
             return self._read_in_term != connection.terms
         return self._next_id(connection) is not None
 
+    def interrupt(self) -> None:
+        """Has a refresh that runs, or comes before `close`, end soon; from any thread.
+
+        Requests under way are cancelled, and no other is made.
+        """
+        self._interrupted.set()
+        connection = self._connection
+        if connection is not None:
+            connection.abort()
+
     def close(self) -> None:
         """End the connection; takes a second at most. A later call connects again."""
         with self._lock:
             self._disconnect()
+            self._interrupted.clear()
 
     @property
     def _where(self) -> str:
@@ -405,22 +426,26 @@ class SwitchSession:
         began = time.monotonic()
         while not connection.is_primary:
             wanted = self._next_id(connection)
-            highest, taken = connection.rivals
+            _, taken = connection.rivals
             waited = time.monotonic() - began
             if wanted is None or waited > 3 * _STAND_IN_SECONDS:
-                seen = f"{election.describe_id(highest)}; ours is {self._election_id}"
-                why = "did not let us write; the highest election id it has seen is"
-                if wanted is None and taken:
-                    why = "is written by another client, with election id"
-                raise SwitchError(
-                    "NOT_PRIMARY", f"{self._where} {why} {seen}", address=self.target.address
-                )
+                raise self._not_primary(connection)
             if taken or waited >= _STAND_IN_SECONDS:
                 connection.ask_again(wanted)
             else:
                 time.sleep(0.05)
         if self._read_in_term != connection.terms:
             log.info("%s: we are its primary client", self._where)
+
+    def _not_primary(self, connection: SwitchConnection) -> SwitchError:
+        highest, taken = connection.rivals
+        seen = f"{election.describe_id(highest)}; ours is {self._election_id}"
+        why = "did not let us write; the highest election id it has seen is"
+        if taken and self._next_id(connection) is None:
+            why = "is written by another client, with election id"
+        return SwitchError(
+            "NOT_PRIMARY", f"{self._where} {why} {seen}", address=self.target.address
+        )
 
     def _next_id(self, connection: SwitchConnection) -> int | None:
         return election.election_id(self._election_id, *connection.rivals)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -15,7 +15,8 @@ from udfs.switches.entry import Difference, SwitchEntry, entry_from_row
 
 log = logging.getLogger(__name__)
 
-PARALLEL = 16
+#: Switches at once. One that hangs keeps its thread until it is given up.
+PARALLEL = 64
 
 Rows = Sequence[Mapping[str, Any]]
 OpenSession = Callable[[SwitchTarget], SwitchSession]
@@ -32,6 +33,9 @@ class _Switch:
 class SwitchSessions:
     """Keeps a session with each switch of table ``switches``, by name.
 
+    Each switch is refreshed on a thread of its own, so that none waits for another. Not for several
+    threads at once.
+
     programs: the compiled programs. open_session: makes the session of a switch. foreign: switches
     that another client writes, as `leads` last found.
     """
@@ -40,11 +44,18 @@ class SwitchSessions:
         self._programs = programs
         self._open = open_session
         self._standing: dict[str, tuple[_Switch, SwitchSession]] = {}
+        self._pool = ThreadPoolExecutor(PARALLEL)
+        self._running: dict[str, Future[RefreshResult]] = {}
         self.foreign: set[str] = set()
 
     @property
     def names(self) -> set[str]:
         return set(self._standing)
+
+    @property
+    def running(self) -> set[str]:
+        """Returns the switches that are refreshed, or were and it was not asked how that ended."""
+        return set(self._running)
 
     def follow(self, rows: Rows) -> set[str]:
         """Takes the switches from rows of ``switches``; returns those that are new or moved.
@@ -56,28 +67,39 @@ class SwitchSessions:
             limits = row["max_rules"], row["max_groups"]
             target = SwitchTarget(row["switch"], row["address"], row["device_id"], *limits)
             wanted[row["switch"]] = _Switch(target, row["pipeline"])
-        for name, (switch, session) in list(self._standing.items()):
-            if wanted.get(name) != switch:
-                session.close()
-                del self._standing[name]
+        gone = [name for name, (switch, _) in self._standing.items() if wanted.get(name) != switch]
+        self._end(gone)
+        for name in gone:
+            del self._standing[name]
         new = wanted.keys() - self._standing.keys()
         for name in sorted(new):
             self._standing[name] = wanted[name], self._open(wanted[name].target)
         return set(new)
 
     def close(self) -> None:
-        """End all connections; a second at most."""
-        sessions = [session for _, session in self._standing.values()]
+        """End all connections; a few seconds at most."""
+        self._end(self._standing)
         self._standing.clear()
-        side_by_side(lambda session: session.close(), sessions)
+        self._pool.shutdown(wait=False)
+
+    def end_refreshes(self) -> None:
+        """Ends the refreshes that run, and their connections: nothing of them is written later."""
+        self._end(self._running)
+
+    def _end(self, names: Iterable[str]) -> None:
+        sessions = {name: self._standing[name][1] for name in names}
+        for name in sessions.keys() & self._running.keys():
+            sessions[name].interrupt()
+        wait([self._running.pop(name) for name in sessions.keys() & self._running.keys()])
+        side_by_side(lambda session: session.close(), sessions.values())
 
     def leads(self, connect: bool) -> dict[str, bool]:
         """Tells of each switch that answers whether we write it, as no other client goes before us.
 
-        Without ``connect`` only those are asked that there is a connection to, so that none is
-        waited for.
+        Those that are being refreshed are not asked. Without ``connect`` only those are that there
+        is a connection to, and none is waited for.
         """
-        names = sorted(self._standing)
+        names = sorted(self._standing.keys() - self._running.keys())
         found = side_by_side(lambda name: self._standing[name][1].leads(connect), names)
         answers = {name: ours for name, ours in zip(names, found, strict=True) if ours is not None}
         self.foreign = {name for name, ours in answers.items() if not ours}
@@ -91,19 +113,32 @@ class SwitchSessions:
 
     def disturbed(self) -> set[str]:
         """Switches that may hold something else than they were read to hold. Never waits."""
-        return {name for name, (_, session) in self._standing.items() if session.disturbed()}
+        return {
+            name
+            for name, (_, session) in self._standing.items()
+            if name in self._running or session.disturbed()
+        }
 
-    def refresh(self, desired: Mapping[str, Rows], patience: float) -> dict[str, RefreshResult]:
-        """Refreshes the switches that ``desired`` names with its rows of ``switch_entries``.
+    def start(self, desired: Mapping[str, Rows], patience: float) -> None:
+        """Begins to refresh the switches that ``desired`` names with its rows of
+        ``switch_entries``; none of them may be running.
 
         One that does not answer is tried again for ``patience`` seconds.
         """
-        names = sorted(desired.keys() & self._standing.keys())
-        results = side_by_side(lambda n: self._refresh(n, desired[n], patience), names)
-        return dict(zip(names, results, strict=True))
+        for name in sorted(desired):
+            work = self._standing[name], desired[name], patience
+            self._running[name] = self._pool.submit(self._refresh, name, *work)
 
-    def _refresh(self, name: str, rows: Rows, patience: float) -> RefreshResult:
-        switch, session = self._standing[name]
+    def ended(self, awaited: Iterable[str], seconds: float | None) -> dict[str, RefreshResult]:
+        """Returns how refreshes ended, each once; waits for those ``awaited``, so long at most."""
+        wait([self._running[name] for name in awaited], seconds)
+        done = sorted(name for name, future in self._running.items() if future.done())
+        return {name: self._running.pop(name).result() for name in done}
+
+    def _refresh(
+        self, name: str, standing: tuple[_Switch, SwitchSession], rows: Rows, patience: float
+    ) -> RefreshResult:
+        switch, session = standing
         try:
             program = self._programs.program(switch.pipeline)
             return session.refresh([entry_from_row(row) for row in rows], program, patience)
