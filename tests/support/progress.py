@@ -87,6 +87,8 @@ class Reporter:
             terminal = config.pluginmanager.getplugin("terminalreporter")
             terminal.ensure_newline()
             terminal.write_line(text, red=failed)
+            # A file or a pipe would show it much later.
+            terminal.flush()
 
         self._files = Files(processes.seconds, write)
         self._running = True
