@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -15,6 +14,7 @@ import typer
 import schemas
 from cli.attributes.files import AttributesOption, read_registry
 from cli.attributes.records import KEY, texts_of
+from cli.standard_streams import standard_input
 from jobs.adapters.wire.pcap import is_pcap, read_pcap
 from udfs.errors import StackcastError, StackError, printable
 from udfs.messages.attributes.events import ATTRIBUTES
@@ -80,8 +80,7 @@ def dissect_command(
 def _frames(source: str) -> Iterator[tuple[float | None, bytes | StackcastError]]:
     """Time, and a frame or the error that ends or replaces it."""
     if source == "-":
-        stream: BinaryIO = sys.stdin.buffer
-        content = stream.read()
+        content = standard_input().read()
         if is_pcap(content):
             yield from _from_pcap(io.BytesIO(content))
         else:

@@ -12,6 +12,7 @@ from cli import explain, frames, itch, lab
 from cli.attributes import command
 from cli.filters import command as filters
 from cli.receive import command as receive
+from cli.standard_streams import fill
 from udfs.errors import StackcastError
 
 app = typer.Typer(
@@ -49,6 +50,7 @@ def main() -> None:
 
     An error is one line, or three if it shows the place in a text.
     """
+    fill()
     try:
         app()
     except StackcastError as error:

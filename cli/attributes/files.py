@@ -19,6 +19,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from cli.standard_streams import standard_input
 from jobs.adapters.wire.pcap import is_pcap, read_pcap
 from lab.traffic.sensors import attribute_rows
 from udfs.errors import EventError
@@ -121,9 +122,7 @@ class _Packed(gzip.GzipFile):
 def open_file(file: str) -> AbstractContextManager[BinaryIO]:
     """Returns a file to read, unpacked if it ends in .gz, or standard input for "-"."""
     if file == "-":
-        if sys.stdin is None:
-            raise OSError("standard input is closed: name a file")
-        return nullcontext(sys.stdin.buffer)
+        return nullcontext(standard_input())
     if file.endswith(".gz"):
         return cast(BinaryIO, _Packed(file))
     return Path(file).open("rb")
@@ -150,7 +149,7 @@ def line_batches(stream: BinaryIO, stop: StopRequest | None = None) -> Iterator[
 
 
 def _next(stream: BinaryIO, stop: StopRequest | None) -> bytes:
-    if stop is not None and stream is sys.__stdin__.buffer:
+    if stop is not None and sys.__stdin__ is not None and stream is sys.__stdin__.buffer:
         # A signal does not end a read that waits: so wait for what can be read.
         while not stop.is_set():
             if select.select([stream], [], [], _MOMENT)[0]:

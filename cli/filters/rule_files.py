@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import typer
 
 import schemas
 from cli.attributes.files import read_registry
+from cli.standard_streams import standard_input
 from udfs.errors import EventError, SubscriptionError
 from udfs.filters.compiler.compile import (
     CheckedRule,
@@ -73,7 +73,7 @@ def read_rules(format_: str, path: Path) -> RuleFile:
     """Reads a file of rules, and checks them. Errors: of the specification; OSError."""
     specification, is_file = _specification(format_)
     name, text = (
-        ("<stdin>", sys.stdin.buffer.read()) if str(path) == "-" else (str(path), path.read_bytes())
+        ("<stdin>", standard_input().read()) if str(path) == "-" else (str(path), path.read_bytes())
     )
     found = split_rules(text.decode("utf-8-sig", "replace").replace("\r\n", "\n"))
     texts, lines = [rule for rule, _ in found], [line for _, line in found]
@@ -171,7 +171,7 @@ def _specification(format_: str) -> tuple[Specification, bool]:
 
 def open_source(source: str) -> Any:
     """Returns a file to read, or standard input for "-"."""
-    return nullcontext(sys.stdin.buffer) if source == "-" else Path(source).open("rb")
+    return nullcontext(standard_input()) if source == "-" else Path(source).open("rb")
 
 
 def lines_of(stream: BinaryIO) -> Iterator[tuple[int, str | EventError]]:
