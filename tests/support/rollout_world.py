@@ -219,7 +219,7 @@ class World:
 class FakeSession:
     """A session that writes the world's switch update by update, in the real order of steps."""
 
-    rival = ""
+    rival, same_id = "", False
 
     def __init__(self, world, owner, target, between):
         self._world, self._owner, self._name, self._between = world, owner, target.name, between

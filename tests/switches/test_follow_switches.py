@@ -345,6 +345,46 @@ def test_the_one_with_most_switches_takes_the_lead_from_one_with_few_once(site):
     assert site.terms() == 2 and first.metrics.leads
 
 
+class SameId(Session):
+    """Whoever leads has our election id."""
+
+    @property
+    def same_id(self) -> bool:
+        return self._world.leader != self._owner
+
+    def go_past(self) -> None:
+        self._world.leader = self._owner
+
+
+def with_same_id(site: Site, name: str) -> Refresher:
+    return refresher(site.world, open_session=lambda target: SameId(site, name, target))
+
+
+def test_after_a_power_loss_it_is_not_kept_out_by_what_switches_believe_of_its_past(site, caplog):
+    site.polls(5)
+    # The machine loses its power: nobody ends the streams, and the switches keep them.
+    site.refresher = with_same_id(site, "a again")
+    site.polls(2 * lead.QUIET_SECONDS)
+    assert site.refresher.metrics.leads and site.is_ready()
+    assert "nobody leads by our election id" in caplog.text
+
+
+def test_the_second_of_the_same_election_id_waits_as_long_as_the_first_leads(site):
+    site.polls(5)
+    first, second = site.refresher, with_same_id(site, "b")
+    for _ in range(3000):
+        site.refresher = first
+        site.poll()
+        second.poll()
+        site.clock.now += 0.1
+    assert site.world.leader == "a" and first.metrics.leads and not second.metrics.leads
+    # It asked once, and was answered.
+    assert site.terms() == 3
+    site.tree()
+    site.polls(1)
+    assert site.is_ready()
+
+
 def test_nobody_leads_where_there_are_no_switches(site):
     for name in ("switches", "links", "hosts"):
         site.tables.overwrite(name, [])

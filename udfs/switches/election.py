@@ -25,18 +25,20 @@ def describe_id(election_id: int) -> str:
     return str(own) if own == election_id else f"{own} (raised to {election_id:#x})"
 
 
-def election_id(own: int, highest: int, taken: bool) -> int | None:
+def election_id(own: int, highest: int, taken: bool, past: int = 0) -> int | None:
     """Returns the id to ask with so as to become primary; None if another goes first.
 
     own: the id that the refresher was given. highest: the highest that the switch has seen.
-    taken: whether a client that is primary has it.
+    taken: whether a client that is primary has it. past: the highest that streams of ours had that
+    have ended, but which the switch may still take for alive.
     """
-    if taken and rank(highest) >= own:
+    ended = rank(highest) == own and highest <= past
+    if taken and rank(highest) >= own and not ended:
         return None
-    if own >= highest:
+    if own > highest or (own == highest and not taken):
         return own
     generation = (highest & _BELOW_MARK) >> _OWN_BITS if _raised(highest) else 0
-    if not taken or not _raised(highest):
+    if not taken or ended or not _raised(highest):
         generation += 1
     wanted = _MARK | generation << _OWN_BITS | own
     fits = own >> _OWN_BITS == 0 and generation >> _GENERATION_BITS == 0

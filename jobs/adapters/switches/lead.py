@@ -99,6 +99,8 @@ class Refresher:
         #: Versions of the tables that who leads writes, and since when they are that.
         self._seen: tuple[int, int] | None = None
         self._seen_at = 0.0
+        #: When we asked by a term whether another leads by our election id.
+        self._asked_at: float | None = None
 
     def __enter__(self) -> Refresher:
         return self
@@ -270,9 +272,28 @@ class Refresher:
         """
         self._sessions.follow(self._deriver.switches())
         answers = self._sessions.leads(connect=True)
-        own, self._answered = sum(answers.values()), len(answers)
-        quiet = self._quiet()
-        return 2 * own > len(self._sessions.names) or (2 * own > len(answers) and quiet)
+        own, count = sum(answers.values()), len(self._sessions.names)
+        quiet, self._answered = self._quiet(), len(answers)
+        same = len(self._sessions.same_id)
+        if same and 2 * (own + same) > count:
+            if self._nobody_answers():
+                log.warning("nobody leads by our election id: past its streams on the switches")
+                self._sessions.go_past()
+        else:
+            self._asked_at = None
+        return 2 * own > count or (2 * own > len(answers) and quiet)
+
+    def _nobody_answers(self) -> bool:
+        """Tells whether nobody alive leads with our election id; asks that first.
+
+        After a power loss the switches keep streams of ours for hours. Whoever lives and leads
+        answers a new term with another at once.
+        """
+        now = time.monotonic()
+        if self._asked_at is None:
+            self._asked_at = now
+            self._versions.begin_term()
+        return not self._versions.superseded() and now - self._asked_at >= QUIET_SECONDS
 
     def _quiet(self) -> bool:
         """Tells whether no other refresher shows that it leads, and has not for a while."""

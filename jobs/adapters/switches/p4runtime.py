@@ -104,6 +104,11 @@ class SwitchConnection:
         return self._client.highest, self._client.taken
 
     @property
+    def election_id(self) -> int:
+        """The id that this connection takes part with."""
+        return self._client.own
+
+    @property
     def terms(self) -> int:
         """Counts how often this connection became primary."""
         self._client.poll_arbitration()

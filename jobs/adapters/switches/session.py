@@ -111,6 +111,9 @@ class SwitchSession:
     ) -> None:
         self.target = target
         self.rival = ""
+        # The highest election id of streams of ours that ended, but perhaps not for the switch,
+        # and one of our own rank that was in our way, of which that is not known.
+        self._past = self._in_the_way = 0
         self._credentials = credentials or Credentials()
         self._election_id = election_id
         self._given_up = given_up
@@ -144,10 +147,10 @@ class SwitchSession:
 
         Writes nothing. None for a switch that cannot be asked. With ``connect`` false it never
         waits: it tells whether nobody goes before us, and None where there is no connection. After
-        False, ``rival`` says who goes before us.
+        False, ``rival`` says who goes before us, and ``same_id`` whether it has our election id.
         """
         with self._lock:
-            connection, self.rival = self._connection, ""
+            connection, self.rival, self._in_the_way = self._connection, "", 0
             try:
                 if connect:
                     self._stand_for_primary(self._connected())
@@ -161,6 +164,18 @@ class SwitchSession:
                 self.rival = str(error) if error.what == "NOT_PRIMARY" else ""
                 return False if self.rival else None
             return True
+
+    @property
+    def same_id(self) -> bool:
+        """Says whether a client of our own election id goes before us, as `leads` last found."""
+        return bool(self.rival) and self._in_the_way > 0
+
+    def go_past(self) -> None:
+        """Takes the client that `leads` found with our election id for a stream of ours that ended.
+
+        As of a machine that lost its power: the switch keeps it until its TCP gives up, for hours.
+        """
+        self._past = max(self._past, self._in_the_way)
 
     def refresh(
         self, desired: Collection[SwitchEntry], pipeline: P4Program, patience: float = 0.0
@@ -393,7 +408,7 @@ class SwitchSession:
     def close(self) -> None:
         """End the connection; takes a second at most. A later call connects again."""
         with self._lock:
-            self._disconnect()
+            self._disconnect(closing=True)
             self._interrupted.clear()
 
     @property
@@ -403,8 +418,19 @@ class SwitchSession:
     def _connected(self) -> SwitchConnection:
         if self._connection is not None and not self._connection.alive:
             self._disconnect()
-        if self._connection is None:
-            self._connection = self._connect(self._election_id)
+        asked = self._election_id
+        while self._connection is None:
+            try:
+                self._connection = self._connect(asked)
+            except SwitchError as error:
+                if error.what != "NOT_PRIMARY":
+                    raise
+                # A stream has this very id.
+                self._in_the_way = asked
+                higher = election.election_id(self._election_id, asked, True, self._past)
+                if higher is None:
+                    raise
+                asked = higher
             self._read_in_term, self._probed = None, time.monotonic()
         return self._connection
 
@@ -415,10 +441,12 @@ class SwitchSession:
             target.address, target.device_id, election_id, credentials, name=target.name
         )
 
-    def _disconnect(self) -> None:
+    def _disconnect(self, closing: bool = False) -> None:
         connection, self._connection = self._connection, None
         self._read_in_term = self._held = self._probe = None
         if connection is not None:
+            if not closing and connection.terms:
+                self._past = max(self._past, connection.election_id)
             connection.close()
 
     def _stand_for_primary(self, connection: SwitchConnection) -> None:
@@ -439,6 +467,8 @@ class SwitchSession:
 
     def _not_primary(self, connection: SwitchConnection) -> SwitchError:
         highest, taken = connection.rivals
+        ours = taken and election.rank(highest) == self._election_id
+        self._in_the_way = highest if ours else 0
         seen = f"{election.describe_id(highest)}; ours is {self._election_id}"
         why = "did not let us write; the highest election id it has seen is"
         if taken and self._next_id(connection) is None:
@@ -448,7 +478,7 @@ class SwitchSession:
         )
 
     def _next_id(self, connection: SwitchConnection) -> int | None:
-        return election.election_id(self._election_id, *connection.rivals)
+        return election.election_id(self._election_id, *connection.rivals, self._past)
 
     def _answers(self, connection: SwitchConnection) -> bool:
         """False once the switch has let a question go unanswered; asks every ten seconds.

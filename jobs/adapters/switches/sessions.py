@@ -111,6 +111,16 @@ class SwitchSessions:
             self._standing[name][1].rival for name in sorted(self.foreign & self.names)
         )
 
+    @property
+    def same_id(self) -> set[str]:
+        """Returns switches that a client of our election id writes, as `leads` last found."""
+        return {name for name in self.foreign & self.names if self._standing[name][1].same_id}
+
+    def go_past(self) -> None:
+        """Takes the clients of our election id for streams of ours that ended."""
+        for name in self.same_id:
+            self._standing[name][1].go_past()
+
     def disturbed(self) -> set[str]:
         """Switches that may hold something else than they were read to hold. Never waits."""
         return {
