@@ -11,11 +11,13 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.app.places import qualified
 from jobs.adapters.app.settings import PREFIX, Settings
 from jobs.adapters.checkpoint.identity import Identity, IdentityFile, other_tables, other_topic
 from jobs.adapters.checkpoint.pins import Pins
@@ -67,7 +69,7 @@ def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics
         except SQL_ERRORS as error:
             words = one_line(error)
             if _NO_ROOM.search(words):
-                raise no_room(settings, words, _spill(spark)) from error
+                raise no_room(_located(spark, settings), words, _spill(spark)) from error
             raise StreamError(
                 "CHECKPOINT_NOT_WRITTEN",
                 f"nothing can be written to {settings.checkpoint}: {words}; check rights there, "
@@ -79,7 +81,7 @@ def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -
     """A clearer error than that of a stream that has ended by itself, if there is one to be found:
     no room, records that are gone, a topic or tables made anew, no broker."""
     if _NO_ROOM.search(str(error)):
-        return no_room(settings, str(error), _spill(spark))
+        return no_room(_located(spark, settings), str(error), _spill(spark))
     if _OURS.search(str(error)):
         return error
     tables, topics = Tables(spark, settings.tables), Topics(spark, settings)
@@ -202,6 +204,15 @@ def _left(path: str) -> int | None:
         return shutil.disk_usage(folder).free
     except OSError:
         return None
+
+
+def _located(spark: SparkSession, settings: Settings) -> Settings:
+    """Returns the settings with places that say on which file system they are."""
+    return replace(
+        settings,
+        checkpoint=qualified(spark, settings.checkpoint),
+        tables=qualified(spark, settings.tables),
+    )
 
 
 def _spill(spark: SparkSession) -> str:

@@ -22,6 +22,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from jobs.adapters.app.error_texts import one_line
 from jobs.adapters.app.metrics_server import Health, serve
+from jobs.adapters.app.places import qualified
 from jobs.adapters.app.settings import Settings, seconds_of
 from jobs.adapters.checkpoint.progress import position
 from jobs.adapters.planning import formats
@@ -142,6 +143,11 @@ class StreamWatch:
         self._thread: threading.Thread | None = None
         self._open = ExitStack()
         tables = Tables(spark, settings.tables)
+        self._places = {
+            "tables": tables.location,
+            "checkpoint": qualified(spark, settings.checkpoint),
+            **({"sink": settings.pcap_path} if settings.sink == "pcap" else {}),
+        }
         self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
         self._longest = BATCH_SECONDS
         if settings.latency == "realtime":
@@ -234,10 +240,7 @@ class StreamWatch:
 
     def _disks(self) -> tuple[str, ...]:
         full = []
-        places = {"tables": self._settings.tables, "checkpoint": self._settings.checkpoint}
-        if self._settings.sink == "pcap":
-            places["sink"] = self._settings.pcap_path
-        for place, where in places.items():
+        for place, where in self._places.items():
             folder = local_folder(where)
             if folder is None:
                 continue

@@ -20,6 +20,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession, functions
 
 import schemas
+from jobs.adapters.app.places import qualified
 from jobs.adapters.tables.log import LocalLog, SparkLog, actions, added_files, only_adds
 from udfs.errors import TableError
 
@@ -71,9 +72,9 @@ class Tables:
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._spark = spark
-        self.location = location.rstrip("/")
-        self._by_path = "/" in location or ":" in location
-        self._local = self._by_path and "://" not in location
+        self.location = qualified(spark, location.rstrip("/"))
+        self._by_path = "/" in self.location or ":" in self.location
+        self._local = self._by_path and "://" not in self.location
         if self._local:
             self.location = str(Path(self.location.removeprefix("file:")).absolute())
         self._logs: dict[str, LocalLog] = {}
