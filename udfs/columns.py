@@ -7,6 +7,7 @@ never the frames themselves.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -181,17 +182,26 @@ def work_out(header_stacks: StacksHandle) -> Any:
 
 
 def worked_out(rows: Iterable[Mapping[str, Any]]) -> dict[Receivers, Stacks]:
-    """Reads the results of `work_out` from rows with columns ``receivers`` and ``stacks``."""
-    return {
-        tuple(row["receivers"]): Stacks(
-            tuple(
-                Stack(tuple(part["labels"]), tuple(part["receivers"]))
-                for part in row["stacks"]["parts"]
-            ),
-            tuple((cut["host"], cut["why"]) for cut in row["stacks"]["cut_off"]),
-        )
-        for row in rows
-    }
+    """Reads the results of `work_out` from rows with columns ``receivers`` and ``stacks``.
+
+    Names that are equal are one object: each is in many sets.
+    """
+    made = {}
+    for row in rows:
+        receivers = _names(row["receivers"])
+        parts = []
+        for part in row["stacks"]["parts"]:
+            reached = _names(part["receivers"])
+            parts.append(
+                Stack(tuple(part["labels"]), receivers if reached == receivers else reached)
+            )
+        cut_off = tuple((sys.intern(cut["host"]), cut["why"]) for cut in row["stacks"]["cut_off"])
+        made[receivers] = Stacks(tuple(parts), cut_off)
+    return made
+
+
+def _names(hosts: Iterable[str]) -> Receivers:
+    return tuple(map(sys.intern, hosts))
 
 
 def warmed_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -6,8 +6,11 @@ Oracle: the forwarding model of the switches.
 from __future__ import annotations
 
 import dataclasses
+import json
 import pickle
 import random
+import sys
+import tracemalloc
 
 import pytest
 from delivery_cases import HOSTS, NETWORK, TREES
@@ -18,8 +21,10 @@ from hypothesis import strategies as st
 from udfs.columns import STACKS, worked_out
 from udfs.errors import NetworkError, StackError
 from udfs.network.network import Network
+from udfs.network.topology import fabric
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees import header_stacks
+from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.encode import Encoder
 from udfs.trees.header_stacks import HeaderStacks, Stack, Stacks
 from udfs.trees.kernels.encode import encode
@@ -102,17 +107,71 @@ def test_what_another_process_worked_out_is_not_worked_out_again(monkeypatch):
     assert stacks.known(("h1",)) is None and stacks.known(()) == Stacks(())
 
 
-def test_no_more_is_remembered_than_there_is_room_for_and_never_what_is_in_use_forgotten(
-    monkeypatch,
-):
-    monkeypatch.setattr(header_stacks, "_REMEMBERED", 4)
+MEGABYTE = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """A network whose receiver sets are large, and many of them."""
+    network = fabric(8, 4, 8, 2, 2)
+    seed, hosts = random.Random(8), network.subscribers()
+    sets = {tuple(sorted(seed.sample(hosts, seed.randrange(20, 200)))) for _ in range(1500)}
+    return network, sorted(sets)
+
+
+def test_what_is_remembered_takes_no_more_memory_than_is_said(wide, monkeypatch):
+    monkeypatch.setattr(header_stacks, "REMEMBERED_BYTES", MEGABYTE)
+    network, sets = wide
+    stacks = HeaderStacks(network, "feed1", broadcast_trees(network))
+    stacks.of(sets[0])  # makes what it works with
+    tracemalloc.start()
+    try:
+        for receivers in sets:
+            stacks.of(receivers)
+        kept = [each for each in sets if stacks.known(each) is not None]
+        full, _ = tracemalloc.get_traced_memory()
+        del stacks
+        freed = full - tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    # The keys are of the test, and stay.
+    keys = sum(map(sys.getsizeof, kept))
+    assert MEGABYTE / 2 < freed + keys < MEGABYTE
+    assert sets[0] not in kept and sets[-1] in kept
+
+
+def test_what_was_used_last_is_forgotten_last(wide, monkeypatch):
+    monkeypatch.setattr(header_stacks, "REMEMBERED_BYTES", MEGABYTE)
+    network, sets = wide
+    stacks = HeaderStacks(network, "feed1", broadcast_trees(network))
+    used = stacks.of(sets[0])
+    for receivers in sets[1:]:
+        stacks.of(receivers)
+        assert stacks.of(sets[0]) is used
+
+
+def test_what_a_plan_uses_is_kept_and_beyond_the_limit_nothing_else(monkeypatch):
+    monkeypatch.setattr(header_stacks, "REMEMBERED_BYTES", 500)
     stacks = HeaderStacks(NETWORK, "feed1", TREES)
-    for host in HOSTS:
-        stacks.of((host,))
-        assert sum(stacks.known((each,)) is not None for each in HOSTS) <= 4
     stacks.learn({(host,): Stacks(()) for host in HOSTS})
     stacks.retain([(), *((host,) for host in HOSTS[:6])])
     assert [each for each in HOSTS if stacks.known((each,))] == HOSTS[:6]
+
+
+def test_hosts_of_the_same_name_are_one_object_in_stacks_of_another_process():
+    """They are many, and each would take some 50 bytes in every set that it is in."""
+    row = {
+        "receivers": json.loads('["h1", "h2"]'),
+        "stacks": {
+            "parts": [{"labels": [0x4001], "receivers": json.loads('["h1", "h2"]')}],
+            "cut_off": [],
+        },
+    }
+    ((receivers, stacks),) = worked_out([row]).items()
+    (part,) = stacks.parts
+    assert part.receivers is receivers
+    ((again, _),) = worked_out([row | {"receivers": json.loads('["h1", "h2"]')}]).items()
+    assert all(one is other for one, other in zip(receivers, again, strict=True))
 
 
 def test_rows_of_spark_are_the_stacks_that_they_were_made_from():

@@ -40,11 +40,6 @@ Algorithm = Literal["refined", "greedy", "quick"]
 _ALGORITHMS = {"greedy": GREEDY, "refined": REFINED, "quick": QUICK}
 _Result = TypeVar("_Result")
 
-#: Receiver sets that an encoder remembers at most, some 100 MB. It lives as long as its network and
-#: trees stand, while edited subscriptions bring ever new sets. All are forgotten together: those
-#: still in use are encoded again, in less than a millisecond each.
-_REMEMBERED = 200_000
-
 #: Delivery trees that the refined algorithm tries at each step, by links that the searches look at.
 #: Where a network has more links than this, refined is quick.
 _EFFORT = 12_000
@@ -91,8 +86,8 @@ class Size:
 class Encoder:
     """Encodes receiver sets of one publisher over one network and its active trees.
 
-    It remembers the sets that it encoded, and pickles without them. ``graph`` and ``stored``, of
-    this network and these trees, are made if not given: encoders of many publishers may share them.
+    ``graph`` and ``stored``, of this network and these trees, are made if not given: encoders of
+    many publishers may share them.
     ``max_labels`` None: stacks of any length, to compare with; no switch would take them.
     Equally good choices differ by publisher, so that publishers spread over the network.
 
@@ -130,11 +125,10 @@ class Encoder:
         if algorithm == "refined" and not self._effort:
             algorithm = "quick"
         self._algorithm = _ALGORITHMS[algorithm]
-        self._known: dict[frozenset[str], list[Encoding]] = {}
         self._memory: Work | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_known": {}, "_memory": None}
+        return self.__dict__ | {"_memory": None}
 
     def encode(self, receivers: frozenset[str]) -> list[Encoding]:
         """Returns stacks that bring a notification to each receiver exactly once, to nobody else.
@@ -145,17 +139,11 @@ class Encoder:
         Raises NetworkError ``UNKNOWN_HOST``, ``PUBLISHER_AS_RECEIVER``, ``UNREACHABLE``
         (by usable links) and ``STACK_TOO_LONG`` (one receiver alone exceeds ``max_labels``).
         """
-        found = self._known.get(receivers)
-        if found is None:
-            found = [encoding for _, encoding in self._stacks(receivers, self._encoding)]
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[receivers] = found
-        return found
+        return [encoding for _, encoding in self._stacks(receivers, self._encoding)]
 
     def sizes(self, receivers: frozenset[str]) -> list[Size]:
-        """Returns the sizes of the stacks of :meth:`encode`, in the same order. Raises as it does;
-        remembers none."""
+        """Returns the sizes of the stacks of :meth:`encode`, in the same order. Raises as it
+        does."""
         return [size for size, _ in self._stacks(receivers, lambda hosts, size: None)]
 
     def _hosts(self, receivers: frozenset[str]) -> list[Host]:

@@ -3,6 +3,9 @@ reached."""
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +18,11 @@ from udfs.network.virtual_tree import VirtualTree
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.encode import Encoder
 
-#: Receiver sets that are remembered at most beyond those in use.
-_REMEMBERED = 200_000
+#: Memory for the stacks of receiver sets that are remembered beyond those in use, in each process.
+#: They live as long as network and trees stand, while edited subscriptions bring ever new sets.
+REMEMBERED_BYTES = 128 << 20
+#: Bytes of an entry beside its parts, of a part beside its labels, and of a label.
+_ENTRY, _PART, _LABEL = 300, 120, 40
 #: Receivers that an error names at most.
 _NAMED = 10
 
@@ -24,7 +30,7 @@ Receivers = tuple[str, ...]
 """Sorted names of hosts, each once."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Stack:
     """One header stack: its labels, and the receivers it brings a notification to."""
 
@@ -32,7 +38,7 @@ class Stack:
     receivers: Receivers
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Stacks:
     """All that a receiver set needs: one stack or, where that would be too long, several.
 
@@ -50,7 +56,9 @@ _NOBODY = Stacks(())
 class HeaderStacks:
     """Works out the stacks of receiver sets, and remembers them. Raises as :class:`Encoder` does.
 
-    The answer to a receiver set is the same in any process. It pickles without what it remembers.
+    Of what it worked out it remembers `REMEMBERED_BYTES`, and forgets first what was used longest
+    ago. The answer to a receiver set is the same in any process. It pickles without what it
+    remembers. Any thread may ask what is known, learn and retain.
     """
 
     def __init__(
@@ -62,74 +70,109 @@ class HeaderStacks:
     ) -> None:
         self._publisher = publisher
         self._encoder = Encoder(network, publisher, trees, max_labels)
-        self._known: dict[Receivers, Stacks] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Receivers, Stacks] = OrderedDict()
+        self._bytes = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_known": {}}
+        return {"_publisher": self._publisher, "_encoder": self._encoder}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        self._forget()
 
     def of(self, receivers: Receivers) -> Stacks:
         """Returns the stacks of a receiver set. Never raises for receivers that cannot be reached.
 
         Raises StackError NOT_ENCODED, which names the set, where the encoder itself fails.
         """
-        found = self._known.get(receivers)
-        if found is None:
-            try:
-                found = self._work_out(receivers)
-            except Exception as error:
-                # Left out, they would lose their events in silence.
-                named = ", ".join(receivers[:_NAMED])
-                if len(receivers) > _NAMED:
-                    named += f" and {len(receivers) - _NAMED} more"
-                raise StackError(
-                    "NOT_ENCODED",
-                    f"the header stacks from {self._publisher!r} to the receivers {named} cannot "
-                    f"be worked out: {error!r}. No setting mends it: report it, with the network "
-                    "and its virtual trees",
-                    publisher=self._publisher,
-                    receivers=receivers,
-                ) from error
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[receivers] = found
-        return found
+        try:
+            return self._remembered(receivers)
+        except Exception as error:
+            # Left out, they would lose their events in silence.
+            named = ", ".join(receivers[:_NAMED])
+            if len(receivers) > _NAMED:
+                named += f" and {len(receivers) - _NAMED} more"
+            raise StackError(
+                "NOT_ENCODED",
+                f"the header stacks from {self._publisher!r} to the receivers {named} cannot "
+                f"be worked out: {error!r}. No setting mends it: report it, with the network "
+                "and its virtual trees",
+                publisher=self._publisher,
+                receivers=receivers,
+            ) from error
 
     def known(self, receivers: Receivers) -> Stacks | None:
         """Returns the stacks of a receiver set if they are remembered; works nothing out."""
         return self._known.get(receivers) if receivers else _NOBODY
 
     def learn(self, stacks: Mapping[Receivers, Stacks]) -> None:
-        """Remembers stacks that another process has worked out."""
-        self._known.update(stacks)
+        """Remembers stacks that another process has worked out, however many."""
+        with self._lock:
+            for receivers, each in stacks.items():
+                self._keep(receivers, each)
 
     def retain(self, receiver_sets: Sequence[Receivers]) -> None:
         """Forgets all but these, if there are too many to remember."""
-        if len(self._known) > _REMEMBERED:
-            known = self._known
-            self._known = {r: known[r] for r in receiver_sets if r in known}
+        with self._lock:
+            if self._bytes > REMEMBERED_BYTES:
+                known, self._known, self._bytes = self._known, OrderedDict(), 0
+                for receivers in receiver_sets:
+                    if receivers in known:
+                        self._keep(receivers, known[receivers])
+
+    def _remembered(self, receivers: Receivers) -> Stacks:
+        with self._lock:
+            found = self._known.get(receivers)
+            if found is not None:
+                self._known.move_to_end(receivers)
+                return found
+        found = self._work_out(receivers)
+        with self._lock:
+            self._keep(receivers, found)
+            while self._bytes > REMEMBERED_BYTES and len(self._known) > 1:
+                self._bytes -= _bytes(*self._known.popitem(last=False))
+        return found
+
+    def _keep(self, receivers: Receivers, stacks: Stacks) -> None:
+        if receivers not in self._known:
+            self._known[receivers] = stacks
+            self._bytes += _bytes(receivers, stacks)
 
     def _work_out(self, receivers: Receivers) -> Stacks:
         try:
             return Stacks(self._parts(receivers))
-        except NetworkError:
-            # One receiver that cannot be reached must not cost the others their events.
-            cut_off: dict[str, str] = {}
-            reached: list[Stack] = []
-            for host in receivers:
-                try:
-                    reached += self._parts((host,))
-                except NetworkError as error:
-                    cut_off[host] = str(error)
+        except NetworkError as error:
+            if len(receivers) == 1:
+                return Stacks((), ((receivers[0], str(error)),))
+        # One receiver that cannot be reached must not cost the others their events.
+        alone = [self._remembered((host,)) for host in receivers]
+        cut_off = dict(cut for each in alone for cut in each.cut_off)
+        reached = tuple(part for each in alone for part in each.parts)
         left = tuple(host for host in receivers if host not in cut_off)
         try:
             parts = self._parts(left)
         except NetworkError:
-            parts = tuple(reached)  # dearer, and as right
+            parts = reached  # dearer, and as right
         return Stacks(parts, tuple(cut_off.items()))
 
     def _parts(self, receivers: Receivers) -> tuple[Stack, ...]:
         encodings = self._encoder.encode(frozenset(receivers))
+        if len(encodings) == 1:
+            return (Stack(encodings[0].labels, receivers),)
         return tuple(Stack(each.labels, each.receivers) for each in encodings)
+
+
+def _bytes(receivers: Receivers, stacks: Stacks) -> int:
+    """What the stacks of a receiver set take in memory, about; names of hosts are shared by all."""
+    size = _ENTRY + sys.getsizeof(receivers)
+    for part in stacks.parts:
+        size += _PART + _LABEL * len(part.labels)
+        size += 0 if part.receivers is receivers else sys.getsizeof(part.receivers)
+    return size + sum(_PART + sys.getsizeof(why) for _, why in stacks.cut_off)
 
 
 def warm_up() -> None:
