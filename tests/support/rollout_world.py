@@ -76,8 +76,34 @@ def hasty():
     with pytest.MonkeyPatch.context() as patch:
         for module in (derive, apply, lead):
             patch.setattr(module, "time", Clock())
+        patch.setattr(apply, "WAIT_SECONDS", 0.0)
         in_order(patch)
         yield
+
+
+class Later(InOrder):
+    """Does what it is asked for at once, or only when it is told to, as ``delays`` says."""
+
+    def __init__(self, delays):
+        self._delays = delays
+        self._waiting = []
+
+    def submit(self, fn, /, *args, **kwargs):
+        if not self._delays():
+            return super().submit(fn, *args, **kwargs)
+        future = Future()
+        self._waiting.append((future, fn, args, kwargs))
+        return future
+
+    def work(self):
+        """Do what has waited longest, if anything has."""
+        if self._waiting:
+            future, fn, args, kwargs = self._waiting.pop(0)
+            future.set_result(fn(*args, **kwargs))
+
+    def drain(self):
+        while self._waiting:
+            self.work()
 
 
 class FakeTables:
@@ -217,13 +243,19 @@ class World:
 
 
 class FakeSession:
-    """A session that writes the world's switch update by update, in the real order of steps."""
+    """A session that writes the world's switch update by update, in the real order of steps.
+
+    superseded: as for a real session. interrupted: called by `interrupt`.
+    """
 
     rival, same_id = "", False
 
     def __init__(self, world, owner, target, between):
         self._world, self._owner, self._name, self._between = world, owner, target.name, between
         self._read_in_term = None
+        self.superseded = lambda: False
+        self.interrupted = lambda: None
+        self._ends = False
         world.owners.add(owner)
 
     @property
@@ -250,8 +282,8 @@ class FakeSession:
 
     def refresh(self, desired, pipeline, _patience=0.0):
         held = self._world.held[self._name]
-        self._read_in_term = None
-        if not self._primary:
+        anew, self._read_in_term = self._read_in_term != self._world.term, None
+        if self._ends or not self._primary or (anew and self.superseded()):
             return self._away()
         self._world.programs[self._name] = pipeline
         for step in write_steps(difference(desired, list(held.values()))):
@@ -274,8 +306,12 @@ class FakeSession:
     def compare(self, desired, _pipeline):
         return difference(desired, list(self._world.held[self._name].values()))
 
+    def interrupt(self):
+        self._ends = True
+        self.interrupted()
+
     def close(self):
-        pass
+        self._ends = False
 
 
 class OneProgram(Programs):

@@ -10,7 +10,16 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from rollout_world import POSITIONS, Killed, Stream, World, hasty, refresher
+from rollout_world import (
+    POSITIONS,
+    FakeSession,
+    Killed,
+    Later,
+    Stream,
+    World,
+    hasty,
+    refresher,
+)
 
 from jobs.adapters.tables.network_tables import NetworkTables
 from jobs.adapters.tables.network_versions import NetworkVersions
@@ -182,13 +191,24 @@ class Play:
         self.calm = False
         self.depth = 0
         self.jobs = {}
+        self.later = {}
         for owner in "ab":
             self.start(owner)
 
     def start(self, owner):
         """A refresher's job (again)."""
         between = lambda: self.between(owner)  # noqa: E731
-        self.jobs[owner] = refresher(self.world, owner, between)
+
+        def opened(target):
+            session = FakeSession(self.world, owner, target, between)
+            session.superseded = job._versions.superseded
+            session.interrupted = later.drain
+            return session
+
+        later = Later(lambda: not self.calm and self.rng.random() < 0.3)
+        self.later[owner] = later
+        self.jobs[owner] = job = refresher(self.world, owner, between, opened)
+        job._sessions._pool = later
 
     def poll(self, owner):
         self.depth += 1
@@ -225,6 +245,9 @@ class Play:
             # Ways to switches are lost, of one refresher or of both, and others are back.
             pairs = [(one, name) for one in "ab" for name in sorted(NETWORK.switches)]
             self.world.set_cut(*self.rng.sample(pairs, self.rng.choice((0, 0, 1, 2, 4))))
+        elif drawn > 0.95:
+            # A refresh that takes long goes on beside whatever else the refresher does.
+            self.later[owner].work()
         elif drawn < 0.288 and self.depth == 1:
             # The other one takes over, while this one is in the midst of something.
             self.world.leader = other = "b" if owner == "a" else "a"
@@ -246,6 +269,8 @@ class Play:
         self.people.mend()
         self.world.set_cut()
         self.calm = True
+        for later in self.later.values():
+            later.drain()
         for _ in range(16):
             for owner in "ab":
                 self.poll(owner)

@@ -99,7 +99,8 @@ class SwitchSessions:
         Those that are being refreshed are not asked. Without ``connect`` only those are that there
         is a connection to, and none is waited for.
         """
-        names = sorted(self._standing.keys() - self._running.keys())
+        busy = {name for name, future in self._running.items() if not future.done()}
+        names = sorted(self._standing.keys() - busy)
         found = side_by_side(lambda name: self._standing[name][1].leads(connect), names)
         answers = {name: ours for name, ours in zip(names, found, strict=True) if ours is not None}
         self.foreign = {name for name, ours in answers.items() if not ours}
