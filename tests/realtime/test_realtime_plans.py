@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from delivery_cases import NETWORK, TREES
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.checkpoint.positions import starting_offsets
 from jobs.adapters.realtime.ledger import ledger_rows
-from jobs.adapters.realtime.plans import StatelessPlans
+from jobs.adapters.realtime.plans import Reported, StatelessPlans
+from jobs.adapters.realtime.stream import RealTimeStream
 from udfs.delivery.realtime import TaskReport
 from udfs.network.rows import network_to_rows, tree_to_row
 
@@ -86,6 +88,23 @@ def test_a_row_of_the_ledger_is_of_one_partition_and_dead_letters_are_told_once(
     assert [row["dead_letters"] for row in made] == [{"empty_record": 2}, {}]
     assert made[0]["started_at"] == "1970-01-01T00:00:00.500000+00:00"
     assert made[0]["versions"] == {"hosts": 2}
+
+
+def test_versions_in_use_are_those_of_the_oldest_plan_that_a_worker_may_send_by():
+    plans = {number: Reported({"links": number}, ()) for number in (3, 4, 5)}
+    said: list[int] = []
+    stream: Any = SimpleNamespace(
+        _noted=0,
+        _channel=SimpleNamespace(oldest_plan=None),
+        _plans=SimpleNamespace(reported=plans.get),
+        _in_use=SimpleNamespace(put=lambda _, versions: said.append(versions["links"])),
+        _positions=SimpleNamespace(number=9),
+    )
+    # None runs; one has not said it yet; one is back whose plan was given up; one is long gone.
+    for oldest in (None, -1, 3, 4, 3, 2, 5):
+        stream._channel.oldest_plan = oldest
+        RealTimeStream._note_versions(stream)
+    assert said == [3, 4, 5]
 
 
 def test_positions_are_written_as_spark_takes_them():
