@@ -84,7 +84,11 @@ class SwitchSessions:
 
     def end_refreshes(self) -> None:
         """Ends the refreshes that run, and their connections: nothing of them is written later."""
-        self._end(self._running)
+        self._end(self._busy())
+        self._running.clear()
+
+    def _busy(self) -> set[str]:
+        return {name for name, future in self._running.items() if not future.done()}
 
     def _end(self, names: Iterable[str]) -> None:
         sessions = {name: self._standing[name][1] for name in names}
@@ -99,8 +103,7 @@ class SwitchSessions:
         Those that are being refreshed are not asked. Without ``connect`` only those are that there
         is a connection to, and none is waited for.
         """
-        busy = {name for name, future in self._running.items() if not future.done()}
-        names = sorted(self._standing.keys() - busy)
+        names = sorted(self._standing.keys() - self._busy())
         found = side_by_side(lambda name: self._standing[name][1].leads(connect), names)
         answers = {name: ours for name, ours in zip(names, found, strict=True) if ours is not None}
         self.foreign = {name for name, ours in answers.items() if not ours}
