@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 from crash_world import ROOT, Program
 from delivery_cases import MODEL, NETWORK, TREES, message
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import NewTopic
 from polling import polled
 from pyspark.sql import SparkSession
 
@@ -348,6 +349,41 @@ def test_events_of_attributes_leave_at_once_too(spark, bootstrap, empty_tables, 
         ]
     finally:
         world.close()
+
+
+@pytest.mark.parametrize("closed", ["dead_letter_topic", "realtime_ledger_topic"])
+def test_a_topic_that_takes_nothing_holds_up_neither_records_nor_edits(
+    world, bootstrap, closed, caplog
+):
+    topic = getattr(world.settings, closed)
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    # Every record is too large for it.
+    admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"max.message.bytes": "1"})])
+    admin.close()
+    with world.stream():
+        world.publish(b"\x00damaged", packet(1))
+        world.wait(lambda: f"topic {topic} for" in caplog.text)
+        world.subscribe({"new": ("h4", "price == 7")})
+
+        def asked_and_answered() -> bool:
+            world.publish(b"\x00damaged", packet(7))
+            time.sleep(0.2)
+            return bool(world.delivered()["h4"])
+
+        world.wait(asked_and_answered)
+        last = len(world.published) - 1
+        world.wait(lambda: bool(world.delivered()["h1"][last]))
+    assert world.delivered()["h1"] == once(range(1, last + 1, 2))
+    ledger = world.ledger()
+    if closed == "realtime_ledger_topic":
+        assert ledger == []
+    else:
+        # Each report is there once.
+        assert all(a["until_offset"] == b["from_offset"] for a, b in pairwise(ledger))
+        assert sum(row["packets"] for row in ledger) == len(world.published)
+        assert sum(row["frames"] for row in ledger) == len(world.frames)
+    positions_now = positions.Positions(world.spark, world.settings).read()
+    assert positions_now == {0: ledger[-1]["until_offset"] if ledger else 0}
 
 
 def test_killed_with_all_its_processes_it_goes_on_and_nothing_is_lost(world, tmp_path):
