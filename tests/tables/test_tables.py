@@ -213,6 +213,24 @@ def test_only_rows_that_differ_are_in_the_change_feed(spark: SparkSession, held:
     assert held.version("switch_entries") == after
 
 
+def test_whoever_makes_a_table_hold_rows_knows_which_version_is_its_own(held: Tables) -> None:
+    """Also where somebody else has just done the same, or part of it."""
+    keys, name = ("switch", "entry_key"), "switch_entries"
+    rows = [entry("same"), entry("gone")]
+    held.replace_changed(name, rows, keys)
+    for others, wanted in (
+        ([entry("same")], rows),
+        ([entry("same")], [entry("same")]),
+        ([entry("same"), entry("new")], [entry("same"), entry("new")]),
+        ([entry("gone")], [*rows, entry("new")]),
+    ):
+        held.overwrite(name, rows)
+        before = held.version(name)
+        held.overwrite(name, others)
+        wrote = held.replace_changed(name, wanted, keys, rows)
+        assert held.version(name) == before + 1 + wrote
+
+
 def test_sql_names_follow_the_deployment_that_was_attached(
     spark: SparkSession, held: Tables, tmp_path: Path
 ) -> None:

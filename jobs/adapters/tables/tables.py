@@ -400,7 +400,7 @@ class Tables:
         wanted = self._frame(name, changed, False).unionAll(self._frame(name, gone, True))
         same = " AND ".join(f"held.{k} = wanted.{k}" for k in keys)
         columns = {column: f"wanted.{column}" for column in wanted.columns if column != "gone"}
-        (
+        made = (
             self._delta(name)
             .alias("held")
             .merge(wanted.alias("wanted"), same)
@@ -409,7 +409,8 @@ class Tables:
             .whenNotMatchedInsert("NOT wanted.gone", columns)
             .execute()
         )
-        return True
+        # Nothing is committed where somebody else has deleted meanwhile what was to go.
+        return bool(made.collect()[0]["num_affected_rows"])
 
     def _delta(self, name: str) -> DeltaTable:
         if self._by_path:
