@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
+from pyspark.errors import AnalysisException
 from rollout_world import OneProgram, World, hasty, refresher
 
 from jobs.adapters.switches.wanted import WantedEntries
@@ -121,6 +122,23 @@ def test_where_nothing_was_ever_usable_no_switch_is_touched(site):
     site.job = refresher(site.world)
     site.polls()
     assert RACK not in site.world.programs and not site.world.held[RACK]
+
+
+def test_a_refusal_is_told_though_the_last_ready_rows_of_switches_are_gone(site, monkeypatch):
+    ready = site.tables.version("switches")
+    rows = site.tables.rows("switches")
+    site.tables.overwrite("switches", rows[1:])
+    site.job = refresher(site.world)
+    real = site.job._tables.rows
+
+    def read(name, version=None, since=None):
+        if (name, version) == ("switches", ready):
+            raise AnalysisException("[DELTA_VERSION_NOT_FOUND] Cannot time travel to version 1.")
+        return real(name, version, since)
+
+    monkeypatch.setattr(site.job._tables, "rows", read)
+    site.polls()
+    assert "NETWORK." in site.job.metrics.refused_why and site.world.held == site.held
 
 
 class BrokenFolder(OneProgram):

@@ -91,16 +91,20 @@ class Deriver:
     def switches(self) -> Rows:
         """Returns rows of the switches that there are, before anything is derived.
 
-        They are of the newest tables, or of the last ready versions where those make no network.
+        They are of the newest tables, or of the last ready versions where those make no network and
+        Delta still has these.
         """
         current = self._network.current()
         ready = self._versions.newest(current) or current
+        rows: Rows = self._network.rows("switches", current["switches"])
         try:
             self._network.source(current)
-            versions: Versions = current
         except NetworkError:
-            versions = ready
-        rows = self._network.rows("switches", versions["switches"])
+            try:
+                rows = self._network.rows("switches", ready["switches"])
+            except SQL_ERRORS as error:
+                if not gone_for_good(error):
+                    raise
         self._network.forget({*current.items(), *ready.items()})
         return rows
 
