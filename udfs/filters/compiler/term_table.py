@@ -81,6 +81,43 @@ class TermTable:
         others = np.fromiter((rule for _, rule, _ in self.terms), np.int32, len(self.terms))
         return np.concatenate([*(block.rule for block in self.blocks), others])
 
+    def select(self, rules: NDArray[np.int64]) -> TermTable:
+        """Returns the terms of these rules, which are numbered from 0 on as they stand here."""
+        most = max(
+            [len(self.outcome), *(rule + 1 for _, rule, _ in self.terms)]
+            + [rule + 1 for kept in (self.kept, self.updates) for rule in kept]
+            + [int(rules.max(initial=-1)) + 1]
+        )
+        number = np.full(most, -1, np.int32)
+        number[rules] = np.arange(len(rules), dtype=np.int32)
+        place = {int(rule): at for at, rule in enumerate(rules.tolist())}
+        # Rules without a term in a block may have no outcome there.
+        known = rules[rules < len(self.outcome)]
+        outcome = np.zeros(len(rules), np.int32)
+        outcome[number[known]] = self.outcome[known]
+        blocks = []
+        for block in self.blocks:
+            chosen = number[block.rule] >= 0
+            if chosen.any():
+                blocks.append(
+                    TermBlock(
+                        block.names,
+                        [low[chosen] for low in block.lows],
+                        [high[chosen] for high in block.highs],
+                        number[block.rule[chosen]],
+                    )
+                )
+        kept = {place[rule]: cells for rule, cells in self.kept.items() if rule in place}
+        return TermTable(
+            blocks=blocks,
+            outcome=outcome,
+            terms=[(term, place[r], n) for term, r, n in self.terms if r in place],
+            outcomes=self.outcomes,
+            cells={cell.name: cell for cells in kept.values() for cell in cells},
+            kept=kept,
+            updates={place[rule]: made for rule, made in self.updates.items() if rule in place},
+        )
+
     def roots(
         self, diagrams: Diagrams, levels: Levels, leaf_of: NDArray[np.int32]
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

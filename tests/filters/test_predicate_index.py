@@ -1,0 +1,103 @@
+"""Rules matched predicate by predicate mean what each of them means alone."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from examples import examples
+from filter_cases import batches, cases, lanes_of, rules
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from udfs.errors import SubscriptionError
+from udfs.filters.compiler.compile import table_of_texts
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.language.shapes import read_table
+from udfs.filters.meaning.evaluate import matches
+from udfs.filters.nodes import Rule
+from udfs.filters.predicate_index.predicate_index import PredicateIndex
+from udfs.messages.specification import Specification, parse_specification
+
+pytestmark = pytest.mark.unit
+
+Event = tuple[int, Mapping[str, int]]
+patient = settings(
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+
+
+def index_of(texts: Sequence[str], specification: Specification, **how: int) -> PredicateIndex:
+    try:
+        read = read_table(texts, specification)
+        assert not read.errors
+        return PredicateIndex([table_of_texts(texts, read, specification)], specification, **how)
+    except SubscriptionError as error:
+        assert error.what == "TOO_COMPLEX", error
+        assume(False)
+        raise
+
+
+def receivers(index: PredicateIndex, batch: Sequence[Event], rubbish: int) -> list[set[str]]:
+    kinds = np.array([kind for kind, _ in batch], np.uint8)
+    found = [[event.get(name) for _, event in batch] for name in index.fields]
+    shape = (len(index.fields), len(batch))
+    values = np.array([[rubbish if v is None else v for v in row] for row in found], np.uint64)
+    present = np.array([[v is not None for v in row] for row in found], np.bool_)
+    bits = index.match(kinds, values.reshape(shape), present.reshape(shape))
+    return [
+        {host for at, host in enumerate(index.hosts) if int(row[at // 64]) >> (at % 64) & 1}
+        for row in bits
+    ]
+
+
+def one_by_one(read: Sequence[Rule], event: Mapping[str, int]) -> set[str]:
+    return {host for rule in read if matches(rule.condition, event) for host in rule.receivers}
+
+
+@examples(150, patient)
+@given(st.data())
+def test_it_agrees_with_each_rule_alone_on_any_rules_over_any_format(data: st.DataObject) -> None:
+    case = data.draw(cases())
+    texts = data.draw(rules(case, 12))
+    read = [parse_rule(text, case.specification) for text in texts]
+    batch = data.draw(batches(case, 40, by_field=data.draw(st.booleans())))
+    cut = [(kind, lanes_of(case.specification, event)) for kind, event in batch]
+    expected = [one_by_one(read, event) for _, event in batch]
+    rubbish = data.draw(st.integers(0, 1))
+    # All by slices, and by values wherever a rule asks for any.
+    for few in (1 << 30, 1):
+        index = index_of(texts, case.specification, many_values=few, many_terms=few)
+        assert receivers(pickle.loads(pickle.dumps(index)), cut, rubbish) == expected
+
+
+def test_many_rules_and_receivers_over_many_blocks_of_events() -> None:
+    draw = random.Random(5)
+    names = [f"f{at}" for at in range(6)]
+    fields = " ".join(f"{name}: 64;" for name in names)
+    asked = " ".join(f"@query_field(e.{name})" for name in names)
+    text = f"header_type e_t {{ fields {{ {fields} }} }} header e_t e; {asked}"
+    specification = parse_specification(text, "text")
+    top = (1 << 64) - 1
+
+    def predicate() -> str:
+        return f"{draw.choice(names)} {draw.choice(['==', '<', '>', '!='])} {draw.randrange(200)}"
+
+    texts = [
+        f"{' and '.join(predicate() for _ in range(draw.randint(1, 3)))} : fwd({number % 150})"
+        for number in range(900)
+    ]
+    texts += [f"f0 == {top} : fwd(150)", f"f1 >= {top - 1} : fwd(151)", f"f2 < {top} : fwd(152)"]
+    read = [parse_rule(each, specification) for each in texts]
+    edges = [*range(200), top - 1, top]
+    batch = [(0, {f"e.{name}": draw.choice(edges) for name in names}) for _ in range(1_300)]
+    expected = [one_by_one(read, event) for _, event in batch]
+    index = index_of(texts, specification, many_values=50, many_terms=50)
+    # Some ask for what cannot be.
+    assert 800 < index.terms < len(texts) and len(index.hosts) == 153
+    assert index._postings is not None and index._slices is not None
+    assert receivers(index, batch, 0) == expected

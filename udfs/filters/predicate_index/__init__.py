@@ -1,0 +1,1 @@
+"""Rules that would multiply in a diagram, matched predicate by predicate."""

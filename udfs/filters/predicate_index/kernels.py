@@ -1,0 +1,412 @@
+"""Compiled loops of the predicate index. An importable module, so that numba's cache works."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_HASH_SHIFT = np.uint64(32)
+_ONE = np.uint64(1)
+_SIX, _LOW_SIX = np.uint64(6), np.uint64(63)
+WORDS = 8
+"""Of 64 events each: a block. Its bits of one boundary fill a line of the cache."""
+BLOCK = 64 * WORDS
+_WORDS = np.uint64(WORDS)
+# As in udfs.filters.matching.kernels: references to arrays are not counted.
+_helper: Any = njit(cache=True, nogil=True, _nrt=False)
+
+
+@_helper
+def _unite(found: Any, i: Any, words: Any, outcome: Any) -> None:
+    for word in range(np.uint64(words.shape[1])):
+        found[i, word] |= words[outcome, word]
+
+
+@_helper
+def _holds(
+    first: Any,
+    last: Any,
+    i: Any,
+    types: Any,
+    values: Any,
+    present: Any,
+    partial: Any,
+    lane: Any,
+    start: Any,
+    low: Any,
+    span: Any,
+) -> Any:
+    """Returns True if event i satisfies all predicates from ``first`` up to ``last``."""
+    for at in range(np.uint64(first), np.uint64(last)):
+        row = lane[at]
+        if row < 0:
+            value = np.uint64(types[i])
+        else:
+            if partial and not present[np.uint64(row), i]:
+                return False
+            value = values[np.uint64(row), i]
+        held = False
+        for interval in range(np.uint64(start[at]), np.uint64(start[at + _ONE])):
+            held |= (value - low[interval]) <= span[interval]
+        if not held:
+            return False
+    return True
+
+
+@_helper
+def _postings(
+    found: Any,
+    first: Any,
+    last: Any,
+    types: Any,
+    values: Any,
+    present: Any,
+    partial: Any,
+    row: Any,
+    base: Any,
+    mask: Any,
+    table_shift: Any,
+    key: Any,
+    begin: Any,
+    end: Any,
+    predicate: Any,
+    outcome: Any,
+    lane: Any,
+    start: Any,
+    low: Any,
+    span: Any,
+    words: Any,
+) -> None:
+    for i in range(first, last):
+        if partial and not present[row, i]:
+            continue
+        value = values[row, i]
+        at = ((value ^ (value >> _HASH_SHIFT)) * HASH_FACTOR) >> table_shift
+        while end[base + at] and key[base + at] != value:
+            at = (at + _ONE) & mask
+        place = base + at
+        for term in range(np.uint64(begin[place]), np.uint64(end[place])):
+            if _holds(
+                predicate[term],
+                predicate[term + _ONE],
+                i,
+                types,
+                values,
+                present,
+                partial,
+                lane,
+                start,
+                low,
+                span,
+            ):
+                _unite(found, i, words, np.uint64(outcome[term]))
+
+
+@njit(cache=True, nogil=True)
+def match_postings(
+    found: NDArray[np.uint64],
+    types: NDArray[np.uint8],
+    values: NDArray[np.uint64],
+    present: NDArray[np.bool_],
+    access_lane: NDArray[np.int32],
+    table_begin: NDArray[np.int64],
+    table_shift: NDArray[np.uint64],
+    key: NDArray[np.uint64],
+    begin: NDArray[np.int32],
+    end: NDArray[np.int32],
+    predicate: NDArray[np.int32],
+    outcome: NDArray[np.int32],
+    lane: NDArray[np.int32],
+    start: NDArray[np.int32],
+    low: NDArray[np.uint64],
+    span: NDArray[np.uint64],
+    words: NDArray[np.uint64],
+) -> None:
+    """Adds to ``found``, uint64[m, w], the receivers of terms that hang on a value of a field.
+
+    ``access_lane``: int32[a], rows of ``values``. Table a of open addressing, of 2^n places,
+    begins at ``table_begin[a]``, and a value is looked for from its hash ``>> table_shift[a]`` on:
+    ``key``, and its terms from ``begin`` up to ``end``, none where ``end`` is 0. Term t has the
+    predicates from ``predicate[t]`` up to ``predicate[t + 1]`` besides, and the receivers
+    ``words[outcome[t]]``. Predicate p asks that the value in row ``lane[p]``, or the type of the
+    message where that is -1, is in one of the intervals ``low``, ``low + span`` from ``start[p]``
+    up to ``start[p + 1]``.
+    """
+    count = values.shape[1]
+    partial = present.shape[0] > 0
+    for block in range(0, count, BLOCK):
+        for access in range(access_lane.shape[0]):
+            _postings(
+                found,
+                np.uint64(block),
+                np.uint64(min(block + BLOCK, count)),
+                types,
+                values,
+                present,
+                partial,
+                np.uint64(access_lane[access]),
+                np.uint64(table_begin[access]),
+                np.uint64(table_begin[access + 1] - table_begin[access] - 1),
+                table_shift[access],
+                key,
+                begin,
+                end,
+                predicate,
+                outcome,
+                lane,
+                start,
+                low,
+                span,
+                words,
+            )
+
+
+@_helper
+def _mark(
+    slices: Any,
+    first_event: Any,
+    size: Any,
+    types: Any,
+    values: Any,
+    present: Any,
+    partial: Any,
+    row: Any,
+    boundary: Any,
+    first: Any,
+    last: Any,
+    base: Any,
+    shift: Any,
+    bucket: Any,
+    field: Any,
+) -> None:
+    """Writes which events of a block have a value of each boundary of a field or more."""
+    most = np.uint64(bucket.shape[1] - 2)
+    for event in range(size):
+        i = first_event + event
+        if row < 0:
+            value = np.uint64(types[i])
+        else:
+            if partial and not present[np.uint64(row), i]:
+                continue
+            value = values[np.uint64(row), i]
+        offset = min((max(value, base) - base) >> shift, most)
+        at = first + np.uint64(bucket[field, offset])
+        end = first + np.uint64(bucket[field, offset + _ONE])
+        while at < end:
+            middle = (at + end + _ONE) >> _ONE
+            if boundary[middle] <= value:
+                at = middle
+            else:
+                end = middle - _ONE
+        slices[at, event >> _SIX] |= _ONE << (event & _LOW_SIX)
+    at = last
+    while at > first:
+        at -= _ONE
+        for word in range(_WORDS):
+            slices[at, word] |= slices[at + _ONE, word]
+
+
+@_helper
+def _spread(found: Any, i: Any, left: Any, words: Any, outcome: Any) -> None:
+    while left:
+        if left & _ONE:
+            _unite(found, i, words, outcome)
+        left >>= _ONE
+        i += _ONE
+
+
+@_helper
+def _unite_outcomes(
+    found: Any,
+    block: Any,
+    slices: Any,
+    every: Any,
+    term_begin: Any,
+    predicate: Any,
+    start: Any,
+    low: Any,
+    above: Any,
+    words: Any,
+) -> None:
+    # Word by word in variables: through arrays, each step would be written and read again.
+    none = np.uint64(0)
+    for outcome in range(np.uint64(term_begin.shape[0] - 1)):
+        begin, end = np.uint64(term_begin[outcome]), np.uint64(term_begin[outcome + _ONE])
+        if begin == end:
+            continue
+        u0 = u1 = u2 = u3 = u4 = u5 = u6 = u7 = none
+        for term in range(begin, end):
+            b0, b1, b2, b3 = every[0], every[1], every[2], every[3]
+            b4, b5, b6, b7 = every[4], every[5], every[6], every[7]
+            for at in range(np.uint64(predicate[term]), np.uint64(predicate[term + _ONE])):
+                e0 = e1 = e2 = e3 = e4 = e5 = e6 = e7 = none
+                for interval in range(np.uint64(start[at]), np.uint64(start[at + _ONE])):
+                    lower, upper = np.uint64(low[interval]), np.uint64(above[interval])
+                    e0 |= slices[lower, 0] & ~slices[upper, 0]
+                    e1 |= slices[lower, 1] & ~slices[upper, 1]
+                    e2 |= slices[lower, 2] & ~slices[upper, 2]
+                    e3 |= slices[lower, 3] & ~slices[upper, 3]
+                    e4 |= slices[lower, 4] & ~slices[upper, 4]
+                    e5 |= slices[lower, 5] & ~slices[upper, 5]
+                    e6 |= slices[lower, 6] & ~slices[upper, 6]
+                    e7 |= slices[lower, 7] & ~slices[upper, 7]
+                b0 &= e0
+                b1 &= e1
+                b2 &= e2
+                b3 &= e3
+                b4 &= e4
+                b5 &= e5
+                b6 &= e6
+                b7 &= e7
+            u0 |= b0
+            u1 |= b1
+            u2 |= b2
+            u3 |= b3
+            u4 |= b4
+            u5 |= b5
+            u6 |= b6
+            u7 |= b7
+            lacking = (u0 ^ every[0]) | (u1 ^ every[1]) | (u2 ^ every[2]) | (u3 ^ every[3])
+            lacking |= (u4 ^ every[4]) | (u5 ^ every[5]) | (u6 ^ every[6]) | (u7 ^ every[7])
+            if lacking == none:
+                break
+        _spread(found, block + np.uint64(0), u0, words, outcome)
+        _spread(found, block + np.uint64(64), u1, words, outcome)
+        _spread(found, block + np.uint64(128), u2, words, outcome)
+        _spread(found, block + np.uint64(192), u3, words, outcome)
+        _spread(found, block + np.uint64(256), u4, words, outcome)
+        _spread(found, block + np.uint64(320), u5, words, outcome)
+        _spread(found, block + np.uint64(384), u6, words, outcome)
+        _spread(found, block + np.uint64(448), u7, words, outcome)
+
+
+@njit(cache=True, nogil=True)
+def match_slices(
+    found: NDArray[np.uint64],
+    types: NDArray[np.uint8],
+    values: NDArray[np.uint64],
+    present: NDArray[np.bool_],
+    lanes: NDArray[np.int32],
+    boundary_begin: NDArray[np.int64],
+    boundary: NDArray[np.uint64],
+    base: NDArray[np.uint64],
+    shift: NDArray[np.uint64],
+    bucket: NDArray[np.int32],
+    term_begin: NDArray[np.int32],
+    predicate: NDArray[np.int32],
+    start: NDArray[np.int32],
+    low: NDArray[np.int32],
+    above: NDArray[np.int32],
+    words: NDArray[np.uint64],
+) -> None:
+    """Adds to ``found``, uint64[m, w], the receivers of terms, 512 events at a time.
+
+    Row k of the slices says which events of a block have a value of ``boundary[k]`` or more;
+    field f has those from ``boundary_begin[f]`` up to ``boundary_begin[f + 1]``, ascending, the
+    first 0; the row behind all is empty. ``lanes``: rows of ``values``, -1 for the type of the
+    message. ``bucket``: int32[f, b + 1], the last boundary of the field at or below the start of
+    each bucket of 2^shift values from ``base`` on. Outcome o has the terms from ``term_begin[o]``
+    up to ``term_begin[o + 1]``, term t the predicates from ``predicate[t]`` up to
+    ``predicate[t + 1]``, predicate p the intervals from ``start[p]`` up to ``start[p + 1]``:
+    events of row ``low`` that are not of row ``above``.
+    """
+    count = values.shape[1]
+    partial = present.shape[0] > 0
+    rows = boundary.shape[0]
+    slices = np.zeros((rows + 1, WORDS), np.uint64)
+    every = np.zeros(WORDS, np.uint64)
+    for block in range(0, count, BLOCK):
+        size = np.uint64(min(BLOCK, count - block))
+        slices[:] = np.uint64(0)
+        every[:] = np.uint64(0)
+        for event in range(size):
+            every[event >> _SIX] |= _ONE << (event & _LOW_SIX)
+        for field in range(lanes.shape[0]):
+            _mark(
+                slices,
+                np.uint64(block),
+                size,
+                types,
+                values,
+                present,
+                partial,
+                lanes[field],
+                boundary,
+                np.uint64(boundary_begin[field]),
+                np.uint64(boundary_begin[field + 1] - 1),
+                base[field],
+                shift[field],
+                bucket,
+                np.uint64(field),
+            )
+        _unite_outcomes(
+            found,
+            np.uint64(block),
+            slices,
+            every,
+            term_begin,
+            predicate,
+            start,
+            low,
+            above,
+            words,
+        )
+
+
+@njit(cache=True, nogil=True)
+def look_up(
+    delivery: NDArray[np.int32],
+    found: NDArray[np.uint64],
+    slot: NDArray[np.int32],
+    of_delivery: NDArray[np.int32],
+    of_words: NDArray[np.uint64],
+    known: int,
+    entry: NDArray[np.int32],
+) -> Any:
+    """Writes to ``entry``, int32[m], the number of each pair of delivery and receivers.
+
+    Pairs are numbered from 0 on in ``of_delivery`` and ``of_words``, which new ones are added to,
+    and found by the table ``slot`` of open addressing, a power of two, -1 where it is free. No
+    receivers: -1. Returns how many pairs are known then, or ``-1 - known`` if there is no more
+    room.
+    """
+    words = found.shape[1]
+    last = np.uint64(slot.shape[0] - 1)
+    for i in range(delivery.shape[0]):
+        mixed = np.uint64(0)
+        for word in range(words):
+            mixed = (mixed ^ found[i, word]) * HASH_FACTOR
+            mixed ^= mixed >> _HASH_SHIFT
+        if mixed == np.uint64(0):
+            empty = True
+            for word in range(words):
+                empty &= found[i, word] == np.uint64(0)
+            if empty:
+                entry[i] = -1
+                continue
+        mixed = (mixed ^ np.uint64(delivery[i])) * HASH_FACTOR
+        at = (mixed >> _HASH_SHIFT) & last
+        while True:
+            number = slot[at]
+            if number < 0:
+                if known == of_delivery.shape[0]:
+                    return -1 - known
+                of_delivery[known] = delivery[i]
+                for word in range(words):
+                    of_words[known, word] = found[i, word]
+                slot[at] = known
+                entry[i] = known
+                known += 1
+                break
+            same = of_delivery[number] == delivery[i]
+            for word in range(words):
+                same &= of_words[number, word] == found[i, word]
+            if same:
+                entry[i] = number
+                break
+            at = (at + _ONE) & last
+    return known

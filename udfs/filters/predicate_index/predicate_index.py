@@ -1,0 +1,301 @@
+"""The predicate index: receivers of events by the predicates of rules, one by one.
+
+Sources: Fabret et al., SIGMOD 2001 (a term hangs on one of its predicates); Lakshman and Stiliadis,
+SIGCOMM 1998 (a bit vector a predicate), turned by 90 degrees: a bit an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udfs.filters.compiler.outcomes import receiver_order
+from udfs.filters.compiler.term_table import TermTable
+from udfs.filters.matching.lookup import hashed
+from udfs.filters.meaning.normal_form import MESSAGE_TYPE
+from udfs.filters.predicate_index import kernels
+from udfs.filters.predicate_index.terms import FlatTerms
+from udfs.messages.specification import Field, Specification
+
+_MANY_VALUES = 128
+"""A field hangs terms on its values if rules name so many: fewer are quicker in slices."""
+_MANY_TERMS = 256
+"""And if so many terms ask for one: a look-up an event must pay."""
+_BUCKETS = 1024
+
+
+@dataclass(frozen=True)
+class _Predicates:
+    """Holds predicates as kernels take them: rows of the values, and intervals of each."""
+
+    lane: NDArray[np.int32]
+    start: NDArray[np.int32]
+    low: NDArray[np.uint64]
+    span: NDArray[np.uint64]
+
+
+class PredicateIndex:
+    """Finds the receivers of each event, at a cost that is a sum over the rules.
+
+    Terms that ask for one value of a field with many are found by that value and then verified;
+    of all others every block of events is asked, a bit an event.
+
+    fields: qualified names of the fields and lanes whose raw values ``match`` takes, in this order.
+    definitions: of these. hosts: all receivers, sorted; bit h % 64 of word h // 64 of a result is
+    for host h. receivers: distinct receivers of rules. terms: how many. Picklable.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[TermTable],
+        specification: Specification,
+        *,
+        many_values: int = _MANY_VALUES,
+        many_terms: int = _MANY_TERMS,
+    ) -> None:
+        flat = self._flat = FlatTerms.of(tables)
+        lanes = {f.qualified: f for each in specification.order() for f in each.lanes()}
+        self.fields: tuple[str, ...] = tuple(n for n in lanes if n in set(flat.names))
+        self.definitions: tuple[Field, ...] = tuple(lanes[name] for name in self.fields)
+        self.receivers = flat.receivers
+        self.hosts = tuple(
+            sorted({host for each in flat.receivers for host in each}, key=receiver_order)
+        )
+        self.terms = len(flat)
+        row = {MESSAGE_TYPE: -1} | {name: at for at, name in enumerate(self.fields)}
+        self._row = np.array([row[name] for name in flat.names], np.int32)
+        self._words = _bits(flat.receivers, self.hosts)
+        chosen, at = _access(flat, self._row, many_values, many_terms)
+        self._postings = self._make_postings(flat, chosen, at)
+        others = np.ones(len(flat), np.bool_)
+        others[chosen] = False
+        self._slices = self._make_slices(flat, np.flatnonzero(others))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Rows are asked of whom has compiled them.
+        return {name: value for name, value in self.__dict__.items() if name != "_flat"}
+
+    def term_rows(self) -> list[dict[str, Any]]:
+        """Returns rows of table ``filter_leaves``, one a term: receivers and predicates."""
+        flat, definitions = self._flat, dict(zip(self.fields, self.definitions, strict=True))
+        bounds = list(zip(flat.low.tolist(), flat.high.tolist(), strict=True))
+        starts, intervals = flat.predicate.tolist(), flat.interval.tolist()
+        predicates = []
+        for at, field in enumerate(flat.field.tolist()):
+            name = flat.names[field]
+            allowed = bounds[intervals[at] : intervals[at + 1]]
+            predicates.append(_predicate_row(name, definitions.get(name), allowed))
+        return [
+            {
+                "state": -1 - term,
+                "leaf": -1 - term,
+                "receivers": list(flat.receivers[outcome]),
+                "actions": [],
+                "predicates": predicates[starts[term] : starts[term + 1]],
+            }
+            for term, outcome in enumerate(flat.outcome.tolist())
+        ]
+
+    @property
+    def words(self) -> int:
+        """The words of a result."""
+        return int(self._words.shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all arrays."""
+        parts = (*(self._postings or ()), *(self._slices or ()), self._words)
+        return sum(array.nbytes for array in parts)
+
+    def match(
+        self,
+        message_type: NDArray[np.uint8] | None,
+        values: NDArray[np.uint64],
+        present: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.uint64]:
+        """Returns the receivers of each event: uint64[m, words].
+
+        Arguments as of ``udfs.filters.matching.matcher.Matcher.match``, for ``fields``.
+        """
+        count = values.shape[1] if message_type is None else len(message_type)
+        if values.shape != (len(self.fields), count):
+            raise ValueError(f"values has shape {values.shape} for {len(self.fields)}, {count}")
+        found = np.zeros((count, self.words), np.uint64)
+        types = np.zeros(0 if message_type is None else count, np.uint8)
+        if message_type is not None:
+            types = np.require(message_type, np.uint8, ["C", "W"])
+        lacking = np.zeros((0, 0), np.bool_) if present is None else present
+        columns = (
+            found,
+            types,
+            np.require(values, np.uint64, ["C", "W"]),
+            np.require(lacking, np.bool_, ["C", "W"]),
+        )
+        if self._postings is not None:
+            kernels.match_postings(*columns, *self._postings, self._words)
+        if self._slices is not None:
+            kernels.match_slices(*columns, *self._slices, self._words)
+        return found
+
+    def _make_postings(
+        self, flat: FlatTerms, chosen: NDArray[np.int64], at: NDArray[np.int64]
+    ) -> tuple[NDArray[Any], ...] | None:
+        """``chosen``: terms; ``at``: of each the predicate that it hangs on."""
+        if not len(chosen):
+            return None
+        # A predicate of several values hangs the term on each of them.
+        sizes = flat.interval[at + 1] - flat.interval[at]
+        of = np.repeat(np.arange(len(chosen)), sizes)
+        first = np.repeat(flat.interval[at], sizes)
+        value = flat.low[first + np.arange(len(of)) - np.repeat(np.cumsum(sizes) - sizes, sizes)]
+        row = self._row[flat.field[at[of]]]
+        order = np.lexsort((value, row))
+        of, value, row = of[order], value[order], row[order]
+        terms = flat.select(chosen[of], at[of])
+        rows = np.unique(row)
+        tables = [_table(value[row == each], int(np.searchsorted(row, each))) for each in rows]
+        begins = np.cumsum([0, *(len(table[1]) for table in tables)])
+        shifts = np.array([64 - len(table[1]).bit_length() + 1 for table in tables], np.uint64)
+        return (
+            rows.astype(np.int32),
+            begins.astype(np.int64),
+            shifts,
+            *(np.concatenate([table[part] for table in tables]) for part in range(3)),
+            terms.predicate.astype(np.int32),
+            terms.outcome,
+            self._row[terms.field],
+            terms.interval.astype(np.int32),
+            terms.low,
+            terms.high - terms.low,
+        )
+
+    def _make_slices(
+        self, flat: FlatTerms, chosen: NDArray[np.int64]
+    ) -> tuple[NDArray[Any], ...] | None:
+        if not len(chosen):
+            return None
+        outcomes = len(flat.receivers)
+        order = np.argsort(flat.outcome[chosen], kind="stable")
+        terms = flat.select(chosen[order])
+        row = np.repeat(self._row[terms.field], np.diff(terms.interval))
+        rows = np.unique(row)
+        boundaries, low, above = [], np.empty(len(row), np.int32), np.empty(len(row), np.int32)
+        begins = [0]
+        for each in rows.tolist():
+            mine = row == each
+            lows, highs = terms.low[mine], terms.high[mine]
+            ended = highs < np.iinfo(np.uint64).max
+            after = np.where(ended, highs, 0) + np.uint64(1)
+            boundary = np.unique(np.concatenate(([np.uint64(0)], lows, after[ended])))
+            low[mine] = begins[-1] + np.searchsorted(boundary, lows)
+            above[mine] = np.where(ended, begins[-1] + np.searchsorted(boundary, after), -1)
+            boundaries.append(boundary)
+            begins.append(begins[-1] + len(boundary))
+        above[above < 0] = begins[-1]
+        places = [_buckets(boundary) for boundary in boundaries]
+        return (
+            rows.astype(np.int32),
+            np.array(begins, np.int64),
+            np.concatenate([*boundaries, np.empty(0, np.uint64)]),
+            np.array([place[0] for place in places], np.uint64),
+            np.array([place[1] for place in places], np.uint64),
+            np.array([place[2] for place in places], np.int32).reshape(len(places), _BUCKETS + 1),
+            np.searchsorted(terms.outcome, np.arange(outcomes + 1)).astype(np.int32),
+            terms.predicate.astype(np.int32),
+            terms.interval.astype(np.int32),
+            low,
+            above,
+        )
+
+
+def _predicate_row(
+    name: str, field: Field | None, allowed: Sequence[tuple[int, int]]
+) -> dict[str, Any]:
+    """``field``: None for the type of the message."""
+    width = 1 if field is None else (field.bits + 7) // 8
+    shown = chr if field is None else field.show
+    text = " or ".join(
+        f"{name} == {shown(low)}" if low == high else f"{name} in {shown(low)}..{shown(high)}"
+        for low, high in allowed
+    )
+    intervals = [{"low": a.to_bytes(width), "high": b.to_bytes(width)} for a, b in allowed]
+    return {"field": name, "intervals": intervals, "text": text}
+
+
+def _bits(receivers: Sequence[tuple[str, ...]], hosts: Sequence[str]) -> NDArray[np.uint64]:
+    """Returns the hosts of each as bits: uint64[n, w]."""
+    number = {host: at for at, host in enumerate(hosts)}
+    words = np.zeros((len(receivers), max(1, -(-len(hosts) // 64))), np.uint64)
+    for at, each in enumerate(receivers):
+        for host in each:
+            word, bit = divmod(number[host], 64)
+            words[at, word] |= np.uint64(1 << bit)
+    return words
+
+
+def _access(
+    flat: FlatTerms, row: NDArray[np.int32], many_values: int, many_terms: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Returns terms that hang on a value, and of each the predicate with the rarest value."""
+    count = len(flat.field)
+    single = np.add.reduceat(flat.low != flat.high, flat.interval[:-1]) == 0 if count else []
+    points = np.flatnonzero(np.asarray(single, np.bool_) & (row[flat.field] >= 0))
+    first = flat.low[flat.interval[points]]
+    field = flat.field[points]
+    pairs, inverse, times = np.unique(
+        np.stack((field.astype(np.uint64), first)), axis=1, return_inverse=True, return_counts=True
+    )
+    values = np.bincount(pairs[0].astype(np.int64), minlength=len(flat.names))
+    asked = np.bincount(field, minlength=len(flat.names))
+    fit = (values >= many_values) & (asked >= many_terms)
+    term = np.searchsorted(flat.predicate, points, side="right") - 1
+    kept = fit[field]
+    points, term, often = points[kept], term[kept], times[inverse.reshape(-1)][kept]
+    order = np.lexsort((points, often, term))
+    points, term = points[order], term[order]
+    leading = np.ones(len(term), np.bool_)
+    leading[1:] = term[1:] != term[:-1]
+    return term[leading], points[leading]
+
+
+def _table(
+    value: NDArray[np.uint64], offset: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.int32]]:
+    """Returns a table of open addressing over sorted values: keys, first and last place + 1."""
+    keys, first, times = np.unique(value, return_index=True, return_counts=True)
+    size = 1 << (2 * len(keys)).bit_length()
+    shift = np.uint64(64 - size.bit_length() + 1)
+    home = (hashed(keys) >> shift).astype(np.int64)
+    # In the order of their homes each takes the first free place behind the one before.
+    order = np.argsort(home, kind="stable")
+    place = np.maximum.accumulate(home[order] - np.arange(len(keys))) + np.arange(len(keys))
+    key = np.zeros(size, np.uint64)
+    begin, end = np.zeros(size, np.int32), np.zeros(size, np.int32)
+    fits = place < size
+    at = place[fits]
+    key[at], begin[at] = keys[order][fits], first[order][fits] + offset
+    end[at] = begin[at] + times[order][fits]
+    free = 0
+    for number in order[~fits].tolist():
+        # What does not fit goes on from the beginning.
+        while end[free]:
+            free += 1
+        key[free], begin[free] = keys[number], first[number] + offset
+        end[free] = begin[free] + times[number]
+    return key, begin, end
+
+
+def _buckets(boundary: NDArray[np.uint64]) -> tuple[int, int, NDArray[np.int32]]:
+    """Returns base, shift and the last boundary at or below the start of each bucket."""
+    base = int(boundary[1]) if len(boundary) > 1 else 0
+    span = int(boundary[-1]) - base
+    shift = max(0, span.bit_length() - _BUCKETS.bit_length() + 1)
+    last = base + span
+    starts = np.array([min(base + (n << shift), last) for n in range(_BUCKETS)], np.uint64)
+    place = np.searchsorted(boundary, starts, side="right") - 1
+    place[0] = 0
+    return base, shift, np.array([*place, len(boundary) - 1], np.int32)

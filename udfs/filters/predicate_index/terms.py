@@ -1,0 +1,122 @@
+"""Terms of many rules as flat arrays, the form that an index is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udfs.filters.compiler.term_table import TermTable
+
+
+@dataclass(frozen=True)
+class FlatTerms:
+    """Holds t terms with p predicates and n intervals; the parts of each follow one another.
+
+    names: the fields that predicates ask for. outcome: int32[t], a number of ``receivers``.
+    predicate: int64[t + 1], by term its first predicate. field: int32[p], a number of ``names``.
+    interval: int64[p + 1], by predicate its first interval. low, high: uint64[n], both included.
+    """
+
+    names: tuple[str, ...]
+    receivers: tuple[tuple[str, ...], ...]
+    outcome: NDArray[np.int32]
+    predicate: NDArray[np.int64]
+    field: NDArray[np.int32]
+    interval: NDArray[np.int64]
+    low: NDArray[np.uint64]
+    high: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return int(self.outcome.size)
+
+    @classmethod
+    def of(cls, tables: Sequence[TermTable]) -> FlatTerms:
+        """Flattens the terms of rules that send and keep no state."""
+        names: dict[str, int] = {}
+        sets: dict[tuple[str, ...], int] = {}
+        outcome: list[NDArray[np.int32]] = []
+        # By term the number of its predicates, by predicate that of its intervals.
+        predicates: list[NDArray[np.int64]] = []
+        intervals: list[NDArray[np.int64]] = []
+        fields: list[NDArray[np.int32]] = []
+        lows: list[NDArray[np.uint64]] = []
+        highs: list[NDArray[np.uint64]] = []
+        for table in tables:
+            told = [tuple(t for t in tokens if isinstance(t, str)) for tokens in table.outcomes]
+            number = np.array([sets.setdefault(each, len(sets)) for each in told], np.int32)
+            for block in table.blocks:
+                count, width = len(block), len(block.names)
+                numbers = [names.setdefault(name, len(names)) for name in block.names]
+                outcome.append(number[table.outcome[block.rule]])
+                predicates.append(np.full(count, width))
+                intervals.append(np.ones(count * width, np.int64))
+                fields.append(np.tile(np.array(numbers, np.int32), count))
+                for columns, bounds in ((block.lows, lows), (block.highs, highs)):
+                    if width:
+                        bounds.append(np.column_stack(columns).reshape(-1).astype(np.uint64))
+            terms = [term for term, _, _ in table.terms]
+            outcome.append(number[np.array([n for _, _, n in table.terms], np.int64)])
+            predicates.append(np.array([len(term) for term in terms], np.int64))
+            asked = [pair for term in terms for pair in term]
+            fields.append(
+                np.array([names.setdefault(name, len(names)) for name, _ in asked], np.int32)
+            )
+            intervals.append(np.array([len(allowed) for _, allowed in asked], np.int64))
+            held = [bound for _, allowed in asked for bound in allowed]
+            lows.append(np.array([low for low, _ in held], np.uint64))
+            highs.append(np.array([high for _, high in held], np.uint64))
+        return cls(
+            tuple(names),
+            tuple(sets),
+            _joined(outcome, np.int32),
+            _starts(_joined(predicates, np.int64)),
+            _joined(fields, np.int32),
+            _starts(_joined(intervals, np.int64)),
+            _joined(lows, np.uint64),
+            _joined(highs, np.uint64),
+        )
+
+    def select(
+        self, terms: NDArray[np.int64], without: NDArray[np.int64] | None = None
+    ) -> FlatTerms:
+        """Returns these terms in this order; ``without``: of each, a predicate that is left out."""
+        predicates, sizes = _ranges(self.predicate, terms)
+        if without is not None:
+            kept = predicates != np.repeat(without, sizes)
+            predicates = predicates[kept]
+            sizes = sizes - 1
+        intervals, each = _ranges(self.interval, predicates)
+        return FlatTerms(
+            self.names,
+            self.receivers,
+            self.outcome[terms],
+            _starts(sizes),
+            self.field[predicates],
+            _starts(each),
+            self.low[intervals],
+            self.high[intervals],
+        )
+
+
+def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    return np.concatenate([*parts, np.empty(0, dtype)]).astype(dtype)
+
+
+def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    starts = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=starts[1:])
+    return starts
+
+
+def _ranges(
+    starts: NDArray[np.int64], chosen: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Returns the members of the chosen ranges one after the other, and the size of each range."""
+    sizes = starts[chosen + 1] - starts[chosen]
+    ends = np.cumsum(sizes)
+    offset = np.repeat(starts[chosen] - (ends - sizes), sizes)
+    return offset + np.arange(int(ends[-1]) if len(ends) else 0), sizes
