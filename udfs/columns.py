@@ -54,6 +54,7 @@ REPORT = StructType(
         StructField("delivery", IntegerType()),
         StructField("part", IntegerType()),
         StructField("receivers", ArrayType(StringType())),
+        StructField("receiver_set", ArrayType(StringType())),
         StructField("reason", StringType()),
         StructField("count", LongType()),
         StructField("message_index", IntegerType()),
@@ -83,6 +84,7 @@ STACKS = StructType(
                     [
                         StructField("labels", ArrayType(LongType())),
                         StructField("receivers", ArrayType(StringType())),
+                        StructField("receiver_set", ArrayType(StringType())),
                     ]
                 )
             ),

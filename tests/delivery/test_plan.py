@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import pickle
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 from delivery_cases import (
@@ -41,6 +42,7 @@ from udfs.columns import REPORT_ARROW, deliver
 from udfs.delivery.plan import Addressing, Compilation, Planner
 from udfs.delivery.task import SAMPLE_BYTES
 from udfs.errors import MessageError, NetworkError, StreamError
+from udfs.filters import grouped
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import Subscription
@@ -57,6 +59,19 @@ pytestmark = pytest.mark.unit
 
 def compilation_of(subscriptions: Sequence[Subscription]) -> Compilation:
     return Planner(Packets(ITCH), ADDRESSING).plan(subscriptions, NETWORK, TREES, VERSIONS)
+
+
+#: Rows that a diagram may have; the rules that find no room in it are for the index.
+rooms = st.sampled_from([None, 1, 12])
+
+
+@contextmanager
+def room_for(rows: int | None) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        if rows is not None:
+            patched.setattr(grouped, "MAX_ENTRIES", rows)
+            patched.setattr(grouped, "_WORTH_A_TRIAL", 1)
+        yield
 
 
 def run(
@@ -111,12 +126,17 @@ def owed(
 
 
 @examples(50)
-@given(scenes(), st.lists(st.integers(0, 25), max_size=3), st.booleans(), st.booleans())
+@given(scenes(), st.lists(st.integers(0, 25), max_size=3), st.booleans(), st.booleans(), rooms)
 def test_every_host_gets_exactly_what_it_subscribed_to(
-    scene: tuple[list[Subscription], list[Row]], cuts: list[int], large: bool, ahead: bool
+    scene: tuple[list[Subscription], list[Row]],
+    cuts: list[int],
+    large: bool,
+    ahead: bool,
+    room: int | None,
 ):
     subscriptions, rows = scene
-    compilation = compilation_of(subscriptions)
+    with room_for(room):
+        compilation = compilation_of(subscriptions)
     if ahead:
         compilation = complete(compilation)
     assert not compilation.rejections

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.errors import FilterError
+from udfs.filters import grouped as grouped_module
 from udfs.filters.compiler.compile import (
     CheckedRule,
     CompiledFilter,
@@ -423,7 +424,8 @@ def test_of_rules_that_update_a_variable_differently_those_that_come_first_live(
 
     def ids() -> tuple[str, str, set[str]]:
         rows = [Subscription(name, "h1", text) for name, text in sorted(texts.items())]
-        rules, rejections, filter_ = live.update(rows, {"h1"})
+        rules, rejections, grouped = live.update(rows, {"h1"})
+        filter_ = grouped.diagram
         expected, refused = check(rows, spec, {"h1"}, "feed1")
         assert (list(rules), rejections) == (list(expected), refused)
         assert {r.code for r in rejections} <= {"SUBSCRIPTION.MIXED_UPDATES"}
@@ -453,7 +455,11 @@ KEEPING = [
 
 
 @pytest.mark.parametrize("keeping", [[], KEEPING], ids=["without state", "with state"])
-def test_an_edited_table_of_subscriptions_gives_what_it_would_give_anew(keeping):
+def test_an_edited_table_of_subscriptions_gives_what_it_would_give_anew(
+    keeping, monkeypatch: pytest.MonkeyPatch
+):
+    # All in one diagram, however many rows it takes.
+    monkeypatch.setattr(grouped_module, "_FEWEST_ROWS", 1 << 20)
     rng = random.Random(9)
     spec = parse_specification(COUNTING, "text") if keeping else ITCH_LIKE
     live = LiveRules(spec, "feed1")
@@ -473,7 +479,9 @@ def test_an_edited_table_of_subscriptions_gives_what_it_would_give_anew(keeping)
         if step == 8:
             hosts = hosts - {"h3"}
         table = list(rows.values())
-        rules, rejections, filter_ = live.update(table, hosts)
+        rules, rejections, grouped = live.update(table, hosts)
+        filter_ = grouped.diagram
+        assert grouped.index is None
         expected, refused = check(table, spec, hosts, "feed1")
         assert (list(rules), rejections) == (list(expected), refused)
         anew = compile_rules(expected, spec)
@@ -502,7 +510,8 @@ def test_rows_may_move_come_twice_or_go_from_version_to_version(versions):
     spec = parse_specification(COUNTING, "text")
     live = LiveRules(spec, "feed1")
     for rows in versions:
-        rules, rejections, filter_ = live.update(rows, {"h1", "h2"})
+        rules, rejections, grouped = live.update(rows, {"h1", "h2"})
+        filter_ = grouped.diagram
         expected, refused = check(rows, spec, {"h1", "h2"}, "feed1")
         assert len(rules) == len(expected)
         assert (list(rules), list(rules[1:3])) == (list(expected), list(expected[1:3]))

@@ -46,6 +46,29 @@ def test_a_notification_in_several_frames_is_one_publication_to_all_their_receiv
     ]
 
 
+def test_sets_that_workers_met_count_by_their_receivers_whatever_each_worker_calls_them():
+    def met(delivery: int, part: int, told: list[str], whole: list[str], frames: int):
+        made = {"kind": "template", "delivery": delivery, "part": part, "receivers": told}
+        sizes = {"messages": frames, "bytes": 100 * frames, "datagram_bytes": 90 * frames}
+        return made | sizes | {"frames": frames, "receiver_set": whole}
+
+    rows = [
+        # One worker's 4 and 5 are another's 5 and 4; one of them leaves in two frames.
+        met(4, 0, ["h1", "h2"], ["h1", "h2"], 3),
+        met(5, 0, ["h3"], ["h3", "h4"], 2),
+        met(5, 1, ["h4"], ["h3", "h4"], 2),
+        met(5, 0, ["h1", "h2"], ["h1", "h2"], 10),
+        met(4, 0, ["h3"], ["h3", "h4"], 20),
+        met(4, 1, ["h4"], ["h3", "h4"], 20),
+        sent(1, 0, 100, 100, 9_000),
+    ]
+    report = BatchReport(rows, SHIPPED)
+    counts = {tuple(r["receivers"]): r["notifications"] for r in report.publications()}
+    assert counts == {("h1", "h2"): 113, ("h3", "h4"): 22}
+    hosts = {host: row["notifications"] for host, row in report.by_subscriber().items()}
+    assert hosts == {"h1": 113, "h2": 113, "h3": 22, "h4": 22}
+
+
 def test_tasks_and_deliveries_of_equal_receivers_are_one_row():
     rows = [sent(1, 0, 2, 5, 400), sent(3, 0, 1, 1, 100), sent(1, 0, 4, 4, 500)]
     (row,) = BatchReport(rows, SHIPPED).publications()

@@ -99,6 +99,11 @@ def complete(compilation: Compilation) -> Compilation:
 
 def reached(compilation: Compilation, row: Mapping[str, Any]) -> tuple[str, ...]:
     """Receivers of the frames that a row of kind ``template`` counts."""
+    if row["receiver_set"] is not None:
+        # The union of several rules, which only the worker knows.
+        assert row["delivery"] >= len(compilation.receiver_sets)
+        assert set(row["receivers"]) <= set(row["receiver_set"])
+        return tuple(row["receivers"])
     known = compilation.reached[row["delivery"]]
     assert (row["receivers"] is None) is (known is not None)
     return tuple(row["receivers"]) if known is None else known[row["part"]]

@@ -11,8 +11,11 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.tables import who_gets
 from jobs.adapters.tables.tables import Tables
-from udfs.filters.compiler.compile import compile_texts
+from udfs.filters import grouped
+from udfs.filters.compiler.compile import compile_texts, table_of_texts
+from udfs.filters.grouped import GroupedCompiler
 from udfs.filters.language.rule import parse_rule
+from udfs.filters.language.shapes import read_table
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.nodes import Rule
 from udfs.messages.specification import Specification, parse_specification
@@ -24,15 +27,40 @@ VERSION = {"subscriptions_version": 1}
 
 
 def define(
-    spark: SparkSession, rules: list[str], specification: Specification, optional: bool | None
+    spark: SparkSession,
+    rules: list[str],
+    specification: Specification,
+    optional: bool | None,
+    indexed: bool = False,
 ) -> None:
     """Let SQL answer from the compiled rules, without tables of Delta, which take seconds each."""
+    table = table_of_texts(rules, read_table(rules, specification), specification, optional)
+    whole = list(range(len(rules))), table
+    with pytest.MonkeyPatch.context() as patched:
+        if indexed:
+            patched.setattr(grouped, "MAX_ENTRIES", 1)
+        made = GroupedCompiler(specification).update_table(*whole, (), lambda: whole)
+    assert (made.index is not None) is indexed
     compiled = compile_texts(rules, specification, optional=optional)
+    terms = []
+    if made.index is not None:
+        compiled, terms = made.diagram, made.index.term_rows()
     entries = "field STRING, state INT, low BINARY, high BINARY, kind STRING, next INT, text STRING"
-    leaves = "state INT, receivers ARRAY<STRING>, actions ARRAY<STRING>"
+    predicates = (
+        "ARRAY<STRUCT<field: STRING, intervals: ARRAY<STRUCT<low: BINARY, high: BINARY>>,"
+        " text: STRING>>"
+    )
+    leaves = f"state INT, receivers ARRAY<STRING>, actions ARRAY<STRING>, predicates {predicates}"
     for name, rows, columns in (
         ("entries", list(compiled.entry_rows()), entries),
-        ("leaves", compiled.leaf_rows(), leaves),
+        (
+            "leaves",
+            [
+                *(row | {"predicates": None} for row in compiled.leaf_rows()),
+                *({name: row[name] for name in row if name != "leaf"} for row in terms),
+            ],
+            leaves,
+        ),
     ):
         frame = spark.createDataFrame([tuple(row.values()) for row in rows], columns)
         frame.coalesce(1).createOrReplaceTempView(name)
@@ -57,7 +85,10 @@ def wanted(rules: list[Rule], event: dict[str, int]) -> list[str]:
     return sorted(names, key=lambda n: (not n.isdigit(), int(n) if n.isdigit() else 0, n))
 
 
-def test_a_filter_answers_as_its_rules_do(spark: SparkSession, itch: Specification) -> None:
+@pytest.mark.parametrize("indexed", [False, True], ids=["diagram", "index"])
+def test_a_filter_answers_as_its_rules_do(
+    spark: SparkSession, itch: Specification, indexed: bool
+) -> None:
     draw = random.Random(1)
     rules = [
         f"stock == S{draw.randrange(9)} and price > {draw.random() * 1000:.2f}"
@@ -65,7 +96,7 @@ def test_a_filter_answers_as_its_rules_do(spark: SparkSession, itch: Specificati
         for _ in range(300)
     ]
     rules += ["shares < 7 : fwd(h1)", "system_event.event_code == O : fwd(h3)"]
-    define(spark, rules, itch, None)
+    define(spark, rules, itch, None, indexed)
     parsed = [parse_rule(text, itch) for text in rules]
     events = [
         (f"S{draw.randrange(10)}", f"{draw.random() * 1000:.4f}", str(draw.randrange(1, 12)), None)
@@ -81,13 +112,17 @@ def test_a_filter_answers_as_its_rules_do(spark: SparkSession, itch: Specificati
             if text is not None
         }
         assert list(found[i].receivers) == wanted(parsed, values), event
-        assert [step.field for step in found[i].steps][:1] == ["message_type"]
-        assert found[i].steps[-1].next == found[i].leaf
+        if not indexed:
+            assert [step.field for step in found[i].steps][:1] == ["message_type"]
+            assert found[i].steps[-1].next == found[i].leaf
     with pytest.raises(PySparkException, match="price has 32 bits"):
         spark.sql("SELECT * FROM who_gets(price => '429496.7296')").collect()
 
 
-def test_prefixes_wide_fields_and_absent_ones_are_answered(spark: SparkSession) -> None:
+@pytest.mark.parametrize("indexed", [False, True], ids=["diagram", "index"])
+def test_prefixes_wide_fields_and_absent_ones_are_answered(
+    spark: SparkSession, indexed: bool
+) -> None:
     specification = parse_specification(
         "header_type t { fields { net: 32; wide: 128; @string(zero) s: 24; a: 8; } } header t h;"
         "@query_field_lpm(h.net) @query_field(h.wide) @query_field(h.a)",
@@ -103,7 +138,7 @@ def test_prefixes_wide_fields_and_absent_ones_are_answered(spark: SparkSession) 
         "a < 8 or a == 255 : fwd(7)",
         "a >= 8 : fwd(8)",
     ]
-    define(spark, rules, specification, True)
+    define(spark, rules, specification, True, indexed)
     parsed = [parse_rule(text, specification) for text in rules]
     nets = ["10.0.0.0", "10.1.0.0", "10.1.2.3", "10.1.2.4", "10.255.255.255", "11.0.0.0"]
     nets += ["255.255.255.255", "0.0.0.0", "9.255.255.255", None]
@@ -120,6 +155,8 @@ def test_prefixes_wide_fields_and_absent_ones_are_answered(spark: SparkSession) 
                 field = specification.field(name)
                 values[field.qualified] = field.parse(text, quoted=True)[0]
         assert list(found[i].receivers) == wanted(parsed, values), event
+    if indexed:
+        return
     ranges = spark.table("filter_ranges").where("low IS NOT NULL").collect()
     ranges.sort(key=lambda row: (row.state, row.low))
     for before, after in pairwise(ranges):
@@ -137,7 +174,10 @@ def test_the_live_tables_are_asked(
 ) -> None:
     compiled = compile_texts(["stock == GOOGL : fwd(h1)"], itch)
     tables.overwrite("filter_entries", [{**row, **VERSION} for row in compiled.entry_rows()])
-    leaves = [{**row, "leaf": at, **VERSION} for at, row in enumerate(compiled.leaf_rows())]
+    leaves = [
+        {**row, "leaf": at, "predicates": None, **VERSION}
+        for at, row in enumerate(compiled.leaf_rows())
+    ]
     tables.overwrite("filter_leaves", leaves)
     tables.attach()
     who_gets.define(spark, tables, itch)

@@ -28,7 +28,8 @@ class FrameHeaders:
 
     Parameters
     ----------
-    receiver_sets: by delivery. stacks: of each set, None where they are not known.
+    receiver_sets: by delivery; a worker may add to them. stacks: of each set that the plan has,
+    None where they are not known.
     template: from labels to a template (:func:`udfs.stacks.frame.header_template`); pickles.
     """
 
@@ -61,6 +62,7 @@ class FrameHeaders:
     ) -> FrameTemplates:
         """Returns templates that hold those of these deliveries; works out those that are
         missing."""
+        self._all = self._all.grown(len(self._sets))
         lacking = self._all.lacking(delivery)
         if lacking:
             made = {number: header_stacks.value.of(self._sets[number]) for number in lacking}
@@ -83,6 +85,11 @@ class FrameHeaders:
         """Returns the hosts that a template reaches if these are not all of its delivery, else
         None."""
         return self._shipped_parts.get(template) or self._made_parts.get(template)
+
+    def met(self, template: int) -> Receivers | None:
+        """Returns all receivers of a template's delivery if the plan has no such set, else None."""
+        delivery = int(self._all.leaf[template])
+        return None if delivery < self._shipped.leaves else self._sets[delivery]
 
     @property
     def shipped(self) -> int:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from udfs.delivery.frame_headers import FrameHeaders
 from udfs.delivery.partition_states import clocks
+from udfs.delivery.receiver_sets import IndexDelivery, ReceiverSets
 from udfs.delivery.receiver_summaries import SummaryHosts
 from udfs.filters.advertisements import (
     Advertisement,
@@ -27,10 +28,12 @@ from udfs.filters.advertisements import (
     compile_advertisements,
 )
 from udfs.filters.compiler.compile import CompiledFilter, Order
+from udfs.filters.grouped import Grouped
 from udfs.filters.live_rules import LiveRules
 from udfs.filters.matching.cells import StatefulMatcher
 from udfs.filters.matching.matcher import Matcher
 from udfs.filters.meaning.state import clock_of
+from udfs.filters.predicate_index.predicate_index import PredicateIndex
 from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription
 from udfs.messages.moldudp64 import Messages
 from udfs.messages.readers import Format, Reader
@@ -62,12 +65,13 @@ class Addressing:
 class Plan:
     """Holds the part that ships to the workers: mostly arrays, a few hundred kilobytes.
 
-    reader: its columns are those that ``matcher`` takes, then others that ``advertised`` takes,
-    then the clock. headers: by delivery; 0 is nobody's. delivery: int32, by leaf number, the leaf's
-    delivery; None where both have the same number, as in every filter without state. state: of a
-    filter that keeps some, else None. advertised: whose leaf 0 is for what the publisher does not
-    announce, with the columns that it takes; None where it may publish everything. summaries: whom
-    they go to, or None.
+    reader: its columns are those that ``matcher`` takes, then others that ``index`` and
+    ``advertised`` take, then the clock. headers: by delivery; 0 is nobody's. delivery: int32, by
+    leaf number, the leaf's delivery; None where both have the same number, as in every filter
+    without state. state: of a filter that keeps some, else None. index: of the rules that the
+    matcher does not have, None where it has all. advertised: whose leaf 0 is for what the publisher
+    does not announce, with the columns that it takes; None where it may publish everything.
+    summaries: whom they go to, or None.
     """
 
     specification: Specification
@@ -77,6 +81,7 @@ class Plan:
     mtu: int
     state: StatefulMatcher | None = None
     delivery: NDArray[np.int32] | None = None
+    index: IndexDelivery | None = None
     advertised: tuple[Matcher, tuple[int, ...]] | None = None
     summaries: SummaryHosts | None = None
 
@@ -91,7 +96,7 @@ class Plan:
         return np.equal(leaf, 0)
 
     def deliveries(self, leaf: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Returns the delivery of each event, int32[m], by its leaf."""
+        """Returns the delivery of each event, int32[m], by its leaf alone."""
         return leaf if self.delivery is None else self.delivery[leaf]
 
 
@@ -108,9 +113,10 @@ class Compilation:
 
     header_stacks: of the network and its trees; what it remembers grows while the plan is in use.
     receiver_sets: by delivery, all different; the first is nobody, and behind those of leaves stand
-    the hosts alone that summaries go to. stacks: by delivery, those that the plan was made with;
-    None where they were not known. announced: the publisher's
-    advertisements that are live.
+    those of single rules of the index, then the hosts alone that summaries go to. Workers may meet
+    others. stacks: by delivery, those that the plan was made with; None where they were not known.
+    announced: the publisher's advertisements that are live. index: of rules that ``compiled`` has
+    not; None where it has all.
     """
 
     plan: Plan
@@ -122,6 +128,7 @@ class Compilation:
     receiver_sets: Sequence[Receivers] = field(repr=False)
     stacks: Sequence[Stacks | None] = field(repr=False)
     announced: Sequence[Advertisement] = ()
+    index: PredicateIndex | None = None
 
     @property
     def receivers(self) -> Sequence[Receivers]:
@@ -165,8 +172,11 @@ class Compilation:
         leaf_of = {state: leaf for leaf, state in enumerate(self.plan.matcher.states.tolist())}
         entries = [row | version for row in self.compiled.entry_rows()]
         leaves = [
-            row | version | {"leaf": leaf_of[row["state"]]} for row in self.compiled.leaf_rows()
+            row | version | {"leaf": leaf_of[row["state"]], "predicates": None}
+            for row in self.compiled.leaf_rows()
         ]
+        if self.index is not None:
+            leaves += [row | version for row in self.index.term_rows()]
         return entries, leaves
 
     def rejection_rows(self) -> list[dict[str, Any]]:
@@ -209,7 +219,7 @@ class _Matching(NamedTuple):
 
     matcher: Matcher
     state: StatefulMatcher | None
-    receiver_sets: Sequence[Receivers]
+    receiver_sets: ReceiverSets
     delivery: NDArray[np.int32] | None
     summaries: SummaryHosts | None
 
@@ -231,7 +241,7 @@ class Planner:
         self._made_for: tuple[Network, tuple[VirtualTree, ...], int, HeaderStacks] | None = None
         self._form = form
         self._rules = LiveRules(form.specification, addressing.publisher, order)
-        self._matching: tuple[CompiledFilter, _Matching] | None = None
+        self._matching: tuple[Grouped, _Matching] | None = None
 
     def use(self, form: Format) -> None:
         """Makes the next plans for another format, or other fields; keeps stacks."""
@@ -261,22 +271,25 @@ class Planner:
         publisher = network.host(address.publisher)
         check_ids(trees, network.labels)
         receivers = set(network.subscribers())
-        rules, rejections, compiled = self._rules.update(subscriptions, receivers)
+        rules, rejections, grouped = self._rules.update(subscriptions, receivers)
         specification = self._form.specification
-        matcher, state, sets, delivery, summaries = self._matching_of(compiled)
+        matcher, state, sets, delivery, summaries = self._matching_of(grouped)
         own = [row for row in advertisements if row.publisher == address.publisher]
         others = [row for row in advertisements if row.publisher != address.publisher]
         announced, refused = check_advertisements(own, specification, network.hosts)
         advertised = None
         fields = _fields(matcher, specification)
+        index = None
+        if grouped.index is not None:
+            fields, columns = _with(fields, grouped.index.definitions)
+            index = IndexDelivery(grouped.index, columns, sets)
         if refused:
             announced = []
         refused += check_advertisements(others, specification, network.hosts)[1]
         if announced:
             gate = Matcher(compile_advertisements(announced, specification))
-            asked = _fields(gate, specification)
-            fields += tuple(field for field in asked if field not in fields)
-            advertised = gate, tuple(fields.index(field) for field in asked)
+            fields, columns = _with(fields, _fields(gate, specification))
+            advertised = gate, columns
         header_stacks = self._header_stacks_for(network, tuple(trees))
         header_stacks.retain(sets)
         stacks = [header_stacks.known(each) for each in sets]
@@ -288,6 +301,7 @@ class Planner:
             mtu=address.mtu,
             state=state,
             delivery=delivery,
+            index=index,
             advertised=advertised,
             summaries=summaries,
         )
@@ -296,27 +310,33 @@ class Planner:
             dict(versions),
             rules,
             [*rejected, *refused, *rejections],
-            compiled,
+            grouped.diagram,
             header_stacks,
-            sets,
+            sets[:],
             stacks,
             announced,
+            grouped.index,
         )
 
-    def _matching_of(self, compiled: CompiledFilter) -> _Matching:
+    def _matching_of(self, grouped: Grouped) -> _Matching:
         """Makes the parts that follow from the filter alone; most edits of the network keep
         them."""
-        if self._matching is None or self._matching[0] is not compiled:
+        if self._matching is None or self._matching[0] is not grouped:
+            compiled, index = grouped.diagram, grouped.index
             state = None
             if compiled.cells:
                 state = StatefulMatcher(compiled, clock_of(self._form.specification).units)
             matcher = Matcher(compiled) if state is None else state.matcher
-            sets, delivery = _receiver_sets(matcher.receivers)
+            found, delivery = _receiver_sets(matcher.receivers)
+            if index is not None:
+                found = list(dict.fromkeys((*found, *index.receivers)))
+            if self._addressing.summary_port:
+                found = _with_each_alone(found)
+            sets = ReceiverSets(found)
             summaries = None
             if self._addressing.summary_port:
-                sets = _with_each_alone(sets)
                 summaries = SummaryHosts(sets, self._addressing.summary_port)
-            self._matching = compiled, _Matching(matcher, state, sets, delivery, summaries)
+            self._matching = grouped, _Matching(matcher, state, sets, delivery, summaries)
         return self._matching[1]
 
     def _template(self, publisher: Host, network: Network) -> Callable[[Sequence[int]], bytes]:
@@ -356,6 +376,14 @@ def _receiver_sets(
     delivery = [number.setdefault(receivers, len(number)) for receivers in leaves]
     same = len(number) == len(delivery)
     return list(number), None if same else np.array(delivery, np.int32)
+
+
+def _with(
+    fields: tuple[Field, ...], asked: Sequence[Field]
+) -> tuple[tuple[Field, ...], tuple[int, ...]]:
+    """Returns the fields with those behind them that are asked for too, and places of these."""
+    fields += tuple(field for field in asked if field not in fields)
+    return fields, tuple(fields.index(field) for field in asked)
 
 
 def _with_each_alone(sets: Sequence[Receivers]) -> list[Receivers]:

@@ -82,6 +82,8 @@ class Task:
             arrived = _arrived(batch) if needs_arrival(plan.specification) else None
             leaf = self._states.leaves(partition, messages, arrived)
         delivery = plan.deliveries(leaf)
+        if plan.index is not None:
+            delivery = plan.index.unite(delivery, messages)
         frames = build_frames(
             plan.headers.templates_for(delivery, self._header_stacks),
             delivery,
@@ -140,10 +142,14 @@ class Task:
         receivers = [None] * int(np.searchsorted(used, headers.shipped)) + [
             headers.receivers(template) for template in used[used >= headers.shipped].tolist()
         ]
+        met = [None] * int(np.searchsorted(used, headers.shipped)) + [
+            headers.met(template) for template in used[used >= headers.shipped].tolist()
+        ]
         return {
             "delivery": pa.array(delivery.astype(np.int32)),
             "part": pa.array((used - templates.first[delivery]).astype(np.int32)),
             "receivers": pa.array(receivers, pa.list_(pa.string())),
+            "receiver_set": pa.array(met, pa.list_(pa.string())),
             "frames": pa.array(frames),
             "messages": pa.array(messages),
             "bytes": pa.array(size),

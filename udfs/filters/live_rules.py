@@ -8,20 +8,21 @@ from itertools import chain, compress, count
 from operator import ne
 from typing import overload
 
-from udfs.filters.compiler.compile import CompiledFilter, Order, compile_rules, table_of_rules
-from udfs.filters.compiler.incremental import IncrementalCompiler
+from udfs.filters.compiler.compile import Order, table_of_rules
+from udfs.filters.compiler.term_table import TermTable
+from udfs.filters.grouped import Grouped, GroupedCompiler
 from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection, Subscription, check
 from udfs.messages.specification import Specification
 
 _Place = tuple[Sequence[CheckedRule], int]
-_Live = tuple[Sequence[CheckedRule], list[Rejection], CompiledFilter]
+_Live = tuple[Sequence[CheckedRule], list[Rejection], Grouped]
 
 
 class LiveRules:
     """Keeps the rule or the rejection of each subscription, and a compiler of live rules.
 
     ``publisher``: the host that sends. ``order``: of the fields' tables, as of
-    ``IncrementalCompiler``.
+    ``compile_rules``.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class LiveRules:
         self._specification = specification
         self._publisher = publisher
         self._order = order
-        self._compiler = IncrementalCompiler(specification, order=order)
+        self._compiler = GroupedCompiler(specification, order)
         self._hosts: set[str] = set()
         self._rows: Sequence[Subscription] = ()
         self._ids: set[str] = set()
@@ -44,8 +45,8 @@ class LiveRules:
     def update(self, subscriptions: Sequence[Subscription], hosts: set[str]) -> _Live:
         """Returns the live rules, the rejections, and the filter of a new version.
 
-        ``hosts``: names that may receive. Errors: ``FilterError`` TOO_LARGE; the next update then
-        starts from the last version.
+        ``hosts``: names that may receive. Errors: as of ``GroupedCompiler.update_table``; the next
+        update then starts from the last version.
         """
         rows = tuple(subscriptions)
         before, now = differing(self._rows, rows)
@@ -55,8 +56,9 @@ class LiveRules:
         if len(are) < len(now) or any(name in self._ids and name not in were for name in are):
             # Ids that are there twice cannot say what has changed.
             rules, rejections = check(rows, self._specification, hosts, self._publisher)
-            order = self._compiler.order or self._order
-            return rules, rejections, compile_rules(rules, self._specification, order=order)
+            anew = GroupedCompiler(self._specification, self._order)
+            named = range(len(rules)), table_of_rules(rules, self._specification)
+            return rules, rejections, anew.update_table(*named, (), lambda: named)
         lost = were.keys() - are.keys()
         changed: Sequence[Subscription] = rows
         if hosts == self._hosts:
@@ -83,13 +85,20 @@ class LiveRules:
             if name in self._live and name not in live
         ]
         table = table_of_rules(rules, self._specification)
-        change = self._compiler.update_table(names, table, gone)
+
+        def whole() -> tuple[Sequence[str], TermTable]:
+            if len(names) == len(live):
+                return names, table
+            every, _ = check(rows, self._specification, hosts, self._publisher)
+            return [rule.id for rule in every], table_of_rules(every, self._specification)
+
+        grouped = self._compiler.update_table(names, table, gone, whole)
         self._hosts, self._rows, self._live, self._rejected = hosts, rows, live, rejected
         self._ids.difference_update(lost)
         self._ids.update(are)
         self._updating = others | updating
         refused = [rejected[row.id] for row in rows if row.id in rejected] if rejected else []
-        self._last = _Rules(rows, live), refused, change.compiled
+        self._last = _Rules(rows, live), refused, grouped
         return self._last
 
 

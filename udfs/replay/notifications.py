@@ -107,7 +107,7 @@ class _Wanted:
     def rows(self) -> Iterator[dict[str, Any]]:
         templates = self._headers.templates
         for template in np.flatnonzero(self._wanted).tolist():
-            part = self._headers.part(template)
+            part = self._headers.part(template) or self._headers.met(template)
             yield {
                 "kind": "template",
                 "template": template,

@@ -150,6 +150,15 @@ class FrameTemplates:
             at += len(templates)
         return FrameTemplates(data, start, first, count)
 
+    def grown(self, leaves: int) -> FrameTemplates:
+        """Returns these for so many leaves, of which the new ones are not worked out."""
+        more = leaves - self.leaves
+        if not more:
+            return self
+        first = np.concatenate((self.first, np.zeros(more, np.int32)))
+        count = np.concatenate((self.count, np.full(more, NOT_WORKED_OUT, np.int32)))
+        return FrameTemplates(self.data, self.start, first, count)
+
     @property
     def leaves(self) -> int:
         return self.first.size

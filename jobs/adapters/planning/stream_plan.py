@@ -66,13 +66,14 @@ class StreamPlan:
                 rejection.message,
             )
         log.info(
-            "plan of %s: %d rules, %d rejected, %d entries, %d leaves, "
+            "plan of %s: %d rules, %d rejected, %d entries, %d leaves, %d terms in the index, "
             "%d receiver sets to work out, in %.2f s",
             named(versions),
             len(compilation.rules),
             len(compilation.rejections),
             len(compilation.compiled.entries),
             len(compilation.receivers),
+            0 if compilation.index is None else compilation.index.terms,
             len(compilation.receiver_sets) - compilation.shipped,
             seconds,
         )

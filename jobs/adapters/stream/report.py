@@ -37,12 +37,17 @@ class Reach:
         self._reached: dict[tuple[int, int], NDArray[np.int32]] = {}
         self._set: dict[tuple[str, ...], int] = {}
         self._of_parts: dict[tuple[int, ...], int] = {}
+        self._met: dict[tuple[str, ...], int] = {}
+
+    def delivery_of(self, receiver_set: Sequence[str]) -> int:
+        """A number for a set that the plan does not have; workers have each their own."""
+        return self._met.setdefault(tuple(receiver_set), len(self._stacks) + len(self._met))
 
     def reached(self, delivery: int, part: int, told: Sequence[str] | None) -> NDArray[np.int32]:
         """Hosts that a part of a delivery reaches; ``told``: by its row, if the plan does not."""
         found = self._reached.get((delivery, part))
         if found is None:
-            known = self._stacks[delivery]
+            known = self._stacks[delivery] if delivery < len(self._stacks) else None
             names = known[part] if known is not None else told or ()
             for name in names:
                 if name not in self._host:
@@ -186,6 +191,11 @@ class BatchReport:
     def _keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Deliveries and parts as one number each, ascending; their first rows; and each row's."""
         delivery = self._templates.column("delivery").to_numpy().astype(np.int64)
+        met = self._templates.column("receiver_set")
+        if met.null_count < len(met):
+            for at, told in enumerate(met.to_pylist()):
+                if told is not None:
+                    delivery[at] = self._reach.delivery_of(told)
         part = self._templates.column("part").to_numpy().astype(np.int64)
         keys, first, place = np.unique(
             delivery * _PARTS + part, return_index=True, return_inverse=True

@@ -55,7 +55,7 @@ LEDGER = "egress_ledger"
 
 #: The form of all tables, as their property ``stackcast.layout`` says. One that changes what is in
 #: them counts up, and says how tables of the form before get there.
-LAYOUT = 1
+LAYOUT = 2
 
 #: Above so many new commits, reading a table anew takes no longer than looking at each.
 MOST_COMMITS = 100

@@ -17,8 +17,10 @@ from udfs.filters.explanation.sql import (
     FUNCTION,
     RANGES,
     STATES,
+    TERMS,
     ranges_view,
     states_query,
+    terms_view,
     who_gets_function,
 )
 from udfs.messages.specification import Specification
@@ -61,7 +63,7 @@ def define(spark: SparkSession, tables: Tables, specification: Specification) ->
         return f"{tables.sql_name(name)} VERSION AS OF {version}"
 
     def held(name: str, version: int) -> TableAt:
-        states = "collect_set(state)"
+        states = "collect_set(state) FILTER (WHERE predicates IS NULL)"
         if name == "filter_entries":
             states = "array_except(collect_set(next), collect_set(state))"
         (row,) = spark.sql(
@@ -131,6 +133,7 @@ def define_over(
 ) -> None:
     """The same over any two relations with the columns of the tables, by their names in SQL."""
     spark.sql(ranges_view(entries))
+    spark.sql(terms_view(leaves))
     # Every step of a walk reads the states: held as rows, no step plans or reads Delta's files.
     states = spark.sql(states_query(entries, leaves)).coalesce(1).localCheckpoint()
     states.createOrReplaceTempView(STATES)
@@ -143,4 +146,9 @@ def define_over(
     # without entries the only leaf.
     read = set(found.states) - set(found.leaves)
     roots = read - set(found.following) or set(found.leaves)
-    spark.sql(who_gets_function(sorted(found.fields), min(roots, default=0), specification))
+    (asked,) = spark.sql(
+        "SELECT array_distinct(flatten(transform(terms, t -> t.predicates.field))) AS fields"
+        f" FROM {TERMS}"
+    ).collect()
+    fields = sorted({*found.fields, *asked.fields})
+    spark.sql(who_gets_function(fields, min(roots, default=0), specification))

@@ -13,6 +13,7 @@ from udfs.messages.specification import Field, Specification
 
 RANGES = "filter_ranges"
 STATES = "filter_states"
+TERMS = "filter_terms"
 FUNCTION = "who_gets"
 
 _MESSAGE_TYPE = "message_type"
@@ -22,6 +23,21 @@ _OF_EVENT = "try_element_at(s.v, t.field)"
 _FITS = (
     f"r.kind = 'default' OR if({_OF_EVENT} IS NULL, r.kind = 'absent',"
     f" r.kind != 'absent' AND {_OF_EVENT} BETWEEN r.low AND r.high)"
+)
+_SATISFIED = (
+    "forall(c.predicates, p -> coalesce(exists(p.intervals,"
+    " a -> try_element_at(s.v, p.field) BETWEEN a.low AND a.high), false))"
+)
+_ORDER = (
+    "(a, b) -> CASE WHEN a = b THEN 0"
+    " WHEN try_cast(a AS INT) IS NULL AND try_cast(b AS INT) IS NOT NULL THEN 1"
+    " WHEN try_cast(a AS INT) IS NOT NULL AND try_cast(b AS INT) IS NULL THEN -1"
+    " WHEN try_cast(a AS INT) < try_cast(b AS INT) THEN -1"
+    " WHEN try_cast(a AS INT) > try_cast(b AS INT) THEN 1 WHEN a < b THEN -1 ELSE 1 END"
+)
+_UNITED = (
+    "array_sort(array_union(t.receivers, flatten(transform("
+    f"filter(i.terms, c -> {_SATISFIED}), c -> c.receivers))), {_ORDER})"
 )
 
 
@@ -102,13 +118,26 @@ SELECT state, first(field) AS field, sort_array(collect_list(named_struct(
   CAST(NULL AS ARRAY<STRING>) AS receivers, CAST(NULL AS ARRAY<STRING>) AS actions
 FROM (SELECT /*+ COALESCE(1) */ * FROM {entries}) GROUP BY state
 UNION ALL
-SELECT state, NULL, NULL, receivers, actions FROM {leaves}"""
+SELECT state, NULL, NULL, receivers, actions FROM {leaves} WHERE predicates IS NULL"""
+
+
+def terms_view(leaves: str) -> str:
+    """Returns the statement that makes the view ``filter_terms``: one row, all terms of the index.
+
+    ``leaves``: the table ``filter_leaves``. Column: terms, an array of (receivers, predicates).
+    """
+    return (
+        f"CREATE OR REPLACE TEMPORARY VIEW {TERMS} AS SELECT collect_list("
+        "named_struct('receivers', receivers, 'predicates', predicates)) AS terms"
+        f" FROM {leaves} WHERE predicates IS NOT NULL"
+    )
 
 
 def who_gets_function(fields: Sequence[str], root: int, specification: Specification) -> str:
     """Returns the statement that makes the table function ``who_gets`` over ``filter_states``.
 
     ``fields``: those of ``filter_entries``, in any order. ``root``: the state to start in.
+    The receivers of terms in ``filter_terms`` that the event satisfies are among its receivers.
     Its arguments are the fields by name (``argument``) and ``message_type``, as text in people's
     units, NULL for absent fields. It gives one row: receivers, actions, leaf, and steps, an
     array of (field, state, text, next).
@@ -152,8 +181,8 @@ def who_gets_function(fields: Sequence[str], root: int, specification: Specifica
         "RETURNS TABLE (receivers ARRAY<STRING>, actions ARRAY<STRING>, leaf INT,"
         f" steps {_STEPS})\n"
         "RETURN WITH " + ",\n".join(steps) + "\n"
-        "SELECT /*+ BROADCAST(t) */ t.receivers, t.actions, s.state, s.steps\n"
-        f"FROM s{len(fields)} s JOIN {STATES} t ON t.state = s.state"
+        f"SELECT /*+ BROADCAST(t) */ {_UNITED}, t.actions, s.state, s.steps\n"
+        f"FROM s{len(fields)} s JOIN {STATES} t ON t.state = s.state CROSS JOIN {TERMS} i"
     )
 
 
