@@ -17,8 +17,12 @@ import pyarrow as pa
 
 import schemas
 from udfs.delivery.plan import Addressing, Planner
+from udfs.delivery.receiver_sets import IndexDelivery, ReceiverSets
 from udfs.delivery.task import Task
 from udfs.filters.advertisements import Advertisement
+from udfs.filters.compiler.compile import table_of_texts
+from udfs.filters.language.shapes import read_table
+from udfs.filters.predicate_index.predicate_index import PredicateIndex
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.attributes.encodings import ENCODINGS
 from udfs.messages.attributes.reference import write_event
@@ -53,6 +57,22 @@ def _packets() -> None:
     packet = build_packet(b"SOURCE    ", 1, [b"A".ljust(order.length, b"\0")] * 2)
     for rules in (_RULES, _RULES + _STATEFUL):
         _deliver(itch, rules, [packet, b"no packet"])
+    _index(itch)
+
+
+def _index(form: Packets) -> None:
+    rules = [f"{rule} : fwd(h1)" for rule in ("stock == GOOGL and price > 50", "shares >= 300")]
+    table = table_of_texts(rules, read_table(rules, form.specification), form.specification)
+    # The first hangs on its value, the other is for all events of a block.
+    index = PredicateIndex([table], form.specification, many_values=1, many_terms=1)
+    places = range(len(index.fields))
+    events = SimpleNamespace(
+        message_type=np.zeros(1, np.uint8),
+        values=np.zeros((len(places), 1), np.uint64),
+        present=None,
+        message_reason=np.zeros(1, np.uint8),
+    )
+    IndexDelivery(index, places, ReceiverSets([()])).unite(np.zeros(1, np.int32), events)
 
 
 def _trees_and_encodings() -> None:

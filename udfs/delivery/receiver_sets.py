@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from udfs.filters.compiler.outcomes import receiver_order
 from udfs.filters.predicate_index import kernels
 from udfs.filters.predicate_index.predicate_index import PredicateIndex
-from udfs.messages.moldudp64 import Messages
 from udfs.trees.header_stacks import Receivers
 
 _PAIRS = 1024
@@ -52,6 +51,19 @@ class ReceiverSets(Sequence[Receivers]):
         return found
 
 
+class Events(Protocol):
+    """The columns of `udfs.messages.moldudp64.Messages` that are matched."""
+
+    @property
+    def message_type(self) -> NDArray[np.uint8]: ...
+    @property
+    def values(self) -> NDArray[np.uint64]: ...
+    @property
+    def present(self) -> NDArray[np.bool_] | None: ...
+    @property
+    def message_reason(self) -> NDArray[np.uint8]: ...
+
+
 class IndexDelivery:
     """Unites the receivers that a diagram finds with those that an index finds.
 
@@ -79,7 +91,7 @@ class IndexDelivery:
         self._words = np.zeros((_PAIRS, self._index.words), np.uint64)
         self._united = np.zeros(0, np.int32)
 
-    def unite(self, delivery: NDArray[np.int32], messages: Messages) -> NDArray[np.int32]:
+    def unite(self, delivery: NDArray[np.int32], messages: Events) -> NDArray[np.int32]:
         """Returns the delivery of each message, int32[m].
 
         ``delivery``: int32[m], by the diagram. What could not be read is nobody's.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,9 @@ from udfs.delivery.plan import Compilation
 from udfs.errors import StackcastError, TableError
 
 log = logging.getLogger(__name__)
+
+#: Between two looks at the tables while nothing flows.
+FOLLOW_SECONDS = 0.5
 
 
 class BatchDelivery:
@@ -88,6 +92,10 @@ class BatchDelivery:
         self._since: dict[int, int] | None = None
         #: What ends with the delivery, whatever else does.
         self.ending = ExitStack()
+        # Plans are made by one at a time: by a batch, or between two.
+        self._turn = threading.Lock()
+        self._closing = threading.Event()
+        self._following = threading.Thread(target=self._follow, name="plans", daemon=True)
 
     def process(self, records: DataFrame, batch_id: int) -> None:
         """Deliver one micro-batch: columns partition, offset, value, and perhaps timestamp.
@@ -99,7 +107,7 @@ class BatchDelivery:
         leads there: only options of the source do, and `Topics.stream` sets none of these.
         """
         try:
-            with self._metrics.batch(batch_id):
+            with self._metrics.batch(batch_id), self._turn:
                 self._process(records, batch_id)
         except Exception as error:
             used = self._compilation
@@ -181,8 +189,32 @@ class BatchDelivery:
             if announced is not None:
                 announced.result()
 
+    def follow(self) -> None:
+        """Takes up edits between batches too from now on, so that they answer while nothing
+        flows."""
+        self._following.start()
+
+    def _follow(self) -> None:
+        while not self._closing.wait(FOLLOW_SECONDS):
+            # A batch takes up edits itself.
+            if self._turn.acquire(blocking=False):
+                try:
+                    used = None if self._compilation is None else self._compilation.versions
+                    if self._versions.current() not in (used, self._refused):
+                        self._take_up()
+                except Exception as error:
+                    # The next batch meets it too, and says so.
+                    log.warning(
+                        "tables could not be looked at between batches: %s", one_line(error)
+                    )
+                finally:
+                    self._turn.release()
+
     def close(self) -> None:
         """Wait for tables that are still being written."""
+        self._closing.set()
+        if self._following.is_alive():
+            self._following.join()
         with self.ending:
             self._journal.close()
             self._versions.close()
@@ -215,6 +247,17 @@ class BatchDelivery:
                     raise self._pins.useless(batch_id, error) from error
         with self._metrics.stage("input"):
             self._input.register_new(records, batch_id)
+        compilation = self._take_up()
+        with self._metrics.stage("pin"):
+            if self._since is None:
+                self._since = self._ends_before(batch_id)
+            pin = Pin(dict(compilation.versions), self._shaping, self._since)
+            self._pins.put(batch_id, pin)
+        return compilation
+
+    def _take_up(self) -> Compilation:
+        """Returns the plan of the current tables, or the last good one where they cannot be
+        used."""
         with self._metrics.stage("versions"):
             versions = self._versions.current()
         compilation = self._compilation
@@ -227,11 +270,6 @@ class BatchDelivery:
                 if compilation is None:
                     raise
                 self._refuse(versions, error)
-        with self._metrics.stage("pin"):
-            if self._since is None:
-                self._since = self._ends_before(batch_id)
-            pin = Pin(dict(compilation.versions), self._shaping, self._since)
-            self._pins.put(batch_id, pin)
         return compilation
 
     def _ends_before(self, batch_id: int) -> dict[int, int]:

@@ -85,4 +85,5 @@ def _start(
         .start()
     )
     watch.attach(query)
+    delivery.follow()
     return query, delivery
