@@ -15,6 +15,7 @@ import jvm
 import processes
 import progress
 import pytest
+import shared
 import switch_suite
 from pcap_deployment import Deployment, fill
 from pyspark.sql import SparkSession
@@ -85,9 +86,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def empty_tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of empty tables, made once: copying it takes a moment, making it many seconds."""
-    folder = tmp_path_factory.mktemp("tables")
-    Tables(spark, str(folder)).create()
-    return folder
+    return shared.folder(
+        tmp_path_factory, "tables", lambda place: Tables(spark, str(place)).create()
+    )
 
 
 @pytest.fixture
@@ -109,10 +110,12 @@ def filled(
     spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """A folder of tables with a network and rules for ITCH, made once."""
-    folder = tmp_path_factory.mktemp("filled") / "tables"
-    shutil.copytree(empty_tables, folder)
-    fill(Tables(spark, str(folder)))
-    return folder
+
+    def make(place: Path) -> None:
+        shutil.copytree(empty_tables, place, dirs_exist_ok=True)
+        fill(Tables(spark, str(place)))
+
+    return shared.folder(tmp_path_factory, "filled", make)
 
 
 @pytest.fixture

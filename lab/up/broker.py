@@ -269,7 +269,10 @@ class Broker:
             "-Xmx512m",
             "-Xms128m",
             "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",  # the lab's broker lives for minutes: start quickly
+            # The lab's broker lives for minutes: start quickly.
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UnlockDiagnosticVMOptions",
+            "-XX:-BytecodeVerificationRemote",
             "-Djava.net.preferIPv4Stack=true",
             f"-Dlog4j2.configurationFile={(self.folder / 'log4j2.xml').as_uri()}",
         )
