@@ -40,6 +40,8 @@ class BatchVersions:
         self._topic = topic
         self._versions = NetworkVersions(tables)
         self._ready: tuple[int, Versions] | None = None
+        # Nothing was ready then: that is read again when one of these has another version.
+        self._unready: tuple[int, Versions] | None = None
         self._warned = False
         self._beside: ThreadPoolExecutor | None = None
         self._ahead: Future[tuple[float, dict[str, int]]] | None = None
@@ -96,6 +98,8 @@ class BatchVersions:
         if self._ready is not None and self._ready[0] == version:
             return self._ready[1]
         newest = {name: self._tables.version(name) for name in SOURCES}
+        if self._unready == (version, newest):
+            return newest
         ready = self._versions.newest(newest)
         if ready is None:
             if not self._warned:
@@ -104,6 +108,7 @@ class BatchVersions:
                     "lost or go astray until it runs"
                 )
                 self._warned = True
+            self._unready = version, newest
             return newest
         self._ready = version, ready
         return ready
