@@ -161,19 +161,25 @@ def test_versions_that_vanish_under_a_running_stream_leave_the_last_plan_live(
     late: list[int] = []
 
     def overtaken() -> None:
-        deployment.sql("UPDATE {} SET filter = 'price > 150' WHERE id = 'high'", "subscriptions")
         late.append(deployment.tables.version("subscriptions"))
+        deployment.sql("UPDATE {} SET filter = 'price > 150' WHERE id = 'high'", "subscriptions")
+        edited = deployment.tables.version("subscriptions")
         deployment.sql("UPDATE {} SET filter = 'price > 100' WHERE id = 'high'", "subscriptions")
         vacuum(deployment, "subscriptions")
+        late[:] = [edited]
         deployment.publish(records()[40:80])
+
+    def in_time() -> None:
+        late.clear()
+        deployment.publish(records()[80:120])
 
     def seen(self: BatchVersions) -> dict[str, int]:
         versions = current(self)
-        return versions | {"subscriptions": late.pop()} if late else versions
+        return versions | {"subscriptions": late[0]} if late else versions
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BatchVersions, "current", seen)
-        deployment.run(overtaken, lambda: deployment.publish(records()[80:120]))
+        deployment.run(overtaken, in_time)
     assert "TABLE.VERSION_GONE" in caplog.text
     assert "the last good ones stay live" in caplog.text
     used = [dict(row["versions"])["subscriptions"] for row in deployment.ledger]

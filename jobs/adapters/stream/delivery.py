@@ -200,8 +200,9 @@ class BatchDelivery:
             if self._turn.acquire(blocking=False):
                 try:
                     used = None if self._compilation is None else self._compilation.versions
-                    if self._versions.current() not in (used, self._refused):
-                        self._take_up()
+                    versions = self._versions.current()
+                    if versions not in (used, self._refused):
+                        self._take_up(versions)
                 except Exception as error:
                     # The next batch meets it too, and says so.
                     log.warning(
@@ -247,7 +248,9 @@ class BatchDelivery:
                     raise self._pins.useless(batch_id, error) from error
         with self._metrics.stage("input"):
             self._input.register_new(records, batch_id)
-        compilation = self._take_up()
+        with self._metrics.stage("versions"):
+            versions = self._versions.current()
+        compilation = self._take_up(versions)
         with self._metrics.stage("pin"):
             if self._since is None:
                 self._since = self._ends_before(batch_id)
@@ -255,11 +258,8 @@ class BatchDelivery:
             self._pins.put(batch_id, pin)
         return compilation
 
-    def _take_up(self) -> Compilation:
-        """Returns the plan of the current tables, or the last good one where they cannot be
-        used."""
-        with self._metrics.stage("versions"):
-            versions = self._versions.current()
+    def _take_up(self, versions: dict[str, int]) -> Compilation:
+        """Returns the plan of these versions, or the last good one where they cannot be used."""
         compilation = self._compilation
         if compilation is None or versions != self._refused:
             try:
