@@ -19,7 +19,7 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.checkpoint.files import KEPT
 from jobs.adapters.checkpoint.pins import Pin, Pins
 from jobs.adapters.checkpoint.state import CarriedState
-from jobs.adapters.tables.tables import NAMES, Tables
+from jobs.adapters.tables.tables import LAYOUT, NAMES, Tables
 from udfs.errors import StreamError, TableError
 from udfs.filters.matching.carried import pack, unpack
 from udfs.filters.matching.cells import CELL, Carried
@@ -91,10 +91,13 @@ def test_a_table_of_a_newer_version_is_refused_and_the_error_says_what_to_do(
 ) -> None:
     place = f"delta.`{tables.location}/links`"
     assert Tables(spark, tables.location).version("links") == 0
-    spark.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ('stackcast.layout' = '2')")
+    newer = LAYOUT + 1
+    spark.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ('stackcast.layout' = '{newer}')")
     later = Tables(spark, tables.location)
     for _ in range(2):
-        with pytest.raises(TableError, match=r"links .* layout 2, .* up to 1: run") as refused:
+        with pytest.raises(
+            TableError, match=rf"links .* layout {newer}, .* up to {LAYOUT}: run"
+        ) as refused:
             later.version("links")
         assert refused.value.what == "NEWER_LAYOUT"
     assert later.version("hosts") == 0
