@@ -384,7 +384,7 @@ def test_a_refresher_that_does_not_lead_waits_writes_nothing_and_takes_over(
     leader, waiting = deployment.refresher(RIVAL), deployment.refresher()
     assert leader.once() == {}
     with closing(leader), closing(waiting), deployment.following(waiting) as failures:
-        time.sleep(2)
+        until(lambda: bool(failures) or waiting.metrics.leads is not None)
         assert waiting.metrics.leads is False
         written = {name: tables.version(name) for name in TABLES}
         deployment.trees(BROADCAST, SMALL)
