@@ -49,11 +49,10 @@ class GroupedCompiler:
     def __init__(self, specification: Specification, order: Order = "specification") -> None:
         self._specification = specification
         self._order = order
-        self._compiler = self._begin(MAX_ENTRIES)
+        self._compiler: IncrementalCompiler | None = None
         self._in_diagram: set[Hashable] = set()
         self._indexed = _Indexed()
         self._indexed_keys: set[Key] = set()
-        self._begun = False
 
     def update_table(
         self, names: Sequence[Hashable], table: TermTable, gone: Iterable[Hashable], whole: Whole
@@ -64,7 +63,7 @@ class GroupedCompiler:
         grouped anew. Errors: ``FilterError`` TOO_LARGE or TOO_MANY_FIELDS where the rules with
         state alone do not fit; the compiler is then as it was before.
         """
-        if not self._begun:
+        if self._compiler is None:
             return self._group(*whole())
         keys = _keys(table, len(names))
         to_index = [key is not None and key in self._indexed_keys for key in keys]
@@ -110,7 +109,6 @@ class GroupedCompiler:
         self._in_diagram = set(names).difference(self._indexed.names)
         apart = set(indexed)
         self._indexed_keys = {key for key, those in members.items() if apart.issuperset(those)}
-        self._begun = True
         return Grouped(compiled, self._indexed.index(self._specification))
 
     def _parted(

@@ -43,7 +43,7 @@ from udfs.errors import StackcastError, TableError
 log = logging.getLogger(__name__)
 
 #: Between two looks at the tables while nothing flows.
-FOLLOW_SECONDS = 0.5
+FOLLOW_SECONDS = 1.0
 
 
 class BatchDelivery:
@@ -195,6 +195,7 @@ class BatchDelivery:
         self._following.start()
 
     def _follow(self) -> None:
+        said = ""
         while not self._closing.wait(FOLLOW_SECONDS):
             # A batch takes up edits itself.
             if self._turn.acquire(blocking=False):
@@ -203,11 +204,11 @@ class BatchDelivery:
                     versions = self._versions.current()
                     if versions not in (used, self._refused):
                         self._take_up(versions)
+                    said = ""
                 except Exception as error:
-                    # The next batch meets it too, and says so.
-                    log.warning(
-                        "tables could not be looked at between batches: %s", one_line(error)
-                    )
+                    # The next batch meets it too, and fails of it.
+                    if said != (said := one_line(error)):
+                        log.warning("edits could not be taken up between batches: %s", said)
                 finally:
                     self._turn.release()
 

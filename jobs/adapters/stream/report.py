@@ -192,10 +192,9 @@ class BatchReport:
         """Deliveries and parts as one number each, ascending; their first rows; and each row's."""
         delivery = self._templates.column("delivery").to_numpy().astype(np.int64)
         met = self._templates.column("receiver_set")
-        if met.null_count < len(met):
-            for at, told in enumerate(met.to_pylist()):
-                if told is not None:
-                    delivery[at] = self._reach.delivery_of(told)
+        rows = np.flatnonzero(met.is_valid().to_numpy())
+        for at, told in zip(rows.tolist(), met.drop_null().to_pylist(), strict=True):
+            delivery[at] = self._reach.delivery_of(told)
         part = self._templates.column("part").to_numpy().astype(np.int64)
         keys, first, place = np.unique(
             delivery * _PARTS + part, return_index=True, return_inverse=True

@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_HASH_SHIFT = np.uint64(32)
+from udfs.filters.matching.lookup import HASH_FACTOR, HASH_SHIFT
+
 _ONE = np.uint64(1)
 _SIX, _LOW_SIX = np.uint64(6), np.uint64(63)
 WORDS = 8
@@ -85,7 +85,7 @@ def _postings(
         if partial and not present[row, i]:
             continue
         value = values[row, i]
-        at = ((value ^ (value >> _HASH_SHIFT)) * HASH_FACTOR) >> table_shift
+        at = ((value ^ (value >> HASH_SHIFT)) * HASH_FACTOR) >> table_shift
         while end[base + at] and key[base + at] != value:
             at = (at + _ONE) & mask
         place = base + at
@@ -380,7 +380,7 @@ def look_up(
         mixed = np.uint64(0)
         for word in range(words):
             mixed = (mixed ^ found[i, word]) * HASH_FACTOR
-            mixed ^= mixed >> _HASH_SHIFT
+            mixed ^= mixed >> HASH_SHIFT
         if mixed == np.uint64(0):
             empty = True
             for word in range(words):
@@ -389,7 +389,7 @@ def look_up(
                 entry[i] = -1
                 continue
         mixed = (mixed ^ np.uint64(delivery[i])) * HASH_FACTOR
-        at = (mixed >> _HASH_SHIFT) & last
+        at = (mixed >> HASH_SHIFT) & last
         while True:
             number = slot[at]
             if number < 0:
