@@ -31,11 +31,14 @@ patient = settings(
 )
 
 
-def index_of(texts: Sequence[str], specification: Specification, **how: int) -> PredicateIndex:
+def index_of(
+    texts: Sequence[str], specification: Specification, optional: bool | None = None, **how: int
+) -> PredicateIndex:
     try:
         read = read_table(texts, specification)
         assert not read.errors
-        return PredicateIndex([table_of_texts(texts, read, specification)], specification, **how)
+        table = table_of_texts(texts, read, specification, optional)
+        return PredicateIndex([table], specification, **how)
     except SubscriptionError as error:
         assert error.what == "TOO_COMPLEX", error
         assume(False)
@@ -65,13 +68,15 @@ def test_it_agrees_with_each_rule_alone_on_any_rules_over_any_format(data: st.Da
     case = data.draw(cases())
     texts = data.draw(rules(case, 12))
     read = [parse_rule(text, case.specification) for text in texts]
-    batch = data.draw(batches(case, 40, by_field=data.draw(st.booleans())))
+    by_field = data.draw(st.booleans())
+    optional = True if by_field else None
+    batch = data.draw(batches(case, 40, by_field))
     cut = [(kind, lanes_of(case.specification, event)) for kind, event in batch]
     expected = [one_by_one(read, event) for _, event in batch]
     rubbish = data.draw(st.integers(0, 1))
     # All by slices, and by values wherever a rule asks for any.
     for few in (1 << 30, 1):
-        index = index_of(texts, case.specification, many_values=few, many_terms=few)
+        index = index_of(texts, case.specification, optional, many_values=few, many_terms=few)
         assert receivers(pickle.loads(pickle.dumps(index)), cut, rubbish) == expected
 
 

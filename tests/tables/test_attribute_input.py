@@ -188,10 +188,15 @@ def test_sql_says_who_gets_an_event_in_units_of_its_attributes(spark: SparkSessi
     rules = ["temp < -5.5 and hum > 15 : fwd(h1)", "ts >= 2026-01-01 : fwd(h2)"]
     compiled = compile_texts(rules, REGISTRY.specification())
     entries = "field STRING, state INT, low BINARY, high BINARY, kind STRING, next INT, text STRING"
-    leaves = "state INT, receivers ARRAY<STRING>, actions ARRAY<STRING>"
+    leaves = "state INT, receivers ARRAY<STRING>, actions ARRAY<STRING>, predicates"
+    predicates = "ARRAY<STRUCT<field: STRING, intervals: ARRAY<STRUCT<low: BINARY, high: BINARY>>>>"
     for name, rows, columns in (
         ("entries", list(compiled.entry_rows()), entries),
-        ("leaves", compiled.leaf_rows(), leaves),
+        (
+            "leaves",
+            [row | {"predicates": None} for row in compiled.leaf_rows()],
+            f"{leaves} {predicates}",
+        ),
     ):
         held = spark.createDataFrame([tuple(row.values()) for row in rows], columns)
         held.coalesce(1).createOrReplaceTempView(name)
