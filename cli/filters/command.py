@@ -28,6 +28,8 @@ from cli.filters.views import (
     Json,
     cell_json,
     event_text,
+    groups_text,
+    index_term_json,
     leaf_json,
     outcome_json,
     p4_json,
@@ -36,12 +38,11 @@ from cli.filters.views import (
     term_json,
 )
 from udfs.errors import EventError
-from udfs.filters.compiler.compile import (
-    CompiledFilter,
-)
+from udfs.filters.compiler.compile import CompiledFilter, compile_table
+from udfs.filters.compiler.outcomes import united
 from udfs.filters.compiler.tables import KINDS
 from udfs.filters.explanation.dot import dot
-from udfs.filters.explanation.events import EventColumns, EventReader
+from udfs.filters.explanation.events import MAX_TEXTS, EventColumns, EventReader
 from udfs.filters.explanation.explain import Explainer
 from udfs.filters.matching.cells import Carried, StatefulMatcher
 from udfs.filters.matching.matcher import Matcher
@@ -133,8 +134,10 @@ def compile_command(
     First the entries, {"field", "state", "low", "high", "kind", "next"}, low and high as raw
     integers, both included; then the leaves, {"state", "ports", "actions"}, and "updates", each
     [cell, function, field], if there are any; then the cells of state, {"cell", "function",
-    "field", "window_us"}. Tables stand in their order; start in the first line's state. What
-    --dot and --p4 write and --report says is apart from this.
+    "field", "window_us"}. Tables stand in their order; start in the first line's state. Last the
+    terms of rules that would multiply in tables, {"predicates", "ports", "actions"}: an event
+    goes to the leaf that it reaches and to each term of which all predicates hold. What --dot and
+    --p4 write and --report says is apart from this.
 
     Without --partial the rows are those of a switch and of the stream, where the only header of a
     format, or a message of a type, is always whole. An event that lacks some of its fields may
@@ -142,23 +145,29 @@ def compile_command(
     """
     file = rules_to_use(format_, rules, skip_faulty)
     specification = file.specification
-    compiled = file.compile(partial or None, _order(order, specification))
-    options = _options(specification, file, compiled)
+    ordered = _order(order, specification)
+    found = file.compile(partial or None, ordered)
+    compiled, index = found.grouped.diagram, found.grouped.index
     ports = _ports(port or [])
     # All that can fail comes before the first line.
-    made = program_entries(compiled, specification, ports, options=options) if p4 else None
-    if p4 and made:
+    if p4:
+        table = file.terms(partial or None)
+        whole = compile_table(table, specification, order=ordered, optional=partial or None)
+        made = program_entries(whole, specification, ports, options=_options(specification, whole))
         _write(p4, (json.dumps(line) + "\n" for line in p4_json(made)))
     if dot_file:
         _write(dot_file, [dot(compiled)])
-    for index, state, low, high, kind, following in compiled.entries.tolist():
-        line = {"field": compiled.fields[index], "state": state, "low": low, "high": high}
+    for at, state, low, high, kind, following in compiled.entries.tolist():
+        line = {"field": compiled.fields[at], "state": state, "low": low, "high": high}
         typer.echo(json.dumps({**line, "kind": KINDS[kind], "next": following}))
     for state in sorted(compiled.outcomes):
         typer.echo(json.dumps(leaf_json(state, compiled.outcomes[state])))
     for cell in compiled.cells:
         typer.echo(json.dumps(cell_json(cell)))
+    for predicates, outcome in index.described() if index else ():
+        typer.echo(json.dumps(index_term_json(predicates, outcome)))
     if report_:
+        typer.echo(groups_text(found), err=True)
         typer.echo(render(report(compiled, specification)), err=True, nl=False)
 
 
@@ -258,17 +267,18 @@ class _Run:
     """Events through the tables of a file, batch by batch, with the state carried."""
 
     def __init__(self, file: RuleFile, with_rules: bool) -> None:
-        compiled = file.compile(True, "specification")
+        grouped = file.compile(True).grouped
         clock = clock_of(file.specification)
-        self._stateful = StatefulMatcher(compiled, clock.units)
+        self._stateful = StatefulMatcher(grouped.diagram, clock.units)
         self._matcher: Matcher = self._stateful.matcher
+        self._index = grouped.index
         self._carried: Carried | None = None
-        self._texts: dict[int, str] = {}
+        self._texts: dict[tuple[int, bytes], str] = {}
         self._rules = MatchingRules(file) if with_rules else None
         self._parsed: list[tuple[int, Rule]] = []
         self._interpreter: Interpreter | None = None
         self.batch = BATCH
-        wanted = set(self._matcher.fields)
+        wanted = {*self._matcher.fields, *(self._index.fields if self._index else ())}
         if self._rules is not None:
             self.batch = min(BATCH, BATCH_WITH_RULES)
             self._parsed = sorted(self._rules.parsed.items(), key=itemgetter(0))
@@ -286,15 +296,23 @@ class _Run:
             leaves, self._carried = self._stateful.run(codes, values, read.time, self._carried)
         else:
             leaves = ~codes
+        index = np.zeros((len(leaves), 0), np.uint64)
+        if self._index is not None:
+            index = self._index.match(read.message_type, *read.stacked(self._index.fields))
         out: dict[int, str] = {}
         matching = self._matching(read, self._rules) if self._rules is not None else None
         for at, (position, leaf) in enumerate(
             zip(read.positions.tolist(), leaves.tolist(), strict=True)
         ):
-            text = self._texts.get(leaf)
+            key = leaf, index[at].tobytes()
+            text = self._texts.get(key)
             if text is None:
-                text = json.dumps(outcome_json(self._matcher.outcomes[leaf]))
-                self._texts[leaf] = text
+                if len(self._texts) >= MAX_TEXTS:
+                    self._texts.clear()
+                outcome = self._matcher.outcomes[leaf]
+                if self._index is not None:
+                    outcome = united(outcome, self._index.outcome(index[at]))
+                text = self._texts[key] = json.dumps(outcome_json(outcome))
             if matching is not None:
                 text = f'{text[:-1]}, "rules": {json.dumps(sorted(matching[at]))}}}'
             out[position] = text
@@ -320,13 +338,14 @@ def _explain_rule(file: RuleFile, index: int) -> Json:
         raise typer.BadParameter(f"there is no rule {index}: {file.name} has {range_}")
     if index not in set(file.right):
         raise typer.BadParameter(f"rule {index} is faulty")
-    compiled = file.compile(None, "specification")
-    explainer = Explainer(compiled, file.specification)
-    terms = explainer.rule(file.rule(index))
+    found = file.compile(None)
+    compiled, indexed = found.grouped.diagram, index in found.indexed
+    terms = Explainer(compiled, file.specification).rule(file.rule(index))
     return {
         "rule": index,
         **rule_place(file, index),
-        "terms": [term_json(term, compiled) for term in terms],
+        "in_index": indexed,
+        "terms": [term_json(term, compiled, indexed) for term in terms],
     }
 
 
@@ -350,9 +369,7 @@ def _ports(pairs: Iterable[str]) -> dict[str, int]:
     return ports
 
 
-def _options(
-    specification: Specification, file: RuleFile, compiled: CompiledFilter
-) -> ProgramOptions | None:
+def _options(specification: Specification, compiled: CompiledFilter) -> ProgramOptions | None:
     """A program with the actions that the rules name, arguments of 32 bits each."""
     calls = {call for outcome in compiled.outcomes.values() for call in outcome.calls}
     widths = {call.name: (32,) * len(call.args) for call in sorted(calls)}

@@ -15,6 +15,7 @@ import typer
 from cli.filters.rule_files import RuleFile, lines_of, open_source
 from cli.filters.views import Json, evaluation_json, outcome_json, path_json, rule_place
 from udfs.errors import EventError
+from udfs.filters.compiler.outcomes import united
 from udfs.filters.explanation.events import Event, EventReader
 from udfs.filters.explanation.explain import Explainer, evaluate_rule, shown_value
 from udfs.filters.language.shapes import read_table
@@ -77,6 +78,8 @@ SHOWN_RULES = 20
 def explain_event(file: RuleFile, text: str, after: str, others: int | None) -> Json:
     """Returns the event, its way through the tables, what happens there, and the rules.
 
+    index: terms of the predicate index that hold. at_leaf: what happens without them.
+
     text: a line as ``match`` takes it. after: file of events before it, or "". rules: all that
     match and the first ``others`` that do not (None: all), in the file's order;
     ``rules_left_out`` is how many more there are. Errors: EventError; typer.Exit, having told the
@@ -86,7 +89,7 @@ def explain_event(file: RuleFile, text: str, after: str, others: int | None) -> 
     reader = EventReader(specification)
     event = reader.read_line(text)
     rules = MatchingRules(file)
-    compiled = file.compile(True, "specification")
+    grouped = file.compile(True).grouped
     interpreter = Interpreter([rule for _, rule in sorted(rules.parsed.items())], specification)
     if after:
         _step(interpreter, reader, after)
@@ -109,14 +112,23 @@ def explain_event(file: RuleFile, text: str, after: str, others: int | None) -> 
                 continue
             others -= 1
         shown.append({"rule": index, **rule_place(file, index), **evaluation_json(found)})
-    way = Explainer(compiled, specification).path(event.values, event.message_type, cells)
+    explainer = Explainer(grouped.diagram, specification)
+    way = explainer.path(event.values, event.message_type, cells)
+    held = []
+    if grouped.index is not None:
+        held = explainer.holding(grouped.index, event.values, event.message_type)
+    outcome = way.outcome
+    for _, told in held:
+        outcome = united(outcome, told)
     return {
         "event": {
             name: shown_value(name, raw, specification) for name, raw in event.values.items()
         },
         "path": path_json(way),
         "leaf": way.leaf,
-        **outcome_json(way.outcome),
+        "at_leaf": outcome_json(way.outcome),
+        "index": [{"text": text, **outcome_json(told)} for text, told in held],
+        **outcome_json(outcome),
         "rules": shown,
         "rules_left_out": left,
     }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any, BinaryIO
 
+import numpy as np
 import typer
 
 import schemas
@@ -18,11 +20,12 @@ from cli.standard_streams import standard_input
 from udfs.errors import EventError, SubscriptionError
 from udfs.filters.compiler.compile import (
     CheckedRule,
-    CompiledFilter,
     actions_of,
-    compile_rules,
-    compile_texts,
+    table_of_rules,
+    table_of_texts,
 )
+from udfs.filters.compiler.term_table import TermTable
+from udfs.filters.grouped import Grouped, GroupedCompiler
 from udfs.filters.language.rule import in_file, parse_rule
 from udfs.filters.language.rule_file import split_rules
 from udfs.filters.language.shapes import RuleTable, read_table
@@ -30,6 +33,8 @@ from udfs.filters.meaning.normal_form import lane_terms
 from udfs.filters.meaning.state import add_updates, split
 from udfs.filters.nodes import Rule, Update
 from udfs.messages.specification import Specification, parse_specification
+
+_FEW = 64
 
 MAX_LINE = 1 << 20
 """Bytes of one event."""
@@ -56,17 +61,43 @@ class RuleFile:
         """Returns the syntax tree of a rule that is right."""
         return parse_rule(self.texts[index], self.specification, framing=self.framing)
 
-    def compile(self, optional: bool | None, order: str | tuple[str, ...]) -> CompiledFilter:
-        """Returns the rules that are right as tables."""
-        right = self.right
+    def terms(self, optional: bool | None) -> TermTable:
+        """Returns the terms of the rules that are right, numbered as in `right`."""
         if not self.framing:
-            texts = [self.texts[index] for index in right]
-            return compile_texts(texts, self.specification, order=order, optional=optional)
+            texts = [self.texts[index] for index in self.right]
+            read = read_table(texts, self.specification)
+            return table_of_texts(texts, read, self.specification, optional)
         rules = []
-        for index in right:
+        for index in self.right:
             rule = self.rule(index)
             rules.append(CheckedRule(str(index), rule.condition, *actions_of(rule.actions)))
-        return compile_rules(rules, self.specification, order=order, optional=optional)
+        return table_of_rules(rules, self.specification, optional)
+
+    def compile(
+        self, optional: bool | None, order: str | tuple[str, ...] = "specification"
+    ) -> Compiled:
+        """Returns the rules that are right as the stream has them: a diagram, and an index."""
+        right = self.right
+        table = self.terms(optional)
+        # A few beforehand: loading the compiled loops takes a second, whatever the rules are.
+        few = table.select(np.arange(min(len(right), _FEW)))
+        GroupedCompiler(self.specification, order, optional).update_table(
+            right[:_FEW], few, (), lambda: (right[:_FEW], few)
+        )
+        began = monotonic()
+        compiler = GroupedCompiler(self.specification, order, optional)
+        grouped = compiler.update_table(right, table, (), lambda: (right, table))
+        return Compiled(grouped, frozenset(compiler.indexed), len(right), monotonic() - began)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Holds compiled rules. ``indexed``: indexes of those that the predicate index has."""
+
+    grouped: Grouped
+    indexed: frozenset[Hashable]
+    rules: int
+    seconds: float
 
 
 def read_rules(format_: str, path: Path) -> RuleFile:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from cli.filters.rule_files import RuleFile
-from udfs.filters.compiler.compile import (
-    CompiledFilter,
-)
+from cli.filters.rule_files import Compiled, RuleFile
+from udfs.filters.compiler.compile import CompiledFilter
 from udfs.filters.explanation.explain import Alternative, RuleEvaluation
 from udfs.filters.explanation.explain import Path as Way
 from udfs.filters.meaning.state import Cell
@@ -27,17 +25,50 @@ _SHOWN_PORTS = 16
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
-def term_json(term: Alternative, compiled: CompiledFilter) -> Json:
-    """Returns a term of a rule and where its events can go."""
+def term_json(term: Alternative, compiled: CompiledFilter, indexed: bool) -> Json:
+    """Returns a term of a rule and where its events can go; the index has no rows for it."""
+    told = {"term": term.text, "acts": term.acts, "updates": list(term.updates)}
+    if indexed:
+        return told | {"rows": [], "leaves": []}
     return {
-        "term": term.text,
-        "acts": term.acts,
-        "updates": list(term.updates),
+        **told,
         "rows": [asdict(row) for row in term.rows],
         "leaves": [
             {"state": state, **outcome_json(compiled.outcomes[state])} for state in term.leaves
         ],
     }
+
+
+def index_term_json(predicates: Sequence[Json], outcome: Outcome) -> Json:
+    """Returns a term of the index, with raw values as integers."""
+    shown = [
+        {
+            "field": predicate["field"],
+            "intervals": [
+                [int.from_bytes(each["low"]), int.from_bytes(each["high"])]
+                for each in predicate["intervals"]
+            ],
+            "text": predicate["text"],
+        }
+        for predicate in predicates
+    ]
+    return {"predicates": shown, **outcome_json(outcome)}
+
+
+def groups_text(found: Compiled) -> str:
+    """Returns how large each part of the compiled rules is, for people."""
+    diagram, index = found.grouped.diagram, found.grouped.index
+    lines = [
+        f"{found.rules:,} rules compiled in {found.seconds:.3f} s",
+        f"diagram: {found.rules - len(found.indexed):,} rules, {len(diagram.entries):,} entries, "
+        f"{len(diagram.outcomes):,} leaves",
+    ]
+    if index is not None:
+        lines.append(
+            f"index: {len(found.indexed):,} rules, {index.terms:,} terms of {index.forms:,} forms, "
+            f"{index.nbytes:,} bytes"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def rule_place(file: RuleFile, index: int) -> Json:
@@ -76,7 +107,11 @@ def event_text(found: Json) -> str:
             lines.append(f"{where}: no row, passes")
         else:
             lines.append(f"{where}: {step['row']} -> {step['next']}")
-    lines.append(f"  leaf {found['leaf']}: {_does(found)}")
+    lines.append(f"  leaf {found['leaf']}: {_does(found['at_leaf'])}")
+    if found["index"]:
+        lines += ["", "terms of the index that hold"]
+        lines += [f"  {term['text']}: {_does(term)}" for term in found["index"]]
+        lines += ["", f"together: {_does(found)}"]
     matching = [rule for rule in found["rules"] if rule["matches"]]
     others = [rule for rule in found["rules"] if not rule["matches"]]
     lines += ["", f"rules that match: {len(matching):,}"]
@@ -104,6 +139,8 @@ def rule_text(found: Json) -> str:
     lines = [f"rule {found['rule']}, line {found['line']}: {found['text']}"]
     if not found["terms"]:
         lines.append("  nothing can satisfy it")
+    if found["in_index"]:
+        lines.append("  is matched by the index, whose rows its terms are")
     for term in found["terms"]:
         what = "; ".join(
             [*term["updates"], *(["takes the rule's actions"] if term["acts"] else [])]

@@ -257,6 +257,67 @@ def test_rows_of_a_switch_take_the_only_header_as_whole(tmp_path: Path):
     assert told["ports"] == [] and [rule["matches"] for rule in told["rules"]] == [False]
 
 
+ELEVEN = [f"f{at}" for at in range(11)]
+MANY_FIELDS = (
+    f"header_type e_t {{ fields {{ {' '.join(f'{name}: 32;' for name in ELEVEN)} dst: 128; }} }}\n"
+    f"header e_t e;\n{' '.join(f'@query_field(e.{name})' for name in [*ELEVEN, 'dst'])}\n"
+)
+
+
+def test_rules_that_each_ask_for_another_field_cost_a_row_each(tmp_path: Path):
+    text = "\n".join(f"{ELEVEN[at % 11]} == 33 : fwd(h{at})" for at in range(40))
+    result = run("compile", *write(tmp_path, text, MANY_FIELDS), "--report")
+    rows = lines(result)
+    assert len(rows) < 200 and "40 rules compiled in" in result.stderr
+    terms = [row for row in rows if "predicates" in row]
+    assert sorted((row["ports"], row["predicates"][0]["text"]) for row in terms) == sorted(
+        ([f"h{at}"], f"e.{ELEVEN[at % 11]} == 33") for at in range(40)
+    )
+    assert f"{len(terms)} terms of 11 forms" in result.stderr
+    automatic = lines(run("compile", *write(tmp_path, text, MANY_FIELDS), "--order", "auto"))
+    assert len(automatic) == len(rows)
+
+
+def test_events_go_through_the_diagram_and_the_index_and_both_are_explained(tmp_path: Path):
+    draw = random.Random(7)
+
+    def predicate() -> str:
+        name = draw.choice([*ELEVEN, "dst"])
+        constant = f"::{draw.randrange(4)}" if name == "dst" else draw.randrange(4)
+        return f"{name} {draw.choice(['==', '!=', '>', '<'])} {constant}"
+
+    rules = [
+        f"{predicate()} {draw.choice(['and', 'or'])} not {predicate()} : "
+        + draw.choice([f"fwd({at})", f"{{fwd({at % 3}, h{at}); log({at % 5})}}"])
+        for at in range(60)
+    ]
+    rules += ["count(1000000) > 3 : fwd(70)", "f0 >= 0 : fwd(71)"]
+    text = "\n".join(rules)
+    events = [
+        {name: draw.randrange(4) for name in [*ELEVEN, "dst"] if draw.random() < 0.8}
+        for _ in range(80)
+    ]
+    given = "\n".join(map(json.dumps, events))
+    found = lines(match(tmp_path, text, given, "--with-rules", spec=MANY_FIELDS))
+    specification = parse_specification(MANY_FIELDS, "x")
+    read = Interpreter([parse_rule(rule, specification) for rule in rules], specification)
+    for event, told in zip(events, found, strict=True):
+        step = read.step({f"e.{name}": raw for name, raw in event.items()})
+        assert tuple(map(str, told["ports"])) == step.receivers
+        assert told["actions"] == [[call.name, *map(int, call.args)] for call in step.calls]
+        assert tuple(told["rules"]) == step.rules
+    arguments = write(tmp_path, text, MANY_FIELDS)
+    (told,) = lines(run("explain", *arguments, "--event", json.dumps(events[0]), "--json"))
+    assert (told["ports"], told["actions"]) == (found[0]["ports"], found[0]["actions"])
+    assert [rule["rule"] for rule in told["rules"] if rule["matches"]] == found[0]["rules"]
+    from_index = {port for term in told["index"] for port in term["ports"]}
+    assert from_index and {*told["at_leaf"]["ports"], *from_index} == {*told["ports"]}
+    shown = run("explain", *arguments, "--event", json.dumps(events[0])).stdout
+    assert "terms of the index that hold" in shown and "together: fwd(" in shown
+    assert "matched by the index" in run("explain", *arguments, "--rule", "0").stdout
+    assert "matched by the index" not in run("explain", *arguments, "--rule", "60").stdout
+
+
 def test_match_prints_a_line_an_event_and_goes_on_after_bad_ones():
     result = run("match", *CAMUS, "--events", str(EXAMPLES / "camus.events.jsonl"))
     *good, bad = lines(result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,16 +43,27 @@ class GroupedCompiler:
 
     As long as one diagram of all rules is small it is the filter. Else rules on the same fields
     stay together: the largest groups in the diagram while it stays small, the others in the index.
-    An edit compiles anew only the group that holds the rule.
+    An edit compiles anew only the group that holds the rule. Parameters as of ``compile_rules``.
     """
 
-    def __init__(self, specification: Specification, order: Order = "specification") -> None:
+    def __init__(
+        self,
+        specification: Specification,
+        order: Order = "specification",
+        optional: bool | None = None,
+    ) -> None:
         self._specification = specification
         self._order = order
+        self._optional = optional
         self._compiler: IncrementalCompiler | None = None
         self._in_diagram: set[Hashable] = set()
         self._indexed = _Indexed()
         self._indexed_keys: set[Key] = set()
+
+    @property
+    def indexed(self) -> Collection[Hashable]:
+        """The names of the rules that the index has."""
+        return self._indexed.names
 
     def update_table(
         self, names: Sequence[Hashable], table: TermTable, gone: Iterable[Hashable], whole: Whole
@@ -88,7 +99,9 @@ class GroupedCompiler:
         return Grouped(before, self._indexed.index(self._specification))
 
     def _begin(self, limit: int) -> IncrementalCompiler:
-        return IncrementalCompiler(self._specification, order=self._order, max_entries=limit)
+        return IncrementalCompiler(
+            self._specification, order=self._order, max_entries=limit, optional=self._optional
+        )
 
     def _group(self, names: Sequence[Hashable], table: TermTable) -> Grouped:
         """Groups all rules anew."""
@@ -148,7 +161,7 @@ class _Indexed:
         self._changed = False
 
     @property
-    def names(self) -> Iterable[Hashable]:
+    def names(self) -> Collection[Hashable]:
         return self._place.keys()
 
     def add(self, names: Sequence[Hashable], table: TermTable) -> None:

@@ -45,6 +45,13 @@ def outcome_of(tokens: Iterable[Token]) -> Outcome:
     return Outcome(tuple(receivers), tuple(calls), tuple(updates))
 
 
+def united(one: Outcome, other: Outcome) -> Outcome:
+    """Returns the outcome of an event that has both."""
+    both: set[Token] = {*one.receivers, *other.receivers, *one.calls, *other.calls}
+    both |= {*one.updates, *other.updates}
+    return outcome_of(sorted(both, key=token_order))
+
+
 class Outcomes(Mapping[int, Outcome]):
     """Maps leaf states to their ``Outcome``, ascending; made when asked for, then remembered.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from udfs.filters.nodes import (
     StatePredicate,
     Update,
 )
+from udfs.filters.predicate_index.predicate_index import PredicateIndex
 from udfs.messages.specification import Field, Specification
 
 Truth = Literal["true", "false", "unknown"]
@@ -145,6 +146,17 @@ class Explainer:
             )
             state = state if row is None else row.next
         return Path(tuple(steps), state, self.compiled.outcomes[state])
+
+    def holding(
+        self, index: PredicateIndex, event: Mapping[str, int], message_type: int | None
+    ) -> list[tuple[str, Outcome]]:
+        """Returns the terms of an index that are true on an event, in words, and their outcomes."""
+        values = self._values(event, message_type, {})
+        return [
+            (" and ".join(each["text"] for each in predicates) or "always", outcome)
+            for predicates, outcome in index.described()
+            if all(_holds(each, values.get(each["field"])) for each in predicates)
+        ]
 
     def rule(
         self,
@@ -412,6 +424,15 @@ def _among(value: int | None, allowed: Intervals) -> Truth:
     if value is None:
         return "unknown"
     return "true" if any(low <= value <= high for low, high in allowed) else "false"
+
+
+def _holds(predicate: Mapping[str, Any], value: int | None) -> bool:
+    """Returns the truth of a predicate of the index."""
+    spans = [
+        (int.from_bytes(each["low"]), int.from_bytes(each["high"]))
+        for each in predicate["intervals"]
+    ]
+    return value is not None and _meet(tuple(spans), value, value)
 
 
 def _meet(allowed: Intervals, low: int, high: int) -> bool:

@@ -6,19 +6,22 @@ SIGCOMM 1998 (a bit vector a predicate), turned by 90 degrees: a bit an event.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.outcomes import receiver_order
+from udfs.filters.compiler.outcomes import outcome_of, token_order
+from udfs.filters.compiler.tables import leaf_row
 from udfs.filters.compiler.term_table import TermTable
 from udfs.filters.matching.lookup import hashed
 from udfs.filters.meaning.normal_form import MESSAGE_TYPE
+from udfs.filters.nodes import Outcome
 from udfs.filters.predicate_index import kernels
-from udfs.filters.predicate_index.terms import FlatTerms
+from udfs.filters.predicate_index.terms import FlatTerms, Told
 from udfs.messages.specification import Field, Specification
 
 _MANY_VALUES = 128
@@ -28,16 +31,6 @@ _MANY_TERMS = 256
 _BUCKETS = 1024
 
 
-@dataclass(frozen=True)
-class _Predicates:
-    """Holds predicates as kernels take them: rows of the values, and intervals of each."""
-
-    lane: NDArray[np.int32]
-    start: NDArray[np.int32]
-    low: NDArray[np.uint64]
-    span: NDArray[np.uint64]
-
-
 class PredicateIndex:
     """Finds the receivers of each event, at a cost that is a sum over the rules.
 
@@ -45,8 +38,9 @@ class PredicateIndex:
     of all others every block of events is asked, a bit an event.
 
     fields: qualified names of the fields and lanes whose raw values ``match`` takes, in this order.
-    definitions: of these. hosts: all receivers, sorted; bit h % 64 of word h // 64 of a result is
-    for host h. receivers: distinct receivers of rules. terms: how many. Picklable.
+    definitions: of these. tokens: all receivers, then all named actions, sorted; bit t % 64 of word
+    t // 64 of a result is for token t. hosts: the receivers among them. receivers: distinct ones of
+    rules. terms: how many. Picklable.
     """
 
     def __init__(
@@ -58,17 +52,18 @@ class PredicateIndex:
         many_terms: int = _MANY_TERMS,
     ) -> None:
         flat = self._flat = FlatTerms.of(tables)
+        self._outcomes = flat.outcomes
         lanes = {f.qualified: f for each in specification.order() for f in each.lanes()}
         self.fields: tuple[str, ...] = tuple(n for n in lanes if n in set(flat.names))
         self.definitions: tuple[Field, ...] = tuple(lanes[name] for name in self.fields)
-        self.receivers = flat.receivers
-        self.hosts = tuple(
-            sorted({host for each in flat.receivers for host in each}, key=receiver_order)
+        self.tokens: Told = tuple(
+            sorted({token for each in flat.outcomes for token in each}, key=token_order)
         )
+        self.hosts = tuple(token for token in self.tokens if isinstance(token, str))
+        self.receivers = tuple(dict.fromkeys(map(_receivers, flat.outcomes)))
         self.terms = len(flat)
         row = {MESSAGE_TYPE: -1} | {name: at for at, name in enumerate(self.fields)}
         self._row = np.array([row[name] for name in flat.names], np.int32)
-        self._words = _bits(flat.receivers, self.hosts)
         chosen, at = _access(flat, self._row, many_values, many_terms)
         self._postings = self._make_postings(flat, chosen, at)
         others = np.ones(len(flat), np.bool_)
@@ -79,8 +74,8 @@ class PredicateIndex:
         # Rows are asked of whom has compiled them.
         return {name: value for name, value in self.__dict__.items() if name != "_flat"}
 
-    def term_rows(self) -> list[dict[str, Any]]:
-        """Returns rows of table ``filter_leaves``, one a term: receivers and predicates."""
+    def described(self) -> Iterator[tuple[list[dict[str, Any]], Outcome]]:
+        """Yields predicates of each term, as in table ``filter_leaves``, and its outcome."""
         flat, definitions = self._flat, dict(zip(self.fields, self.definitions, strict=True))
         bounds = list(zip(flat.low.tolist(), flat.high.tolist(), strict=True))
         starts, intervals = flat.predicate.tolist(), flat.interval.tolist()
@@ -89,16 +84,31 @@ class PredicateIndex:
             name = flat.names[field]
             allowed = bounds[intervals[at] : intervals[at + 1]]
             predicates.append(_predicate_row(name, definitions.get(name), allowed))
+        for (begin, end), outcome in zip(pairwise(starts), flat.outcome.tolist(), strict=True):
+            yield predicates[begin:end], outcome_of(flat.outcomes[outcome])
+
+    def term_rows(self) -> list[dict[str, Any]]:
+        """Returns rows of table ``filter_leaves``, one a term: receivers and predicates."""
         return [
-            {
-                "state": -1 - term,
-                "leaf": -1 - term,
-                "receivers": list(flat.receivers[outcome]),
-                "actions": [],
-                "predicates": predicates[starts[term] : starts[term + 1]],
-            }
-            for term, outcome in enumerate(flat.outcome.tolist())
+            leaf_row(-1 - term, outcome) | {"leaf": -1 - term, "predicates": predicates}
+            for term, (predicates, outcome) in enumerate(self.described())
         ]
+
+    @cached_property
+    def _words(self) -> NDArray[np.uint64]:
+        return _bits(self._outcomes, self.tokens)
+
+    def outcome(self, found: NDArray[np.uint64]) -> Outcome:
+        """Returns the outcome of one result of ``match``, uint64[words]."""
+        bits = int.from_bytes(found.astype("<u8").tobytes(), "little")
+        return outcome_of(token for at, token in enumerate(self.tokens) if bits >> at & 1)
+
+    @property
+    def forms(self) -> int:
+        """The number of different sets of fields that terms compare."""
+        flat = self._flat
+        starts, fields = flat.predicate.tolist(), flat.field.tolist()
+        return len({frozenset(fields[a:b]) for a, b in pairwise(starts)})
 
     @property
     def words(self) -> int:
@@ -178,7 +188,7 @@ class PredicateIndex:
     ) -> tuple[NDArray[Any], ...] | None:
         if not len(chosen):
             return None
-        outcomes = len(flat.receivers)
+        outcomes = len(flat.outcomes)
         order = np.argsort(flat.outcome[chosen], kind="stable")
         terms = flat.select(chosen[order])
         row = np.repeat(self._row[terms.field], np.diff(terms.interval))
@@ -226,13 +236,17 @@ def _predicate_row(
     return {"field": name, "intervals": intervals, "text": text}
 
 
-def _bits(receivers: Sequence[tuple[str, ...]], hosts: Sequence[str]) -> NDArray[np.uint64]:
-    """Returns the hosts of each as bits: uint64[n, w]."""
-    number = {host: at for at, host in enumerate(hosts)}
-    words = np.zeros((len(receivers), max(1, -(-len(hosts) // 64))), np.uint64)
-    for at, each in enumerate(receivers):
-        for host in each:
-            word, bit = divmod(number[host], 64)
+def _receivers(told: Told) -> tuple[str, ...]:
+    return tuple(token for token in told if isinstance(token, str))
+
+
+def _bits(outcomes: Sequence[Told], tokens: Told) -> NDArray[np.uint64]:
+    """Returns the tokens of each as bits: uint64[n, w]."""
+    number = {token: at for at, token in enumerate(tokens)}
+    words = np.zeros((len(outcomes), max(1, -(-len(tokens) // 64))), np.uint64)
+    for at, each in enumerate(outcomes):
+        for token in each:
+            word, bit = divmod(number[token], 64)
             words[at, word] |= np.uint64(1 << bit)
     return words
 
@@ -294,8 +308,8 @@ def _buckets(boundary: NDArray[np.uint64]) -> tuple[int, int, NDArray[np.int32]]
     base = int(boundary[1]) if len(boundary) > 1 else 0
     span = int(boundary[-1]) - base
     shift = max(0, span.bit_length() - _BUCKETS.bit_length() + 1)
-    last = base + span
-    starts = np.array([min(base + (n << shift), last) for n in range(_BUCKETS)], np.uint64)
+    starts = np.arange(_BUCKETS, dtype=np.uint64) << np.uint64(shift)
+    starts = np.uint64(base) + np.minimum(starts, np.uint64(span))
     place = np.searchsorted(boundary, starts, side="right") - 1
     place[0] = 0
     return base, shift, np.array([*place, len(boundary) - 1], np.int32)

@@ -10,19 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udfs.filters.compiler.term_table import TermTable
+from udfs.filters.nodes import Call
+
+Told = tuple[str | Call, ...]
+"""The receivers and named actions of a rule."""
 
 
 @dataclass(frozen=True)
 class FlatTerms:
     """Holds t terms with p predicates and n intervals; the parts of each follow one another.
 
-    names: the fields that predicates ask for. outcome: int32[t], a number of ``receivers``.
+    names: the fields that predicates ask for. outcome: int32[t], a number of ``outcomes``.
     predicate: int64[t + 1], by term its first predicate. field: int32[p], a number of ``names``.
     interval: int64[p + 1], by predicate its first interval. low, high: uint64[n], both included.
     """
 
     names: tuple[str, ...]
-    receivers: tuple[tuple[str, ...], ...]
+    outcomes: tuple[Told, ...]
     outcome: NDArray[np.int32]
     predicate: NDArray[np.int64]
     field: NDArray[np.int32]
@@ -37,7 +41,7 @@ class FlatTerms:
     def of(cls, tables: Sequence[TermTable]) -> FlatTerms:
         """Flattens the terms of rules that send and keep no state."""
         names: dict[str, int] = {}
-        sets: dict[tuple[str, ...], int] = {}
+        sets: dict[Told, int] = {}
         outcome: list[NDArray[np.int32]] = []
         # By term the number of its predicates, by predicate that of its intervals.
         predicates: list[NDArray[np.int64]] = []
@@ -46,7 +50,10 @@ class FlatTerms:
         lows: list[NDArray[np.uint64]] = []
         highs: list[NDArray[np.uint64]] = []
         for table in tables:
-            told = [tuple(t for t in tokens if isinstance(t, str)) for tokens in table.outcomes]
+            told = [
+                tuple(token for token in tokens if isinstance(token, str | Call))
+                for tokens in table.outcomes
+            ]
             number = np.array([sets.setdefault(each, len(sets)) for each in told], np.int32)
             for block in table.blocks:
                 count, width = len(block), len(block.names)
@@ -92,7 +99,7 @@ class FlatTerms:
         intervals, each = _ranges(self.interval, predicates)
         return FlatTerms(
             self.names,
-            self.receivers,
+            self.outcomes,
             self.outcome[terms],
             _starts(sizes),
             self.field[predicates],
