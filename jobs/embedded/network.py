@@ -78,7 +78,7 @@ class NetworkProof(RunProof):
         self._rejected = {row["id"] for row in tables.rows("rejected_subscriptions")}
         self._read = kind.frame_reader()
         self._registry = kind.registry(tables)
-        rows, _ = select(self._subscriptions, settings.format, FORMATS)
+        rows, _ = select(self._subscriptions, settings.format, FORMATS, settings.rule_quota)
         hosts = set(network.subscribers())
         rules, _ = check(rows, self._specification, hosts, settings.publisher)
         self._rules = [rule for rule in rules if rule.id not in self._rejected]

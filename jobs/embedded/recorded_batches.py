@@ -91,7 +91,7 @@ class RecordedBatches:
         network, cut_off = self._network_at(versions)
         settings = self._settings
         table = self._tables.rows("subscriptions", versions["subscriptions"])
-        rows, _ = select(table, settings.format, FORMATS)
+        rows, _ = select(table, settings.format, FORMATS, settings.rule_quota)
         rules, _ = check(rows, specification, set(network.subscribers()), settings.publisher)
         announced = self._announced(versions["advertisements"], specification, network)
         return _Live(list(rules), registry, cut_off, announced)

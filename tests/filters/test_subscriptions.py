@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
 import schemas
@@ -49,3 +51,25 @@ def test_rows_of_no_known_format_are_rejected_and_rows_of_another_job_left_to_it
     chosen, rejected = select(rows, "itch", ("itch", "av"))
     assert [s.id for s in chosen] == ["b"]
     assert [(r.id, r.code) for r in rejected] == [("a", "SUBSCRIPTION.UNKNOWN_FORMAT")]
+
+
+def test_a_subscriber_beyond_its_quota_keeps_its_oldest_rules_and_others_keep_theirs():
+    monday, tuesday = datetime(2026, 1, 5), datetime(2026, 1, 6)
+    rows = [
+        {"id": i, "subscriber": who, "filter": "x", "format": f, "enabled": e, "updated_at": at}
+        for i, who, f, e, at in (
+            ("a", "h1", "itch", True, tuesday),
+            ("b", "h1", "itch", True, monday),
+            ("c", "h1", "itch", True, None),
+            ("d", "h1", "itch", False, None),
+            ("e", "h1", "av", True, None),
+            ("f", "h2", "itch", True, tuesday),
+            ("g", "h2", "itch", True, tuesday),
+        )
+    ]
+    chosen, rejected = select(rows, "itch", ("itch", "av"), 2)
+    assert [s.id for s in chosen] == ["b", "c", "f", "g"]
+    (rejection,) = rejected
+    assert (rejection.id, rejection.code) == ("a", "SUBSCRIPTION.QUOTA")
+    assert "h1 has more than 2 enabled rules" in rejection.message
+    assert len(select(rows, "itch", ("itch", "av"))[0]) == 5

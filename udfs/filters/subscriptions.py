@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
@@ -112,18 +113,26 @@ class CheckedRules(Sequence[CheckedRule]):
 
 
 def select(
-    rows: Iterable[Mapping[str, Any]], wanted: str, known: Container[str]
+    rows: Iterable[Mapping[str, Any]], wanted: str, known: Container[str], most: int = 0
 ) -> tuple[list[Subscription], list[Rejection]]:
     """Selects the enabled rows of the table that are written for the format ``wanted``, by id.
 
-    Rows of another of the ``known`` formats are for another job; rows of none are rejected.
+    Rows of another of the ``known`` formats are for another job; rows of none are rejected, and so
+    are those of a subscriber beyond its ``most``, 0 for any number: the oldest stay.
     """
     chosen: list[Subscription] = []
     rejections: list[Rejection] = []
-    for row in sorted(rows, key=lambda r: str(r["id"])):
-        if not row["enabled"]:
-            continue
-        if row["format"] == wanted:
+    enabled = sorted((row for row in rows if row["enabled"]), key=lambda row: str(row["id"]))
+    beyond = _beyond([row for row in enabled if row["format"] == wanted], most) if most else ()
+    for row in enabled:
+        if row["id"] in beyond:
+            fault = SubscriptionError(
+                "QUOTA",
+                f"{row['subscriber']} has more than {most} enabled rules, and this is none of the "
+                "oldest: disable or join some, or ask for a higher quota",
+            )
+            rejections.append(Rejection(row["id"], fault.code, 1, 1, fault.message))
+        elif row["format"] == wanted:
             chosen.append(Subscription(row["id"], row["subscriber"], row["filter"]))
         elif row["format"] not in known:
             fault = SubscriptionError(
@@ -131,6 +140,21 @@ def select(
             )
             rejections.append(Rejection(row["id"], fault.code, 1, 1, fault.message))
     return chosen, rejections
+
+
+def _beyond(rows: Sequence[Mapping[str, Any]], most: int) -> set[str]:
+    """Returns the ids of rows, given by id, whose subscriber has ``most`` older ones."""
+    counts = Counter(row["subscriber"] for row in rows)
+    heavy = [row for row in rows if counts[row["subscriber"]] > most]
+    # Rows without a time came first.
+    heavy.sort(key=lambda row: (row["updated_at"] is not None, row["updated_at"]))
+    seen: Counter[str] = Counter()
+    found = set()
+    for row in heavy:
+        seen[row["subscriber"]] += 1
+        if seen[row["subscriber"]] > most:
+            found.add(row["id"])
+    return found
 
 
 def check(

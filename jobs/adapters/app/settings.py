@@ -131,6 +131,11 @@ class Settings:
         "attribute_stream does by default",
         ("specification", "auto"),
     )
+    rule_quota: int = setting(
+        "filters.quota",
+        0,
+        "Most enabled rules of one subscriber: its newest beyond them are rejected; 0: any number",
+    )
     tables: str = setting(
         "tables", "var/tables", "Where the Delta tables are: a path, or catalog.schema"
     )

@@ -192,6 +192,7 @@ SHAPING = (
     "attributes.input",
     "attributes.encoding",
     "filters.order",
+    "filters.quota",
 )
 SPECIFICATION = "specification"
 

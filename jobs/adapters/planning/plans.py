@@ -99,7 +99,10 @@ class Plans:
     def _subscriptions(self, version: int) -> tuple[list[Subscription], list[Rejection]]:
         if self._selected is None or self._selected[0] != version:
             rows = self._rows("subscriptions", version)
-            self._selected = version, select(rows, self._settings.format, FORMATS)
+            self._selected = (
+                version,
+                select(rows, self._settings.format, FORMATS, self._settings.rule_quota),
+            )
         return self._selected[1]
 
     def _trees(self, version: int) -> list[VirtualTree]:

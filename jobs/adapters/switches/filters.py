@@ -68,6 +68,7 @@ class NetworkMatch:
         config = P4Program.read(settings.p4_folder, self.program).device_config
         self._publisher = settings.publisher
         self._format = settings.format
+        self._quota = settings.rule_quota
         self._attributes: AttributeFilters | None = None
         self._messages: tuple[Specification, NetworkFilters] | None = None
         self.sources: tuple[str, ...] = ("subscriptions",)
@@ -102,7 +103,7 @@ class NetworkMatch:
         if self._made is not None and self._made[0] == versions:
             return self._made[1]
         clock = time.monotonic()
-        selected, rejections = select(subscriptions, self._format, FORMATS)
+        selected, rejections = select(subscriptions, self._format, FORMATS, self._quota)
         hosts = set(network.subscribers())
         specification, filters = self._of(attributes)
         rules, unfit = check(selected, specification, hosts, self._publisher)
