@@ -53,6 +53,15 @@ LAYOUTS = [
     ('stock == "a;b#c" : fwd(1)', [('stock == "a;b#c" : fwd(1)', 1)]),
     ("(price > 5\n\nshares > 1", [("(price > 5", 1), ("shares > 1", 3)]),
     ("(price > 5;shares > 1", [("(price > 5", 1), ("           shares > 1", 1)]),
+    ("(price > 5\nshares > 1", [("(price > 5", 1), ("shares > 1", 2)]),
+    ("(price > 5 : fwd(1)\n(shares > 1)", [("(price > 5 : fwd(1)", 1), ("(shares > 1)", 2)]),
+    ("stock in {A, B\nshares > 1", [("stock in {A, B", 1), ("shares > 1", 2)]),
+    ("stock in {A; shares > 1", [("stock in {A", 1), (" " * 12 + " shares > 1", 1)]),
+    (
+        "shares > 1 : { fwd(1);\nshares > 2 : fwd(2)",
+        [("shares > 1 : { fwd(1);", 1), ("shares > 2 : fwd(2)", 2)],
+    ),
+    ("(avg\n(price, 7\n) > 2\n)", [("(avg\n(price, 7\n) > 2\n)", 1)]),
     ("price > 5\r\nshares > 1\r\n", [("price > 5", 1), ("shares > 1", 2)]),
     ("", []),
     (" ;\n;; # nothing\n", []),
@@ -105,6 +114,41 @@ def test_rules_joined_to_a_file_are_given_back(parts: list[tuple[str, str]]):
         # Where a rule says it stands, it stands, to the column.
         begins = len(part) - len(part.lstrip())
         assert lines[line - 1][begins:].startswith(part.lstrip().split("\n")[0])
+
+
+@examples(150)
+@given(rules(), st.data())
+def test_a_rule_may_go_on_in_the_next_line_at_any_blank(rule: str, data: st.DataObject):
+    rule = " ".join(rule.replace("# why", "").split())
+    quoted = {at for found in rule_file._HIDDEN.finditer(rule) for at in range(*found.span())}
+    blanks = [at for at, sign in enumerate(rule) if sign == " " and at not in quoted]
+    chosen = data.draw(st.sets(st.sampled_from(blanks))) if blanks else set()
+    text = "".join("\n" if at in chosen else sign for at, sign in enumerate(rule))
+    found = [" ".join(part.split()) for part, _ in split_rules(text + "\nshares > 77")]
+    assert found == [rule, "shares > 77"]
+
+
+@examples(300)
+@given(
+    st.lists(rules().map(lambda rule: " ".join(rule.replace("# why", "").split())), min_size=2),
+    st.sampled_from(["", ";"]),
+    st.data(),
+)
+def test_a_bracket_left_out_costs_its_own_rule_and_no_other(
+    given_rules: list[str], end: str, data: st.DataObject
+):
+    at = data.draw(st.integers(0, len(given_rules) - 1))
+    rule = given_rules[at]
+    brackets = [i for i, sign in enumerate(rule) if sign in "(){}"]
+    if not brackets:
+        rule, brackets = f"({rule}", [len(rule) + 1]
+    lost = data.draw(st.sampled_from(brackets))
+    lines = [*given_rules]
+    lines[at] = rule[:lost] + rule[lost + 1 :]
+    found = {line: text for text, line in split_rules("\n".join(line + end for line in lines))}
+    for number, whole in enumerate(given_rules):
+        if number != at:
+            assert found[number + 1].strip() == whole.strip()
 
 
 def shape(rule: str) -> list[str]:

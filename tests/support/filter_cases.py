@@ -75,6 +75,7 @@ def cases(
     lines, queries, asked = [], [], []
     if typed and draw(st.booleans()):
         lines.append("header_type frame_t { fields { length: 16; } } header frame_t frame;")
+    shares = typed and draw(st.booleans())
     bits_of = st.sampled_from([b for b in _BITS if b <= most_bits]) | st.integers(1, most_bits)
     for number in range(draw(st.sampled_from([2, 1, 3]))):
         header, fields, total = f"m{number}", [], 0
@@ -82,6 +83,12 @@ def cases(
             fields, total = ["kind: 8;"], 8
             if draw(st.booleans()):
                 asked.append(f"{header}.kind")
+            if shares:
+                fields.append("shared: 16;")
+                total += 16
+                asked.append(f"{header}.shared")
+                if annotated:
+                    queries.append(f"@query_field({header}.shared)")
         if clock and number == 0:
             fields.append(f"@clock({clock}) at: 48;")
             total += 48
@@ -149,12 +156,17 @@ def written(draw: st.DrawFn, field: Field, raw: int) -> str:
 @st.composite
 def predicates(draw: st.DrawFn, case: Case) -> str:
     """A field compared with constants; exact ones are nearly always compared for equality."""
+    if draw(st.integers(0, 19)) == 0:
+        return "all"
     name = draw(st.sampled_from(case.names))
     field, pool = case.field(name), case.constants[name]
 
     def constant() -> str:
         return draw(written(field, draw(st.sampled_from(pool))))
 
+    if field.name in ("kind", "shared"):
+        # Of every message that has it, not of this one alone.
+        name = draw(st.sampled_from([name, f"*.{field.name}"]))
     forms = ["equal", "equal", "set"]
     if field.match != "exact" or draw(st.integers(0, 9)) == 0:
         forms += ["ordered", "ordered", "between"]

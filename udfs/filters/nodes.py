@@ -69,7 +69,7 @@ class StatePredicate:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """A conjunction, true if all of ``children`` (two or more) are."""
+    """A conjunction, true if all of ``children`` are: two or more, or none, which is ``all``."""
 
     children: tuple[Node, ...]
 

@@ -31,6 +31,7 @@ _PREFIX = re.compile(r"([^/]+)/([0-9]{1,4})")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2}){4}")
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _IPV6 = re.compile(r"[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
+_TIME_OF_DAY = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}(?:\.[0-9]{1,18})?))?")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9.\-]*")
 _WORD_BITS = 32
 _ADDRESS_BITS = {"an IPv4 address": 32, "an IPv6 address": 128, "a MAC address": 48}
@@ -44,7 +45,8 @@ class Field:
     in a microsecond if it tells the time of its header (@clock), else 0; ``resolution`` is the
     number of bits that a switch maps its values to before it matches them (@resolution), 0 for
     none. ``takes_text``: True if rules may compare it with text though it is not annotated, which
-    is so where no field of the specification is.
+    is so where no field of the specification is. ``day_units``: units in a second if the field
+    tells the time since midnight (@time_of_day), else 0.
     """
 
     header: str
@@ -59,6 +61,7 @@ class Field:
     clock: int = 0
     resolution: int = 0
     takes_text: bool = True
+    day_units: int = 0
 
     @property
     def qualified(self) -> str:
@@ -94,6 +97,8 @@ class Field:
             raise self._refuse("NOT_ASCII", text, "is not ASCII, and no message holds other text")
         if self.kind == "string":
             value: int | None = self.encode(text)
+        elif self.day_units and (time := _TIME_OF_DAY.fullmatch(text)):
+            value = self._time_of_day(text, time)
         else:
             value = self._number(text)
         if value is None and self.kind == "integer":
@@ -201,6 +206,15 @@ class Field:
             return self.encode(text)
         return None
 
+    def _time_of_day(self, text: str, time: re.Match[str]) -> int:
+        hours, minutes, seconds = int(time[1]), int(time[2]), Decimal(time[3] or 0)
+        if hours > 23 or minutes > 59 or seconds >= 60:
+            raise self._refuse("NOT_NUMBER", text, "is no time of a day")
+        units = (hours * 3600 + minutes * 60 + seconds) * self.day_units
+        if units != int(units):
+            raise self._refuse("TOO_FINE", text, f"is finer than 1/{self.day_units} of a second")
+        return self.encode(int(units))
+
     def _prefix(self, base: str, length: str) -> Span | None:
         value = self._number(base)
         if value is None:
@@ -236,7 +250,7 @@ class Field:
 
     def _wanted(self, text: str) -> str:
         why = f"is not a number, and '{self.qualified}' compares with one, such as "
-        why += "50.25" if self.decimals else "50"
+        why += "50.25" if self.decimals else "09:30:00" if self.day_units else "50"
         if self.kind == "integer" and self.bits in _ADDRESS_BITS.values():
             why += ", or with an address"
         elif self.kind == "integer" and self._is_text:
@@ -281,6 +295,7 @@ def _lanes(field: Field) -> tuple[Field, ...]:
             padding=" ",
             clock=0,
             resolution=0,
+            day_units=0,
         )
         lanes.append(lane)
         high = low

@@ -64,6 +64,13 @@ class Specification:
         return frozenset(h.name for h in self.headers if h.message_type is not None)
 
     @cached_property
+    def _in_messages(self) -> dict[str, tuple[Field, ...]]:
+        found: dict[str, tuple[Field, ...]] = {}
+        for each in (f for h in self.headers if h.message_type is not None for f in h.fields):
+            found[each.name] = (*found.get(each.name, ()), each)
+        return found
+
+    @cached_property
     def _of_type(self) -> dict[int, Header]:
         return {h.message_type: h for h in self.headers if h.message_type is not None}
 
@@ -78,6 +85,10 @@ class Specification:
         found = self.fields.get(name) or self._by_short_name(name)
         self._cache[name] = found
         return found
+
+    def in_messages(self, name: str) -> tuple[Field, ...]:
+        """Returns the field of this short name of each message type that has one, as declared."""
+        return self._in_messages.get(name, ())
 
     def header_of_type(self, byte: int) -> Header | None:
         """Returns the message that begins with this byte."""

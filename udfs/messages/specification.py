@@ -8,6 +8,8 @@ also written ``@pragma query_field(...)``. Ours are, before a field,
 * ``@decimals(n)``: 1 to 18 implied decimals;
 * ``@clock(n)``: the time of its header, in units of which a microsecond has n; once in a header.
   Times and windows, in the least unit that all clocks share, stay below 2^63;
+* ``@time_of_day(ns)``, alone or beside a clock: the time since midnight in ns, us, ms or s, which
+  rules may write as 09:30:00;
 * ``@resolution(n)``, beside one of these too: a switch maps it on n bits, 1 to 16;
 
 and before an instance ``@message_type("A")``: the header is a whole message, told from others by
@@ -66,6 +68,9 @@ _MAX_DIGITS = 15
 
 _DECIMALS = frozenset(map(str, range(1, 19)))
 _RESOLUTIONS = frozenset(map(str, range(1, 17)))
+_BESIDE = ("resolution", "time_of_day")
+"""Annotations that stand beside others."""
+_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 _MATCHES: dict[str, Match] = {
     "query_field": "range",
     "query_field_range": "range",
@@ -174,13 +179,16 @@ class _Reader:
 
     def _annotated(self, node: Tree[Token], name: Token, plain: Field) -> Field:
         annotations = list(self._annotations(node))
-        names = ["resolution" if a == "resolution" else "kind" for a, _ in annotations]
+        names = [a if a in _BESIDE else "kind" for a, _ in annotations]
         for number, (annotation, _) in enumerate(annotations):
             if names[number] in names[:number]:
                 raise self._error("BAD_ANNOTATION", annotation, f"{name} is annotated twice")
         made = plain
         for annotation, arguments in annotations:
             made = self._annotated_with(annotation, arguments, name, made)
+        if made.day_units and made.kind != "integer":
+            why = "@time_of_day is for a whole number, alone or beside @clock"
+            raise self._error("BAD_ANNOTATION", name, why)
         return made
 
     def _annotated_with(
@@ -206,6 +214,14 @@ class _Reader:
                     "BAD_WIDTH", name, f"clock {name} is over {MAX_TIME.bit_length()} bits wide"
                 )
             return replace(plain, clock=int(unit))
+        if annotation == "time_of_day":
+            if len(values) != 1 or values[0] not in _PER_SECOND:
+                why = "@time_of_day takes the unit: s, ms, us or ns"
+                raise self._error("BAD_ANNOTATION", annotation, why)
+            if plain.bits > MAX_VALUE_BITS:
+                why = f"time {name} is over {MAX_VALUE_BITS} bits wide"
+                raise self._error("BAD_WIDTH", name, why)
+            return replace(plain, day_units=_PER_SECOND[values[0]])
         if annotation == "resolution":
             if len(values) != 1 or values[0] not in _RESOLUTIONS:
                 raise self._error("BAD_ANNOTATION", annotation, "@resolution takes 1 to 16")

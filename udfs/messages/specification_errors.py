@@ -9,7 +9,7 @@ from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from udfs.errors import SpecificationError, excerpt, nearest
 
-FIELD_ANNOTATIONS = ("string", "decimals", "clock", "resolution")
+FIELD_ANNOTATIONS = ("string", "decimals", "clock", "resolution", "time_of_day")
 HEADER_ANNOTATIONS = ("message_type",)
 _QUERIES = (
     "query_field",

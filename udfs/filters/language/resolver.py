@@ -6,6 +6,8 @@ import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from decimal import Decimal
+from functools import cached_property
 from typing import cast, get_args
 
 from lark import Token
@@ -38,7 +40,21 @@ MAX_PORT = (1 << 32) - 1
 """The largest port number that a switch can be told."""
 MAX_WINDOW_DIGITS = 15
 
+NO_VALUE = frozenset(("null", "none", "nil", "nan", "undefined"))
+"""Words of other languages for no value, in small letters."""
+
 _SPELLINGS = {"=": "==", "≠": "!=", "≤": "<=", "≥": ">="}
+_WINDOW = re.compile(r"([0-9.]+)(\D*)")
+_MICROSECONDS = {
+    "": 1,
+    "us": 1,
+    "µs": 1,
+    "μs": 1,
+    "ms": 1000,
+    "s": 1_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+}
 _FUNCTIONS: tuple[str, ...] = get_args(Function)
 _NO_PORT = re.compile(r"[0-9]+\.[0-9]*|0[xX][0-9A-Fa-f]*")
 _LIKE_FORWARD = ("fwd", "fw", "forward", "forwards", "send")
@@ -55,11 +71,15 @@ class Resolver:
         apart = not framing and len(untyped) < len(specification.headers)
         self._framing = untyped if apart else set()
 
-    def node(self, tree: Tree) -> Node:
-        """Resolves a condition. Raises SubscriptionError with all codes but those of the syntax."""
+    def node(self, tree: Tree, negated: bool = False) -> Node:
+        """Resolves a condition; ``negated``: it stands below an odd number of negations.
+
+        Raises SubscriptionError with all codes but those of the syntax.
+        """
         if tree.test is not None:
-            return self._test(tree.test)
-        children = tuple(self.node(child) for child in tree.children)
+            return self._test(tree.test, negated)
+        below = negated != (tree.kind == "not")
+        children = tuple(self.node(child, below) for child in tree.children)
         if tree.kind == "not":
             return Not(children[0])
         if len(children) == 1:
@@ -85,10 +105,19 @@ class Resolver:
                 found.setdefault(self._target(token), place(token))
         return tuple(found.values())
 
-    def _test(self, test: Test) -> Node:
+    def _test(self, test: Test, negated: bool) -> Node:
         subject = self._subject(test.subject)
-        if not isinstance(subject, Field):
+        if not isinstance(subject, tuple):
             return self._state_test(test, subject)
+        if len(subject) == 1:
+            return self._field_test(test, subject[0], self._text_of(test))
+        # A message has one of the fields, and a comparison of the others is unknown. Below a
+        # negation an 'and' has the same meaning, as it is false where that comparison is.
+        rest = self._text[test.start.end_pos : test.end]
+        each = (self._field_test(test, field, field.qualified + rest) for field in subject)
+        return And(tuple(each)) if negated else Or(tuple(each))
+
+    def _field_test(self, test: Test, subject: Field, shown: str) -> Predicate:
         spans = [self._span(subject, token) for token in test.constants]
         if test.operator == "between":
             spans = [self._between(test, spans)]
@@ -100,9 +129,7 @@ class Resolver:
                 raise self._prefix_order(test.constants[0])
             operator = "in" if operator == "==" else "not in"
         line, column = place(test.start)
-        return Predicate(
-            subject, cast(Operator, operator), tuple(spans), self._text_of(test), line, column
-        )
+        return Predicate(subject, cast(Operator, operator), tuple(spans), shown, line, column)
 
     def _state_test(self, test: Test, subject: Aggregate | Counter) -> Node:
         unit = _unit(subject)
@@ -126,15 +153,15 @@ class Resolver:
             return And(members) if test.negated else Or(members)
         return compare(_SPELLINGS.get(test.operator, test.operator), spans[0][0])
 
-    def _subject(self, subject: Token | Macro) -> Field | Counter | Aggregate:
+    def _subject(self, subject: Token | Macro) -> tuple[Field, ...] | Counter | Aggregate:
         if not isinstance(subject, Macro):
-            return self._specification.counter(str(subject)) or self._field(subject)
+            return self._specification.counter(str(subject)) or self._fields(subject)
         function, field = self._function(subject)
         if subject.window is not None:
-            window = int(subject.window) if len(subject.window) <= MAX_WINDOW_DIGITS else 0
+            window = _microseconds(subject.window)
             most = min(10**MAX_WINDOW_DIGITS - 1, MAX_TIME // self._specification.clock_units)
             if not 0 < window <= most:
-                message = f"a window is 1 to {most} microseconds"
+                message = f"a window is 1 to {most} microseconds, and a whole number of them"
                 raise self._error("BAD_AGGREGATE", subject.window, message)
         elif self._specification.counters:
             window = self._specification.counters[0].window
@@ -213,6 +240,36 @@ class Resolver:
             raise self._error("BAD_CONSTANT", token, message)
         return text
 
+    def _fields(self, name: Token) -> tuple[Field, ...]:
+        """Returns the field of a name, or one a message if a name is shared among messages."""
+        every = name.startswith("*.")
+        short = name.removeprefix("*.")
+        shared = self._specification.in_messages(short)
+        if every and not shared:
+            raise self._error(
+                "UNKNOWN_FIELD",
+                name,
+                f"no message type of {self._specification.name} has a field '{short[:MAX_NAME]}'",
+                nearest(short, self._names(False)),
+            )
+        if every or (len(shared) > 1 and self._is_shared(short)):
+            return shared
+        return (self._field(name),)
+
+    def _is_shared(self, name: str) -> bool:
+        """Returns True if a name is that of no one field, and not of a header without a type."""
+        try:
+            self._specification.field(name)
+        except SpecificationError:
+            headers = self._specification.headers
+            return not any(
+                field.name == name
+                for header in headers
+                if header.message_type is None and header.name not in self._framing
+                for field in header.fields
+            )
+        return False
+
     def _field(self, name: Token) -> Field:
         try:
             field = self._specification.field(str(name))
@@ -241,7 +298,28 @@ class Resolver:
         try:
             return field.parse(text, quoted)
         except SpecificationError as error:
-            raise self._error("BAD_CONSTANT", token, error.message) from None
+            message = error.message if quoted else self._no_constant(text) or error.message
+            raise self._error("BAD_CONSTANT", token, message) from None
+
+    def _no_constant(self, word: str) -> str | None:
+        """Returns words for a constant that is meant as something else."""
+        if word in self._words:
+            return (
+                f"'{word[:MAX_NAME]}' is a field: a rule compares a field with a constant, as in "
+                "price > 50, and not two values of an event with each other"
+            )
+        if word.lower() in NO_VALUE:
+            return (
+                f"there is no {word}: an event that lacks a field meets no comparison of it; "
+                "leave this out, or ask for the field with a comparison that any value meets, "
+                "as in price >= 0"
+            )
+        return None
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        """Names of fields and variables."""
+        return frozenset((*self._names(True), *self._names(False)))
 
     def _between(self, test: Test, spans: list[Span]) -> Span:
         for token, (low, high) in zip(test.constants, spans, strict=True):
@@ -282,6 +360,15 @@ class Resolver:
         ]
         more = f" or {len(found) - 4} more" if len(found) > 4 else ""
         return ", ".join(found[:4]) + more
+
+
+def _microseconds(window: str) -> int:
+    """Returns a window in microseconds, 0 if it is not a whole number of them, or too long."""
+    found = _WINDOW.fullmatch(window)
+    if found is None or len(window) > MAX_WINDOW_DIGITS + 4:
+        return 0
+    exact = Decimal(found[1]) * _MICROSECONDS[found[2]]
+    return int(exact) if exact == int(exact) else 0
 
 
 def _is_like_forward(name: str) -> bool:

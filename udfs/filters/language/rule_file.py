@@ -1,15 +1,19 @@
 """The texts of the rules of a file.
 
-A rule ends with ``;`` outside quotes and braces, or with a line's end, unless
+A rule ends with ``;`` outside quotes and the braces of actions, or with a line's end, unless
 
-* a parenthesis or brace of the rule is open,
-* the line ends with an operator, a comma or a colon, or
-* the next line begins with an operator (of two sides), a comma, a colon or a brace.
+* the line ends with an operator, a comma, a colon, an opening parenthesis or brace,
+* the next line begins with an operator (of two sides), a comma, a colon or a brace, or
+* a parenthesis is open, and the next line begins with a closing one, or with the opening one of a
+  function; or a brace of actions is, and ``;`` stands between two of them.
+
+No rule can go on otherwise: two of its words that stand side by side, with nothing of this between
+them, are two rules. So a parenthesis left open spoils its own rule, and not those in the lines
+after it.
 
 Operators are ``and or not in between``, ``<-``, and the signs that stand for them or compare. A
 word right after a comparison is a constant, as in ``stock == AND``. Comments are no part of a line,
-and a line that has nothing else is passed over. An empty line ends a rule in any case, so that a
-parenthesis left open spoils one rule and not the rest of the file.
+and a line that has nothing else is passed over. An empty line ends a rule in any case.
 """
 
 from __future__ import annotations
@@ -29,12 +33,14 @@ _NESTED = re.compile(r"\([^()\n]*[\n(]")
 _INFIX = "&|^∧∨=<>≠≤≥:,←"
 _PREFIX = "!¬"
 _LAST_LETTERS = frozenset("dDrRtTnN")
-_LAST_SIGNS = frozenset(_INFIX + _PREFIX)
+_LAST_SIGNS = frozenset(_INFIX + _PREFIX + "({")
 _LAST_WORD = re.compile(r"(?:^|[^=<>≠≤≥\s])\s*(?<![\w.])(?:and|or|not|in|between)$", re.IGNORECASE)
 _GOES_ON = re.compile(
     rf"\s* (?: (?:and|or|(?:not\s+)?(?:in|between))(?![\w.]) | != | [{_INFIX}{{}}] )",
     re.IGNORECASE | re.VERBOSE,
 )
+_FUNCTION = re.compile(r"(?:^|[^=<>≠≤≥\s])\s*(?<![\w.])(?:count|sum|avg|min|max)$")
+_ACTION = re.compile(r"\s*(?:\}|[A-Za-z_]\w*\s*(?:\(|<-|←|$))")
 _MAY_GO_ON = re.compile(rf"(?:and|or|not|in|between)(?![\w.])|!=|[{_INFIX}{{}}]", re.IGNORECASE)
 
 
@@ -85,25 +91,41 @@ def _is_one_a_line(text: str, shown: Sequence[str]) -> bool:
 
 
 def _is_open(line: str) -> bool:
-    """Returns True if the line ends with an operator, a comma or a colon."""
+    """Returns True if the line ends with an operator, a comma, a colon, or what opens a bracket."""
     last = line[-1:]
     if last in _LAST_LETTERS:
         return _LAST_WORD.search(line) is not None
     return last in _LAST_SIGNS or line.endswith("<-")
 
 
+def _closes_or_takes(before: str, line: str) -> bool:
+    """Returns True if a line within parentheses closes one, or opens that of a function."""
+    sign = line.lstrip()[:1]
+    return sign == ")" or (sign == "(" and _FUNCTION.search(before) is not None)
+
+
+def _acts_again(before: str, line: str) -> bool:
+    """Returns True if a line within the braces of actions has the next of them."""
+    if line.lstrip()[:1] == ";":
+        return True
+    return before[-1:] == ";" and _ACTION.match(line) is not None
+
+
 def _split(lines: Sequence[str], shown: Sequence[str]) -> list[tuple[str, int]]:
     rules: list[tuple[str, int]] = []
     pieces: list[str] = []
     parentheses = braces = first = indents = 0
+    # In the braces of actions, which alone have ``;`` in them.
+    acting = False
     before = ""
 
     def end() -> None:
-        nonlocal parentheses, braces
+        nonlocal parentheses, braces, acting
         if pieces:
             rules.append(("\n".join(pieces).rstrip(), first))
             pieces.clear()
         parentheses = braces = 0
+        acting = False
 
     def add(number: int, start: int, stop: int) -> None:
         nonlocal first, indents
@@ -124,21 +146,30 @@ def _split(lines: Sequence[str], shown: Sequence[str]) -> list[tuple[str, int]]:
             elif pieces:
                 pieces.append("")
             continue
-        is_open = parentheses > 0 or braces > 0
-        if pieces and not (is_open or _is_open(before) or _GOES_ON.match(bare)):
+        goes_on = _is_open(before) or _GOES_ON.match(bare) is not None
+        if parentheses > 0:
+            goes_on = goes_on or _closes_or_takes(before, bare)
+        if acting:
+            goes_on = goes_on or _acts_again(before, bare)
+        if pieces and not goes_on:
             end()
         start = 0
         for found in _BREAKS.finditer(bare):
             sign = found[0]
             if sign == ";":
-                if braces <= 0:
+                if not acting:
                     add(number, start, found.start())
                     end()
                     start = found.end()
             elif sign in "()":
                 parentheses += 1 if sign == "(" else -1
+            elif sign == "{":
+                braces += 1
+                head = bare[start : found.start()].rstrip() or before
+                acting = acting or head.endswith(":")
             else:
-                braces += 1 if sign == "{" else -1
+                braces -= 1
+                acting = acting and braces > 0
         add(number, start, len(bare))
         before = bare[start:]
     end()

@@ -40,7 +40,7 @@ class Test:
 @dataclass(frozen=True)
 class Tree:
     """One node: ``kind`` is test, group, not, and, or; ``depth`` counts groups and negations
-    below."""
+    below. An ``and`` of nothing is ``all``."""
 
     kind: str
     children: tuple[Tree, ...]
@@ -97,6 +97,9 @@ class _Shape(Transformer[Token, Any]):
     def group(self, parts: list[Tree]) -> Tree:
         return Tree("group", (parts[0],), parts[0].depth + 1)
 
+    def everything(self, parts: list[Any]) -> Tree:
+        return Tree("and", (), 0)
+
     def comparison(self, parts: list[Any]) -> Tree:
         subject, operator, constant = parts
         return _leaf(Test(subject, str(operator), False, (constant,), constant.end_pos))
@@ -132,7 +135,7 @@ class _Shape(Transformer[Token, Any]):
         return Act(parts[0], macro=parts[1])
 
 
-_CONSTANTS = ("ADDRESS", "BARE", "QUOTED")
+_CONSTANTS = ("ADDRESS", "TIME", "BARE", "QUOTED")
 
 
 def _negated(parts: list[Any]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from udfs.errors import MAX_NAME, SubscriptionError, excerpt, nearest
+from udfs.filters.language.habits import HIDDEN, habit_at
 
 __all__ = ["MAX_NAME", "in_file", "nearest", "subscription_error", "syntax_error"]
 
@@ -27,6 +28,7 @@ _WORDS: Mapping[str, str] = {
     "_OR": "'or'",
     "BARE": "a constant",
     "ADDRESS": "a constant",
+    "TIME": "a constant",
     "QUOTED": "a constant",
     "COLON": "': fwd(...)'",
     "_FWD": "'fwd(...)'",
@@ -84,8 +86,9 @@ def syntax_error(text: str, error: UnexpectedInput) -> SubscriptionError:
     else:
         names, position = {"$END"}, len(text)
     position = min(position or 0, len(text))
-    line = text.count("\n", 0, position) + 1
-    column = position - text.rfind("\n", 0, position)
+    habit = habit_at(text, position)
+    if habit is not None:
+        return subscription_error("SYNTAX", text, _place(text, habit.position), habit.message)
     # In the order of _WORDS: what one would most likely have meant stands first.
     hidden = {"NOT"} if "COMPARISON" in names else set()
     words = list(dict.fromkeys(_WORDS[name] for name in _WORDS if name in names - hidden))
@@ -95,9 +98,13 @@ def syntax_error(text: str, error: UnexpectedInput) -> SubscriptionError:
     return subscription_error(
         "SYNTAX",
         text,
-        (line, column),
+        _place(text, position),
         f"expected {expected}, found {found}{_advice(text, position, names)}",
     )
+
+
+def _place(text: str, position: int) -> tuple[int, int]:
+    return text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
 
 
 def _advice(text: str, position: int, names: set[str]) -> str:
@@ -122,6 +129,8 @@ def _advice(text: str, position: int, names: set[str]) -> str:
         return "; write 1000 for 1,000, and 'or' between alternatives"
     if "LBRACE" in names and here in ("(", "["):
         return "; the members of a set stand in braces, as in {a, b}"
+    if here == ")" and "COLON" in names:
+        return "; no '(' is open here"
     inside = _INSIDE.search(text, 0, position)
     if "RPAR" in names and "FIELD" not in names and inside and inside[1] != "fwd":
         if nearest(inside[1], _FUNCTIONS):
@@ -129,6 +138,10 @@ def _advice(text: str, position: int, names: set[str]) -> str:
                 return "; a window stands behind a comma, as in avg(price, 100)"
             return "; a macro ends with ')', as in avg(price)"
         return "; arguments are parted by commas, and end with ')'"
+    opened = _open_parenthesis(text, position) if here in ("", ":", ";") else None
+    if "RPAR" in names and opened is not None:
+        word = _FOUND.search(text, opened + 1)
+        return f"; the '(' before '{word.group()[:MAX_NAME] if word else ''}' is not closed"
     if "COMMA" in names and "RPAR" in names and here and "WINDOW" not in names:
         return "; hosts are parted by commas, as in fwd(h1, h2)"
     if "_ARROW" in names and here in ("<", "=", "≤"):
@@ -138,3 +151,14 @@ def _advice(text: str, position: int, names: set[str]) -> str:
     if "WINDOW" in names and "FIELD" not in names:
         return "; a window is a whole number of microseconds, as in avg(price, 100)"
     return ""
+
+
+def _open_parenthesis(text: str, position: int) -> int | None:
+    """Returns the position of the last parenthesis that is open before ``position``."""
+    opened = []
+    for found in re.finditer(r"[()]", HIDDEN.sub(lambda m: " " * len(m[0]), text[:position])):
+        if found[0] == "(":
+            opened.append(found.start())
+        elif opened:
+            opened.pop()
+    return opened[-1] if opened else None

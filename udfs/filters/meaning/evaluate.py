@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+
+_TRUE = np.array(True)
 
 Column = NDArray[Any]
 Mask = NDArray[np.bool_]
@@ -58,8 +61,13 @@ def matches_columns(
     (dtype object). ``present``: bool[m] by qualified field name, or else by header name: True if
     the event has that field, or that header with all its fields. ``state``: for each variable or
     macro of the condition uint64[m] values and bool[m], True if there is one.
+
+    Where neither columns nor presence are given, m is unknown, and the answer of ``all`` has no
+    dimension.
     """
-    return _truth_columns(node, columns, present, state or {})[0]
+    found = _truth_columns(node, columns, present, state or {})[0]
+    given = next(iter((*present.values(), *columns.values())), found)
+    return np.broadcast_to(found, given.shape) if found.shape != given.shape else found
 
 
 def fields_of(node: Node) -> tuple[str, ...]:
@@ -164,6 +172,7 @@ def _truth_columns(
         return false, true
     pairs = [_truth_columns(child, columns, present, state) for child in node.children]
     trues, falses = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    # One after the other, as ``all`` is as long as what stands beside it.
     if isinstance(node, And):
-        return np.logical_and.reduce(trues), np.logical_or.reduce(falses)
-    return np.logical_or.reduce(trues), np.logical_and.reduce(falses)
+        return reduce(np.logical_and, trues, _TRUE), reduce(np.logical_or, falses, ~_TRUE)
+    return reduce(np.logical_or, trues, ~_TRUE), reduce(np.logical_and, falses, _TRUE)
