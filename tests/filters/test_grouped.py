@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Mapping, Sequence
 
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.filters import grouped
+from udfs.filters.advertisements import Advertisement, Announced
 from udfs.filters.grouped import Grouped
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.live_rules import LiveRules
@@ -97,6 +99,23 @@ def test_rules_with_state_stay_in_the_diagram() -> None:
     _, rejections, filter_ = LiveRules(spec, "feed1").update(rows, HOSTS)
     assert not rejections and len(filter_.diagram.cells) >= 2
     assert filter_.index is not None and filter_.index.terms == 600
+
+
+def test_an_event_is_announced_if_any_advertisement_holds() -> None:
+    draw = random.Random(4)
+    texts = [
+        f"{first} > {draw.randrange(200)} and {other} == {draw.randrange(200)}"
+        for first, other in (draw.sample(FIELDS, 2) for _ in range(300))
+    ]
+    rows = [Advertisement("feed1", text, str(at)) for at, text in enumerate(texts)]
+    announced = pickle.loads(pickle.dumps(Announced(rows, SPEC)))
+    assert announced._index is not None
+    batch = events(draw, 200)
+    conditions = [parse_rule(text, SPEC).condition for text in texts]
+    expected = [any(matches(each, event) for each in conditions) for event in batch]
+    values = np.array([[event[f.qualified] for event in batch] for f in announced.fields])
+    found = announced.of(np.zeros(len(batch), np.uint8), values.astype(np.uint64))
+    assert found.tolist() == expected and 0 < sum(expected) < len(batch)
 
 
 edits = st.lists(

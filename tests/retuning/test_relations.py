@@ -15,6 +15,7 @@ from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.specification import parse_specification
 from udfs.network.topology import fabric
+from udfs.retuning import relations
 from udfs.retuning.relations import clients_of
 from udfs.trees.publications import Clients
 
@@ -119,13 +120,37 @@ def tried(advertised, subscribed, specification, events):
     subscribed=st.lists(
         st.tuples(st.sampled_from(["h1", "h2", "h3", "h4"]), conditions()), max_size=5
     ),
+    one_by_one=st.booleans(),
 )
 def test_clients_are_those_that_trying_every_event_finds(
-    specification, events, advertised, subscribed
+    specification, events, advertised, subscribed, one_by_one
 ):
     said = [Advertisement(name, text) for name, texts in advertised.items() for text in texts]
-    found = clients_of(said, rows(subscribed), NETWORK, specification)
+    with pytest.MonkeyPatch.context() as patched:
+        if one_by_one:
+            patched.setattr(relations, "small", lambda table: 0)
+        found = clients_of(said, rows(subscribed), NETWORK, specification)
     assert found == tried(advertised, subscribed, specification, events)
+
+
+def test_hosts_that_each_ask_for_another_field_cost_no_product():
+    names = [f"f{at}" for at in range(11)]
+    specification = parse_specification(
+        f"header_type e_t {{ fields {{ {' '.join(f'{name}: 32;' for name in names)} }} }} "
+        "header e_t e; " + " ".join(f"@query_field(e.{name})" for name in names),
+        "eleven",
+    )
+    network = fabric(pods=2, racks=4, hosts=5, planes=1, spines=1)
+    hosts = network.subscribers()
+    subscribed = rows([(host, f"f{at % 11} == {at}") for at, host in enumerate(hosts)])
+    (publisher,) = network.publishers()
+    for order in ("specification", "auto"):
+        found = clients_of(
+            [Advertisement(publisher, "f3 == 3")], subscribed, network, specification, None, order
+        )
+        elsewhere = {host for at, host in enumerate(hosts) if at % 11 != 3}
+        assert found.potential[publisher] == {*elsewhere, hosts[3]}
+        assert found.permanent[publisher] == {hosts[3]}
 
 
 @examples(25)

@@ -24,8 +24,8 @@ from udfs.delivery.receiver_sets import IndexDelivery, ReceiverSets
 from udfs.delivery.receiver_summaries import SummaryHosts
 from udfs.filters.advertisements import (
     Advertisement,
+    Announced,
     check_advertisements,
-    compile_advertisements,
 )
 from udfs.filters.compiler.compile import CompiledFilter, Order
 from udfs.filters.grouped import Grouped
@@ -69,8 +69,8 @@ class Plan:
     ``advertised`` take, then the clock. headers: by delivery; 0 is nobody's. delivery: int32, by
     leaf number, the leaf's delivery; None where both have the same number, as in every filter
     without state. state: of a filter that keeps some, else None. index: of the rules that the
-    matcher does not have, None where it has all. advertised: whose leaf 0 is for what the publisher
-    does not announce, with the columns that it takes; None where it may publish everything.
+    matcher does not have, None where it has all. advertised: what the publisher announces, with the
+    columns that this takes; None where it may publish everything.
     summaries: whom they go to, or None.
     """
 
@@ -82,7 +82,7 @@ class Plan:
     state: StatefulMatcher | None = None
     delivery: NDArray[np.int32] | None = None
     index: IndexDelivery | None = None
-    advertised: tuple[Matcher, tuple[int, ...]] | None = None
+    advertised: tuple[Announced, tuple[int, ...]] | None = None
     summaries: SummaryHosts | None = None
 
     def outside(self, messages: Messages) -> NDArray[np.bool_] | None:
@@ -90,10 +90,9 @@ class Plan:
         send all."""
         if self.advertised is None:
             return None
-        matcher, columns = self.advertised
+        announced, columns = self.advertised
         present = None if messages.present is None else messages.present[list(columns)]
-        leaf = matcher.match(messages.message_type, messages.values[list(columns)], present)
-        return np.equal(leaf, 0)
+        return ~announced.of(messages.message_type, messages.values[list(columns)], present)
 
     def deliveries(self, leaf: NDArray[np.int32]) -> NDArray[np.int32]:
         """Returns the delivery of each event, int32[m], by its leaf alone."""
@@ -287,8 +286,8 @@ class Planner:
             announced = []
         refused += check_advertisements(others, specification, network.hosts)[1]
         if announced:
-            gate = Matcher(compile_advertisements(announced, specification))
-            fields, columns = _with(fields, _fields(gate, specification))
+            gate = Announced(announced, specification)
+            fields, columns = _with(fields, gate.fields)
             advertised = gate, columns
         header_stacks = self._header_stacks_for(network, tuple(trees))
         header_stacks.retain(sets)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from udfs.errors import SubscriptionError
-from udfs.filters.compiler.compile import CompiledFilter, compile_table
 from udfs.filters.compiler.term_table import TermTable
+from udfs.filters.grouped import GroupedCompiler
 from udfs.filters.language.rule import parse_rule, subscription_error
+from udfs.filters.matching.matcher import Matcher
 from udfs.filters.meaning.normal_form import Term, lane_terms, normal_form, subject_name
 from udfs.filters.meaning.state import subjects
 from udfs.filters.subscriptions import Rejection
@@ -16,9 +20,9 @@ from udfs.messages.specification import Specification
 
 __all__ = [
     "Advertisement",
+    "Announced",
     "advertised_terms",
     "check_advertisements",
-    "compile_advertisements",
     "select_advertisements",
 ]
 
@@ -99,18 +103,44 @@ def advertised_terms(row: Advertisement, specification: Specification) -> list[T
     return [lane for term in terms for lane in lane_terms(term, specification)]
 
 
-def compile_advertisements(
-    rows: Sequence[Advertisement], specification: Specification
-) -> CompiledFilter:
-    """Compiles one filter of them all: an event that none announces ends in the leaf of nobody.
+class Announced:
+    """Finds the events that advertisements announce.
 
-    Errors: as `advertised_terms`; ``FilterError`` TOO_LARGE.
+    fields: those whose raw values ``of`` takes, in this order. Picklable. Errors: as
+    `advertised_terms`.
     """
-    table = TermTable()
-    outcome = table.outcome_number([_ADVERTISED])
-    table.terms = [
-        (term, number, outcome)
-        for number, row in enumerate(rows)
-        for term in advertised_terms(row, specification)
-    ]
-    return compile_table(table, specification)
+
+    def __init__(self, rows: Sequence[Advertisement], specification: Specification) -> None:
+        table = TermTable()
+        outcome = table.outcome_number([_ADVERTISED])
+        table.terms = [
+            (term, number, outcome)
+            for number, row in enumerate(rows)
+            for term in advertised_terms(row, specification)
+        ]
+        named = range(len(rows)), table
+        grouped = GroupedCompiler(specification).update_table(*named, (), lambda: named)
+        self._matcher, self._index = Matcher(grouped.diagram), grouped.index
+        indexed = self._index.definitions if self._index else ()
+        self.fields = tuple(dict.fromkeys((*self._matcher.definitions, *indexed)))
+        self._rows = [self.fields.index(field) for field in self._matcher.definitions]
+        self._indexed = [self.fields.index(field) for field in indexed]
+
+    def of(
+        self,
+        message_type: NDArray[np.uint8] | None,
+        values: NDArray[np.uint64],
+        present: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.bool_]:
+        """Returns True for each event that is announced: bool[m]; arguments as of
+        ``Matcher.match``."""
+
+        def columns(
+            rows: Sequence[int],
+        ) -> tuple[NDArray[np.uint64], NDArray[np.bool_] | None]:
+            return values[rows], None if present is None else present[rows]
+
+        found = np.not_equal(self._matcher.match(message_type, *columns(self._rows)), 0)
+        if self._index is not None:
+            found |= self._index.match(message_type, *columns(self._indexed)).any(axis=1)
+        return found

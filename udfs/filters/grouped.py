@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,21 +22,29 @@ _FEWEST_ROWS = 512
 _TRIALS = 16
 """Groups of rules on the same fields, of the largest, that are tried in the diagram."""
 _WORTH_A_TRIAL = 32
+_STATE_ROWS = 1 << 17
+"""A diagram of rules with state, which can go nowhere else, may have so many rows in any case."""
+_REFUSALS = 12
+"""So often a diagram of rules with state may turn out too large before the rest is not tried rule
+by rule: each time takes some seconds."""
 
 Key = frozenset[str] | None
 """The fields that a rule compares; None for a rule with state, which only a diagram keeps."""
 Whole = Callable[[], tuple[Sequence[Hashable], TermTable]]
+Turns = Callable[[Sequence[Hashable]], Sequence[int]]
 
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
     """Holds the filter of a set of rules: an event goes to the receivers of both parts.
 
-    index: None where the diagram has all rules.
+    index: None where the diagram has all rules. refused: by name, rules with state for which the
+    diagram has no room left, and why; they are in neither part.
     """
 
     diagram: CompiledFilter
     index: PredicateIndex | None = None
+    refused: Mapping[Hashable, FilterError] = field(default_factory=dict)
 
 
 class GroupedCompiler:
@@ -43,7 +52,11 @@ class GroupedCompiler:
 
     As long as one diagram of all rules is small it is the filter. Else rules on the same fields
     stay together: the largest groups in the diagram while it stays small, the others in the index.
-    An edit compiles anew only the group that holds the rule. Parameters as of ``compile_rules``.
+    An edit compiles anew only the group that holds the rule. Rules with state that do not fit one
+    diagram together are refused one by one, those of a later turn first.
+
+    turns: returns a number for each of the names, equal ones in the order given; None: all equal.
+    Others as of ``compile_rules``.
     """
 
     def __init__(
@@ -51,7 +64,9 @@ class GroupedCompiler:
         specification: Specification,
         order: Order = "specification",
         optional: bool | None = None,
+        turns: Turns | None = None,
     ) -> None:
+        self._turns = turns
         self._specification = specification
         self._order = order
         self._optional = optional
@@ -59,6 +74,8 @@ class GroupedCompiler:
         self._in_diagram: set[Hashable] = set()
         self._indexed = _Indexed()
         self._indexed_keys: set[Key] = set()
+        self._stateful: set[Hashable] = set()
+        self._refused: dict[Hashable, FilterError] = {}
 
     @property
     def indexed(self) -> Collection[Hashable]:
@@ -71,12 +88,16 @@ class GroupedCompiler:
         """Adds or replaces rules, and removes those ``gone``; rule i of ``table`` is ``names[i]``.
 
         whole: returns names and terms of all rules as they then are; asked where they have to be
-        grouped anew. Errors: ``FilterError`` TOO_LARGE or TOO_MANY_FIELDS where the rules with
-        state alone do not fit; the compiler is then as it was before.
+        grouped anew.
         """
         if self._compiler is None:
             return self._group(*whole())
         keys = _keys(table, len(names))
+        stateful = {name for name, key in zip(names, keys, strict=True) if key is None}
+        touched = {*gone, *names}
+        if self._refused and (stateful or touched & self._stateful):
+            # Which of them fit is for all of them to say.
+            return self._group(*whole())
         to_index = [key is not None and key in self._indexed_keys for key in keys]
         staying = [at for at, indexed in enumerate(to_index) if not indexed]
         moving = [at for at, indexed in enumerate(to_index) if indexed]
@@ -92,11 +113,13 @@ class GroupedCompiler:
             except FilterError:
                 return self._group(*whole())
             before = change.compiled
+        self._stateful -= touched
+        self._stateful |= stateful
         self._in_diagram -= lost
         self._in_diagram.update(names[at] for at in staying)
         self._indexed.remove([*gone, *names])
         self._indexed.add([names[at] for at in moving], table.select(np.array(moving, np.int64)))
-        return Grouped(before, self._indexed.index(self._specification))
+        return Grouped(before, self._indexed.index(self._specification), self._refused)
 
     def _begin(self, limit: int) -> IncrementalCompiler:
         return IncrementalCompiler(
@@ -105,12 +128,14 @@ class GroupedCompiler:
 
     def _group(self, names: Sequence[Hashable], table: TermTable) -> Grouped:
         """Groups all rules anew."""
-        limit = min(MAX_ENTRIES, max(_FEWEST_ROWS, _ROWS_A_PREDICATE * _predicates(table)))
+        limit = small(table)
         compiler = self._begin(limit)
         members: dict[Key, list[int]] = {}
         for at, key in enumerate(_keys(table, len(names))):
             members.setdefault(key, []).append(at)
         indexed: list[int] = []
+        self._stateful = {names[at] for at in members.get(None, [])}
+        self._refused = {}
         try:
             compiled = compiler.update_table(names, table).compiled
         except FilterError:
@@ -119,10 +144,10 @@ class GroupedCompiler:
         held = np.array(sorted(indexed), np.int64)
         self._indexed = _Indexed()
         self._indexed.add([names[at] for at in held.tolist()], table.select(held))
-        self._in_diagram = set(names).difference(self._indexed.names)
+        self._in_diagram = set(names).difference(self._indexed.names, self._refused)
         apart = set(indexed)
         self._indexed_keys = {key for key, those in members.items() if apart.issuperset(those)}
-        return Grouped(compiled, self._indexed.index(self._specification))
+        return Grouped(compiled, self._indexed.index(self._specification), self._refused)
 
     def _parted(
         self,
@@ -133,22 +158,56 @@ class GroupedCompiler:
     ) -> tuple[IncrementalCompiler, CompiledFilter, list[int]]:
         """Returns a diagram with some of the groups, its filter, and the rules of the others."""
         groups = {key: those for key, those in members.items() if key is not None}
-        kept = members.get(None, [])
-        compiler = self._begin(MAX_ENTRIES if kept else limit)
-        compiled = compiler.compiled
-        # Beside rules with state, which may take all the room there is, no others are tried.
+        if kept := members.get(None, []):
+            # They may take all the room there is, so no others are tried beside them.
+            own = table.select(np.array(kept, np.int64))
+            compiler = self._begin(max(small(own), _STATE_ROWS))
+            self._admit(compiler, names, table, kept)
+            return compiler, compiler.compiled, [at for those in groups.values() for at in those]
+        compiler = self._begin(limit)
         trials = sorted(groups.items(), key=lambda pair: (-len(pair[1]), sorted(pair[0])))[:_TRIALS]
-        tried = [kept] if kept else [those for _, those in trials if len(those) >= _WORTH_A_TRIAL]
-        for those in tried:
+        for those in (those for _, those in trials if len(those) >= _WORTH_A_TRIAL):
             part = table.select(np.array(those, np.int64))
             try:
-                compiled = compiler.update_table([names[at] for at in those], part).compiled
+                compiler.update_table([names[at] for at in those], part)
             except FilterError:
-                if kept:
-                    raise
                 continue
             groups = {key: each for key, each in groups.items() if each is not those}
-        return compiler, compiled, [at for those in groups.values() for at in those]
+        return compiler, compiler.compiled, [at for those in groups.values() for at in those]
+
+    def _admit(
+        self,
+        compiler: IncrementalCompiler,
+        names: Sequence[Hashable],
+        table: TermTable,
+        rules: Sequence[int],
+    ) -> None:
+        """Adds as many of the rules with state as fit, in the order of their turns."""
+        if self._turns is not None:
+            turn = dict(zip(rules, self._turns([names[at] for at in rules]), strict=True))
+            rules = sorted(rules, key=turn.__getitem__)
+        pending, failed = [rules], 0
+        errors: dict[int, FilterError] = {}
+        while pending:
+            those = pending.pop()
+            part = table.select(np.array(those, np.int64))
+            try:
+                compiler.update_table([names[at] for at in those], part)
+            except FilterError as error:
+                failed += 1
+                half = len(those) // 2
+                if half and failed < _REFUSALS:
+                    pending += [those[half:], those[:half]]
+                else:
+                    errors |= dict.fromkeys(those, error)
+        asked = _asked(table, errors)
+        for at, error in errors.items():
+            self._refused[names[at]] = FilterError(
+                error.what,
+                f"among {len(rules)} rules with state there is no room for this one, which "
+                f"compares {', '.join(sorted(asked[at]))}: {error.message}. Each subscriber's "
+                "first rules stay, as far as they fit",
+            )
 
 
 class _Indexed:
@@ -209,6 +268,20 @@ def _keys(table: TermTable, count: int) -> list[Key]:
     return keys
 
 
-def _predicates(table: TermTable) -> int:
-    blocks = sum(len(block) * len(block.names) for block in table.blocks)
-    return blocks + sum(len(term) for term, _, _ in table.terms)
+def _asked(table: TermTable, rules: Container[int]) -> dict[int, set[str]]:
+    """Returns the fields and the state that each of these rules compares."""
+    asked: dict[int, set[str]] = defaultdict(set)
+    for block in table.blocks:
+        for rule in filter(rules.__contains__, np.unique(block.rule).tolist()):
+            asked[rule].update(block.names)
+    for term, rule, _ in table.terms:
+        if rule in rules:
+            asked[rule].update(name for name, _ in term)
+    return asked
+
+
+def small(table: TermTable) -> int:
+    """Returns how many rows a diagram of these terms has at most, to be a small one."""
+    predicates = sum(len(block) * len(block.names) for block in table.blocks)
+    predicates += sum(len(term) for term, _, _ in table.terms)
+    return min(MAX_ENTRIES, max(_FEWEST_ROWS, _ROWS_A_PREDICATE * predicates))

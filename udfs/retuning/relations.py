@@ -1,7 +1,8 @@
 """Possible receivers of each publisher: advertisements against subscriptions (WERNECKE 5.3.4, Fig.
 5.7).
 
-Both are filters, so both are put into one decision diagram: a publisher's mark stands at the leaves
+Both are filters, so both are put into one decision diagram (one a host where a diagram of all would
+multiply): a publisher's mark stands at the leaves
 that its advertised events come to, a host's at those that its rules forward. Every leaf of a
 reduced diagram is where some event ends, so what stands there together decides the three cases. An
 advertisement A and a host's rules S are
@@ -38,8 +39,9 @@ from udfs.filters.compiler.levels import make_levels
 from udfs.filters.compiler.order import choose_order
 from udfs.filters.compiler.term_table import TermTable
 from udfs.filters.diagrams.diagrams import Diagrams
+from udfs.filters.grouped import small
 from udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term
-from udfs.filters.subscriptions import Subscription, check
+from udfs.filters.subscriptions import CheckedRules, Subscription, check
 from udfs.messages.specification import Specification
 from udfs.network.network import Network
 from udfs.trees.publications import Clients
@@ -63,8 +65,8 @@ def clients_of(
 
     Raises NetworkError ``UNKNOWN_HOST`` for a publisher that is none of the network,
     SubscriptionError as ``parse_rule`` for an advertisement that is wrong
-    (``check_advertisements`` finds them), and FilterError ``TOO_LARGE`` where the rules and
-    advertisements would not compile together.
+    (``check_advertisements`` finds them), and FilterError ``TOO_LARGE`` where one host's rules and
+    the advertisements would not compile together.
     """
     announced: dict[str, set[str]] = {}
     rows = list(advertisements)
@@ -97,6 +99,9 @@ class _Match:
     potential: frozenset[str] = frozenset()
     permanent: frozenset[str] = frozenset()
 
+    def united(self, other: _Match) -> _Match:
+        return _Match(self.potential | other.potential, self.permanent | other.permanent)
+
 
 _Key = tuple[str, ...]
 
@@ -115,37 +120,53 @@ def _matches(
     publishers: set[str],
     order: Order,
 ) -> dict[_Key, _Match]:
-    """Finds the hosts that match each advertisement, from the leaves of one diagram of all filters.
+    """Finds the hosts that match each advertisement, from the leaves of one diagram of all filters,
+    or where that does not stay small from those of one a host.
 
     Bits at a leaf: host i at i if its rules surely forward the event, at i + number of hosts if
     they may, then the advertisements.
     """
     hosts = list(network.hosts)
     place = {name: n for n, name in enumerate(hosts)}
-    table, marks = _marked_rules(subscriptions, specification, place, publishers)
+    table, marks, receivers = _marked_rules(subscriptions, specification, place, publishers)
+    said: list[tuple[Term, int, int]] = []
     for bit, terms in enumerate(advertised.values(), start=2 * len(hosts)):
-        table.terms += [(term, 0, len(marks)) for term in terms]
+        said += [(term, 0, len(marks)) for term in terms]
         marks.append((bit,))
-    found = {key: _Match() for key in advertised}
-    if not len(table):
-        return found
     if order == "auto":
         order = _chosen(subscriptions, specification, place)
-    levels = make_levels(specification, named_order(order), used=table.used())
-    diagrams = Diagrams(
-        levels.maxima,
-        levels.may_lack,
-        2 * len(hosts) + len(advertised),
-        ROWS_PER_ENTRY * MAX_ENTRIES,
-    )
-    leaf_of = np.array([diagrams.leaf(bits) for bits in marks], np.int32)
-    try:
-        roots, like = table.roots(diagrams, levels, leaf_of)
+    named = named_order(order)
+
+    def matched(rules: TermTable, most: int) -> dict[_Key, _Match]:
+        every = TermTable(rules.blocks, rules.outcome, [*rules.terms, *said])
+        if not len(every):
+            return {key: _Match() for key in advertised}
+        levels = make_levels(specification, named, used=every.used())
+        bits = 2 * len(hosts) + len(advertised)
+        diagrams = Diagrams(levels.maxima, levels.may_lack, bits, ROWS_PER_ENTRY * most)
+        leaf_of = np.array([diagrams.leaf(bits) for bits in marks], np.int32)
+        roots, like = every.roots(diagrams, levels, leaf_of)
         root = diagrams.union_all(roots[like])
-    except FilterError as error:
-        raise too_large(MAX_ENTRIES) from error
-    leaves = diagrams.reachable(root).leaves if root >= 0 else np.array([root], np.int32)
-    return _read(diagrams, leaves, hosts, found)
+        leaves = diagrams.reachable(root).leaves if root >= 0 else np.array([root], np.int32)
+        return _read(diagrams, leaves, hosts, list(advertised))
+
+    try:
+        return matched(table, small(table))
+    except FilterError:
+        # Rules of different hosts multiply; those of one mostly lead to the same leaves.
+        pass
+    rules_of: dict[str, list[int]] = {}
+    for rule, names in enumerate(receivers):
+        for name in names:
+            rules_of.setdefault(name, []).append(rule)
+    found = {key: _Match() for key in advertised}
+    for rules in rules_of.values():
+        try:
+            more = matched(table.select(np.array(rules, np.int64)), MAX_ENTRIES)
+        except FilterError as error:
+            raise too_large(MAX_ENTRIES) from error
+        found = {key: found[key].united(more[key]) for key in advertised}
+    return found
 
 
 def _chosen(
@@ -156,7 +177,7 @@ def _chosen(
     table = table_of_rules(rules, specification)
     if not len(table):
         return ()
-    return choose_order(table, specification, counter(table, specification, MAX_ENTRIES, None))
+    return choose_order(table, specification, counter(table, specification, small(table), None))
 
 
 def _marked_rules(
@@ -164,8 +185,9 @@ def _marked_rules(
     specification: Specification,
     place: Mapping[str, int],
     publishers: set[str],
-) -> tuple[TermTable, list[tuple[int, ...]]]:
-    """Returns the rules' terms over fields alone, and the bits of each outcome number."""
+) -> tuple[TermTable, list[tuple[int, ...]], Sequence[tuple[str, ...]]]:
+    """Returns the rules' terms over fields alone, the bits of each outcome number, and the
+    receivers of each rule."""
     rules, _ = check(subscriptions, specification, set(place), publisher="")
     table = table_of_rules(rules, specification)
     surely: list[tuple[int, ...]] = []
@@ -184,17 +206,20 @@ def _marked_rules(
             fields = tuple(literal for literal in term if literal[0] not in table.cells)
             stateful = len(fields) < len(term)
             terms.append((fields, rule, outcome_number + stateful * len(surely)))
-    return TermTable(table.blocks, table.outcome, terms), surely + perhaps
+    receivers = (
+        rules.receivers if isinstance(rules, CheckedRules) else [rule.receivers for rule in rules]
+    )
+    return TermTable(table.blocks, table.outcome, terms), surely + perhaps, receivers
 
 
 def _read(
     diagrams: Diagrams,
     leaves: np.ndarray[tuple[int], np.dtype[np.int32]],
     hosts: Sequence[str],
-    found: dict[_Key, _Match],
+    keys: Sequence[_Key],
 ) -> dict[_Key, _Match]:
     count = len(hosts)
-    keys = list(found)
+    found: dict[_Key, _Match] = {}
     start, tokens = diagrams.members_of(leaves)
     potential: list[set[int]] = [set() for _ in keys]
     permanent: list[set[int] | None] = [None for _ in keys]
