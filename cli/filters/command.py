@@ -23,6 +23,8 @@ from cli.filters.rule_files import (
     read_rules,
     rules_to_use,
     tell_faults,
+    tell_warnings,
+    warnings_in,
 )
 from cli.filters.views import (
     Json,
@@ -83,18 +85,28 @@ def check(
     format_: FormatOption,
     rules: RulesOption,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a fault.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit code 1 for warnings, too.")
+    ] = False,
 ) -> None:
-    """Say which rules are faulty, where, and what to write instead. Exit code 1 if any is."""
+    """Say which rules are faulty, where, and what to write instead. Exit code 1 if any is.
+
+    Of rules that are right, and most likely not what is meant, a warning says why.
+    """
     file = read_rules(format_, rules)
     tell_faults(file, as_json)
+    found = warnings_in(file)
+    tell_warnings(file, found, as_json)
     right = len(file.texts) - len(file.faults)
     if as_json:
-        typer.echo(json.dumps({"rules": len(file.texts), "faulty": len(file.faults)}))
+        counts = {"rules": len(file.texts), "faulty": len(file.faults), "warnings": len(found)}
+        typer.echo(json.dumps(counts))
     elif not file.texts:
         typer.echo(f"no rules in {file.name}")
     else:
-        typer.echo(f"{file.name}: {right:,} of {len(file.texts):,} rules are right")
-    if file.faults:
+        more = f", with {len(found):,} warnings" if found else ""
+        typer.echo(f"{file.name}: {right:,} of {len(file.texts):,} rules are right{more}")
+    if file.faults or (strict and found):
         raise typer.Exit(1)
 
 

@@ -32,9 +32,12 @@ from udfs.filters.language.shapes import RuleTable, read_table
 from udfs.filters.meaning.normal_form import lane_terms
 from udfs.filters.meaning.state import add_updates, split
 from udfs.filters.nodes import Rule, Update
+from udfs.filters.rule_warnings import warnings_of
 from udfs.messages.specification import Specification, parse_specification
 
 _FEW = 64
+
+Faults = Sequence[tuple[int, SubscriptionError]]
 
 MAX_LINE = 1 << 20
 """Bytes of one event."""
@@ -165,18 +168,39 @@ def rules_to_use(format_: str, path: Path, skip_faulty: bool) -> RuleFile:
     return file
 
 
+def warnings_in(file: RuleFile) -> list[tuple[int, SubscriptionError]]:
+    """Returns the warnings of the rules that are right: index and text, in the file's lines."""
+    right = file.right
+    texts = [file.texts[index] for index in right]
+    found = warnings_of(texts, file.specification, framing=file.framing)
+    return [(right[at], in_file(error, file.lines[right[at]])) for at, error in found]
+
+
 def tell_faults(file: RuleFile, as_json: bool, err: bool = False) -> None:
     """Each fault with its place, caret and suggestion, or as JSON."""
-    for index, error in file.faults:
+    _tell(file, file.faults, as_json, err, "error")
+
+
+def tell_warnings(file: RuleFile, found: Faults, as_json: bool) -> None:
+    """Each warning, as faults are told."""
+    _tell(file, found, as_json, False, "warning")
+
+
+def _tell(file: RuleFile, found: Faults, as_json: bool, err: bool, severity: str) -> None:
+    mark = "warning: " if severity == "warning" else ""
+    for index, error in found:
         place = {"line": error.fields.get("line", 1), "column": error.fields.get("column", 1)}
         head, *rest = error.message.split("\n")
         head = re.sub(r"^line \d+, column \d+: ", "", head)
         if as_json:
             suggestion = error.fields.get("suggestion")
-            told = {"rule": index, **place, "code": error.code, "message": head}
+            told = {"rule": index, **place, "severity": severity, "code": error.code}
+            told |= {"message": head}
             typer.echo(json.dumps({"file": file.name, **told, "suggestion": suggestion}))
             continue
-        typer.echo(f"{file.name}:{place['line']}:{place['column']}: {error.code}: {head}", err=err)
+        typer.echo(
+            f"{file.name}:{place['line']}:{place['column']}: {mark}{error.code}: {head}", err=err
+        )
         for line in rest:
             typer.echo(line, err=err)
 

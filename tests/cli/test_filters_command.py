@@ -73,7 +73,33 @@ def test_check_as_json_has_one_object_a_fault_and_a_summary(tmp_path: Path):
     first, second, summary = lines(result)
     assert (first["rule"], first["line"], first["column"]) == (0, 2, 20)
     assert first["suggestion"] == "price" and second["rule"] == 2
-    assert summary == {"rules": 3, "faulty": 2} and result.exit_code == 1
+    assert first["severity"] == second["severity"] == "error"
+    assert summary == {"rules": 3, "faulty": 2, "warnings": 0} and result.exit_code == 1
+
+
+@pytest.mark.parametrize("more", [0, 2000])
+def test_check_warns_of_rules_that_are_most_likely_not_meant(tmp_path: Path, more: int):
+    """Many rules are looked through as columns, few one by one: both find the same."""
+    others = "".join(f"stock == S{n % 7} and price > {n + 1} : fwd(1)\n" for n in range(more))
+    rules = "# mine\nstock == GOO* : fwd(1)\nprice > 5\n  and price < 5\nprise > 1\nshares > 1\n"
+    files = write(tmp_path, rules + others)
+    result = run("check", *files)
+    assert result.exit_code == 1
+    fault, _, _, pattern, text, caret, never, *_, last = result.stdout.splitlines()
+    assert "5:1: SUBSCRIPTION.UNKNOWN_FIELD" in fault
+    assert "2:10: warning: SUBSCRIPTION.PATTERN_CONSTANT: 'GOO*' is compared as" in pattern
+    assert text.index("GOO*") == caret.index("^")
+    assert "3:1: warning: SUBSCRIPTION.NEVER_TRUE" in never
+    assert last.endswith(f"{3 + more:,} of {4 + more:,} rules are right, with 2 warnings")
+    *_, warning, summary = lines(run("check", *files, "--json"))
+    assert (warning["severity"], warning["rule"], warning["line"]) == ("warning", 1, 3)
+    assert summary == {"rules": 4 + more, "faulty": 1, "warnings": 2}
+
+
+def test_warnings_alone_are_no_failure_unless_asked_for(tmp_path: Path):
+    files = write(tmp_path, "stock == NULL : fwd(1)\n")
+    assert run("check", *files).exit_code == 0
+    assert run("check", *files, "--strict").exit_code == 1
 
 
 def test_rules_that_are_right_pass():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +31,8 @@ class Compilation:
     """As much of a plan as is written."""
 
     announced = ()
+    rejections = ()
+    plan = SimpleNamespace(specification=None)
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -45,7 +48,7 @@ class Compilation:
 def test_plans_that_were_replaced_before_they_were_written_are_given_up():
     tables = SlowTables()
     made = PlanTables(tables, "feed1")  # type: ignore[arg-type]
-    made._no_matches = True
+    made._no_matches = made._no_warnings = True
     made.submit(Compilation(0), [], None)  # type: ignore[arg-type]
     assert tables.began.wait(60)
     for number in range(1, 50):

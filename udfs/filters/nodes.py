@@ -6,7 +6,7 @@ Source: CAMUS 2, Fig. 1. Its meaning is in docs/subscriptions.md, and as code in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from udfs.messages.specification import Counter, Field
@@ -119,15 +119,28 @@ Action = Forward | Call | Update
 
 
 @dataclass(frozen=True, slots=True)
+class RuleWarning:
+    """A remark on a rule that is right: ``what`` is the code, ``line`` and ``column`` the place."""
+
+    what: str
+    line: int
+    column: int
+    message: str
+    suggestion: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """One rule: a condition, and actions if it holds; none if the rule names none.
 
-    ``places``: line and column of each of ``receivers``.
+    ``places``: line and column of each of ``receivers``. ``warnings``: of its words; they are no
+    part of what the rule is.
     """
 
     condition: Node
     actions: tuple[Action, ...] = ()
     places: tuple[tuple[int, int], ...] = ()
+    warnings: tuple[RuleWarning, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def receivers(self) -> tuple[str, ...]:

@@ -94,6 +94,12 @@ class Specification:
         """Returns the message that begins with this byte."""
         return self._of_type.get(byte)
 
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Names of fields, qualified and short, and of variables."""
+        short = (f.name for f in self.fields.values())
+        return frozenset((*self.fields, *short, *(c.name for c in self.counters)))
+
     def counter(self, name: str) -> Counter | None:
         """Returns the state variable of a name."""
         return next((c for c in self.counters if c.name == name), None)

@@ -13,6 +13,7 @@ from jobs.adapters.app.logs import named
 from jobs.adapters.tables.tables import Tables
 from udfs.delivery.plan import Compilation
 from udfs.errors import StackcastError
+from udfs.filters.rule_warnings import SubscriptionWarnings
 from udfs.filters.subscriptions import Subscription
 from udfs.network.network import Network
 from udfs.retuning.relations import clients_of
@@ -24,7 +25,8 @@ _MATCHED = ("subscriptions", "advertisements", "attributes")
 
 
 class PlanTables:
-    """Writes `rejected_subscriptions`, `filter_entries`, `filter_leaves` and `matches`.
+    """Writes `rejected_subscriptions`, `subscription_warnings`, `filter_entries`, `filter_leaves`
+    and `matches`.
 
     Errors go to the log: the next plan writes them anew. Call `close` at the end.
     """
@@ -33,6 +35,8 @@ class PlanTables:
         self._tables = tables
         self._publisher = publisher
         self._no_matches = False
+        self._no_warnings = False
+        self._warnings = SubscriptionWarnings()
         self._lock = threading.Lock()
         self._newest: tuple[Compilation, Sequence[Subscription], Network] | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan-tables")
@@ -54,6 +58,7 @@ class PlanTables:
             newest, self._newest = self._newest, None
         if newest is not None:
             self._write(newest[0])
+            self._write_warnings(newest[0], newest[1])
             self._write_matches(*newest)
 
     def _write(self, compilation: Compilation) -> None:
@@ -72,6 +77,31 @@ class PlanTables:
                     named(compilation.versions),
                     one_line(error),
                 )
+
+    def _write_warnings(
+        self, compilation: Compilation, subscriptions: Sequence[Subscription]
+    ) -> None:
+        """Writes what live subscriptions most likely do not mean."""
+        rejected = {rejection.id for rejection in compilation.rejections}
+        live = [row for row in subscriptions if row.id not in rejected]
+        found = self._warnings.of(live, compilation.plan.specification)
+        if not found and self._no_warnings:
+            return
+        rows = [
+            vars(warning) | {"subscriptions_version": compilation.versions["subscriptions"]}
+            for warning in found
+        ]
+        try:
+            if rows or self._tables.rows("subscription_warnings"):
+                self._tables.overwrite("subscription_warnings", rows)
+            self._no_warnings = not rows
+        except SQL_ERRORS as error:
+            log.error(
+                "table %s could not be written for the plan of %s: %s",
+                "subscription_warnings",
+                named(compilation.versions),
+                one_line(error),
+            )
 
     def _write_matches(
         self, compilation: Compilation, subscriptions: Sequence[Subscription], network: Network

@@ -28,6 +28,7 @@ from udfs.errors import TableError
 NAMES = (
     "subscriptions",
     "rejected_subscriptions",
+    "subscription_warnings",
     "advertisements",
     "attributes",
     "matches",

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from functools import cached_property
 from typing import cast, get_args
 
 from lark import Token
 
 from udfs.errors import SpecificationError, SubscriptionError
+from udfs.filters.intervals import comparison
+from udfs.filters.language.habits import begins_with
 from udfs.filters.language.syntax import Act, Macro, Test, Tree, place
 from udfs.filters.language.syntax_errors import MAX_NAME, nearest, subscription_error
 from udfs.filters.nodes import (
@@ -28,6 +29,7 @@ from udfs.filters.nodes import (
     Operator,
     Or,
     Predicate,
+    RuleWarning,
     Span,
     StatePredicate,
     Update,
@@ -44,6 +46,7 @@ NO_VALUE = frozenset(("null", "none", "nil", "nan", "undefined"))
 """Words of other languages for no value, in small letters."""
 
 _SPELLINGS = {"=": "==", "≠": "!=", "≤": "<=", "≥": ">="}
+_PATTERN = re.compile(r"[*?%]|^[~^/]|\$$|\.\*")
 _WINDOW = re.compile(r"([0-9.]+)(\D*)")
 _MICROSECONDS = {
     "": 1,
@@ -70,6 +73,8 @@ class Resolver:
         untyped = {header.name for header in specification.headers if header.message_type is None}
         apart = not framing and len(untyped) < len(specification.headers)
         self._framing = untyped if apart else set()
+        self.warnings: dict[RuleWarning, None] = {}
+        """What is right, and most likely not meant."""
 
     def node(self, tree: Tree, negated: bool = False) -> Node:
         """Resolves a condition; ``negated``: it stands below an odd number of negations.
@@ -95,6 +100,13 @@ class Resolver:
         if _is_like_forward(act.name.lower()):
             message = f"expected 'fwd(...)', found '{act.name}'"
             raise self._error("SYNTAX", act.name, message, "fwd")
+        known = (self._specification.default_action or "").partition("(")[0].strip()
+        if act.name != known:
+            message = (
+                f"'{act.name[:MAX_NAME]}' is no action that is known: a switch takes it if its "
+                "program was made with it, and the stream only forwards"
+            )
+            self._warn("UNKNOWN_ACTION", act.name, message)
         return Call(str(act.name), tuple(map(self._argument, act.arguments)))
 
     def places(self, acts: Iterable[Act]) -> tuple[tuple[int, int], ...]:
@@ -129,6 +141,7 @@ class Resolver:
                 raise self._prefix_order(test.constants[0])
             operator = "in" if operator == "==" else "not in"
         line, column = place(test.start)
+        self._remark_values(test, subject, operator, spans)
         return Predicate(subject, cast(Operator, operator), tuple(spans), shown, line, column)
 
     def _state_test(self, test: Test, subject: Aggregate | Counter) -> Node:
@@ -296,14 +309,64 @@ class Resolver:
     def _span(self, field: Field, token: Token) -> Span:
         text, quoted = _unquoted(token)
         try:
-            return field.parse(text, quoted)
+            span = field.parse(text, quoted)
         except SpecificationError as error:
             message = error.message if quoted else self._no_constant(text) or error.message
             raise self._error("BAD_CONSTANT", token, message) from None
+        if field.kind == "string" or field.takes_text:
+            self._remark_text(field, token, text, quoted)
+        return span
+
+    def _remark_text(self, field: Field, token: Token, text: str, quoted: bool) -> None:
+        """Warns of a text that is compared as it stands, and most likely meant as something
+        else."""
+        name, shown = field.name, text[:MAX_NAME]
+        if not text:
+            message = f"this asks for a {name} of nothing but padding; for any value leave it out"
+            self._warn("EMPTY_CONSTANT", token, message)
+        elif _PATTERN.search(text) and not text.isdigit():
+            message = (
+                f"'{shown}' is compared as it stands, as there are no patterns; "
+                f"what begins with GOO is {begins_with(name, 'GOO')}"
+            )
+            self._warn("PATTERN_CONSTANT", token, message)
+        elif not quoted and text.lower() in NO_VALUE:
+            message = (
+                f"'{shown}' is compared as a text of these letters: there is no value for nothing, "
+                "and an event that lacks a field meets no comparison of it"
+            )
+            self._warn("NULL_CONSTANT", token, message)
+        elif not quoted and text in self._specification.words:
+            message = (
+                f"'{shown}' is compared as a text of these letters, and not the field of that "
+                "name; two fields are not compared with each other. Quote it if it is meant so"
+            )
+            self._warn("FIELD_CONSTANT", token, message)
+
+    def _remark_values(
+        self, test: Test, field: Field, operator: str, spans: Sequence[Span]
+    ) -> None:
+        """Warns of a comparison that all values meet, or none."""
+        top = (1 << field.bits) - 1
+        if field.kind == "string" and operator in ("==", "!="):
+            return
+        allowed = comparison(cast(Operator, operator), spans, top)
+        if not allowed:
+            message = f"no value of '{field.qualified}' meets this"
+            self._warn("NEVER_TRUE", test.start, message)
+        elif allowed == ((0, top),):
+            message = (
+                f"every value of '{field.qualified}' meets this: "
+                "leave it out unless it is to ask for the events that have the field"
+            )
+            self._warn("ALWAYS_TRUE", test.start, message)
+
+    def _warn(self, what: str, token: Token, message: str) -> None:
+        self.warnings[RuleWarning(what, *place(token), message)] = None
 
     def _no_constant(self, word: str) -> str | None:
         """Returns words for a constant that is meant as something else."""
-        if word in self._words:
+        if word in self._specification.words:
             return (
                 f"'{word[:MAX_NAME]}' is a field: a rule compares a field with a constant, as in "
                 "price > 50, and not two values of an event with each other"
@@ -315,11 +378,6 @@ class Resolver:
                 "as in price >= 0"
             )
         return None
-
-    @cached_property
-    def _words(self) -> frozenset[str]:
-        """Names of fields and variables."""
-        return frozenset((*self._names(True), *self._names(False)))
 
     def _between(self, test: Test, spans: list[Span]) -> Span:
         for token, (low, high) in zip(test.constants, spans, strict=True):

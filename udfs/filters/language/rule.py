@@ -72,7 +72,8 @@ def parse_rule(text: str, specification: Specification, *, framing: bool = False
     _count_constants(text, tree)
     resolver = Resolver(text, specification, framing)
     condition = resolver.node(tree)
-    return Rule(condition, tuple(map(resolver.action, acts)), resolver.places(acts))
+    actions = tuple(map(resolver.action, acts))
+    return Rule(condition, actions, resolver.places(acts), tuple(resolver.warnings))
 
 
 def _too_deep(text: str, tree: Tree) -> SubscriptionError:

@@ -20,7 +20,7 @@ from udfs.filters.intervals import comparison
 from udfs.filters.language.rule import MAX_LENGTH, parse_rule
 from udfs.filters.meaning.normal_form import MESSAGE_TYPE, is_message_type
 from udfs.filters.meaning.terms import TermBlock
-from udfs.filters.nodes import Action, And, Node, Predicate, Rule
+from udfs.filters.nodes import Action, And, Call, Node, Predicate, Rule
 from udfs.messages.attributes.attribute_field import AttributeField
 from udfs.messages.specification import Field, Specification
 
@@ -49,6 +49,8 @@ class RuleTable:
     errors: index and error of the texts that are wrong, ascending.
     outcome: int32[n], index into ``outcomes``; -1 where the text is wrong.
     outcomes: distinct lists of actions.
+    suspects: ascending int64, texts beside ``rules`` and ``errors`` that may have a warning: all
+    that have one are among them.
 
     A text in none of the first three is a rule that nothing can satisfy.
     """
@@ -58,6 +60,7 @@ class RuleTable:
     errors: list[tuple[int, SubscriptionError]]
     outcome: NDArray[np.int32]
     outcomes: list[tuple[Action, ...]]
+    suspects: NDArray[np.int64]
 
 
 def read_table(texts: Sequence[str], specification: Specification) -> RuleTable:
@@ -91,12 +94,14 @@ class _Shape:
 
 @dataclass(frozen=True)
 class _Spans:
-    """Holds the interval that each text of a shape allows a field; ``doubtful``: parse the text."""
+    """Holds the interval that each text of a shape allows a field; ``doubtful``: parse the text;
+    ``suspect``: it may have a warning."""
 
     low: NDArray[np.uint64]
     high: NDArray[np.uint64]
     never: NDArray[np.bool_]
     doubtful: NDArray[np.bool_]
+    suspect: NDArray[np.bool_]
 
 
 class _Reader:
@@ -109,6 +114,7 @@ class _Reader:
         self._outcome = np.full(len(texts), -1, np.int32)
         self._outcomes: dict[tuple[Action, ...], int] = {}
         self._parsed: dict[str, Rule | SubscriptionError] = {}
+        self._suspects: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
 
     def table(self) -> RuleTable:
         return RuleTable(
@@ -117,6 +123,7 @@ class _Reader:
             sorted(self._errors, key=lambda pair: pair[0]),
             self._outcome,
             list(self._outcomes),
+            np.sort(np.concatenate(self._suspects)),
         )
 
     def read(self) -> None:
@@ -158,13 +165,14 @@ class _Reader:
     def _read_shape(
         self, shape: _Shape, at: NDArray[np.int64], columns: Sequence[Sequence[str]]
     ) -> None:
-        never, doubtful = np.zeros(at.size, np.bool_), np.zeros(at.size, np.bool_)
+        never, doubtful, suspect = np.zeros((3, at.size), np.bool_)
         allowed: dict[str, tuple[NDArray[np.uint64], NDArray[np.uint64]]] = {}
         for name, spans in self._spans(shape, columns):
             low, high = allowed.get(name, (spans.low, spans.high))
             allowed[name] = np.maximum(low, spans.low), np.minimum(high, spans.high)
             never |= spans.never
             doubtful |= spans.doubtful
+            suspect |= spans.suspect
         if shape.has_action:
             outcome = self._read_actions(shape, columns[-1])
         else:
@@ -172,6 +180,14 @@ class _Reader:
         doubtful |= outcome < 0
         for low, high in allowed.values():
             never |= low > high
+        calling = [
+            number
+            for actions, number in self._outcomes.items()
+            if any(isinstance(action, Call) for action in actions)
+        ]
+        if calling:
+            suspect |= np.isin(outcome, calling)
+        self._suspects.append(at[(suspect | never) & ~doubtful])
         self._outcome[at[~doubtful]] = outcome[~doubtful]
         self._add_block(allowed, at, ~(never | doubtful))
         self._one_by_one(at[doubtful].tolist())
@@ -195,7 +211,7 @@ class _Reader:
         count = len(column)
         maximum = (1 << field.bits) - 1
         low, high = np.zeros(count, np.uint64), np.full(count, maximum, np.uint64)
-        never, doubtful = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+        never, doubtful, suspect = np.zeros((3, count), np.bool_)
         unread: NDArray[np.int64] = np.arange(count)
         if field.kind != "string":
             values, sure = _numbers(column, field, maximum)
@@ -213,7 +229,13 @@ class _Reader:
         high[unread] = np.array([last for _, last in bounds], np.uint64)[code]
         never[unread] = np.array([span == () for span in spans], np.bool_)[code]
         doubtful[unread] = np.array([span is None for span in spans], np.bool_)[code]
-        return _Spans(low, high, never, doubtful)
+        suspect[unread] = np.array([self._warns(head + text) for text in number], np.bool_)[code]
+        suspect |= (low == 0) & (high == maximum)
+        return _Spans(low, high, never, doubtful, suspect)
+
+    def _warns(self, text: str) -> bool:
+        rule = self._parse(text)
+        return isinstance(rule, Rule) and bool(rule.warnings)
 
     def _agrees(
         self,
@@ -375,7 +397,7 @@ def _compare(
 def _only(value: int, count: int) -> _Spans:
     values = np.full(count, value, np.uint64)
     nowhere = np.zeros(count, np.bool_)
-    return _Spans(values, values, nowhere, nowhere)
+    return _Spans(values, values, nowhere, nowhere, nowhere)
 
 
 def read_numerals(

@@ -1,0 +1,165 @@
+"""Warnings: rules that are right, and most likely not what their author means.
+
+A constant or an action is remarked where it is read (``udfs.filters.language.resolver``); here is
+what the whole condition shows: that no event meets it, that every one does, or that it asks for
+two messages in one event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from udfs.errors import SubscriptionError
+from udfs.filters.language.rule import parse_rule, subscription_error
+from udfs.filters.language.shapes import read_table
+from udfs.filters.meaning.normal_form import MESSAGE_TYPE, is_message_type, normal_form
+from udfs.filters.nodes import And, Node, Not, Predicate, Rule, RuleWarning, StatePredicate
+from udfs.filters.subscriptions import Subscription
+from udfs.messages.specification import Specification
+
+_FEW = 1000
+"""Texts below which it is cheaper to read each."""
+
+
+@dataclass(frozen=True)
+class SubscriptionWarning:
+    """One remark on a subscription that is live; fields as of ``Rejection``."""
+
+    id: str
+    code: str
+    line: int
+    column: int
+    message: str
+
+
+class SubscriptionWarnings:
+    """Finds the warnings of subscriptions, version after version: reads each text once."""
+
+    def __init__(self) -> None:
+        self._specification: Specification | None = None
+        self._found: dict[str, list[SubscriptionError]] = {}
+
+    def of(
+        self, rows: Iterable[Subscription], specification: Specification
+    ) -> list[SubscriptionWarning]:
+        """Returns the warnings of live rows, in their order."""
+        if specification is not self._specification:
+            self._specification, self._found = specification, {}
+        rows = list(rows)
+        texts = dict.fromkeys(row.filter for row in rows)
+        found = {text: self._found[text] for text in texts if text in self._found}
+        new = [text for text in texts if text not in found]
+        found |= {text: [] for text in new}
+        for at, warning in warnings_of(new, specification):
+            found[new[at]].append(warning)
+        self._found = found
+        return [
+            SubscriptionWarning(
+                row.id, error.code, error.fields["line"], error.fields["column"], error.message
+            )
+            for row in rows
+            for error in found[row.filter]
+        ]
+
+
+def warnings_of(
+    texts: Sequence[str], specification: Specification, *, framing: bool = False
+) -> Iterator[tuple[int, SubscriptionError]]:
+    """Yields the index of a text and a warning, worded as an error is, by index and place.
+
+    Texts that are wrong have errors and no warnings. ``framing``: as of ``parse_rule``. Many texts
+    are looked through as columns, and only those that may have a warning are read by themselves.
+    """
+    if framing or len(texts) < _FEW:
+        chosen: Iterable[int] = range(len(texts))
+        read: dict[int, Rule] = {}
+    else:
+        table = read_table(texts, specification)
+        read = dict(table.rules)
+        chosen = sorted({*read, *table.suspects.tolist()})
+    for at in chosen:
+        try:
+            rule = read.get(at) or parse_rule(texts[at], specification, framing=framing)
+            remarks = {*rule.warnings, *_remarks(rule, specification)}
+        except SubscriptionError:
+            continue
+        for remark in sorted(remarks, key=lambda remark: (remark.line, remark.column)):
+            place = remark.line, remark.column
+            yield (
+                at,
+                subscription_error(
+                    remark.what, texts[at], place, remark.message, remark.suggestion
+                ),
+            )
+
+
+def _remarks(rule: Rule, specification: Specification) -> Iterator[RuleWarning]:
+    """Yields the warnings that the condition as a whole gives."""
+    types = _Types(specification)
+    types.of(rule.condition, negated=False)
+    yield from types.conflicts
+    terms = normal_form(rule.condition, specification, optional=False)
+    known = {warning.what for warning in (*rule.warnings, *types.conflicts)}
+    line, column = types.first or (1, 1)
+    if not terms and known.isdisjoint(("NEVER_TRUE", "TWO_MESSAGES")):
+        why = "no event meets this rule; between alternatives stands 'or', as in a == 1 or a == 2"
+        yield RuleWarning("NEVER_TRUE", line, column, why)
+    if types.plain and "ALWAYS_TRUE" not in known:
+        for term in terms:
+            if all(name == MESSAGE_TYPE for name, _ in term):
+                why = "every event that has the fields meets this rule; the rule for all is: all"
+                yield RuleWarning("ALWAYS_TRUE", line, column, why)
+                return
+
+
+class _Types:
+    """The message types of which the parts of a condition can be true.
+
+    conflicts: of parts that ask for two. first: the place of the first predicate. plain: neither
+    ``all`` nor a message type is asked for, so that some value of a field should decide.
+    """
+
+    def __init__(self, specification: Specification) -> None:
+        self._of = {header.name: header.message_type for header in specification.headers}
+        self.conflicts: list[RuleWarning] = []
+        self.first: tuple[int, int] | None = None
+        self.plain = True
+
+    def of(self, node: Node, negated: bool) -> frozenset[int] | None:
+        """Returns the types, or None if an event of any type may meet the node."""
+        if isinstance(node, Predicate | StatePredicate):
+            self.first = self.first or (node.line, node.column)
+        if isinstance(node, StatePredicate):
+            return None
+        if isinstance(node, Predicate):
+            kind = self._of[node.field.header]
+            self.plain = self.plain and not is_message_type(node.field, kind)
+            return None if kind is None else frozenset((kind,))
+        if isinstance(node, Not):
+            return self.of(node.child, not negated)
+        self.plain = self.plain and bool(node.children)
+        found = [(self.of(child, negated), child) for child in node.children]
+        if isinstance(node, And) is negated:
+            sets = [types for types, _ in found if types is not None]
+            return frozenset().union(*sets) if len(sets) == len(found) else None
+        common: frozenset[int] | None = None
+        for types, child in found:
+            if types is None:
+                continue
+            both = types if common is None else common & types
+            if common and types and not both:
+                self._conflict(child)
+            common = both
+        return common
+
+    def _conflict(self, node: Node) -> None:
+        while not isinstance(node, Predicate):
+            if isinstance(node, StatePredicate):
+                return
+            node = node.child if isinstance(node, Not) else node.children[0]
+        why = (
+            f"'{node.field.qualified}' is a field of another message than the comparisons before "
+            "it, and an event is one message, so no event meets both; write 'or', or two rules"
+        )
+        self.conflicts.append(RuleWarning("TWO_MESSAGES", node.line, node.column, why))
