@@ -12,7 +12,12 @@ also written ``@pragma query_field(...)``. Ours are, before a field,
   rules may write as 09:30:00;
 * ``@resolution(n)``, beside one of these too: a switch maps it on n bits, 1 to 16;
 
-and before an instance ``@message_type("A")``: the header is a whole message, told from others by
+Headers may be written as in P4_16, too, ``header order_t { bit<32> shares; bit<64> stock; }``,
+with ``typedef``, and instances as members of a ``struct``, or as above; where there are none, each
+header is its own, called like its type without ``_t``. Without any header a specification is a list
+of ``@query_field(car.lat, 16)``, each with its width: these are the fields, in this order.
+
+Before an instance ``@message_type("A")``: the header is a whole message, told from others by
 its first byte. A query field may repeat its width, ``@query_field(h.f, 32)``; a counter has a
 window in microseconds and a number of slots; the default action may have arguments. Comments are
 ``//``, ``#`` and ``/* */``.
@@ -20,7 +25,7 @@ window in microseconds and a number of slots; the default action may have argume
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -108,6 +113,9 @@ class _Reader:
         self._name = name
         self._source = source
         self._types: dict[str, list[Field]] = {}
+        # Of P4_16: headers with the annotations before them, and what typedef calls a width.
+        self._p4_headers: dict[str, tuple[Token, list[Tree[Token]]]] = {}
+        self._p4_types: dict[str, Token] = {}
         self._headers: dict[str, Header] = {}
         self._queries: dict[str, tuple[Match, Token, Token | None]] = {}
         self._counters: dict[str, tuple[Counter, Token]] = {}
@@ -118,11 +126,19 @@ class _Reader:
         visit = {
             "header_type": self._header_type,
             "header": self._header,
+            "p4_type": self._p4_type,
+            "p4_header": self._p4_header,
+            "p4_struct": self._p4_struct,
             "query": self._query,
             "default_action": self._default_action,
         }
         for node in _trees(tree):
             visit[node.data](node)
+        if not self._headers:
+            for name, marks in self._p4_headers.values():
+                self._instance(name, name.update(value=name.removesuffix("_t")), marks)
+        if not self._types:
+            self._bare_queries()
         self._check_counters()
         if not self._headers:
             why = "there is no header: a specification has a header_type and a header of it"
@@ -150,13 +166,64 @@ class _Reader:
         return made
 
     def _header_type(self, node: Tree[Token]) -> None:
-        token = _tokens(node)[0]
+        items = [(item, *_tokens(item)) for item in _trees(node)]
+        self._fields(_tokens(node)[0], items)
+
+    def _p4_type(self, node: Tree[Token]) -> None:
+        (name,), (bits,) = _tokens(node), _trees(node)
+        self._p4_types[name.value] = self._p4_width(bits)
+
+    def _p4_width(self, bits: Tree[Token]) -> Token:
+        (token,) = _tokens(bits)
+        if token.type == "NUMBER":
+            return token
+        if token.value not in self._p4_types:
+            why = f"there is no type {token}: a field has bit<n>, or what typedef calls so"
+            raise self._error("UNKNOWN_TYPE", token, why, nearest(token, self._p4_types))
+        return self._p4_types[token.value]
+
+    def _p4_header(self, node: Tree[Token]) -> None:
+        (name,) = _tokens(node)
+        items = []
+        for item in _trees(node):
+            if item.data == "p4_field":
+                bits = next(part for part in _trees(item) if part.data == "p4_bits")
+                items.append((item, _tokens(item)[0], self._p4_width(bits)))
+        self._fields(name, items)
+        marks = [item for item in _trees(node) if item.data == "annotation"]
+        self._p4_headers[name.value] = name, marks
+
+    def _p4_struct(self, node: Tree[Token]) -> None:
+        for item in _trees(node):
+            *marks, bits = _trees(item)
+            (kind,), (name,) = _tokens(bits), _tokens(item)
+            # What is no header is metadata, which no message has.
+            if kind.value in self._p4_headers:
+                self._instance(kind, name, marks or self._p4_headers[kind.value][1])
+
+    def _bare_queries(self) -> None:
+        """Makes headers of the query fields, each with its width, where nothing else does."""
+        bare: dict[str, list[tuple[Token, Token]]] = {}
+        for path, (_, token, width) in self._queries.items():
+            header, _, name = path.partition(".")
+            if width is None:
+                why = "there is no header, so give the width: @query_field(car.lat, 16)"
+                raise self._error("UNKNOWN_FIELD", token, why)
+            bare.setdefault(header, []).append((token.update(value=name), width))
+        for header, fields in bare.items():
+            token = fields[0][0].update(value=header)
+            self._fields(token, [(None, name, width) for name, width in fields])
+            self._instance(token, token, [])
+
+    def _fields(
+        self, token: Token, items: Sequence[tuple[Tree[Token] | None, Token, Token]]
+    ) -> None:
+        """Makes a header type of fields: each with its annotations, its name and its width."""
         if token.value in self._types:
             raise self._error("DUPLICATE", token, f"header type {token} is there twice")
         fields: list[Field] = []
         at = 0
-        for item in _trees(node):
-            name, width = _tokens(item)
+        for item, name, width in items:
             bits = int(width) if len(width) < 6 else 0
             if not 0 < bits <= MAX_FIELD_BITS:
                 raise self._error(
@@ -166,7 +233,9 @@ class _Reader:
                 )
             if any(f.name == name.value for f in fields):
                 raise self._error("DUPLICATE", name, f"field {name} is there twice in {token}")
-            made = self._annotated(item, name, Field("", name.value, bits, at))
+            made = Field("", name.value, bits, at)
+            if item is not None:
+                made = self._annotated(item, name, made)
             if made.clock and any(f.clock for f in fields):
                 raise self._error("DUPLICATE", name, f"{token} has two clocks")
             if made.clock:
@@ -178,7 +247,7 @@ class _Reader:
         self._types[token.value] = fields
 
     def _annotated(self, node: Tree[Token], name: Token, plain: Field) -> Field:
-        annotations = list(self._annotations(node))
+        annotations = list(self._annotations(_trees(node)))
         names = [a if a in _BESIDE else "kind" for a, _ in annotations]
         for number, (annotation, _) in enumerate(annotations):
             if names[number] in names[:number]:
@@ -238,14 +307,17 @@ class _Reader:
         raise self._misplaced(annotation, "a field", FIELD_ANNOTATIONS)
 
     def _header(self, node: Tree[Token]) -> None:
-        type_name, name = _tokens(node)
+        marks = [item for item in _trees(node) if item.data == "annotation"]
+        self._instance(*_tokens(node), marks)
+
+    def _instance(self, type_name: Token, name: Token, marks: Sequence[Tree[Token]]) -> None:
         if type_name.value not in self._types:
             why = f"there is no header_type {type_name}"
             raise self._error("UNKNOWN_TYPE", type_name, why, nearest(type_name, self._types))
         if name.value in self._headers:
             raise self._error("DUPLICATE", name, f"header {name} is there twice")
         message_type: int | None = None
-        for annotation, arguments in self._annotations(node):
+        for annotation, arguments in self._annotations(marks):
             if annotation != "message_type":
                 raise self._misplaced(annotation, "a header", HEADER_ANNOTATIONS)
             if len(arguments) != 1:
@@ -371,8 +443,8 @@ class _Reader:
             ),
         )
 
-    def _annotations(self, node: Tree[Token]) -> Iterator[tuple[Token, list[Token]]]:
-        for item in _trees(node):
+    def _annotations(self, items: Iterable[Tree[Token]]) -> Iterator[tuple[Token, list[Token]]]:
+        for item in items:
             if item.data == "annotation":
                 yield _tokens(item)[0], [_tokens(argument)[0] for argument in _trees(item)]
 

@@ -26,6 +26,7 @@ _WORDS: Mapping[str, str] = {
     "_HEADER_TYPE": "'header_type'",
     "_HEADER": "'header'",
     "_FIELDS": "'fields'",
+    "_BIT": "'bit<...>'",
     "QUERY": "'query_field'",
     "DEFAULT": "'query_default_action'",
     "AT": "an annotation such as @query_field",
