@@ -1,6 +1,7 @@
-"""Spark's side of the delivery: one pass over Arrow batches of Kafka records, one report a task.
+"""Spark's side of the delivery, one pass over Arrow batches of Kafka records, and of rules over any
+DataFrame.
 
-The only module of `udfs` that imports pyspark. Its function runs inside ``mapInArrow``: it decodes,
+The only module of `udfs` that imports pyspark. `deliver` runs inside ``mapInArrow``: it decodes,
 matches, frames and hands the frames to a sink, and yields what the driver must record about it,
 never the frames themselves.
 """
@@ -14,7 +15,9 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql.functions import pandas_udf
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -30,6 +33,8 @@ from udfs.delivery.frame_headers import StacksHandle
 from udfs.delivery.plan import PlanHandle
 from udfs.delivery.sink import Sink
 from udfs.delivery.task import Task
+from udfs.filters.row_matcher import RowMatcher
+from udfs.filters.subscriptions import Subscription
 from udfs.trees.header_stacks import Receivers, Stack, Stacks, warm_up
 
 #: Columns of a task's report. ``kind`` says which columns a row fills:
@@ -156,6 +161,37 @@ def _report(task: Task) -> Iterator[pa.RecordBatch]:
             [columns.get(field.name, pa.nulls(count, field.type)) for field in REPORT_ARROW],
             schema=REPORT_ARROW,
         )
+
+
+def match(
+    df: DataFrame,
+    rules: Iterable[Subscription],
+    *,
+    rules_column: str = "rules",
+    receivers_column: str = "receivers",
+) -> DataFrame:
+    """Returns the DataFrame with two more columns, arrays of strings: the ids of the rules that
+    each row matches, and their receivers.
+
+    Rules compare columns by their names: text, whole numbers, decimals of up to 18 digits, doubles,
+    dates, times and truth values. A null, or NaN, is an absent field. A rule without ``fwd(...)``
+    is for its subscriber. Rules are compiled once, here; workers then match batch by batch, in
+    compiled loops. Errors: ValueError for a column that is there already; ``SubscriptionError`` for
+    the first rule that is wrong, as of ``udfs.filters.row_matcher.RowMatcher``.
+    """
+    names = [*df.columns, rules_column, receivers_column]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"there would be two columns {name!r}: rename one")
+    matcher = RowMatcher(to_arrow_schema(df.schema, timezone="UTC"), list(rules))
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            found = matcher.match(batch)
+            yield pa.RecordBatch.from_arrays([*batch.columns, *found], names=names)
+
+    added = [StructField(name, ArrayType(StringType())) for name in names[-2:]]
+    return df.mapInArrow(run, StructType([*df.schema.fields, *added]))
 
 
 def work_out(header_stacks: StacksHandle) -> Any:

@@ -52,10 +52,19 @@ def receivers(index: PredicateIndex, batch: Sequence[Event], rubbish: int) -> li
     values = np.array([[rubbish if v is None else v for v in row] for row in found], np.uint64)
     present = np.array([[v is not None for v in row] for row in found], np.bool_)
     bits = index.match(kinds, values.reshape(shape), present.reshape(shape))
-    return [
+    found = [
         {host for at, host in enumerate(index.hosts) if int(row[at // 64]) >> (at % 64) & 1}
         for row in bits
     ]
+    # The same event by event and outcome by outcome.
+    said: list[set[str]] = [set() for _ in batch]
+    pairs = list(
+        zip(*index.pairs(kinds, values.reshape(shape), present.reshape(shape)), strict=True)
+    )
+    for event, outcome in pairs:
+        said[event].update(each for each in index._outcomes[outcome] if isinstance(each, str))
+    assert said == found and pairs == sorted(set(pairs))
+    return found
 
 
 def one_by_one(read: Sequence[Rule], event: Mapping[str, int]) -> set[str]:

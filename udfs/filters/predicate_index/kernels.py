@@ -20,10 +20,19 @@ _WORDS = np.uint64(WORDS)
 _helper: Any = njit(cache=True, nogil=True, _nrt=False)
 
 
+_HALF = np.uint64(32)
+
+
 @_helper
 def _unite(found: Any, i: Any, words: Any, outcome: Any) -> None:
-    for word in range(np.uint64(words.shape[1])):
-        found[i, word] |= words[outcome, word]
+    # Compiled apart for either: without words the other branch is left out.
+    if words is None:
+        found[0, 0] += _ONE
+        if found[0, 0] < np.uint64(found.shape[0]):
+            found[found[0, 0], 0] = (np.uint64(i) << _HALF) | np.uint64(outcome)
+    else:
+        for word in range(np.uint64(words.shape[1])):
+            found[i, word] |= words[outcome, word]
 
 
 @_helper
@@ -124,9 +133,12 @@ def match_postings(
     start: NDArray[np.int32],
     low: NDArray[np.uint64],
     span: NDArray[np.uint64],
-    words: NDArray[np.uint64],
+    words: NDArray[np.uint64] | None,
 ) -> None:
     """Adds to ``found``, uint64[m, w], the receivers of terms that hang on a value of a field.
+
+    Without ``words``, to ``found``, uint64[n, 1], event << 32 | outcome of each term that is true:
+    the first says how many, and those for which there is no room are left out.
 
     ``access_lane``: int32[a], rows of ``values``. Table a of open addressing, of 2^n places,
     begins at ``table_begin[a]``, and a value is looked for from its hash ``>> table_shift[a]`` on:
@@ -301,9 +313,10 @@ def match_slices(
     start: NDArray[np.int32],
     low: NDArray[np.int32],
     above: NDArray[np.int32],
-    words: NDArray[np.uint64],
+    words: NDArray[np.uint64] | None,
 ) -> None:
-    """Adds to ``found``, uint64[m, w], the receivers of terms, 512 events at a time.
+    """Adds to ``found``, uint64[m, w], the receivers of terms, 512 events at a time; without
+    ``words`` as in `match_postings`.
 
     Row k of the slices says which events of a block have a value of ``boundary[k]`` or more;
     field f has those from ``boundary_begin[f]`` up to ``boundary_begin[f + 1]``, ascending, the

@@ -132,9 +132,44 @@ class PredicateIndex:
         Arguments as of ``udfs.filters.matching.matcher.Matcher.match``, for ``fields``.
         """
         count = values.shape[1] if message_type is None else len(message_type)
+        found = np.zeros((count, self.words), np.uint64)
+        self._match(found, count, message_type, values, present, self._words)
+        return found
+
+    def pairs(
+        self,
+        message_type: NDArray[np.uint8] | None,
+        values: NDArray[np.uint64],
+        present: NDArray[np.bool_] | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Returns each event with the number of each outcome that it has, in ascending order.
+
+        Arguments as of ``match``. Outcomes are numbered as they come first in the tables.
+        """
+        count = values.shape[1] if message_type is None else len(message_type)
+        room = 4 * count + 1
+        while True:
+            found = np.zeros((room, 1), np.uint64)
+            self._match(found, count, message_type, values, present, None)
+            true = int(found[0, 0])
+            if true < room:
+                break
+            room = true + 1
+        # Several terms of a rule may be true on an event.
+        kept = np.unique(found[1 : true + 1]).astype(np.int64)
+        return kept >> 32, kept & 0xFFFFFFFF
+
+    def _match(
+        self,
+        found: NDArray[np.uint64],
+        count: int,
+        message_type: NDArray[np.uint8] | None,
+        values: NDArray[np.uint64],
+        present: NDArray[np.bool_] | None,
+        words: NDArray[np.uint64] | None,
+    ) -> None:
         if values.shape != (len(self.fields), count):
             raise ValueError(f"values has shape {values.shape} for {len(self.fields)}, {count}")
-        found = np.zeros((count, self.words), np.uint64)
         types = np.zeros(0 if message_type is None else count, np.uint8)
         if message_type is not None:
             types = np.require(message_type, np.uint8, ["C", "W"])
@@ -146,10 +181,9 @@ class PredicateIndex:
             np.require(lacking, np.bool_, ["C", "W"]),
         )
         if self._postings is not None:
-            kernels.match_postings(*columns, *self._postings, self._words)
+            kernels.match_postings(*columns, *self._postings, words)
         if self._slices is not None:
-            kernels.match_slices(*columns, *self._slices, self._words)
-        return found
+            kernels.match_slices(*columns, *self._slices, words)
 
     def _make_postings(
         self, flat: FlatTerms, chosen: NDArray[np.int64], at: NDArray[np.int64]

@@ -1,0 +1,121 @@
+"""Rules over the rows of a table: of each row the rules that match, and their receivers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from udfs.errors import SubscriptionError
+from udfs.filters.compiler.compile import actions_of, table_of_texts
+from udfs.filters.compiler.outcomes import receiver_order
+from udfs.filters.compiler.term_table import TermTable
+from udfs.filters.language.rule import subscription_error
+from udfs.filters.language.shapes import RuleTable, read_table
+from udfs.filters.predicate_index.predicate_index import PredicateIndex
+from udfs.filters.subscriptions import Subscription
+from udfs.messages.specification import Specification
+from udfs.messages.table_columns import ColumnField, raw_values, table_specification
+
+
+class RowMatcher:
+    """Finds the rules that each row of a table matches, at a cost that is a sum over the rules.
+
+    schema: of the table; its columns are fields as of ``table_specification``, and a null is an
+    absent field. A rule without ``fwd(...)`` is for its subscriber. Picklable. Errors:
+    ``SubscriptionError`` for the first rule that is wrong, with its ``id``; ACTION_FOR_SWITCH and
+    STATE_IN_TABLE for one with a named action or with state.
+    """
+
+    def __init__(self, schema: pa.Schema, rules: Sequence[Subscription]) -> None:
+        texts = [rule.filter for rule in rules]
+        specification, read = _read(schema, texts)
+        for at, error in read.errors:
+            raise _of_rule(rules[at], error)
+        table = table_of_texts(texts, read, specification)
+        for at in (*table.kept, *table.updates):
+            why = "a rule with state is for events in their order, and rows of a table have none"
+            raise _of_rule(rules[at], subscription_error("STATE_IN_TABLE", texts[at], (1, 1), why))
+        self._ids = pa.array([rule.id for rule in rules], pa.string())
+        told = self._receivers(rules, read)
+        names = sorted({name for each in told for name in each}, key=receiver_order)
+        number = {name: at for at, name in enumerate(names)}
+        self._names = pa.array(names, pa.string())
+        # By rule, the numbers of its receivers.
+        self._begin = np.cumsum([0, *map(len, told)])
+        self._told = np.array([number[name] for name in chain.from_iterable(told)], np.int64)
+        # A rule is an outcome of its own.
+        every = range(len(rules))
+        alone = TermTable(
+            table.blocks,
+            np.arange(len(rules), dtype=np.int32),
+            [(term, rule, rule) for term, rule, _ in table.terms],
+            {(str(rule),): rule for rule in every},
+        )
+        self._index = PredicateIndex([alone], specification)
+        of_lane = {lane.qualified: f for f in specification.order() for lane in f.lanes()}
+        self._columns = list(dict.fromkeys(of_lane[name] for name in self._index.fields))
+
+    def match(self, rows: pa.RecordBatch) -> tuple[pa.ListArray, pa.ListArray]:
+        """Returns of each row the ids of the rules that match, in the order of the rules, and
+        their receivers, each once and sorted: two arrays of lists of strings."""
+        count = rows.num_rows
+        values = np.zeros((len(self._index.fields), count), np.uint64)
+        present = np.zeros(values.shape, np.bool_)
+        lane = 0
+        for field in self._columns:
+            raw, there = raw_values(rows.column(field.name), field)
+            wanted = [each.qualified for each in field.lanes()]
+            for name, row in zip(wanted, raw, strict=True):
+                if name in self._index.fields:
+                    values[lane], present[lane] = row, there
+                    lane += 1
+        row, rule = self._index.pairs(None, values, present)
+        sizes = self._begin[rule + 1] - self._begin[rule]
+        ends = np.cumsum(sizes)
+        place = np.repeat(self._begin[rule] - (ends - sizes), sizes) + np.arange(sizes.sum())
+        told = np.unique(np.repeat(row, sizes) << 32 | self._told[place])
+        return (
+            _lists(count, row, self._ids.take(pa.array(rule))),
+            _lists(count, told >> 32, self._names.take(pa.array(told & 0xFFFFFFFF))),
+        )
+
+    def _receivers(self, rules: Sequence[Subscription], read: RuleTable) -> list[tuple[str, ...]]:
+        actions = [actions_of(each) for each in read.outcomes]
+        found = []
+        for rule, number in zip(rules, read.outcome.tolist(), strict=True):
+            named, calls, _ = actions[number]
+            if calls:
+                why = f"action '{calls[0].name}' is for a switch to perform; write fwd(...)"
+                fault = subscription_error("ACTION_FOR_SWITCH", rule.filter, (1, 1), why)
+                raise _of_rule(rule, fault)
+            found.append(named or (rule.subscriber,))
+        return found
+
+
+def _read(schema: pa.Schema, texts: Sequence[str]) -> tuple[Specification, RuleTable]:
+    """Reads rules over columns that are wide enough for all constants."""
+    room: dict[str, int] = {}
+    while True:
+        specification = table_specification(schema, room)
+        read = read_table(texts, specification)
+        texts_of = [f for f in specification.order() if isinstance(f, ColumnField)]
+        short = {f.name: f.longest[0] for f in texts_of if f.of == "text"}
+        more = {n: size // 8 * 8 + 8 for n, size in short.items() if size >= room.get(n, 8)}
+        if not more:
+            return specification, read
+        room |= more
+
+
+def _of_rule(rule: Subscription, error: SubscriptionError) -> SubscriptionError:
+    return SubscriptionError(
+        error.what, f"rule {rule.id!r}: {error.message}", **error.fields, id=rule.id
+    )
+
+
+def _lists(count: int, row: NDArray[np.int64], values: pa.Array) -> pa.ListArray:
+    offsets = np.searchsorted(row, np.arange(count + 1)).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), values)
