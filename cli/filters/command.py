@@ -15,7 +15,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from cli.filters.events import SHOWN_RULES, MatchingRules, explain_event
+from cli.filters.events import SHOWN_RULES, MatchingRules, explain_event, why_not
 from cli.filters.rule_files import (
     RuleFile,
     lines_of,
@@ -38,6 +38,7 @@ from cli.filters.views import (
     rule_place,
     rule_text,
     term_json,
+    why_not_text,
 )
 from udfs.errors import EventError
 from udfs.filters.compiler.compile import CompiledFilter, compile_table
@@ -260,6 +261,33 @@ def explain_command(
         found = _explain_rule(file, rule)
         shown = rule_text(found)
     typer.echo(json.dumps(found) if as_json else shown)
+
+
+@app.command("why-not")
+def why_not_command(
+    format_: FormatOption,
+    rules: RulesOption,
+    events: Annotated[
+        str, typer.Option("--events", help="File of JSON lines, as of match; - is standard input.")
+    ],
+    host: Annotated[str, typer.Option("--host", help="The host, or port, of fwd(...).")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a rule.")] = False,
+    skip_faulty: SkipOption = False,
+) -> None:
+    """Say why events did not go to a host: which clause of each of its rules failed.
+
+    For each rule that forwards to the host: on how many events it was tried, how many matched, and
+    of each predicate on how many of the others it was false, or unknown as the event lacks the
+    field, and on how many it decided, as the stars of explain say.
+    """
+    file = rules_to_use(format_, rules, skip_faulty)
+    found = why_not(file, host, events)
+    if as_json:
+        for rule in found:
+            typer.echo(json.dumps(rule))
+    else:
+        typer.echo(why_not_text(found) if found else f"no rule in {file.name} forwards to {host}")
 
 
 def _batch(lines: Lines, most: int) -> list[tuple[int, str | EventError]]:

@@ -7,7 +7,8 @@ plain conjunctions are tried as columns, and only the others are parsed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import typer
@@ -15,6 +16,7 @@ import typer
 from cli.filters.rule_files import RuleFile, lines_of, open_source
 from cli.filters.views import Json, evaluation_json, outcome_json, path_json, rule_place
 from udfs.errors import EventError
+from udfs.filters.compiler.compile import actions_of
 from udfs.filters.compiler.outcomes import united
 from udfs.filters.explanation.events import Event, EventReader
 from udfs.filters.explanation.explain import Explainer, evaluate_rule, shown_value
@@ -23,7 +25,8 @@ from udfs.filters.meaning.evaluate import Subject
 from udfs.filters.meaning.interpreter import Interpreter
 from udfs.filters.meaning.normal_form import MESSAGE_TYPE
 from udfs.filters.meaning.terms import TermBlock
-from udfs.filters.nodes import Rule, Update
+from udfs.filters.nodes import Action, Rule, Update
+from udfs.messages.specification import Specification
 
 
 class MatchingRules:
@@ -36,11 +39,15 @@ class MatchingRules:
         self._file = file
         self._right = np.array(file.right, np.int64)
         self._blocks: Sequence[TermBlock] = ()
+        self._actions: list[tuple[int, Sequence[Action]]]
         if file.framing:
             self.parsed = {index: file.rule(index) for index in file.right}
+            self._actions = [(index, rule.actions) for index, rule in self.parsed.items()]
             return
         read = read_table([file.texts[index] for index in file.right], file.specification)
         self._blocks = read.blocks
+        numbers = zip(file.right, read.outcome.tolist(), strict=True)
+        self._actions = [(index, read.outcomes[number]) for index, number in numbers]
         self.parsed = {file.right[at]: rule for at, rule in read.rules}
         updating = [
             number
@@ -54,6 +61,10 @@ class MatchingRules:
         """Returns the syntax tree of a rule."""
         found = self.parsed.get(index)
         return self._file.rule(index) if found is None else found
+
+    def forwarding_to(self, host: str) -> list[int]:
+        """Returns indexes of the rules that name a host, or a port, as their receiver."""
+        return [index for index, actions in self._actions if host in actions_of(actions)[0]]
 
     def plain_matches(self, event: Event) -> set[int]:
         """Returns indexes of the plain conjunctions that are true on the event."""
@@ -73,6 +84,7 @@ class MatchingRules:
 
 
 SHOWN_RULES = 20
+_COUNTED = ("true", "false", "unknown", "decided")
 
 
 def explain_event(file: RuleFile, text: str, after: str, others: int | None) -> Json:
@@ -91,13 +103,9 @@ def explain_event(file: RuleFile, text: str, after: str, others: int | None) -> 
     rules = MatchingRules(file)
     grouped = file.compile(True).grouped
     interpreter = Interpreter([rule for _, rule in sorted(rules.parsed.items())], specification)
-    if after:
-        _step(interpreter, reader, after)
-    now = reader.time_of(event)
-    cells = {cell.name: interpreter.finds(cell.name, now) for cell in interpreter.cells}
-    state: dict[Subject, int | None] = {
-        counter: cells[counter.name] for counter in specification.counters
-    }
+    for before, _ in _events(reader, after) if after else ():
+        interpreter.step(before.values, before.time_us)
+    state, cells = _state(interpreter, specification, reader.time_of(event))
     plain = rules.plain_matches(event)
     shown, left = [], 0
     for index in file.right:
@@ -134,15 +142,68 @@ def explain_event(file: RuleFile, text: str, after: str, others: int | None) -> 
     }
 
 
-def _step(interpreter: Interpreter, reader: EventReader, source: str) -> None:
-    """Let the events of a file pass."""
+def why_not(file: RuleFile, host: str, source: str) -> list[Json]:
+    """Returns of each rule that forwards to a host on how many events it was tried and matched.
+
+    predicates: of each, on how many of the others it was true, false and unknown, and on how many
+    it decided. source: file of events, which pass one after the other. Errors: typer.Exit, having
+    told the error of an event.
+    """
+    specification = file.specification
+    rules = MatchingRules(file)
+    interpreter = Interpreter([rule for _, rule in sorted(rules.parsed.items())], specification)
+    asked = {index: rules.rule(index) for index in rules.forwarding_to(host)}
+    tried = 0
+    matched: Counter[int] = Counter()
+    truths: dict[int, list[Counter[str]]] = {}
+    texts: dict[int, list[str]] = {}
+    for event, now in _events(EventReader(specification), source):
+        tried += 1
+        state, cells = _state(interpreter, specification, now)
+        for index, rule in asked.items():
+            found = evaluate_rule(rule, event.values, specification, state, cells)
+            texts.setdefault(index, [each.text for each in found.predicates])
+            counts = truths.setdefault(index, [Counter() for _ in found.predicates])
+            if found.matches:
+                matched[index] += 1
+                continue
+            for count, each in zip(counts, found.predicates, strict=True):
+                count[each.truth] += 1
+                count["decided"] += each.decided
+        interpreter.step(event.values, event.time_us)
+    return [
+        {
+            "rule": index,
+            **rule_place(file, index),
+            "tried": tried,
+            "matched": matched[index],
+            "predicates": [
+                {"text": text, **{name: count[name] for name in _COUNTED}}
+                for text, count in zip(texts.get(index, ()), truths.get(index, ()), strict=True)
+            ],
+        }
+        for index in asked
+    ]
+
+
+def _state(
+    interpreter: Interpreter, specification: Specification, now: int
+) -> tuple[dict[Subject, int | None], dict[str, int | None]]:
+    """Returns the values that an event finds in variables, and in all cells by name."""
+    cells = {cell.name: interpreter.finds(cell.name, now) for cell in interpreter.cells}
+    return {counter: cells[counter.name] for counter in specification.counters}, cells
+
+
+def _events(reader: EventReader, source: str) -> Iterator[tuple[Event, int]]:
+    """Yields the events of a file, each with its time in units of the format's clock."""
     with open_source(source) as stream:
         for number, line in lines_of(stream):
             try:
                 if not isinstance(line, str):
                     raise line
-                before = reader.read_line(line)
+                event = reader.read_line(line)
+                now = reader.time_of(event)
             except EventError as error:
                 typer.echo(f"{source}, line {number}: {error}", err=True)
                 raise typer.Exit(2) from None
-            interpreter.step(before.values, before.time_us)
+            yield event, now

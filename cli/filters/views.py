@@ -158,6 +158,20 @@ def rule_text(found: Json) -> str:
     return "\n".join(lines)
 
 
+def why_not_text(rules: Sequence[Json]) -> str:
+    """Returns what rules failed on, for people."""
+    lines = []
+    for rule in rules:
+        lines += ["", f"rule {rule['rule']}, line {rule['line']}: {rule['text']}"]
+        lines.append(f"  matched {rule['matched']:,} of {rule['tried']:,} events; of the others")
+        for each in rule["predicates"]:
+            lines.append(
+                f"    {each['false']:>9,} false, {each['unknown']:>9,} unknown, "
+                f"{each['decided']:>9,} decided: {each['text']}"
+            )
+    return "\n".join(lines[1:])
+
+
 def _does(found: Json) -> str:
     ports = list(map(str, found["ports"]))
     if len(ports) > _SHOWN_PORTS:

@@ -344,6 +344,57 @@ def test_events_go_through_the_diagram_and_the_index_and_both_are_explained(tmp_
     assert "matched by the index" not in run("explain", *arguments, "--rule", "60").stdout
 
 
+def test_a_host_is_told_which_clauses_of_its_rules_failed(tmp_path: Path):
+    draw = random.Random(9)
+    clauses = [
+        [f"f{draw.randrange(3)} {draw.choice(['==', '>', '!='])} {draw.randrange(4)}" for _ in "ab"]
+        for _ in range(6)
+    ]
+    rules = [f"{' and '.join(both)} : fwd({at % 2}, h9)" for at, both in enumerate(clauses)]
+    rules.append("not f0 > 1 or f1 == 0 : fwd(0)")
+    events = [
+        {name: draw.randrange(4) for name in ELEVEN[:3] if draw.random() < 0.8} for _ in range(50)
+    ]
+    source = tmp_path / "events.jsonl"
+    source.write_text("\n".join(map(json.dumps, events)))
+    arguments = [*write(tmp_path, "\n".join(rules), MANY_FIELDS), "--events", str(source)]
+    specification = parse_specification(MANY_FIELDS, "x")
+    raw = [{f"e.{name}": value for name, value in event.items()} for event in events]
+
+    def count(text: str, among: list[dict[str, int]]) -> int:
+        return sum(matches(parse_rule(text, specification).condition, event) for event in among)
+
+    found = lines(run("why-not", *arguments, "--host", "0", "--json"))
+    assert [rule["rule"] for rule in found] == [0, 2, 4, 6]
+    for rule in found:
+        text = rules[rule["rule"]]
+        condition = parse_rule(text, specification).condition
+        others = [event for event in raw if not matches(condition, event)]
+        assert (rule["tried"], rule["matched"]) == (50, 50 - len(others))
+        for predicate in rule["predicates"]:
+            held = predicate["text"]
+            assert predicate["true"] == count(held, others)
+            assert predicate["false"] == count(f"not {held}", others)
+            assert predicate["true"] + predicate["false"] + predicate["unknown"] == len(others)
+        if rule["rule"] < 6:
+            assert [each["text"] for each in rule["predicates"]] == clauses[rule["rule"]]
+            # Of two that are unknown neither decides alone.
+            pair = clauses[rule["rule"]]
+            both = sum(1 for event in others if not any(count(each, [event]) for each in pair))
+            decided = [each["decided"] for each in rule["predicates"]]
+            assert len(others) <= sum(decided) <= len(others) + both
+    shown = run("why-not", *arguments, "--host", "0").stdout
+    assert f"matched {found[0]['matched']} of 50 events" in shown
+    assert "forwards to h8" in run("why-not", *arguments, "--host", "h8").stdout
+
+
+def test_a_rule_with_state_is_told_of_as_events_find_the_state(tmp_path: Path):
+    events = "\n".join(json.dumps({"price": 5, "time_us": at}) for at in range(5))
+    arguments = [*write(tmp_path, "price > 1 and count() >= 3 : fwd(1)"), "--events", "-"]
+    (rule,) = lines(run("why-not", *arguments, "--host", "1", "--json", stdin=events))
+    assert (rule["tried"], rule["matched"]) == (5, 2)
+
+
 def test_match_prints_a_line_an_event_and_goes_on_after_bad_ones():
     result = run("match", *CAMUS, "--events", str(EXAMPLES / "camus.events.jsonl"))
     *good, bad = lines(result)
