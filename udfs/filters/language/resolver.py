@@ -350,7 +350,7 @@ class Resolver:
         top = (1 << field.bits) - 1
         if field.kind == "string" and operator in ("==", "!="):
             return
-        allowed = comparison(cast(Operator, operator), spans, top)
+        allowed = comparison(cast(Operator, operator), tuple(spans), top)
         if not allowed:
             message = f"no value of '{field.qualified}' meets this"
             self._warn("NEVER_TRUE", test.start, message)
