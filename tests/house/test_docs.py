@@ -35,6 +35,8 @@ MAKERS = {
     ("udfs/filters/language/rule.py", "subscription_error"): "SUBSCRIPTION.",
     ("udfs/filters/language/syntax_errors.py", "subscription_error"): "SUBSCRIPTION.",
     ("udfs/filters/language/resolver.py", "_error"): "SUBSCRIPTION.",
+    ("udfs/filters/language/resolver.py", "_warn"): "SUBSCRIPTION.",
+    ("udfs/filters/rule_warnings.py", "RuleWarning"): "SUBSCRIPTION.",
     ("udfs/filters/subscriptions.py", "subscription_error"): "SUBSCRIPTION.",
     ("jobs/adapters/switches/p4runtime.py", "_failed"): "SWITCH.",
 }
