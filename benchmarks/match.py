@@ -1,7 +1,8 @@
 """The cost, on one core, of decoding events and finding their receivers, beside other ways.
 
-    ./spark-submit.sh bench match
+    ./spark-submit.sh bench match [fields] [--quick]
 
+``fields`` measures rules over many fields alone, and ``--quick`` only small sets of these.
 One line of JSON a measurement: ``seconds`` is the median of the time on the core in some runs
 over the same events, ``ratio`` compares seconds an event with the measurement named in ``to``,
 in this very run. docs/benchmarks.md says what is compared with what.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +33,7 @@ from plain_matcher import PlainMatcher
 from pyspark.sql import SparkSession
 
 import schemas
+from benchmarks import many_fields
 from benchmarks.compile import HOSTS, RULES, SYMBOLS, Drawn, independent, texts_of
 from benchmarks.support.measuring import DecodedSession, Reporter, drain, one_core, struct_loop
 from lab.traffic.symbols import symbols
@@ -65,6 +68,13 @@ PACKET = np.dtype(
 
 def main() -> None:
     one_core()
+    if "fields" not in sys.argv[1:]:
+        rules_of_the_text()
+    many_fields.measure("--quick" in sys.argv[1:])
+
+
+def rules_of_the_text() -> None:
+    """100,000 rules on stock and price, and what finds their receivers otherwise."""
     itch = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
     decoding(itch)
     drawn = independent(seed=1)

@@ -38,7 +38,8 @@ class Reporter:
     """
 
     def __init__(self, **batch: int) -> None:
-        print(json.dumps({"batch": batch}), flush=True)
+        if batch:
+            print(json.dumps({"batch": batch}), flush=True)
         self._seconds: dict[str, float] = {}
 
     def __call__(
@@ -50,8 +51,9 @@ class Reporter:
         runs: int = RUNS,
         clock: Callable[[], float] = time.thread_time,
         **more: Any,
-    ) -> None:
-        """``items`` is how many ``work`` does; ratios compare seconds an item."""
+    ) -> float:
+        """Returns the seconds. ``items`` is how many ``work`` does; ratios compare seconds an
+        item."""
         work()  # compiled and warm
         times = []
         for _ in range(runs):
@@ -64,6 +66,7 @@ class Reporter:
         if to:
             line |= {"to": to, "ratio": round(self._seconds[name] / self._seconds[to], 2)}
         print(json.dumps(line | more), flush=True)
+        return seconds
 
 
 def side_by_side(

@@ -54,6 +54,7 @@ HANDED_ON = {
     "udfs/filters/language/resolver.py",
     "udfs/filters/subscriptions.py",
     "udfs/filters/language/syntax_errors.py",
+    "udfs/filters/row_matcher.py",
     "udfs/messages/fields.py",
     "udfs/messages/specification.py",
     "udfs/messages/specification_errors.py",
