@@ -477,10 +477,10 @@ class Bits:
             if node.operator in ("!=", "not in"):
                 held = ~held
             return self.has(name) & held, self.has(name) & ~held
-        parts = [self.of(child) for child in node.children]
-        true, false = parts[0]
-        for more, less in parts[1:]:
-            if isinstance(node, And):
+        both = isinstance(node, And)
+        true, false = (self.bdd.true, self.bdd.false) if both else (self.bdd.false, self.bdd.true)
+        for more, less in (self.of(child) for child in node.children):
+            if both:
                 true, false = true & more, false | less
             else:
                 true, false = true | more, false & less

@@ -84,8 +84,9 @@ def cases(
             if draw(st.booleans()):
                 asked.append(f"{header}.kind")
             if shares:
-                fields.append("shared: 16;")
-                total += 16
+                common = min(most_bits, 16)
+                fields.append(f"shared: {common};")
+                total += common
                 asked.append(f"{header}.shared")
                 if annotated:
                     queries.append(f"@query_field({header}.shared)")
