@@ -19,9 +19,10 @@ from udfs.messages.specification import Specification
 _ROWS_A_PREDICATE = 4
 _FEWEST_ROWS = 512
 """A diagram stays small where it has no more rows: an entry a predicate or two, and gaps."""
-_TRIALS = 16
-"""Groups of rules on the same fields, of the largest, that are tried in the diagram."""
 _WORTH_A_TRIAL = 32
+_SHARE = 8
+"""Rules on the same fields are tried in the diagram if they are so many, and this part of all: a
+few less in the index save an event nothing."""
 _STATE_ROWS = 1 << 17
 """A diagram of rules with state, which can go nowhere else, may have so many rows in any case."""
 _REFUSALS = 12
@@ -165,8 +166,9 @@ class GroupedCompiler:
             self._admit(compiler, names, table, kept)
             return compiler, compiler.compiled, [at for those in groups.values() for at in those]
         compiler = self._begin(limit)
-        trials = sorted(groups.items(), key=lambda pair: (-len(pair[1]), sorted(pair[0])))[:_TRIALS]
-        for those in (those for _, those in trials if len(those) >= _WORTH_A_TRIAL):
+        trials = sorted(groups.items(), key=lambda pair: (-len(pair[1]), sorted(pair[0])))
+        worth = max(_WORTH_A_TRIAL, len(names) // _SHARE)
+        for those in (those for _, those in trials if len(those) >= worth):
             part = table.select(np.array(those, np.int64))
             try:
                 compiler.update_table([names[at] for at in those], part)
@@ -201,11 +203,11 @@ class GroupedCompiler:
                 else:
                     errors |= dict.fromkeys(those, error)
         asked = _asked(table, errors)
-        for at, error in errors.items():
+        for at, fault in errors.items():
             self._refused[names[at]] = FilterError(
-                error.what,
+                fault.what,
                 f"among {len(rules)} rules with state there is no room for this one, which "
-                f"compares {', '.join(sorted(asked[at]))}: {error.message}. Each subscriber's "
+                f"compares {', '.join(sorted(asked[at]))}: {fault.message}. Each subscriber's "
                 "first rules stay, as far as they fit",
             )
 
