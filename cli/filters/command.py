@@ -105,7 +105,7 @@ def check(
     elif not file.texts:
         typer.echo(f"no rules in {file.name}")
     else:
-        more = f", with {len(found):,} warnings" if found else ""
+        more = f"; warnings: {len(found):,}" if found else ""
         typer.echo(f"{file.name}: {right:,} of {len(file.texts):,} rules are right{more}")
     if file.faults or (strict and found):
         raise typer.Exit(1)
@@ -367,7 +367,8 @@ class _Run:
             return matching
         for index, rule in self._parsed:
             mask = matches_columns(rule.condition, read.columns, read.present)
-            for at in np.flatnonzero(mask).tolist():
+            # Without any field, all is one answer for all events.
+            for at in np.flatnonzero(np.broadcast_to(mask, len(matching))).tolist():
                 matching[at].add(index)
         return matching
 

@@ -90,10 +90,17 @@ def test_check_warns_of_rules_that_are_most_likely_not_meant(tmp_path: Path, mor
     assert "2:10: warning: SUBSCRIPTION.PATTERN_CONSTANT: 'GOO*' is compared as" in pattern
     assert text.index("GOO*") == caret.index("^")
     assert "3:1: warning: SUBSCRIPTION.NEVER_TRUE" in never
-    assert last.endswith(f"{3 + more:,} of {4 + more:,} rules are right, with 2 warnings")
+    assert last.endswith(f"{3 + more:,} of {4 + more:,} rules are right; warnings: 2")
     *_, warning, summary = lines(run("check", *files, "--json"))
     assert (warning["severity"], warning["rule"], warning["line"]) == ("warning", 1, 3)
     assert summary == {"rules": 4 + more, "faulty": 1, "warnings": 2}
+
+
+def test_all_is_for_every_event_also_where_no_rule_asks_for_a_field(tmp_path: Path):
+    files = write(tmp_path, "all : fwd(1)\nnot all : fwd(2)\n")
+    events = '{"stock": "GOOGL"}\n{}\n{"shares": 5}\n'
+    result = run("match", *files, "--events", "-", "--with-rules", stdin=events)
+    assert lines(result) == [{"ports": [1], "actions": [], "rules": [0]}] * 3
 
 
 def test_warnings_alone_are_no_failure_unless_asked_for(tmp_path: Path):
