@@ -166,7 +166,7 @@ class _Reader:
         return made
 
     def _header_type(self, node: Tree[Token]) -> None:
-        items = [(item, *_tokens(item)) for item in _trees(node)]
+        items = [(item, _tokens(item)[0], _tokens(item)[1]) for item in _trees(node)]
         self._fields(_tokens(node)[0], items)
 
     def _p4_type(self, node: Tree[Token]) -> None:
@@ -308,7 +308,8 @@ class _Reader:
 
     def _header(self, node: Tree[Token]) -> None:
         marks = [item for item in _trees(node) if item.data == "annotation"]
-        self._instance(*_tokens(node), marks)
+        type_name, name = _tokens(node)
+        self._instance(type_name, name, marks)
 
     def _instance(self, type_name: Token, name: Token, marks: Sequence[Tree[Token]]) -> None:
         if type_name.value not in self._types:
