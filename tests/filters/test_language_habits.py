@@ -92,6 +92,7 @@ HABITS = [
     ("stock == A price > 5", "SYNTAX", "price", "'and' or 'or' between"),
     ("(stock == A : fwd(1)", "SYNTAX", ":", "the '(' before 'stock' is not closed"),
     ("(stock == A and (price > 5)", "SYNTAX", "", "the '(' before 'stock' is not closed"),
+    ("stock == A and (price > 5 : fwd(1)", "SYNTAX", ":", "the '(' before 'price' is not closed"),
     ("stock == A) : fwd(1)", "SYNTAX", ")", "no '(' is open"),
 ]
 

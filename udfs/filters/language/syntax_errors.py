@@ -42,7 +42,7 @@ _WORDS: Mapping[str, str] = {
     "$END": "the end of the rule",
 }
 _FOUND = re.compile(r"[\w.\-]+|\S", re.ASCII)
-_INSIDE = re.compile(r"([A-Za-z_]\w*)\s*\([^()]*$")
+_INSIDE = re.compile(r"\b(?!(?:and|or|not)\b)([A-Za-z_]\w*)\s*\([^()]*$", re.IGNORECASE)
 _FUNCTIONS = ("count", "sum", "avg", "min", "max")
 _PLACE = re.compile(r"line \d+, ")
 
