@@ -23,6 +23,8 @@ _WORTH_A_TRIAL = 32
 _SHARE = 8
 """Rules on the same fields are tried in the diagram if they are so many, and this part of all: a
 few less in the index save an event nothing."""
+_SAMPLE = 2048
+"""So many rules show beforehand whether a diagram multiplies: to find out by all takes minutes."""
 _STATE_ROWS = 1 << 17
 """A diagram of rules with state, which can go nowhere else, may have so many rows in any case."""
 _REFUSALS = 12
@@ -138,6 +140,7 @@ class GroupedCompiler:
         self._stateful = {names[at] for at in members.get(None, [])}
         self._refused = {}
         try:
+            self._probe(range(len(names)), table)
             compiled = compiler.update_table(names, table).compiled
         except FilterError:
             compiler, compiled, indexed = self._parted(names, table, members, limit)
@@ -168,14 +171,24 @@ class GroupedCompiler:
         compiler = self._begin(limit)
         trials = sorted(groups.items(), key=lambda pair: (-len(pair[1]), sorted(pair[0])))
         worth = max(_WORTH_A_TRIAL, len(names) // _SHARE)
+        inside: list[int] = []
         for those in (those for _, those in trials if len(those) >= worth):
             part = table.select(np.array(those, np.int64))
             try:
+                self._probe([*inside, *those], table)
                 compiler.update_table([names[at] for at in those], part)
             except FilterError:
                 continue
+            inside += those
             groups = {key: each for key, each in groups.items() if each is not those}
         return compiler, compiler.compiled, [at for those in groups.values() for at in those]
+
+    def _probe(self, rules: Sequence[int], table: TermTable) -> None:
+        """Raises FilterError where a part of the rules shows that a diagram of them multiplies."""
+        if len(rules) > 2 * _SAMPLE:
+            drawn = np.random.default_rng(0).choice(np.array(rules), _SAMPLE, replace=False)
+            part = table.select(np.sort(drawn))
+            self._begin(small(part)).update_table(range(_SAMPLE), part)
 
     def _admit(
         self,

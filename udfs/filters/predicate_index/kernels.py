@@ -88,6 +88,7 @@ def _postings(
     start: Any,
     low: Any,
     span: Any,
+    plain: Any,
     words: Any,
 ) -> None:
     for i in range(first, last):
@@ -98,6 +99,18 @@ def _postings(
         while end[base + at] and key[base + at] != value:
             at = (at + _ONE) & mask
         place = base + at
+        if plain:
+            for term in range(np.uint64(begin[place]), np.uint64(end[place])):
+                lane_of = lane[term]
+                if lane_of < 0:
+                    other = np.uint64(types[i])
+                else:
+                    if partial and not present[np.uint64(lane_of), i]:
+                        continue
+                    other = values[np.uint64(lane_of), i]
+                if (other - low[term]) <= span[term]:
+                    _unite(found, i, words, np.uint64(outcome[term]))
+            continue
         for term in range(np.uint64(begin[place]), np.uint64(end[place])):
             if _holds(
                 predicate[term],
@@ -133,6 +146,7 @@ def match_postings(
     start: NDArray[np.int32],
     low: NDArray[np.uint64],
     span: NDArray[np.uint64],
+    plain: bool,
     words: NDArray[np.uint64] | None,
 ) -> None:
     """Adds to ``found``, uint64[m, w], the receivers of terms that hang on a value of a field.
@@ -146,7 +160,8 @@ def match_postings(
     predicates from ``predicate[t]`` up to ``predicate[t + 1]`` besides, and the receivers
     ``words[outcome[t]]``. Predicate p asks that the value in row ``lane[p]``, or the type of the
     message where that is -1, is in one of the intervals ``low``, ``low + span`` from ``start[p]``
-    up to ``start[p + 1]``.
+    up to ``start[p + 1]``. ``plain``: each term has one predicate of one interval besides, so both
+    are numbered as the terms are.
     """
     count = values.shape[1]
     partial = present.shape[0] > 0
@@ -173,6 +188,7 @@ def match_postings(
                 start,
                 low,
                 span,
+                plain,
                 words,
             )
 
@@ -180,6 +196,8 @@ def match_postings(
 @_helper
 def _mark(
     slices: Any,
+    row_of: Any,
+    used: Any,
     first_event: Any,
     size: Any,
     types: Any,
@@ -194,8 +212,14 @@ def _mark(
     shift: Any,
     bucket: Any,
     field: Any,
-) -> None:
-    """Writes which events of a block have a value of each boundary of a field or more."""
+) -> Any:
+    """Writes which events of a block have a value of each boundary of a field or more.
+
+    Boundaries between two neighbouring values of the block have the same events, so a block has as
+    many rows at most as events: they fit a near cache. Returns the first row that is free then.
+    """
+    for at in range(first, last + _ONE):
+        row_of[at] = 0
     most = np.uint64(bucket.shape[1] - 2)
     for event in range(size):
         i = first_event + event
@@ -214,16 +238,36 @@ def _mark(
                 at = middle
             else:
                 end = middle - _ONE
-        slices[at, event >> _SIX] |= _ONE << (event & _LOW_SIX)
-    at = last
+        mine = np.uint64(row_of[at])
+        if mine == np.uint64(0):
+            mine = used
+            used += _ONE
+            row_of[at] = np.int32(mine)
+            for word in range(_WORDS):
+                slices[mine, word] = np.uint64(0)
+        slices[mine, event >> _SIX] |= _ONE << (event & _LOW_SIX)
+    above = np.uint64(0)
+    at = last + _ONE
     while at > first:
         at -= _ONE
-        for word in range(_WORDS):
-            slices[at, word] |= slices[at + _ONE, word]
+        mine = np.uint64(row_of[at])
+        if mine == np.uint64(0):
+            row_of[at] = np.int32(above)
+        else:
+            for word in range(_WORDS):
+                slices[mine, word] |= slices[above, word]
+            above = mine
+    return used
 
 
 @_helper
 def _spread(found: Any, i: Any, left: Any, words: Any, outcome: Any) -> None:
+    if words is not None and words.shape[1] == 1:
+        # Without branches: a bit that is set is as likely as one that is not.
+        told = words[outcome, 0]
+        for bit in range(min(np.uint64(64), np.uint64(found.shape[0]) - i)):
+            found[i + bit, 0] |= told & (np.uint64(0) - ((left >> bit) & _ONE))
+        return
     while left:
         if left & _ONE:
             _unite(found, i, words, outcome)
@@ -236,6 +280,7 @@ def _unite_outcomes(
     found: Any,
     block: Any,
     slices: Any,
+    row_of: Any,
     every: Any,
     term_begin: Any,
     predicate: Any,
@@ -257,7 +302,8 @@ def _unite_outcomes(
             for at in range(np.uint64(predicate[term]), np.uint64(predicate[term + _ONE])):
                 e0 = e1 = e2 = e3 = e4 = e5 = e6 = e7 = none
                 for interval in range(np.uint64(start[at]), np.uint64(start[at + _ONE])):
-                    lower, upper = np.uint64(low[interval]), np.uint64(above[interval])
+                    lower = np.uint64(row_of[np.uint64(low[interval])])
+                    upper = np.uint64(row_of[np.uint64(above[interval])])
                     e0 |= slices[lower, 0] & ~slices[upper, 0]
                     e1 |= slices[lower, 1] & ~slices[upper, 1]
                     e2 |= slices[lower, 2] & ~slices[upper, 2]
@@ -318,29 +364,32 @@ def match_slices(
     """Adds to ``found``, uint64[m, w], the receivers of terms, 512 events at a time; without
     ``words`` as in `match_postings`.
 
-    Row k of the slices says which events of a block have a value of ``boundary[k]`` or more;
-    field f has those from ``boundary_begin[f]`` up to ``boundary_begin[f + 1]``, ascending, the
-    first 0; the row behind all is empty. ``lanes``: rows of ``values``, -1 for the type of the
+    A row of slices says which events of a block have a value of ``boundary[k]`` or more; field f
+    has those from ``boundary_begin[f]`` up to ``boundary_begin[f + 1]``, ascending, the first 0;
+    behind all is one that no event has. ``lanes``: rows of ``values``, -1 for the type of the
     message. ``bucket``: int32[f, b + 1], the last boundary of the field at or below the start of
     each bucket of 2^shift values from ``base`` on. Outcome o has the terms from ``term_begin[o]``
     up to ``term_begin[o + 1]``, term t the predicates from ``predicate[t]`` up to
     ``predicate[t + 1]``, predicate p the intervals from ``start[p]`` up to ``start[p + 1]``:
-    events of row ``low`` that are not of row ``above``.
+    events from boundary ``low`` on that are not from ``above`` on.
     """
     count = values.shape[1]
     partial = present.shape[0] > 0
-    rows = boundary.shape[0]
-    slices = np.zeros((rows + 1, WORDS), np.uint64)
+    # Row 0 is empty.
+    slices = np.zeros((1 + lanes.shape[0] * BLOCK, WORDS), np.uint64)
+    row_of = np.zeros(boundary.shape[0] + 1, np.int32)
     every = np.zeros(WORDS, np.uint64)
     for block in range(0, count, BLOCK):
         size = np.uint64(min(BLOCK, count - block))
-        slices[:] = np.uint64(0)
+        used = _ONE
         every[:] = np.uint64(0)
         for event in range(size):
             every[event >> _SIX] |= _ONE << (event & _LOW_SIX)
         for field in range(lanes.shape[0]):
-            _mark(
+            used = _mark(
                 slices,
+                row_of,
+                used,
                 np.uint64(block),
                 size,
                 types,
@@ -360,6 +409,7 @@ def match_slices(
             found,
             np.uint64(block),
             slices,
+            row_of,
             every,
             term_begin,
             predicate,

@@ -65,6 +65,7 @@ class PredicateIndex:
         row = {MESSAGE_TYPE: -1} | {name: at for at, name in enumerate(self.fields)}
         self._row = np.array([row[name] for name in flat.names], np.int32)
         chosen, at = _access(flat, self._row, many_values, many_terms)
+        self._plain = False
         self._postings = self._make_postings(flat, chosen, at)
         others = np.ones(len(flat), np.bool_)
         others[chosen] = False
@@ -181,7 +182,7 @@ class PredicateIndex:
             np.require(lacking, np.bool_, ["C", "W"]),
         )
         if self._postings is not None:
-            kernels.match_postings(*columns, *self._postings, words)
+            kernels.match_postings(*columns, *self._postings, self._plain, words)
         if self._slices is not None:
             kernels.match_slices(*columns, *self._slices, words)
 
@@ -200,6 +201,9 @@ class PredicateIndex:
         order = np.lexsort((value, row))
         of, value, row = of[order], value[order], row[order]
         terms = flat.select(chosen[of], at[of])
+        self._plain = bool(
+            (np.diff(terms.predicate) == 1).all() and (np.diff(terms.interval) == 1).all()
+        )
         rows = np.unique(row)
         tables = [_table(value[row == each], int(np.searchsorted(row, each))) for each in rows]
         begins = np.cumsum([0, *(len(table[1]) for table in tables)])
@@ -294,15 +298,18 @@ def _access(
     points = np.flatnonzero(np.asarray(single, np.bool_) & (row[flat.field] >= 0))
     first = flat.low[flat.interval[points]]
     field = flat.field[points]
-    pairs, inverse, times = np.unique(
-        np.stack((field.astype(np.uint64), first)), axis=1, return_inverse=True, return_counts=True
-    )
-    values = np.bincount(pairs[0].astype(np.int64), minlength=len(flat.names))
+    order = np.lexsort((first, field))
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (np.diff(field[order]) != 0) | (first[order][1:] != first[order][:-1])
+    pair = np.empty(len(order), np.int64)
+    pair[order] = np.cumsum(new) - 1
+    often = np.bincount(pair)[pair] if len(pair) else pair
+    values = np.bincount(field[order[new]], minlength=len(flat.names))
     asked = np.bincount(field, minlength=len(flat.names))
     fit = (values >= many_values) & (asked >= many_terms)
     term = np.searchsorted(flat.predicate, points, side="right") - 1
     kept = fit[field]
-    points, term, often = points[kept], term[kept], times[inverse.reshape(-1)][kept]
+    points, term, often = points[kept], term[kept], often[kept]
     order = np.lexsort((points, often, term))
     points, term = points[order], term[order]
     leading = np.ones(len(term), np.bool_)
