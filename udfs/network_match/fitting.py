@@ -1,0 +1,103 @@
+"""As many rules as a switch has room for: those that exceed it are found one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from udfs.errors import FilterError
+from udfs.filters.compiler.compile import table_of_rules
+from udfs.filters.subscriptions import CheckedRule, Rejection
+from udfs.messages.specification import Specification
+from udfs.network_match.entries import ProgramEntries, program_entries
+from udfs.network_match.groups import groups_of
+from udfs.network_match.layout import ProgramLayout
+from udfs.network_match.refusals import rules_without
+from udfs.network_match.table_sizes import check_sizes
+
+TRIES = 64
+"""Times that rules are compiled to find those at fault; what is then still in doubt is refused."""
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """Holds the entries of the rules that a switch has room for, and the others' rejections."""
+
+    entries: ProgramEntries
+    rejections: Sequence[Rejection] = ()
+
+
+def fitting_rules(
+    rules: Sequence[CheckedRule],
+    specification: Specification,
+    program: ProgramLayout,
+    switch: str,
+    slots: Mapping[str, tuple[int, int]] | None,
+) -> Fitting:
+    """Makes the entries of a switch for rules whose receivers are ports.
+
+    Of terms to one port, those that fewest rules share find no room first. Where anything else
+    does not fit, rules without state are taken first, then all in their order, as many as fit.
+    """
+
+    def made(those: Sequence[CheckedRule]) -> Fitting:
+        table = table_of_rules(those, specification)
+        groups = groups_of(table, len(those), specification, program, {})
+        entries = program_entries(
+            groups.diagram,
+            specification,
+            {},
+            options=program.options,
+            slots=slots,
+            vectors=groups.vectors,
+        )
+        check_sizes(entries.entries, program)
+        fault = _no_room(switch, program)
+        return Fitting(entries, [_rejection(those[at].id, fault) for at in groups.refused])
+
+    try:
+        return made(rules)
+    except FilterError as error:
+        first = error
+    bound = table_of_rules(rules, specification).kept
+    parts = [
+        [rule.id for at, rule in enumerate(rules) if at in bound],
+        [rule.id for at, rule in enumerate(rules) if at not in bound],
+    ]
+    others = {rule.id for rule in rules}
+    tries, fault, rejections = TRIES, first, list[Rejection]()
+    while parts:
+        part = parts.pop()
+        tries -= 1
+        try:
+            if part and tries >= 0:
+                made(rules_without(rules, others.difference(part), specification))
+        except FilterError as error:
+            fault = error
+            if len(part) > 1:
+                parts += [part[len(part) // 2 :], part[: len(part) // 2]]
+            else:
+                rejections.append(_rejection(part[0], error))
+            continue
+        if part and tries < 0:
+            rejections += [_rejection(rule, fault) for rule in part]
+        else:
+            others -= set(part)
+    fitting = made(rules_without(rules, others, specification))
+    return Fitting(fitting.entries, [*rejections, *fitting.rejections])
+
+
+def _no_room(switch: str, program: ProgramLayout) -> FilterError:
+    most = program.options.words * program.options.passes
+    return FilterError(
+        "NO_ROOM",
+        f"rules for hosts behind one port of {switch} come to more than {most} terms, all that the "
+        "switches' program has room for beside a diagram, and fewest other rules share a term "
+        "with this one: compare fields that other rules compare, or let the stream match "
+        "(spark.stackcast.match=spark)",
+        switch=switch,
+    )
+
+
+def _rejection(rule: str, fault: FilterError) -> Rejection:
+    return Rejection(rule, fault.code, 1, 1, fault.message)
