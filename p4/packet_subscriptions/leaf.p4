@@ -14,10 +14,6 @@ control leaf(inout metadata_t meta) {
             | found[191:128]
             | found[255:192]);
     }
-    // No port, and not the default action either.
-    action drop() {
-        meta.called = 1;
-    }
 
     @name("leaf")
     table leaf_rows {
@@ -27,7 +23,6 @@ control leaf(inout metadata_t meta) {
         actions = {
             deliver;
             deliver_terms;
-            drop;
             @defaultonly NoAction;
         }
         const default_action = NoAction();

@@ -19,6 +19,5 @@ struct metadata_t {
     state_t state;
     @field_list(KEPT_FIELDS) state_t next;  // where the next group of rules begins; 0: none
     terms_t terms;  // that no field so far speaks against
-    @field_list(KEPT_FIELDS) bit<1> called;  // a rule names an action
     bit<64> now;
 }

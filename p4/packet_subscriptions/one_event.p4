@@ -52,7 +52,6 @@ control one_event(inout headers_t hdr, inout metadata_t meta,
             meta.next = 0;
         } else {
             meta.ports = 0;
-            meta.called = 0;
             if (start_rows.apply().miss) {
                 begun = false;
             }

@@ -26,7 +26,6 @@ parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         meta.place = 0;
         meta.examined_bits = 0;
         meta.next = 0;
-        meta.called = 0;
         transition parse_ethernet;
     }
 

@@ -97,7 +97,7 @@ def metadata(program: ProgramLayout) -> list[Metadata]:
         Metadata("state_t", "state"),
         Metadata("state_t", "next", "0", "where the next group of rules begins; 0: none", True),
         Metadata("terms_t", "terms", "", "that no field so far speaks against"),
-        Metadata("bit<1>", "called", "0", "a rule names an action", True),
+        Metadata("bit<1>", "called", "0", "an action is named", True, bool(program.actions)),
         Metadata("bit<1>", "unwanted", "0", "no rule is for it", used=bool(program.actions)),
         Metadata("bit<64>", "now", used=bool(program.blocks)),
     ]

@@ -9,8 +9,6 @@ from udfs.network_match.layout import MASK_BITS, ProgramLayout, Stage
 from udfs.network_match.table_sizes import SETS
 from udfs.network_match.values import argument_value
 
-_LEAF = ("deliver", "deliver_terms", "drop")
-
 
 def stage_control(stage: Stage, sizes: Mapping[tuple[str, str], int]) -> str:
     """Generates the control of a stage; ``sizes`` as of ``stage_sizes``."""
@@ -82,6 +80,11 @@ def delivery(program: ProgramLayout) -> str:
     """Generates the leaf table."""
     words = range(program.options.words)
     parts = [f"found[{MASK_BITS * word + MASK_BITS - 1}:{MASK_BITS * word}]" for word in words]
+    drop, actions = "", ["deliver", "deliver_terms"]
+    if program.actions:
+        drop = "    // No port, and not the default action either.\n"
+        drop += "    action drop() {\n        meta.called = 1;\n    }\n"
+        actions.append("drop")
     united = "\n            | ".join(parts)
     return (
         "// The leaf: who gets the event.\n"
@@ -91,9 +94,8 @@ def delivery(program: ProgramLayout) -> str:
         "    // Bits that are no term's go by.\n"
         "    action deliver_terms(terms_t terms) {\n        found = meta.terms & terms;\n"
         f"        meta.ports = meta.ports | (\n            {united});\n    }}\n"
-        "    // No port, and not the default action either.\n"
-        "    action drop() {\n        meta.called = 1;\n    }\n\n"
-        + table("leaf", "leaf_rows", ['meta.state : exact @name("state")'], "ROWS", *_LEAF)
+        f"{drop}\n"
+        + table("leaf", "leaf_rows", ['meta.state : exact @name("state")'], "ROWS", *actions)
         + "    apply {\n        leaf_rows.apply();\n    }\n}\n"
     )
 
@@ -146,11 +148,12 @@ def one_event(program: ProgramLayout) -> str:
     instances += "    leaf() delivery;\n"
     applied += "delivery.apply(meta);\nnext_rows.apply();\n"
     default, arguments = program.default
+    called = " && meta.called == 0" if program.actions else ""
     if default != "drop":
         then = "meta.unwanted = 1;"
         if default == "fwd":
             then = f"meta.ports = {1 << (int(arguments[0]) - 1):#x};"
-        unwanted = "meta.next == 0 && meta.ports == 0 && meta.called == 0"
+        unwanted = "meta.next == 0 && meta.ports == 0" + called
         applied += f"if ({unwanted}) {{\n    {then}\n}}\n"
     if program.actions:
         instances += "    calls() call;\n"
@@ -158,6 +161,7 @@ def one_event(program: ProgramLayout) -> str:
     start = table("start", "start_rows", ['meta.feed : exact @name("feed")'], 1, "set_state")
     groups = SETS * program.options.passes
     following = table("next", "next_rows", ['root : exact @name("state")'], groups, "set_next")
+    reset = "            meta.called = 0;\n" if program.actions else ""
     return (
         "// One event and one group of rules: from the first state to its leaf, and what that asks "
         "for.\ncontrol one_event(inout headers_t hdr, inout metadata_t meta,\n"
@@ -172,7 +176,8 @@ def one_event(program: ProgramLayout) -> str:
         "        if (meta.next != 0) {\n"
         "            meta.state = meta.next;\n            meta.next = 0;\n"
         "        } else {\n"
-        "            meta.ports = 0;\n            meta.called = 0;\n"
+        "            meta.ports = 0;\n"
+        f"{reset}"
         "            if (start_rows.apply().miss) {\n                begun = false;\n"
         "            }\n        }\n"
         "        if (begun) {\n"
