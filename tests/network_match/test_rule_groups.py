@@ -118,7 +118,10 @@ def test_rules_that_fit_are_delivered_and_only_the_others_are_refused(chance, co
         switch, rejections = fitted(held, TWELVE, options)
         if not rejections:
             break
-        assert {r.code for r in rejections} <= {"FILTER.NO_ROOM", "FILTER.TOO_LARGE"}
+        assert {r.code for r in rejections} <= {
+            "SUBSCRIPTION.NO_ROOM_ON_SWITCHES",
+            "FILTER.TOO_LARGE",
+        }
         refused |= {r.id for r in rejections}
         held = [rule for rule in rules if rule.id not in refused]
     assert held, "one rule fits always"
@@ -192,7 +195,7 @@ def test_a_rule_that_one_switch_has_no_room_for_is_in_none_and_all_others_are_li
     rules = list(check(rows, specification, set(HOSTS), "feed1")[0])
     made = NetworkFilters(specification, "feed1", options).entries(NETWORK, rules, {})
     refused = {r.id for r in made.rejections}
-    assert refused and {r.code for r in made.rejections} == {"FILTER.NO_ROOM"}
+    assert refused and {r.code for r in made.rejections} == {"SUBSCRIPTION.NO_ROOM_ON_SWITCHES"}
     others = [rule for rule in rules if rule.id not in refused]
     again = NetworkFilters(specification, "feed1", options).entries(NETWORK, others, {})
     assert (again.entries, again.rejections) == (made.entries, [])

@@ -38,10 +38,14 @@ _PORT_KEY = [{"type": "field", "value": ["udp", "dst_port"]}]
 
 @dataclass(frozen=True)
 class Filtered:
-    """Holds entries by switch, every switch of the tree, and rejections: rules no switch holds."""
+    """Holds entries by switch, every switch of the tree, and rejections: rules no switch holds.
+
+    passes: the most that an event takes in a switch.
+    """
 
     entries: Mapping[str, Sequence[SwitchEntry]]
     rejections: Sequence[Rejection]
+    passes: int = 1
 
 
 class NetworkFilters:
@@ -83,7 +87,7 @@ class NetworkFilters:
         rejections += beyond
         live = rules_without(live, {r.id for r in beyond}, self._specification)
         while True:
-            made = {}
+            made, passes = {}, 1
             without: dict[str, Rejection] = {}
             for switch, behind in ports.items():
                 own = rules_of_switch(live, behind, self._specification)
@@ -91,6 +95,7 @@ class NetworkFilters:
                     own, self._specification, self._program, switch, self._slots.get(switch)
                 )
                 made[switch] = fitting.entries
+                passes = max(passes, fitting.passes)
                 without |= {refused.id: refused for refused in fitting.rejections}
             if not without:
                 break
@@ -102,7 +107,7 @@ class NetworkFilters:
             switch: _next_generation(switch, entries.entries, held.get(switch, ()))
             for switch, entries in made.items()
         }
-        return Filtered(found, rejections)
+        return Filtered(found, rejections, passes)
 
 
 def _next_generation(

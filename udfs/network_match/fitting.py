@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from udfs.errors import FilterError
+from udfs.errors import FilterError, StackcastError, SubscriptionError
 from udfs.filters.compiler.compile import table_of_rules
 from udfs.filters.subscriptions import CheckedRule, Rejection
 from udfs.messages.specification import Specification
@@ -21,9 +21,13 @@ TRIES = 64
 
 @dataclass(frozen=True)
 class Fitting:
-    """Holds the entries of the rules that a switch has room for, and the others' rejections."""
+    """Holds the entries of the rules that a switch has room for, and the others' rejections.
+
+    passes: those of an event, one a group of rules.
+    """
 
     entries: ProgramEntries
+    passes: int = 1
     rejections: Sequence[Rejection] = ()
 
 
@@ -53,7 +57,8 @@ def fitting_rules(
         )
         check_sizes(entries.entries, program)
         fault = _no_room(switch, program)
-        return Fitting(entries, [_rejection(those[at].id, fault) for at in groups.refused])
+        rejections = [_rejection(those[at].id, fault) for at in groups.refused]
+        return Fitting(entries, groups.passes, rejections)
 
     try:
         return made(rules)
@@ -84,20 +89,19 @@ def fitting_rules(
         else:
             others -= set(part)
     fitting = made(rules_without(rules, others, specification))
-    return Fitting(fitting.entries, [*rejections, *fitting.rejections])
+    return replace(fitting, rejections=[*rejections, *fitting.rejections])
 
 
-def _no_room(switch: str, program: ProgramLayout) -> FilterError:
+def _no_room(switch: str, program: ProgramLayout) -> SubscriptionError:
     most = program.options.words * program.options.passes
-    return FilterError(
-        "NO_ROOM",
+    return SubscriptionError(
+        "NO_ROOM_ON_SWITCHES",
         f"rules for hosts behind one port of {switch} come to more than {most} terms, all that the "
         "switches' program has room for beside a diagram, and fewest other rules share a term "
         "with this one: compare fields that other rules compare, or let the stream match "
         "(spark.stackcast.match=spark)",
-        switch=switch,
     )
 
 
-def _rejection(rule: str, fault: FilterError) -> Rejection:
+def _rejection(rule: str, fault: StackcastError) -> Rejection:
     return Rejection(rule, fault.code, 1, 1, fault.message)
