@@ -14,8 +14,8 @@ import numpy as np
 from udfs.errors import FilterError
 from udfs.filters.compiler.compile import CompiledFilter, compile_table
 from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.grouped import GroupedCompiler, rows_of_small_diagram, rules_with_calls
-from udfs.filters.nodes import Outcome
+from udfs.filters.grouped import GroupedCompiler, small
+from udfs.filters.nodes import Call, Outcome
 from udfs.messages.specification import Specification
 from udfs.network_match.bit_vectors import BitVectors, bit_vectors
 from udfs.network_match.entries import port_of
@@ -50,7 +50,8 @@ def groups_of(
     """Groups ``count`` rules, those of ``table``.
 
     One small diagram is as good as it gets. Then: the diagram has only rules with state or named
-    actions; or some of the others, too; or all, up to the rows of one table.
+    actions; or, where there are none, the largest groups on the same fields; or all rules, up to
+    the rows of one table.
     ports: host name to port; numeric receivers are ports themselves.
 
     Raises FilterError as ``compile_table`` does if rules with state or named actions alone do not
@@ -95,14 +96,25 @@ def _ways(
         with suppress(FilterError):
             yield Groups(compile_table(table, specification, rows))
 
-    small = rows_of_small_diagram(table)
-    yield from whole(small)
-    bound = {*table.kept, *table.updates, *rules_with_calls(table)}
+    yield from whole(small(table))
+    bound = {*table.kept, *table.updates, *_calling(table)}
     alone = compile_table(table.select(np.array(sorted(bound), np.int64)), specification)
     yield with_vectors(alone, [rule for rule in range(count) if rule not in bound])
-    names = list(range(count))
-    compiler = GroupedCompiler(specification, calls=True)
-    diagram = compiler.update_table(names, table, (), lambda: (names, table)).diagram
-    yield with_vectors(diagram, sorted(rule for rule in names if rule in compiler.indexed))
-    if small < program.options.rows:
+    if not bound:
+        names = list(range(count))
+        compiler = GroupedCompiler(specification)
+        diagram = compiler.update_table(names, table, (), lambda: (names, table)).diagram
+        yield with_vectors(diagram, [rule for rule in names if rule in compiler.indexed])
+    if small(table) < program.options.rows:
         yield from whole(program.options.rows)
+
+
+def _calling(table: TermTable) -> set[int]:
+    """Returns the rules that name actions."""
+    calling = [
+        number
+        for tokens, number in table.outcomes.items()
+        if any(isinstance(token, Call) for token in tokens)
+    ]
+    found = {rule for _, rule, number in table.terms if number in calling}
+    return found.union(np.flatnonzero(np.isin(table.outcome, calling)).tolist())

@@ -124,8 +124,8 @@ class NetworkMatch:
         rejections += [*unfit, *filtered.rejections]
         made = [entry for entries in filtered.entries.values() for entry in entries]
         log.info(
-            "filters of subscriptions@%d: %d rules, %d rejected, %d entries on %d switches, at most "
-            "%d passes a message, in %.2f s",
+            "filters of subscriptions@%d: %d rules, %d rejected, %d entries on %d switches, at "
+            "most %d passes a message, in %.2f s",
             versions["subscriptions"],
             len(rules) - len(filtered.rejections),
             len(rejections),
