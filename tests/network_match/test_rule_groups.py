@@ -25,7 +25,9 @@ from udfs.network_match.groups import Groups, groups_of
 from udfs.network_match.layout import ProgramLayout, ProgramOptions, program_layout
 from udfs.network_match.routing import ports_towards
 from udfs.network_match.values import ProgramEntries, TableEntry
+from udfs.switches.entry import SwitchEntry, difference
 from udfs.switches.match import Match
+from udfs.switches.ordering import write_steps
 
 pytestmark = pytest.mark.unit
 
@@ -177,6 +179,7 @@ def test_of_rules_that_ask_for_more_values_than_a_table_has_rows_as_many_are_liv
 
 
 NETWORK = fabric(2, 2, 2, 1, 1)
+WIDE = fabric(1, 2, 12, 1, 1)
 HOSTS = NETWORK.subscribers()
 
 
@@ -202,14 +205,67 @@ def test_a_rule_that_one_switch_has_no_room_for_is_in_none_and_all_others_are_li
     program = program_layout(specification, options)
     for switch, behind in ports_towards(NETWORK, "feed1").items():
         tables = running(program, made.entries[switch])
-        here = [
-            replace(rule, receivers=tuple({str(behind[n]) for n in rule.receivers if n in behind}))
-            for rule in others
-        ]
+        here = through(others, behind)
         chance = random.Random(switch)
         for _ in range(100):
             event = random_event(chance)
             assert tables.event(event)[0] == wanted(here, event)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_in_the_middle_of_an_edit_of_groups_events_go_by_the_old_rules_or_by_the_new(seed):
+    """From a diagram to bit vectors in several passes, and back."""
+    chance = random.Random(seed)
+    options = ProgramOptions(words=1, passes=8, rows=600)
+    program = program_layout(TWELVE, options)
+    filters = NetworkFilters(TWELVE, "feed1", options)
+    hosts = WIDE.subscribers()
+    ports = ports_towards(WIDE, "feed1")
+    held: dict[str, list[SwitchEntry]] = {}
+    before: list[CheckedRule] = []
+    passes = []
+    for count in (3, 60, 80, 5):
+        rows = []
+        for n in range(count):
+            names = chance.sample(NAMES[1:], 1 + n % 2)
+            parts = [f"{name} > {chance.randrange(40)}" for name in names]
+            rows.append(Subscription(f"s{n}", hosts[n % len(hosts)], " and ".join(parts)))
+        rules = list(check(rows, TWELVE, set(hosts), "feed1")[0])
+        made = filters.entries(WIDE, rules, held)
+        refused = {r.id for r in made.rejections}
+        rules = [rule for rule in rules if rule.id not in refused]
+        passes.append(made.passes)
+        events = [random_event(chance) for _ in range(3)]
+        for switch, entries in made.entries.items():
+            old, new = (
+                [wanted(through(those, ports[switch]), event) for event in events]
+                for those in (before, rules)
+            )
+            present = {entry.key: entry for entry in held.get(switch, [])}
+            for step in write_steps(difference(entries, present.values())):
+                some = chance.sample(step.entries, len(step.entries))
+                for at, entry in enumerate(some):
+                    if step.kind == "delete":
+                        del present[entry.key]
+                    else:
+                        present[entry.key] = entry
+                    if before and (at % 25 == 0 or at + 1 == len(some)):
+                        tables = running(program, present.values())
+                        got = [tables.event(event)[0] for event in events]
+                        assert all(g in o for g, *o in zip(got, old, new, strict=True))
+            tables = running(program, entries)
+            assert [tables.event(event)[0] for event in events] == new
+        held = {switch: list(entries) for switch, entries in made.entries.items()}
+        before = rules
+    assert passes[0] == 1 and max(passes) > 2
+
+
+def through(rules: list[CheckedRule], ports: dict[str, int]) -> list[CheckedRule]:
+    """The rules of a switch, with ports for the hosts behind it."""
+    return [
+        replace(rule, receivers=tuple({str(ports[n]) for n in rule.receivers if n in ports}))
+        for rule in rules
+    ]
 
 
 def running(program: ProgramLayout, entries) -> Switch:
