@@ -17,7 +17,7 @@
 //     |                                          longest prefix         |
 //   start: feed -> state                                                |
 //     |                                                                 |
-//   one stage a field: (state, value) -> state                          |
+//   one stage a field: (state, value) -> state, or terms that it allows |
 //     |  message_type: exact, otherwise (8 bits)                        |
 //     |  add_order_stock: exact, otherwise (64 bits)                    |
 //     |  add_order_price: exact, range, otherwise (32 bits)             |
@@ -28,7 +28,9 @@
 //     |    then 4 times (leaf -> cell, operand): update the cell        |
 //     |    registers: recent[1024]                                      |
 //     |                                                                 |
-//   leaf: state -> ports                                                |
+//   leaf: state -> ports, or the ports of all terms that are left       |
+//     |                                                                 |
+//     |-- another group of rules: again                                 |
 //     |                                                                 |
 //     |-- another message: remember the ports, and again                |
 //     |-- after the last of several: the ports of all, and again        |

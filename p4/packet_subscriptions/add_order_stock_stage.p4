@@ -5,6 +5,9 @@ control add_order_stock_stage(in headers_t hdr, inout metadata_t meta) {
     action set_state(state_t next) {
         meta.state = next;
     }
+    action require(terms_t terms) {
+        meta.terms = meta.terms & terms;
+    }
 
     @name("exact")
     table exact_rows {
@@ -14,6 +17,7 @@ control add_order_stock_stage(in headers_t hdr, inout metadata_t meta) {
         }
         actions = {
             set_state;
+            require;
             @defaultonly NoAction;
         }
         const default_action = NoAction();
@@ -27,10 +31,11 @@ control add_order_stock_stage(in headers_t hdr, inout metadata_t meta) {
         }
         actions = {
             set_state;
+            require;
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = 516;
+        size = 4644;
     }
 
     apply {

@@ -32,23 +32,28 @@ control ingress(inout headers_t hdr, inout metadata_t meta,
             if (meta.step == DELIVER) {
                 meta.ready = 1;
             } else {
-                meta.ports = 0;
                 if (meta.feed == FEED) {
                     subscriptions.apply(hdr, meta, standard_metadata);
+                } else {
+                    meta.ports = 0;
                 }
-                meta.all_ports = meta.all_ports | meta.ports;
-                meta.place = meta.place + 1;
-                if (hdr.moldudp64.count > 1) {
+                if (meta.next == 0) {
+                    meta.all_ports = meta.all_ports | meta.ports;
+                    meta.place = meta.place + 1;
+                }
+                if (meta.next != 0 || hdr.moldudp64.count > 1) {
+                    standard_metadata.egress_spec = NOWHERE;
+                    meta.again = 1;
+                    meta.step = EXAMINE;
+                }
+                if (meta.next == 0 && hdr.moldudp64.count > 1) {
                     // The message and who wants it stay in front while the next is examined.
                     hdr.wanted_now.setValid();
                     hdr.wanted_now.ports = meta.ports;
                     meta.examined_bits = meta.examined_bits + WANTED_BITS + LENGTH_BITS
                         + ((bit<32>) hdr.message_block.length << 3);
-                    standard_metadata.egress_spec = NOWHERE;
-                    meta.again = 1;
-                    meta.step = EXAMINE;
                 }
-                if (meta.place == hdr.moldudp64.count) {
+                if (meta.next == 0 && meta.place == hdr.moldudp64.count) {
                     meta.ports = meta.all_ports;
                     meta.ports = meta.ports & meta.elsewhere;
                     meta.step = DELIVER;

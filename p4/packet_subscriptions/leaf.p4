@@ -1,10 +1,18 @@
 // The leaf: who gets the event.
 control leaf(inout metadata_t meta) {
+    terms_t found = 0;
+
     action deliver(ports_t ports) {
-        meta.ports = ports;
+        meta.ports = meta.ports | ports;
     }
-    action drop() {
-        meta.ports = 0;
+    // Bits that are no term's go by.
+    action deliver_terms(terms_t terms) {
+        found = meta.terms & terms;
+        meta.ports = meta.ports | (
+            found[63:0]
+            | found[127:64]
+            | found[191:128]
+            | found[255:192]);
     }
 
     @name("leaf")
@@ -14,15 +22,14 @@ control leaf(inout metadata_t meta) {
         }
         actions = {
             deliver;
-            drop;
+            deliver_terms;
+            @defaultonly NoAction;
         }
-        const default_action = drop();
+        const default_action = NoAction();
         size = ROWS;
     }
 
     apply {
-        if (leaf_rows.apply().miss) {
-            meta.unwanted = 1;
-        }
+        leaf_rows.apply();
     }
 }

@@ -5,6 +5,9 @@ control message_type_stage(in headers_t hdr, inout metadata_t meta) {
     action set_state(state_t next) {
         meta.state = next;
     }
+    action require(terms_t terms) {
+        meta.terms = meta.terms & terms;
+    }
 
     @name("exact")
     table exact_rows {
@@ -14,10 +17,11 @@ control message_type_stage(in headers_t hdr, inout metadata_t meta) {
         }
         actions = {
             set_state;
+            require;
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = 512;
+        size = 4608;
     }
 
     @name("otherwise")
@@ -27,10 +31,11 @@ control message_type_stage(in headers_t hdr, inout metadata_t meta) {
         }
         actions = {
             set_state;
+            require;
             @defaultonly NoAction;
         }
         const default_action = NoAction();
-        size = 2;
+        size = 18;
     }
 
     apply {

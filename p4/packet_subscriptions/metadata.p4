@@ -17,6 +17,7 @@ struct metadata_t {
     bit<8> feed;  // 0: no event
     bit<8> message_type;
     state_t state;
-    bit<1> unwanted;  // no rule is for it
+    @field_list(KEPT_FIELDS) state_t next;  // where the next group of rules begins; 0: none
+    terms_t terms;  // that no field so far speaks against
     bit<64> now;
 }

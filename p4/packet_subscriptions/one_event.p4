@@ -1,4 +1,4 @@
-// One event: from the first state to its leaf, and what the leaf asks for.
+// One event and one group of rules: from the first state to its leaf, and what that asks for.
 control one_event(inout headers_t hdr, inout metadata_t meta,
                   inout standard_metadata_t standard_metadata) {
     message_type_stage() message_type;
@@ -8,9 +8,14 @@ control one_event(inout headers_t hdr, inout metadata_t meta,
     add_order_buy_sell_stage() add_order_buy_sell;
     state_stage() cells;
     leaf() delivery;
+    state_t root = 0;
+    bool begun = true;
 
     action set_state(state_t next) {
         meta.state = next;
+    }
+    action set_next(state_t next) {
+        meta.next = next;
     }
 
     // Its one row moves all events to another set of states at once.
@@ -27,9 +32,33 @@ control one_event(inout headers_t hdr, inout metadata_t meta,
         size = 1;
     }
 
+    // By the state that a group begins in, that of the group after it.
+    @name("next")
+    table next_rows {
+        key = {
+            root : exact @name("state");
+        }
+        actions = {
+            set_next;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = 16;
+    }
+
     apply {
-        meta.ports = 0;
-        if (start_rows.apply().hit) {
+        if (meta.next != 0) {
+            meta.state = meta.next;
+            meta.next = 0;
+        } else {
+            meta.ports = 0;
+            if (start_rows.apply().miss) {
+                begun = false;
+            }
+        }
+        if (begun) {
+            root = meta.state;
+            meta.terms = 0xffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff;
             message_type.apply(hdr, meta);
             add_order_stock.apply(hdr, meta);
             add_order_price.apply(hdr, meta);
@@ -37,6 +66,7 @@ control one_event(inout headers_t hdr, inout metadata_t meta,
             add_order_buy_sell.apply(hdr, meta);
             cells.apply(hdr, meta, standard_metadata);
             delivery.apply(meta);
+            next_rows.apply();
         }
     }
 }

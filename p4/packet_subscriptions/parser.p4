@@ -12,7 +12,6 @@ parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         meta.no_sum = 0;
         meta.summed = 0;
         meta.feed = 0;
-        meta.unwanted = 0;
         transition select(standard_metadata.instance_type) {
             RECIRCULATED: again;
             default: arrived;
@@ -26,6 +25,7 @@ parser event_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         meta.all_ports = 0;
         meta.place = 0;
         meta.examined_bits = 0;
+        meta.next = 0;
         transition parse_ethernet;
     }
 

@@ -2,6 +2,7 @@
 typedef bit<32> state_t;
 typedef bit<9> port_t;
 typedef bit<64> ports_t;  // the lowest bit is port 1
+typedef bit<256> terms_t;  // words of ports_t
 typedef bit<16> group_t;
 typedef bit<64> value_t;  // of a cell
 typedef bit<48> start_t;  // of a cell's window
@@ -35,7 +36,7 @@ const bit<32> RECIRCULATED = 4;
 
 // Which pass of a packet.
 const bit<8> ARRIVED = 0;  // the first
-const bit<8> EXAMINE = 1;  // of a datagram of several messages: the next one
+const bit<8> EXAMINE = 1;  // the next message, or the next group of rules
 const bit<8> DELIVER = 2;  // all of them are examined
 const bit<8> WHOLE = 3;  // the ports are known, nothing comes off
 const bit<8> KEPT_FIELDS = 1;  // what a packet takes along

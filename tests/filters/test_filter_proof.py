@@ -13,6 +13,7 @@ from filter_cases import (
     Case,
     actions,
     batches,
+    can_be_sent,
     cases,
     conditions,
     lanes_of,
@@ -139,14 +140,6 @@ def by_matcher(
     kinds = np.array([kind for kind, _ in batch], np.uint8)
     leaves = matcher.match(kinds, *columns_of(batch, matcher.fields, rubbish))
     return [(matcher.outcomes[i].receivers, matcher.outcomes[i].calls) for i in leaves]
-
-
-def can_be_sent(case: Case, event: Mapping[str, int]) -> bool:
-    """Whether a packet can be so: without types, its first header is there and all are whole."""
-    if case.typed:
-        return True
-    first, *_ = case.specification.headers
-    return any(name.startswith(f"{first.name}.") for name in event)
 
 
 @examples(150, patient)

@@ -152,7 +152,7 @@ def test_too_many_entries_are_an_error_and_the_next_edit_works(monkeypatch):
         raise FilterError("TOO_LARGE", "too many rows")
 
     with monkeypatch.context() as patched:
-        patched.setattr("udfs.network_match.filters.compile_rules", too_large)
+        patched.setattr("udfs.network_match.filters.fitting_rules", too_large)
         with pytest.raises(FilterError):
             entries(match, [row(1, "stock == MSFT")], 2, first)
     assert entries(match, [row(1, "stock == AAPL")], 3, first) == first

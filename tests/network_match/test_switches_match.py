@@ -181,7 +181,7 @@ def test_packets_are_filtered_by_the_old_or_the_new_rules_while_subscriptions_ar
             raise FilterError("TOO_LARGE", "more rows than the test allows")
 
         with monkeypatch.context() as patched:
-            patched.setattr("udfs.network_match.filters.compile_rules", too_large)
+            patched.setattr("udfs.network_match.filters.fitting_rules", too_large)
             ready = deployed.ready()
             with caplog.at_level(logging.ERROR, "jobs.adapters.switches.derive"):
                 deployed.spark.sql(f"DELETE FROM {deployed.name} WHERE id > 's0050'")

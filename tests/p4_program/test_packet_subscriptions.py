@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from p4_coverage import soil
 from packet_cases import (
     ALERT,
+    APART,
     FROM,
     JSON,
     PLAIN,
@@ -49,6 +50,28 @@ def test_state_is_updated_message_by_message(frames):
     pair = Pair(STATE)
     for frame in frames:
         pair.agree(frame)
+
+
+@examples(40)
+@given(
+    st.lists(datagrams, min_size=1, max_size=4),
+    st.sampled_from([(), PLAIN, STATE]),
+    st.sampled_from([FROM, 1, 9, 64]),
+)
+def test_groups_of_rules_are_met_one_after_the_other(frames, rules, port):
+    """Bit vectors in two passes, alone and behind a diagram with and without state."""
+    pair = Pair(rules, APART)
+    for frame in frames:
+        pair.agree(frame, port)
+
+
+@pytest.mark.parametrize("rules", [(), PLAIN])
+def test_a_message_is_examined_in_a_pass_a_group(rules):
+    pair = Pair(rules, APART)
+    before = pair.switch.passes
+    assert pair.agree(datagram([order("GOOGL", shares=100)]))
+    # Two of bit vectors, one of the diagram if there is one, one of the copies to two subsets.
+    assert pair.switch.passes == before + 2 + bool(rules)
 
 
 @pytest.mark.parametrize("count", [1, 2, 8, 9, 35, 63, 64])

@@ -139,6 +139,21 @@ def pass_plain(switch: SimpleSwitch) -> None:
     switch.apply({row.key: None for row in held})
 
 
+def pass_groups(switch: SimpleSwitch) -> None:
+    """Rules as bit vectors that ask for each field and allow single values, ranges, all others."""
+    apart = [f"{field} == 7 : fwd(1)" for field in ("stock", "price", "shares", "buy_sell")]
+    apart += [f"{field} > 7 and buy_sell == S : fwd(2)" for field in ("price", "shares")]
+    rows = cases.rows([], [*apart, *cases.APART])
+    switch.apply({row.key: row for row in rows})
+    for messages in (["IBM"], ["7", "X", "IBM"]):
+        for price, shares in ((70_000, 7), (1, 1), (990_000, 99)):
+            several = [cases.order(stock, price, shares, "S") for stock in messages]
+            switch.process(12, datagram(several))
+    for kind, size in cases.LENGTHS.items():
+        switch.process(1, datagram([bytes([kind]) * size]))
+    switch.apply({row.key: None for row in rows})
+
+
 def pass_subsets(switch: SimpleSwitch) -> None:
     """Each subset of the ports alone, and none of them."""
     ports = range(1, 65)
@@ -159,6 +174,7 @@ def test_every_statement_is_reached():
     switch.process(1, datagram([cases.order("GOOGL")]))
     pass_stateful(switch)
     pass_plain(switch)
+    pass_groups(switch)
     pass_subsets(switch)
     program = switch.program
     assert program is not None

@@ -6,7 +6,7 @@ Everything is text in the languages of the manual, so that whatever reads it is 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
@@ -273,6 +273,14 @@ def _edges(field: Field, constants: Sequence[int]) -> list[int]:
     top = (1 << field.bits) - 1
     near = {v + d for v in (*constants, 0, top) for d in (-1, 0, 1)}
     return sorted(v for v in near if 0 <= v <= top)
+
+
+def can_be_sent(case: Case, event: Mapping[str, int]) -> bool:
+    """Whether a packet can be so: without types, its first header is there and all are whole."""
+    if case.typed:
+        return True
+    first, *_ = case.specification.headers
+    return any(name.startswith(f"{first.name}.") for name in event)
 
 
 def shape(filter_: CompiledFilter) -> Any:

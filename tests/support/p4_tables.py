@@ -60,25 +60,36 @@ class Switch:
 
     def event(self, fields: Mapping[str, int], message_type: int = 0, time: int = 0):
         """Ports and calls of one event; ``fields`` by ``Stage.field``, those absent left out."""
-        (start,) = self.rows[f"{PREFIX}.start", -1]
-        state = _params(start)["next"]
-        for stage in self.program.stages:
-            value = message_type if not stage.header else fields.get(stage.field)
-            state = self._stage(stage, state, value)
-        if self.program.blocks:
-            state = self._read(state, time)
-            self._update(state, fields, time)
-        ports: tuple[int, ...] = ()
-        leaf = self._hit(f"{PREFIX}.delivery.leaf", state)
-        if leaf is not None:
-            mask = _params(leaf).get("ports", 0)
-            ports = tuple(port for port in range(1, 65) if mask >> (port - 1) & 1)
-        calls = set()
-        for place in range(1, self.program.options.calls + 1):
-            row = self._hit(f"{PREFIX}.call.call_{place}", state)
-            if row is not None:
-                calls.add((row.action.split(".")[-1], *_params(row).values()))
-        return ports, calls
+        (following,) = self.rows[f"{PREFIX}.start", -1]
+        ports: set[int] = set()
+        calls: set[tuple[str | int, ...]] = set()
+        self.passes = 0
+        while following is not None:
+            self.passes += 1
+            root = state = _params(following)["next"]
+            self.terms = (1 << 64 * self.program.options.words) - 1
+            for stage in self.program.stages:
+                value = message_type if not stage.header else fields.get(stage.field)
+                state = self._stage(stage, state, value)
+            if self.program.blocks:
+                state = self._read(state, time)
+                self._update(state, fields, time)
+            leaf = self._hit(f"{PREFIX}.delivery.leaf", state)
+            if leaf is not None:
+                params = _params(leaf)
+                mask = params.get("ports", 0) | self.terms & params.get("terms", 0)
+                ports |= {bit % 64 + 1 for bit in range(mask.bit_length()) if mask >> bit & 1}
+            for place in range(1, self.program.options.calls + 1):
+                row = self._hit(f"{PREFIX}.call.call_{place}", state)
+                if row is not None:
+                    calls.add((row.action.split(".")[-1], *_params(row).values()))
+            following = self._hit(f"{PREFIX}.next", root)
+        return tuple(sorted(ports)), calls
+
+    def _then(self, row: TableEntry, state: int) -> int:
+        params = _params(row)
+        self.terms &= params.get("terms", self.terms)
+        return params.get("next", state)
 
     def _stage(self, stage: Stage, state: int, value: int | None) -> int:
         if value is not None:
@@ -89,10 +100,10 @@ class Switch:
             for kind in stage.kinds:
                 row = self._hit(stage.table(kind), state, bits=stage.key_bits, value=value)
                 if row is not None:
-                    return _params(row)["next"]
+                    return self._then(row, state)
         more = {"present": int(value is not None)} if stage.optional else {}
         row = self._hit(stage.table("otherwise"), state, **more)
-        return state if row is None else _params(row)["next"]
+        return state if row is None else self._then(row, state)
 
     def _read(self, state: int, time: int) -> int:
         cells = f"{PREFIX}.cells"

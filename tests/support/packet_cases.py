@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 from hypothesis import strategies as st
@@ -11,11 +11,14 @@ from paths import ROOT
 from pruning_model import REASONS, DroppedError, Model, Route, checksum, datagram
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.filters.compiler.compile import compile_texts
+from udfs.filters.compiler.compile import compile_texts, table_of_texts
 from udfs.filters.language.rule import parse_rule
+from udfs.filters.language.shapes import read_table
 from udfs.filters.meaning.interpreter import Interpreter
 from udfs.messages.specification import parse_specification
+from udfs.network_match.bit_vectors import bit_vectors
 from udfs.network_match.entries import program_entries
+from udfs.network_match.layout import ProgramOptions, program_layout
 from udfs.switches.entry import SwitchEntry, canonical
 from udfs.switches.ports import port_groups
 
@@ -44,6 +47,15 @@ STATE = (
     "stock == MSFT : { fwd(8); recent <- sum(shares) }",
     "stock == IBM and max(shares, 1000000) > 99 and min(price) < 20 : fwd(9, 64)",
 )
+APART = (
+    *(f"stock == {stock} and price > {n} : fwd(1)" for n, stock in enumerate(["X", "IBM", "MSFT"])),
+    "price < 20 and shares >= 100 : fwd(1)",
+    "buy_sell != B and price > 99 : fwd(1, 9)",
+    "shares > 99 : fwd(2)",
+    "shares == 0 and stock != X : fwd(1, 64)",
+    "add_order.message_type == A and buy_sell == S and shares < 100 : fwd(33)",
+)
+"""Six terms to port 1, more than a pass has room for."""
 ROUTES = (
     Route("10.1.0.0/16", 9),
     Route("10.1.2.0/24", 64),
@@ -54,9 +66,9 @@ ROUTES = (
 class Pair:
     """A software switch with the rules' entries, and the oracle."""
 
-    def __init__(self, rules: Iterable[str]) -> None:
-        texts = list(rules)
-        self.switch = switch_of(tuple(texts))
+    def __init__(self, rules: Iterable[str], apart: Iterable[str] = ()) -> None:
+        self.switch = switch_of(tuple(rules), tuple(apart))
+        texts = [*rules, *apart]
         for name in REGISTERS:
             for index, value in enumerate(self.switch.register(name)):
                 if value:
@@ -88,20 +100,31 @@ class Pair:
 
 
 @cache
-def switch_of(texts: tuple[str, ...]) -> SimpleSwitch:
-    return running(texts)
+def switch_of(texts: tuple[str, ...], apart: tuple[str, ...] = ()) -> SimpleSwitch:
+    return running(texts, apart)
 
 
-def running(texts: Iterable[str], **options: bool) -> SimpleSwitch:
-    """The software switch with these rules."""
+def running(texts: Iterable[str], apart: Iterable[str] = (), **options: bool) -> SimpleSwitch:
+    """The software switch with these rules, those ``apart`` as bit vectors."""
     switch = SimpleSwitch(**options)
     switch.load(JSON)
-    held = port_groups("s", PORTS) + rows(list(texts)) + [routed(route) for route in ROUTES]
+    held = (
+        port_groups("s", PORTS)
+        + rows(list(texts), list(apart))
+        + [routed(route) for route in ROUTES]
+    )
     switch.apply({entry.key: entry for entry in held})
     return switch
 
 
-def rows(texts: list[str]) -> list[SwitchEntry]:
+def rows(texts: list[str], apart: Sequence[str] = ()) -> list[SwitchEntry]:
+    table = table_of_texts(apart, read_table(apart, ITCH), ITCH)
+    stages = program_layout(ITCH).stages
+    maximum = {stage.field: (1 << stage.bits) - 1 for stage in stages}
+    single = [stage.field for stage in stages if stage.kinds == ("exact",)]
+    vectors, refused = bit_vectors(table, int, ProgramOptions(), maximum, single)
+    assert not refused
+    made = program_entries(compile_texts(texts, ITCH), ITCH, {}, vectors=vectors)
     return [
         SwitchEntry(
             "s",
@@ -111,7 +134,7 @@ def rows(texts: list[str]) -> list[SwitchEntry]:
             entry.params,
             entry.priority,
         )
-        for entry in program_entries(compile_texts(texts, ITCH), ITCH, {}).entries
+        for entry in made.entries
     ]
 
 

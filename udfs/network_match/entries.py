@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from udfs.errors import FilterError
 from udfs.filters.compiler.tables import KINDS, CompiledFilter
@@ -14,6 +15,7 @@ from udfs.filters.meaning.normal_form import MESSAGE_TYPE
 from udfs.filters.nodes import Call, CellUpdate, Outcome
 from udfs.filters.prefixes import split
 from udfs.messages.specification import Specification
+from udfs.network_match.bit_vectors import BitVectors, FieldVectors
 from udfs.network_match.layout import (
     FUNCTIONS,
     MASK_BITS,
@@ -36,7 +38,7 @@ MAX_EXPANDED = 256
 """Values of a range that become rows of their own where a table matches exactly."""
 
 _Row = tuple[int, int, int, str, int]
-"""state, low, high, kind, next."""
+"""state, low, high, kind, next; for a state of bit vectors, the terms that are left."""
 
 
 def program_entries(
@@ -46,19 +48,22 @@ def program_entries(
     *,
     options: ProgramOptions | None = None,
     slots: Mapping[str, tuple[int, int]] | None = None,
+    vectors: Sequence[BitVectors] = (),
 ) -> ProgramEntries:
     """Makes entries of the program that ``p4_program`` generates from the same specification.
 
     ``ports``: host name to port; numeric receivers are ports themselves. A leaf names its ports as
     a mask, so an edit of rules never touches a multicast group (``udfs.switches.ports``).
-    ``slots``: places that cells have already.
+    ``slots``: places that cells have already. ``vectors``: groups of rules that an event meets
+    after those of ``compiled``, a pass each.
 
     Raises FilterError: NO_TABLE (a field or kind of match that the program has no table for),
     WRONG_ORDER (tables in another order than the program's), TOO_MANY_CODES (more intervals than
     the resolution of a field), TOO_MANY_VARIABLES, TOO_MANY_UPDATES, TOO_MANY_CALLS, NO_SLOT,
     UNKNOWN_PORT, UNKNOWN_ACTION, BAD_ACTION.
     """
-    return _Entries(compiled, program_layout(specification, options), ports, slots or {}).make()
+    program = program_layout(specification, options)
+    return _Entries(compiled, program, ports, slots or {}, vectors).make()
 
 
 class _Entries:
@@ -68,6 +73,7 @@ class _Entries:
         program: ProgramLayout,
         ports: Mapping[str, int],
         slots: Mapping[str, tuple[int, int]],
+        vectors: Sequence[BitVectors],
     ) -> None:
         self._compiled = compiled
         self._program = program
@@ -80,18 +86,29 @@ class _Entries:
         self._slots = self._allocate(slots) if compiled.cells else {}
         default, arguments = program.default
         self._sent = {int(arguments[0])} if default == "fwd" else set()
+        taken = (compiled.entries["state"], compiled.entries["next"], [compiled.root], [0])
+        first = 1 + max(int(max(states, default=0)) for states in (*taken, compiled.outcomes))
+        self._vectors = dict(enumerate(vectors, first))
+        for state, group in self._vectors.items():
+            for name, field in group.fields.items():
+                self._rows.setdefault(name, []).extend(_vector_rows(state, field))
 
     def make(self) -> ProgramEntries:
         self._check_order()
+        roots = [self._compiled.root, *self._vectors]
+        if self._vectors and self._compiled.outcomes.get(roots[0]) == Outcome():
+            roots = roots[1:]
         start = (Match("feed", "exact", canonical(1)),)
-        result = [
-            TableEntry(f"{PREFIX}.start", start, f"{PREFIX}.set_state", _next(self._compiled.root))
-        ]
+        result = [TableEntry(f"{PREFIX}.start", start, f"{PREFIX}.set_state", _next(roots[0]))]
         for stage in self._program.stages:
             result += self._stage(stage)
         result += self._cells()
         result += self._updates()
         result += self._leaves()
+        result += [
+            TableEntry(f"{PREFIX}.next", (_state(root),), f"{PREFIX}.set_next", _next(following))
+            for root, following in pairwise(roots)
+        ]
         result += self._calls()
         return ProgramEntries(tuple(result), self._slots, tuple(sorted(self._sent)))
 
@@ -99,9 +116,9 @@ class _Entries:
 
     def _check_order(self) -> None:
         places = {stage.field: place for place, stage in enumerate(self._program.stages)}
-        asked = [name for name in self._compiled.fields if self._rows[name]]
-        asked = [name for name in asked if name not in self._cell_fields]
-        for name in asked:
+        fields = [name for name, rows in self._rows.items() if rows]
+        fields = [name for name in fields if name not in self._cell_fields]
+        for name in fields:
             if name not in places:
                 raise FilterError(
                     "NO_TABLE",
@@ -109,6 +126,7 @@ class _Entries:
                     "and make the program anew",
                     field=name,
                 )
+        asked = [name for name in self._compiled.fields if name in fields]
         if asked != sorted(asked, key=places.__getitem__):
             raise FilterError(
                 "WRONG_ORDER",
@@ -138,8 +156,7 @@ class _Entries:
                     TableEntry(
                         stage.table(table),
                         (_state(state), match),
-                        stage.set_state,
-                        _next(following),
+                        *self._action(stage, state, following),
                         1 if table == "range" else 0,
                     )
                 )
@@ -173,11 +190,18 @@ class _Entries:
     ) -> Iterator[TableEntry]:
         table = stage.table("otherwise")
         if not stage.optional:
-            yield TableEntry(table, (_state(state),), stage.set_state, _next(following))
+            yield TableEntry(table, (_state(state),), *self._action(stage, state, following))
             return
         for present, after in ((1, following), (0, absent.get(state, following))):
             match = (_state(state), Match("present", "exact", canonical(present)))
-            yield TableEntry(table, match, stage.set_state, _next(after))
+            yield TableEntry(table, match, *self._action(stage, state, after))
+
+    def _action(
+        self, stage: Stage, state: int, then: int
+    ) -> tuple[str, tuple[tuple[str, bytes], ...]]:
+        if state in self._vectors:
+            return stage.require, (("terms", canonical(then)),)
+        return stage.set_state, _next(then)
 
     def _code_starts(self, stage: Stage, rows: Sequence[_Row]) -> list[int]:
         """Returns the first value of each code: all values of one are alike to all rules."""
@@ -353,7 +377,7 @@ class _Entries:
         for state, outcome in self._outcomes():
             ports = 0
             for name in outcome.receivers:
-                port = self._port(name)
+                port = port_of(name, self._ports)
                 self._sent.add(port)
                 ports |= 1 << (port - 1)
             if ports:
@@ -364,18 +388,13 @@ class _Entries:
             elif outcome.calls:
                 # Else the default action would be taken too, which is for what nobody asks for.
                 yield TableEntry(f"{_DELIVERY}.leaf", (_state(state),), f"{_DELIVERY}.drop", ())
-
-    def _port(self, receiver: str) -> int:
-        port = _port_of(receiver, self._ports)
-        if port is None or not 1 <= port <= MASK_BITS:
-            raise FilterError(
-                "UNKNOWN_PORT",
-                f"no port of the switch leads to {receiver!r}"
-                if port is None
-                else f"{receiver!r} is not a port of a switch: 1 to {MASK_BITS}",
-                receiver=receiver,
+        for state, group in self._vectors.items():
+            bits = (bit for bit in range(group.terms.bit_length()) if group.terms >> bit & 1)
+            self._sent.update(bit % MASK_BITS + 1 for bit in bits)
+            terms = (("terms", canonical(group.terms)),)
+            yield TableEntry(
+                f"{_DELIVERY}.leaf", (_state(state),), f"{_DELIVERY}.deliver_terms", terms
             )
-        return port
 
     def _calls(self) -> list[TableEntry]:
         limit = self._program.options.calls if self._program.actions else 0
@@ -423,6 +442,14 @@ def _arguments(call: Call, action: NamedAction) -> tuple[tuple[str, bytes], ...]
     )
 
 
+def _vector_rows(state: int, field: FieldVectors) -> Iterator[_Row]:
+    """Yields rows of a state that stays; in place of the next one they have the terms left."""
+    for low, high, terms in field.rows:
+        yield state, low, high, "exact" if low == high else "range", terms
+    yield state, 0, 0, "default", field.otherwise
+    yield state, 0, 0, "absent", field.absent
+
+
 def _state(state: int) -> Match:
     return Match("state", "exact", canonical(state))
 
@@ -431,9 +458,18 @@ def _next(state: int) -> tuple[tuple[str, bytes], ...]:
     return (("next", canonical(state)),)
 
 
-def _port_of(receiver: str, ports: Mapping[str, int]) -> int | None:
-    """Returns the port that leads to a receiver, or that is one; None if there is none."""
+def port_of(receiver: str, ports: Mapping[str, int]) -> int:
+    """Returns the port that leads to a receiver, or that is one. Raises FilterError
+    UNKNOWN_PORT."""
     port = ports.get(receiver)
     if port is None and receiver.isdecimal() and len(receiver) < 6:
         port = int(receiver)
+    if port is None or not 1 <= port <= MASK_BITS:
+        raise FilterError(
+            "UNKNOWN_PORT",
+            f"no port of the switch leads to {receiver!r}"
+            if port is None
+            else f"{receiver!r} is not a port of a switch: 1 to {MASK_BITS}",
+            receiver=receiver,
+        )
     return port

@@ -12,11 +12,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from udfs.filters.compiler.compile import compile_rules
 from udfs.filters.subscriptions import CheckedRule, Rejection
 from udfs.messages.specification import Specification
 from udfs.network.network import Network
-from udfs.network_match.entries import program_entries
+from udfs.network_match.fitting import fitting_rules
 from udfs.network_match.layout import PREFIX, STATE_BITS, ProgramOptions, program_layout
 from udfs.network_match.refusals import refused_by_program, rules_without
 from udfs.network_match.routing import ports_towards, refused_in_network, rules_of_switch
@@ -39,10 +38,14 @@ _PORT_KEY = [{"type": "field", "value": ["udp", "dst_port"]}]
 
 @dataclass(frozen=True)
 class Filtered:
-    """Holds entries by switch, every switch of the tree, and rejections: rules no switch holds."""
+    """Holds entries by switch, every switch of the tree, and rejections: rules no switch holds.
+
+    passes: the most that an event takes in a switch.
+    """
 
     entries: Mapping[str, Sequence[SwitchEntry]]
     rejections: Sequence[Rejection]
+    passes: int = 1
 
 
 class NetworkFilters:
@@ -58,7 +61,6 @@ class NetworkFilters:
     ) -> None:
         self._specification = specification
         self._publisher = publisher
-        self._options = options
         self._program = program_layout(specification, options)
         self._slots: dict[str, Mapping[str, tuple[int, int]]] = {}
 
@@ -72,8 +74,8 @@ class NetworkFilters:
         any table.
 
         If nothing has changed for a switch the result is the held entries, so it is not written.
-        Raises FilterError as ``compile_rules`` and ``program_entries`` do, NetworkError
-        UNKNOWN_HOST.
+        A rule that one switch has no room for is refused alone, and held by no switch. Raises
+        NetworkError UNKNOWN_HOST.
         """
         ports = ports_towards(network, self._publisher)
         first = network.host(self._publisher).switch
@@ -84,22 +86,28 @@ class NetworkFilters:
         beyond = refused_in_network(live, near)
         rejections += beyond
         live = rules_without(live, {r.id for r in beyond}, self._specification)
-        found: dict[str, list[SwitchEntry]] = {}
-        slots = dict(self._slots)
-        for switch, behind in ports.items():
-            own = rules_of_switch(live, behind, self._specification)
-            made = program_entries(
-                compile_rules(own, self._specification),
-                self._specification,
-                {},
-                options=self._options,
-                slots=self._slots.get(switch),
-            )
-            slots[switch] = made.slots
-            found[switch] = _next_generation(switch, made.entries, held.get(switch, ()))
-        # Rules that could not be compiled leave everything as it was.
-        self._slots = slots
-        return Filtered(found, rejections)
+        while True:
+            made, passes = {}, 1
+            without: dict[str, Rejection] = {}
+            for switch, behind in ports.items():
+                own = rules_of_switch(live, behind, self._specification)
+                fitting = fitting_rules(
+                    own, self._specification, self._program, switch, self._slots.get(switch)
+                )
+                made[switch] = fitting.entries
+                passes = max(passes, fitting.passes)
+                without |= {refused.id: refused for refused in fitting.rejections}
+            if not without:
+                break
+            rejections += without.values()
+            live = rules_without(live, set(without), self._specification)
+        # An error leaves everything as it was.
+        self._slots |= {switch: entries.slots for switch, entries in made.items()}
+        found = {
+            switch: _next_generation(switch, entries.entries, held.get(switch, ()))
+            for switch, entries in made.items()
+        }
+        return Filtered(found, rejections, passes)
 
 
 def _next_generation(
@@ -123,7 +131,7 @@ def _raised(switch: str, entry: TableEntry, by: int) -> SwitchEntry:
         for field in entry.match
     )
     params = entry.params
-    if entry.action.endswith(".set_state"):
+    if entry.action.endswith((".set_state", ".set_next")):
         params = tuple((name, _more(value, by)) for name, value in params)
     return SwitchEntry(
         switch, entry.table, tuple(map(_field, match)), entry.action, params, entry.priority

@@ -131,6 +131,8 @@ class ProgramOptions:
     resolution: qualified name to bits of the smaller domain that its values are mapped on.
     rows: most rows of a table of entries; ``udfs.p4_program.stages`` has those that hold fewer.
     cell_rows: rows of a table that reads cells of state. routes: IPv4 prefixes.
+    words: terms to a port that one pass of an event matches side by side. passes: groups of rules,
+    one after the other, that an event may meet.
     messages: most of a datagram; message_bytes, datagram_bytes: most of a message, and of a
     datagram of several, with its UDP header. BMv2 takes 64 messages.
     """
@@ -144,6 +146,8 @@ class ProgramOptions:
     rows: int = 65_536
     cell_rows: int = 8_192
     routes: int = 4_096
+    words: int = 4
+    passes: int = 8
     messages: int = 64
     message_bytes: int = 1_500
     datagram_bytes: int = 9_000
@@ -190,6 +194,10 @@ class Stage:
     @property
     def set_state(self) -> str:
         return f"{PREFIX}.{self.name}.set_state"
+
+    @property
+    def require(self) -> str:
+        return f"{PREFIX}.{self.name}.require"
 
 
 @dataclass(frozen=True)

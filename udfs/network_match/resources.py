@@ -13,8 +13,10 @@ from itertools import pairwise
 from typing import Any
 
 from udfs.filters.compiler.tables import KINDS, CompiledFilter
+from udfs.filters.nodes import Outcome
 from udfs.filters.prefixes import split
 from udfs.messages.specification import Specification
+from udfs.network_match.bit_vectors import BitVectors
 from udfs.network_match.layout import (
     MASK_BITS,
     STATE_BITS,
@@ -64,14 +66,18 @@ def prefix_count(low: int, high: int) -> int:
 
 
 def report(
-    compiled: CompiledFilter, specification: Specification, program: ProgramLayout | None = None
+    compiled: CompiledFilter,
+    specification: Specification,
+    program: ProgramLayout | None = None,
+    vectors: Sequence[BitVectors] = (),
 ) -> dict[str, Any]:
     """Reports entries, memory and states of a filter, as plain values.
 
     tables: for each table that has rows, the fields of :class:`TableUse`. entries, tcam_bits,
     sram_bits: their sums, leaves among them. receiver_sets: distinct sets of two or more
     receivers. states: leaves among them. savings: fields of :class:`Saving`; those not in use are
-    simulated, with ``advice``.
+    simulated, with ``advice``. groups: form, entries and terms of each group of rules, in the order
+    of the ``passes`` in which an event meets them; tables of ``vectors`` are of kinds ``terms``.
     """
     program = program or program_layout(specification, ProgramOptions())
     rows = _rows_by_field(compiled)
@@ -94,16 +100,28 @@ def report(
     uses.append(TableUse("leaf", "exact", leaves, "SRAM", leaves, STATE_BITS, 0, leaf_bits))
     tcam = sum(use.tcam_bits for use in uses)
     savings = [*_kinds(uses), *_lpm(compiled, rows), *savings, _sharing(compiled, rows, tcam)]
+    groups: list[dict[str, Any]] = []
+    if not vectors or compiled.outcomes.get(compiled.root) != Outcome():
+        entries = sum(use.rows for use in uses)
+        groups = [{"form": "diagram", "entries": entries, "terms": 0}]
+    for group in vectors:
+        own = [use for use in _vector_uses(group, program) if use.rows]
+        uses += own
+        count = group.terms.bit_count()
+        entries = sum(use.rows for use in own)
+        groups.append({"form": "bit vectors", "entries": entries, "terms": count})
     sets = {outcome.receivers for outcome in compiled.outcomes.values()}
     states = set(compiled.entries["state"].tolist()) | set(compiled.outcomes)
     return {
         "tables": [asdict(use) for use in uses if use.rows],
         "entries": sum(use.rows for use in uses),
-        "tcam_bits": tcam,
+        "tcam_bits": sum(use.tcam_bits for use in uses),
         "sram_bits": sum(use.sram_bits for use in uses),
         "receiver_sets": sum(1 for receivers in sets if len(receivers) > 1),
         "states": len(states),
         "cells": len(compiled.cells),
+        "groups": groups,
+        "passes": len(groups),
         "savings": [asdict(saving) for saving in savings],
     }
 
@@ -122,6 +140,11 @@ def render(found: Mapping[str, Any]) -> str:
         "",
         f"{found['entries']:,} entries, {found['states']:,} states, "
         f"{found['receiver_sets']:,} sets of several receivers, {found['cells']:,} cells of state",
+        *(
+            f"pass {place}: {group['form']}, {group['entries']:,} entries"
+            + (f", {group['terms']:,} terms" if group["terms"] else "")
+            for place, group in enumerate(found["groups"], 1)
+        ),
         f"{found['tcam_bits']:,} bits of TCAM, {found['sram_bits']:,} bits of SRAM",
         "",
     ]
@@ -162,6 +185,27 @@ def _tables(
     yield _use(name, "range", len(ranges), sum(ranges), key)
     yield _use(name, "lpm", lpm, lpm, key)
     yield _otherwise(name, rows, stage)
+
+
+def _vector_uses(group: BitVectors, program: ProgramLayout) -> Iterator[TableUse]:
+    """Yields the tables of a group of bit vectors, whose rows have terms in place of a state."""
+    wide = MASK_BITS * program.options.words
+    for stage in program.stages:
+        if stage.field not in group.fields:
+            continue
+        key = STATE_BITS + stage.bits
+        spans = [(low, high) for low, high, _ in group.fields[stage.field].rows]
+        if "lpm" in stage.kinds:
+            prefixes = sum(prefix_count(low, high) for low, high in spans)
+            yield _use(stage.field, "lpm terms", prefixes, prefixes, key, wide)
+        else:
+            ranges = [prefix_count(low, high) for low, high in spans if low != high]
+            single = len(spans) - len(ranges)
+            yield _use(stage.field, "exact terms", single, 0, key, wide)
+            yield _use(stage.field, "range terms", len(ranges), sum(ranges), key, wide)
+        rest = 2 if stage.optional else 1
+        yield _use(stage.field, "otherwise terms", rest, 0, key - stage.bits + rest - 1, wide)
+    yield _use("leaf", "exact terms", 1, 0, STATE_BITS, wide)
 
 
 def _otherwise(name: str, rows: Sequence[_Row], stage: Stage | None) -> TableUse:

@@ -153,7 +153,12 @@ def _one_event(program: ProgramLayout) -> str:
     )
     return dedent(f"""\
         subscriptions.apply(hdr, meta, standard_metadata);
-        if (meta.ports == 0) {{
+        if (meta.next != 0) {{
+            // Another group of rules.
+            standard_metadata.egress_spec = NOWHERE;
+            meta.again = 1;
+            meta.step = EXAMINE;
+        }} else if (meta.ports == 0) {{
             {unwanted}
         }} else {{
             meta.ports = meta.ports & meta.elsewhere;
@@ -174,23 +179,28 @@ def _event_of_several(program: ProgramLayout) -> str:
         if (meta.step == DELIVER) {{
             meta.ready = 1;
         }} else {{
-            meta.ports = 0;
             if (meta.feed == FEED) {{
                 subscriptions.apply(hdr, meta, standard_metadata);
+            }} else {{
+                meta.ports = 0;
             }}
-            meta.all_ports = meta.all_ports | meta.ports;
-            meta.place = meta.place + 1;
-            if ({count} > 1) {{
+            if (meta.next == 0) {{
+                meta.all_ports = meta.all_ports | meta.ports;
+                meta.place = meta.place + 1;
+            }}
+            if (meta.next != 0 || {count} > 1) {{
+                standard_metadata.egress_spec = NOWHERE;
+                meta.again = 1;
+                meta.step = EXAMINE;
+            }}
+            if (meta.next == 0 && {count} > 1) {{
                 // The message and who wants it stay in front while the next is examined.
                 hdr.wanted_now.setValid();
                 hdr.wanted_now.ports = meta.ports;
                 meta.examined_bits = meta.examined_bits + WANTED_BITS + LENGTH_BITS
                     + ((bit<32>) {length} << 3);
-                standard_metadata.egress_spec = NOWHERE;
-                meta.again = 1;
-                meta.step = EXAMINE;
             }}
-            if (meta.place == {count}) {{
+            if (meta.next == 0 && meta.place == {count}) {{
                 meta.ports = meta.all_ports;
                 meta.ports = meta.ports & meta.elsewhere;
                 meta.step = DELIVER;
@@ -222,7 +232,7 @@ def egress(program: ProgramLayout) -> str:
         "        & ((ports_t) 0xff << (bit<8>) ((standard_metadata.egress_rid - 1) << 3));\n"
         "}\n"
         "if (meta.again == 1) {\n"
-        f"    if (meta.ports == 0{' && meta.step != EXAMINE' if several else ''}) {{\n"
+        "    if (meta.ports == 0 && meta.step != EXAMINE) {\n"
         "        // No port of this subset is wanted.\n"
         "        mark_to_drop(standard_metadata);\n"
         "    } else {\n"

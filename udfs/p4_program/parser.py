@@ -95,7 +95,10 @@ def metadata(program: ProgramLayout) -> list[Metadata]:
         Metadata("bit<8>", "feed", "0", "0: no event"),
         Metadata("bit<8>", "message_type"),
         Metadata("state_t", "state"),
-        Metadata("bit<1>", "unwanted", "0", "no rule is for it"),
+        Metadata("state_t", "next", "0", "where the next group of rules begins; 0: none", True),
+        Metadata("terms_t", "terms", "", "that no field so far speaks against"),
+        Metadata("bit<1>", "called", "0", "an action is named", True, bool(program.actions)),
+        Metadata("bit<1>", "unwanted", "0", "no rule is for it", used=bool(program.actions)),
         Metadata("bit<64>", "now", used=bool(program.blocks)),
     ]
     return [field for field in fields if field.used]

@@ -23,6 +23,7 @@ from udfs.network_match.layout import (
     p4_name,
     program_layout,
 )
+from udfs.network_match.table_sizes import stage_sizes
 from udfs.p4_program.forwarding import egress, ingress, routing, sending
 from udfs.p4_program.parser import UDP, deparser, headers, metadata, parser
 from udfs.p4_program.pruning import checksum_statement, compute, pruning, verify
@@ -33,7 +34,6 @@ from udfs.p4_program.stages import (
     kinds_text,
     one_event,
     stage_control,
-    stage_sizes,
 )
 from udfs.switches.ports import FAN_OUT
 
@@ -127,7 +127,7 @@ def _title(program: ProgramLayout) -> str:
         "    |                                          longest prefix         |",
         "  start: feed -> state                                                |",
         "    |                                                                 |",
-        "  one stage a field: (state, value) -> state                          |",
+        "  one stage a field: (state, value) -> state, or terms that it allows |",
         *(f"    |  {field:<63}|" for field in fields),
         "    |                                                                 |",
     ]
@@ -141,7 +141,8 @@ def _title(program: ProgramLayout) -> str:
             "    |",
         ]
         lines += [f"{line:<70}|" for line in told]
-    told = ["  leaf: state -> ports", "    |"]
+    told = ["  leaf: state -> ports, or the ports of all terms that are left", "    |"]
+    told += ["    |-- another group of rules: again", "    |"]
     if program.actions:
         told += ["  calls: state -> " + ", ".join(a.name for a in program.actions), "    |"]
     if program.repetition is not None:
@@ -178,6 +179,7 @@ def _sizes(program: ProgramLayout) -> str:
         (f"typedef bit<{STATE_BITS}> state_t;", True),
         (f"typedef bit<{PORT_BITS}> port_t;", True),
         (f"typedef bit<{MASK_BITS}> ports_t;  // the lowest bit is port 1", True),
+        (f"typedef bit<{MASK_BITS * options.words}> terms_t;  // words of ports_t", True),
         (f"typedef bit<{GROUP_BITS}> group_t;", True),
         (f"typedef bit<{VALUE_BITS}> value_t;  // of a cell", state),
         (f"typedef bit<{program.start_bits}> start_t;  // of a cell's window", state),
@@ -215,7 +217,7 @@ def _sizes(program: ProgramLayout) -> str:
         ("", True),
         ("// Which pass of a packet.", True),
         ("const bit<8> ARRIVED = 0;  // the first", True),
-        ("const bit<8> EXAMINE = 1;  // of a datagram of several messages: the next one", several),
+        ("const bit<8> EXAMINE = 1;  // the next message, or the next group of rules", True),
         ("const bit<8> DELIVER = 2;  // all of them are examined", several),
         ("const bit<8> WHOLE = 3;  // the ports are known, nothing comes off", True),
         (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from textwrap import dedent, indent
 
 from udfs.network_match.layout import FUNCTIONS, SLOT_BITS, VALUE_BITS, ProgramLayout
-from udfs.p4_program.stages import cell_sizes
+from udfs.network_match.table_sizes import cell_sizes
 
 _COUNT, _SUM, _AVG, _MIN, _MAX = range(len(FUNCTIONS))
 

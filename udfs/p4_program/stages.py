@@ -1,16 +1,13 @@
-"""The stages of the generated program: the tables of a field, their sizes, and those of the
-leaf."""
+"""The stages of the generated program: the tables of a field, and those of the leaf."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from textwrap import dedent, indent
 
-from udfs.network_match.layout import ProgramLayout, ProgramOptions, Stage
+from udfs.network_match.layout import MASK_BITS, ProgramLayout, Stage
+from udfs.network_match.table_sizes import SETS
 from udfs.network_match.values import argument_value
-
-SETS = 2
-"""Sets of states that a switch holds at once: those in use, and those it is being moved to."""
 
 
 def stage_control(stage: Stage, sizes: Mapping[tuple[str, str], int]) -> str:
@@ -27,11 +24,11 @@ def stage_control(stage: Stage, sizes: Mapping[tuple[str, str], int]) -> str:
     locals_ += "    bool found = false;\n"
     for kind in stage.kinds:
         keys = ['meta.state : exact @name("state")', f'{value} : {kind} @name("value")']
-        body += table(kind, f"{kind}_rows", keys, size[kind], "set_state")
+        body += table(kind, f"{kind}_rows", keys, size[kind], "set_state", "require")
     keys = ['meta.state : exact @name("state")']
     if stage.optional:
         keys.append('present : exact @name("present")')
-    body += table("otherwise", "otherwise_rows", keys, size["otherwise"], "set_state")
+    body += table("otherwise", "otherwise_rows", keys, size["otherwise"], "set_state", "require")
     set_code = (
         f"    action set_code(bit<{stage.code_bits}> next) {{\n        code = next;\n    }}\n"
         if stage.code_bits
@@ -41,6 +38,7 @@ def stage_control(stage: Stage, sizes: Mapping[tuple[str, str], int]) -> str:
         f"// {stage.field}: {kinds_text(stage)}\n"
         f"control {stage.name}_stage(in headers_t hdr, inout metadata_t meta) {{\n{locals_}\n"
         "    action set_state(state_t next) {\n        meta.state = next;\n    }\n"
+        "    action require(terms_t terms) {\n        meta.terms = meta.terms & terms;\n    }\n"
         f"{set_code}\n{body}    apply {{\n{_asked(stage)}"
         "        if (!found) {\n            otherwise_rows.apply();\n        }\n    }\n}\n"
     )
@@ -80,40 +78,26 @@ def _asked(stage: Stage) -> str:
 
 def delivery(program: ProgramLayout) -> str:
     """Generates the leaf table."""
-    default, arguments = program.default
-    call = "drop()"
-    if default == "fwd":
-        call = f"deliver({1 << (int(arguments[0]) - 1):#x})"
-    return dedent(f"""\
-        // The leaf: who gets the event.
-        control leaf(inout metadata_t meta) {{
-            action deliver(ports_t ports) {{
-                meta.ports = ports;
-            }}
-            action drop() {{
-                meta.ports = 0;
-            }}
-
-            @name("leaf")
-            table leaf_rows {{
-                key = {{
-                    meta.state : exact @name("state");
-                }}
-                actions = {{
-                    deliver;
-                    drop;
-                }}
-                const default_action = {call};
-                size = ROWS;
-            }}
-
-            apply {{
-                if (leaf_rows.apply().miss) {{
-                    meta.unwanted = 1;
-                }}
-            }}
-        }}
-        """)
+    words = range(program.options.words)
+    parts = [f"found[{MASK_BITS * word + MASK_BITS - 1}:{MASK_BITS * word}]" for word in words]
+    drop, actions = "", ["deliver", "deliver_terms"]
+    if program.actions:
+        drop = "    // No port, and not the default action either.\n"
+        drop += "    action drop() {\n        meta.called = 1;\n    }\n"
+        actions.append("drop")
+    united = "\n            | ".join(parts)
+    return (
+        "// The leaf: who gets the event.\n"
+        "control leaf(inout metadata_t meta) {\n"
+        "    terms_t found = 0;\n\n"
+        "    action deliver(ports_t ports) {\n        meta.ports = meta.ports | ports;\n    }\n"
+        "    // Bits that are no term's go by.\n"
+        "    action deliver_terms(terms_t terms) {\n        found = meta.terms & terms;\n"
+        f"        meta.ports = meta.ports | (\n            {united});\n    }}\n"
+        f"{drop}\n"
+        + table("leaf", "leaf_rows", ['meta.state : exact @name("state")'], "ROWS", *actions)
+        + "    apply {\n        leaf_rows.apply();\n    }\n}\n"
+    )
 
 
 def calls(program: ProgramLayout) -> str:
@@ -154,71 +138,51 @@ def calls(program: ProgramLayout) -> str:
 
 
 def one_event(program: ProgramLayout) -> str:
-    """Generates the control of an event: all stages in order, then the leaf."""
+    """Generates the control of an event: all stages in order, then the leaf, for one group of
+    rules."""
     instances = "".join(f"    {stage.name}_stage() {stage.name};\n" for stage in program.stages)
-    applied = "".join(f"            {stage.name}.apply(hdr, meta);\n" for stage in program.stages)
+    applied = "".join(f"{stage.name}.apply(hdr, meta);\n" for stage in program.stages)
     if program.blocks:
         instances += "    state_stage() cells;\n"
-        applied += "            cells.apply(hdr, meta, standard_metadata);\n"
+        applied += "cells.apply(hdr, meta, standard_metadata);\n"
     instances += "    leaf() delivery;\n"
-    applied += "            delivery.apply(meta);\n"
+    applied += "delivery.apply(meta);\nnext_rows.apply();\n"
+    default, arguments = program.default
+    called = " && meta.called == 0" if program.actions else ""
+    if default != "drop":
+        then = "meta.unwanted = 1;"
+        if default == "fwd":
+            then = f"meta.ports = {1 << (int(arguments[0]) - 1):#x};"
+        unwanted = "meta.next == 0 && meta.ports == 0" + called
+        applied += f"if ({unwanted}) {{\n    {then}\n}}\n"
     if program.actions:
         instances += "    calls() call;\n"
-        applied += "            call.apply(hdr, meta, standard_metadata);\n"
+        applied += "call.apply(hdr, meta, standard_metadata);\n"
     start = table("start", "start_rows", ['meta.feed : exact @name("feed")'], 1, "set_state")
+    groups = SETS * program.options.passes
+    following = table("next", "next_rows", ['root : exact @name("state")'], groups, "set_next")
+    reset = "            meta.called = 0;\n" if program.actions else ""
     return (
-        "// One event: from the first state to its leaf, and what the leaf asks for.\n"
-        "control one_event(inout headers_t hdr, inout metadata_t meta,\n"
+        "// One event and one group of rules: from the first state to its leaf, and what that asks "
+        "for.\ncontrol one_event(inout headers_t hdr, inout metadata_t meta,\n"
         "                  inout standard_metadata_t standard_metadata) {\n"
-        f"{instances}\n"
-        "    action set_state(state_t next) {\n        meta.state = next;\n    }\n\n"
+        f"{instances}    state_t root = 0;\n    bool begun = true;\n\n"
+        "    action set_state(state_t next) {\n        meta.state = next;\n    }\n"
+        "    action set_next(state_t next) {\n        meta.next = next;\n    }\n\n"
         "    // Its one row moves all events to another set of states at once.\n"
-        f"{start}    apply {{\n"
-        "        meta.ports = 0;\n"
-        "        if (start_rows.apply().hit) {\n"
-        f"{applied}        }}\n"
+        f"{start}"
+        "    // By the state that a group begins in, that of the group after it.\n"
+        f"{following}    apply {{\n"
+        "        if (meta.next != 0) {\n"
+        "            meta.state = meta.next;\n            meta.next = 0;\n"
+        "        } else {\n"
+        "            meta.ports = 0;\n"
+        f"{reset}"
+        "            if (start_rows.apply().miss) {\n                begun = false;\n"
+        "            }\n        }\n"
+        "        if (begun) {\n"
+        "            root = meta.state;\n"
+        f"            meta.terms = {(1 << MASK_BITS * program.options.words) - 1:#x};\n"
+        f"{indent(applied, ' ' * 12)}        }}\n"
         "    }\n}\n"
     )
-
-
-def stage_sizes(program: ProgramLayout) -> Mapping[tuple[str, str], int]:
-    """Returns the rows of each table of a stage, by names of the stage and of the table.
-
-    A table holds a row a state and value at most, so the first ones, which few states read, are
-    small whatever the rules are; ``ProgramOptions.rows`` is the most for each.
-    """
-    most = program.options.rows
-    found: dict[tuple[str, str], int] = {}
-    states = min(SETS, most)
-    for stage in program.stages:
-        values = 1 << stage.key_bits
-        rows = {
-            "exact": states * values,
-            # A range of one value is a row of the exact table, and ranges do not overlap.
-            "range": states * (values // 2),
-            "lpm": states * (2 * values - 1),
-        }
-        own = {kind: rows[kind] for kind in stage.kinds}
-        own["otherwise"] = states * (2 if stage.optional else 1)
-        # A state that does not ask for the field is still there behind it.
-        states = min(states + sum(own.values()), most)
-        if stage.code_bits:
-            own["map"] = SETS * values
-        found |= {(stage.name, kind): max(1, min(size, most)) for kind, size in own.items()}
-    return found
-
-
-def cell_sizes(options: ProgramOptions) -> Mapping[str, int]:
-    """Returns the rows of the tables of one position among the cells that an event reads or
-    updates.
-
-    Leaves update, so there ``ProgramOptions.rows`` is the bound as it is for leaves.
-    """
-    states = min(options.cell_rows, options.rows)
-    return {
-        "load": states,
-        "exact": states,
-        "range": states,
-        "otherwise": min(2 * states, options.rows),
-        "update": options.rows,
-    }

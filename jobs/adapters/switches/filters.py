@@ -124,13 +124,14 @@ class NetworkMatch:
         rejections += [*unfit, *filtered.rejections]
         made = [entry for entries in filtered.entries.values() for entry in entries]
         log.info(
-            "filters of subscriptions@%d: %d rules, %d rejected, %d entries on %d switches in "
-            "%.2f s",
+            "filters of subscriptions@%d: %d rules, %d rejected, %d entries on %d switches, at "
+            "most %d passes a message, in %.2f s",
             versions["subscriptions"],
             len(rules) - len(filtered.rejections),
             len(rejections),
             len(made),
             len(filtered.entries),
+            filtered.passes,
             time.monotonic() - clock,
         )
         self._made = dict(versions), made, rejections
