@@ -37,6 +37,7 @@ MAKERS = {
     ("udfs/filters/language/resolver.py", "_error"): "SUBSCRIPTION.",
     ("udfs/filters/language/resolver.py", "_warn"): "SUBSCRIPTION.",
     ("udfs/filters/rule_warnings.py", "RuleWarning"): "SUBSCRIPTION.",
+    ("udfs/filters/row_matcher.py", "subscription_error"): "SUBSCRIPTION.",
     ("udfs/filters/subscriptions.py", "subscription_error"): "SUBSCRIPTION.",
     ("jobs/adapters/switches/p4runtime.py", "_failed"): "SWITCH.",
 }
