@@ -101,6 +101,44 @@ def test_rules_with_state_stay_in_the_diagram() -> None:
     assert filter_.index is not None and filter_.index.terms == 600
 
 
+def test_rules_with_state_that_do_not_fit_are_refused_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One subscriber's many rules cost its own, and nobody else's edits."""
+    monkeypatch.setattr(grouped, "_STATE_ROWS", 3_000)
+    draw = random.Random(6)
+
+    def rule(name: str, host: str) -> Subscription:
+        a, b, c = (draw.randrange(1 << 20) for _ in range(3))
+        return Subscription(name, host, f"f0 > {a} and f1 > {b} and avg(f2, 100) > {c}")
+
+    heavy = [rule(f"a{at:02}", "h1") for at in range(30)]
+    light = [rule("x", "h2"), rule("y", "h3"), Subscription("z", "h4", "f9 == 7")]
+    live = LiveRules(SPEC, "feed1")
+    for _ in range(2):
+        # Again from what is live by then: the same rules are.
+        rules, rejections, _ = live.update([*heavy, *light], HOSTS)
+        assert {"a00", "x", "y", "z"} <= {rule.id for rule in rules}
+        assert {r.code for r in rejections} == {"FILTER.TOO_LARGE"}
+        assert {r.id for r in rejections} | {rule.id for rule in rules} == {
+            row.id for row in (*heavy, *light)
+        }
+        assert all(r.id.startswith("a") for r in rejections)
+        assert all("e.f0, e.f1" in r.message for r in rejections)
+        # Others' edits go on.
+        light[2] = Subscription("z", "h5", "f9 == 8")
+    refused = {r.id for r in rejections}
+    rules, rejections, filter_ = live.update(heavy[:3] + light, HOSTS)
+    assert not rejections and len(rules) == 6 and not filter_.refused
+    rules, rejections, _ = live.update([*heavy, *light], HOSTS)
+    assert {r.id for r in rejections} == refused
+    # Where an id is there twice, all is made anew.
+    rules, rejections, _ = live.update([*heavy, *light, light[2]], HOSTS)
+    assert len(rules) + len(rejections) == 34 and {r.id for r in rejections} < {
+        row.id for row in heavy
+    } | {"x", "y"}
+
+
 def test_an_event_is_announced_if_any_advertisement_holds() -> None:
     draw = random.Random(4)
     texts = [

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +28,23 @@ _SAMPLE = 2048
 """So many rules show beforehand whether a diagram multiplies: to find out by all takes minutes."""
 _STATE_ROWS = 1 << 17
 """A diagram of rules with state, which can go nowhere else, may have so many rows in any case."""
-_REFUSALS = 12
-"""So often a diagram of rules with state may turn out too large before the rest is not tried rule
-by rule: each time takes some seconds."""
+_FIRST = 8
+"""Rules with state that do not fit together are first tried so many at once."""
+_FAILURES = 6
+"""So often such a diagram may turn out too large, which takes seconds, before all that is left is
+refused."""
 
 Key = frozenset[str] | None
 """The fields that a rule compares; None for a rule with state, which only a diagram keeps."""
 Whole = Callable[[], tuple[Sequence[Hashable], TermTable]]
 Turns = Callable[[Sequence[Hashable]], Sequence[int]]
+
+
+class Refusal(NamedTuple):
+    """Says why a rule has no room, and which fields and state it compares."""
+
+    error: FilterError
+    asked: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +57,7 @@ class Grouped:
 
     diagram: CompiledFilter
     index: PredicateIndex | None = None
-    refused: Mapping[Hashable, FilterError] = field(default_factory=dict)
+    refused: Mapping[Hashable, Refusal] = field(default_factory=dict)
 
 
 class GroupedCompiler:
@@ -78,7 +88,7 @@ class GroupedCompiler:
         self._indexed = _Indexed()
         self._indexed_keys: set[Key] = set()
         self._stateful: set[Hashable] = set()
-        self._refused: dict[Hashable, FilterError] = {}
+        self._refused: dict[Hashable, Refusal] = {}
 
     @property
     def indexed(self) -> Collection[Hashable]:
@@ -201,28 +211,28 @@ class GroupedCompiler:
         if self._turns is not None:
             turn = dict(zip(rules, self._turns([names[at] for at in rules]), strict=True))
             rules = sorted(rules, key=turn.__getitem__)
-        pending, failed = [rules], 0
+        waiting, size, failed = deque(rules), _FIRST, 0
         errors: dict[int, FilterError] = {}
-        while pending:
-            those = pending.pop()
+        while waiting:
+            those = [waiting.popleft() for _ in range(min(size, len(waiting)))]
             part = table.select(np.array(those, np.int64))
             try:
                 compiler.update_table([names[at] for at in those], part)
             except FilterError as error:
                 failed += 1
-                half = len(those) // 2
-                if half and failed < _REFUSALS:
-                    pending += [those[half:], those[:half]]
+                if failed == _FAILURES:
+                    errors |= dict.fromkeys((*those, *waiting), error)
+                    break
+                if len(those) == 1:
+                    errors[those[0]] = error
                 else:
-                    errors |= dict.fromkeys(those, error)
+                    waiting.extendleft(reversed(those))
+                size = max(1, len(those) // 2)
+            else:
+                size *= 2
         asked = _asked(table, errors)
         for at, fault in errors.items():
-            self._refused[names[at]] = FilterError(
-                fault.what,
-                f"among {len(rules)} rules with state there is no room for this one, which "
-                f"compares {', '.join(sorted(asked[at]))}: {fault.message}. Each subscriber's "
-                "first rules stay, as far as they fit",
-            )
+            self._refused[names[at]] = Refusal(fault, tuple(sorted(asked[at])))
 
 
 class _Indexed:

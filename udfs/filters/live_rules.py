@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, compress, count
 from operator import ne
@@ -10,7 +11,7 @@ from typing import overload
 
 from udfs.filters.compiler.compile import Order, table_of_rules
 from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.grouped import Grouped, GroupedCompiler
+from udfs.filters.grouped import Grouped, GroupedCompiler, Refusal
 from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection, Subscription, check
 from udfs.messages.specification import Specification
 
@@ -31,7 +32,7 @@ class LiveRules:
         self._specification = specification
         self._publisher = publisher
         self._order = order
-        self._compiler = GroupedCompiler(specification, order)
+        self._compiler = GroupedCompiler(specification, order, turns=self._turns)
         self._hosts: set[str] = set()
         self._rows: Sequence[Subscription] = ()
         self._ids: set[str] = set()
@@ -39,16 +40,18 @@ class LiveRules:
         self._rejected: dict[str, Rejection] = {}
         # Those whose rules update variables, or were rejected for how they do.
         self._updating: set[str] = set()
+        # Those of the update that is being made.
+        self._asked: Sequence[Subscription] = ()
         # What came of these rows and hosts: another network may have the same.
         self._last: _Live | None = None
 
     def update(self, subscriptions: Sequence[Subscription], hosts: set[str]) -> _Live:
         """Returns the live rules, the rejections, and the filter of a new version.
 
-        ``hosts``: names that may receive. Errors: as of ``GroupedCompiler.update_table``; the next
-        update then starts from the last version.
+        ``hosts``: names that may receive. Rules that the filter has no room for are among the
+        rejections: the first of each subscriber, in the order of the rows, stay longest.
         """
-        rows = tuple(subscriptions)
+        self._asked = rows = tuple(subscriptions)
         before, now = differing(self._rows, rows)
         if self._last is not None and not before and not now and hosts == self._hosts:
             return self._last
@@ -57,8 +60,15 @@ class LiveRules:
             # Ids that are there twice cannot say what has changed.
             rules, rejections = check(rows, self._specification, hosts, self._publisher)
             anew = GroupedCompiler(self._specification, self._order)
-            named = range(len(rules)), table_of_rules(rules, self._specification)
-            return rules, rejections, anew.update_table(*named, (), lambda: named)
+            named = list(range(len(rules))), table_of_rules(rules, self._specification)
+            grouped = anew.update_table(*named, (), lambda: named)
+            fit = [rule for at, rule in enumerate(rules) if at not in grouped.refused]
+            full = [
+                _no_room(rule.id, grouped.refused[at])
+                for at, rule in enumerate(rules)
+                if at in grouped.refused
+            ]
+            return fit, [*rejections, *full], grouped
         lost = were.keys() - are.keys()
         changed: Sequence[Subscription] = rows
         if hosts == self._hosts:
@@ -97,9 +107,33 @@ class LiveRules:
         self._ids.difference_update(lost)
         self._ids.update(are)
         self._updating = others | updating
+        if grouped.refused:
+            there = {str(name): _no_room(name, each) for name, each in grouped.refused.items()}
+            rejected = rejected | there
+            live = {name: place for name, place in live.items() if name not in there}
         refused = [rejected[row.id] for row in rows if row.id in rejected] if rejected else []
         self._last = _Rules(rows, live), refused, grouped
         return self._last
+
+    def _turns(self, names: Sequence[Hashable]) -> list[int]:
+        """Returns of each rule how many its subscriber has before it among these."""
+        subscriber = {row.id: row.subscriber for row in self._asked}
+        before: Counter[str] = Counter()
+        turns = []
+        for name in names:
+            who = subscriber[str(name)]
+            turns.append(before[who])
+            before[who] += 1
+        return turns
+
+
+def _no_room(name: Hashable, refusal: Refusal) -> Rejection:
+    error = refusal.error
+    message = (
+        f"there is no room for this rule among those with state: it compares "
+        f"{', '.join(refusal.asked)}, and {error.message}. Of each subscriber the first rules stay"
+    )
+    return Rejection(str(name), error.code, 1, 1, message)
 
 
 def differing(
