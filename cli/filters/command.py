@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -41,9 +41,9 @@ from cli.filters.views import (
     why_not_text,
 )
 from udfs.errors import EventError
-from udfs.filters.compiler.compile import CompiledFilter, compile_table
 from udfs.filters.compiler.outcomes import united
 from udfs.filters.compiler.tables import KINDS
+from udfs.filters.compiler.term_table import TermTable
 from udfs.filters.explanation.dot import dot
 from udfs.filters.explanation.events import MAX_TEXTS, EventColumns, EventReader
 from udfs.filters.explanation.explain import Explainer
@@ -52,10 +52,11 @@ from udfs.filters.matching.matcher import Matcher
 from udfs.filters.meaning.evaluate import fields_of, is_stateful, matches_columns
 from udfs.filters.meaning.interpreter import Interpreter
 from udfs.filters.meaning.state import clock_of
-from udfs.filters.nodes import Rule
+from udfs.filters.nodes import Call, Rule
 from udfs.messages.specification import Specification
 from udfs.network_match.entries import program_entries
-from udfs.network_match.layout import NamedAction, ProgramOptions
+from udfs.network_match.groups import Groups, groups_of
+from udfs.network_match.layout import NamedAction, ProgramOptions, program_layout
 from udfs.network_match.resources import render, report
 
 app = typer.Typer(no_args_is_help=True, help="Check, compile, try and explain subscriptions.")
@@ -163,11 +164,7 @@ def compile_command(
     compiled, index = found.grouped.diagram, found.grouped.index
     ports = _ports(port or [])
     # All that can fail comes before the first line.
-    if p4:
-        table = file.terms(partial or None)
-        whole = compile_table(table, specification, order=ordered, optional=partial or None)
-        made = program_entries(whole, specification, ports, options=_options(specification, whole))
-        _write(p4, (json.dumps(line) + "\n" for line in p4_json(made)))
+    switch = _on_switch(file, ports, p4) if p4 else None
     if dot_file:
         _write(dot_file, [dot(compiled)])
     for at, state, low, high, kind, following in compiled.entries.tolist():
@@ -181,7 +178,11 @@ def compile_command(
         typer.echo(json.dumps(index_term_json(predicates, outcome)))
     if report_:
         typer.echo(groups_text(found), err=True)
-        typer.echo(render(report(compiled, specification)), err=True, nl=False)
+        held = (switch.diagram, switch.vectors) if switch else (compiled, ())
+        shown = report(held[0], specification, vectors=held[1])
+        typer.echo(render(shown), err=True, nl=False)
+    if switch and switch.refused:
+        raise typer.Exit(1)
 
 
 @app.command("match")
@@ -410,9 +411,25 @@ def _ports(pairs: Iterable[str]) -> dict[str, int]:
     return ports
 
 
-def _options(specification: Specification, compiled: CompiledFilter) -> ProgramOptions | None:
+def _on_switch(file: RuleFile, ports: Mapping[str, int], path: Path) -> Groups:
+    """Writes the entries of the generated program; says which rules find no room in it."""
+    specification, table = file.specification, file.terms(None)
+    options = _options(specification, table)
+    program = program_layout(specification, options)
+    groups = groups_of(table, len(file.right), specification, program, ports)
+    made = program_entries(
+        groups.diagram, specification, ports, options=options, vectors=groups.vectors
+    )
+    _write(path, (json.dumps(line) + "\n" for line in p4_json(made)))
+    for at in groups.refused:
+        line = file.lines[file.right[at]]
+        typer.echo(f"{file.name}:{line}: the switch has no room for this rule", err=True)
+    return groups
+
+
+def _options(specification: Specification, table: TermTable) -> ProgramOptions | None:
     """A program with the actions that the rules name, arguments of 32 bits each."""
-    calls = {call for outcome in compiled.outcomes.values() for call in outcome.calls}
+    calls = {token for tokens in table.outcomes for token in tokens if isinstance(token, Call)}
     widths = {call.name: (32,) * len(call.args) for call in sorted(calls)}
     default = (specification.default_action or "").partition("(")[0].strip()
     named = [NamedAction(name, bits) for name, bits in sorted(widths.items()) if name != default]

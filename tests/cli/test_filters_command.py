@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
@@ -168,6 +169,41 @@ def test_what_compile_writes_beside_the_rows_leaves_them_alone(tmp_path: Path):
         row for row in found[7:] if row["match"][-1].get("range") == {"low": "00", "high": "3b"}
     ]
     assert row["priority"] > 0 and row["table"].endswith(".range")
+
+
+def eleven(tmp_path: Path, rules: Iterable[str]) -> list[str]:
+    """Options for rules over a format of eleven fields."""
+    fields = [f"f{at}" for at in range(11)]
+    text = (
+        f"header_type e_t {{ fields {{ {' '.join(f'{name}: 32;' for name in fields)} }} }}\n"
+        "header e_t e;\n" + "\n".join(f"@query_field(e.{name})" for name in fields)
+    )
+    return write(tmp_path, "\n".join(rules), text)
+
+
+def test_rules_that_would_multiply_add_up_in_a_switch_too(tmp_path: Path):
+    rules = [f"f{at % 11} == 33 : fwd({at + 1})" for at in range(40)]
+    switch = tmp_path / "x.p4"
+    result = run("compile", *eleven(tmp_path, rules), "--p4", str(switch), "--report")
+    assert result.exit_code == 0 and len(result.stdout.splitlines()) < 400
+    found = [json.loads(line) for line in switch.read_text().splitlines()]
+    assert len([row for row in found if "table" in row]) < 400
+
+
+def test_a_rule_that_a_switch_has_no_room_for_is_named_and_the_others_are_written(tmp_path: Path):
+    chance = random.Random(1)
+    rules = []
+    for at in range(400):
+        one, other = chance.sample(range(11), 2)
+        rules.append(f"f{one} == {at} and f{other} > {chance.randrange(1 << 30)} : fwd(1)")
+    rules.append("f3 == 5 : fwd(2)")
+    switch = tmp_path / "x.p4"
+    result = run("compile", *eleven(tmp_path, rules), "--p4", str(switch))
+    assert result.exit_code == 1
+    told = [line for line in result.stderr.splitlines() if "no room for this rule" in line]
+    assert 0 < len(told) < 400 and told[0].split(":")[1].isdigit()
+    assert not any(f":{len(rules)}:" in line for line in told)
+    assert any("table" in json.loads(line) for line in switch.read_text().splitlines())
 
 
 def test_the_order_of_the_tables_can_be_set():
