@@ -20,6 +20,7 @@ from udfs.filters.language.shapes import read_table
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.nodes import Rule
 from udfs.filters.predicate_index.predicate_index import PredicateIndex
+from udfs.filters.predicate_index.terms import FlatTerms
 from udfs.messages.specification import Specification, parse_specification
 
 pytestmark = pytest.mark.unit
@@ -38,7 +39,7 @@ def index_of(
         read = read_table(texts, specification)
         assert not read.errors
         table = table_of_texts(texts, read, specification, optional)
-        return PredicateIndex([table], specification, **how)
+        return PredicateIndex(FlatTerms.of(table), specification, **how)
     except SubscriptionError as error:
         assert error.what == "TOO_COMPLEX", error
         assume(False)

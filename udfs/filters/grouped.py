@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from udfs.errors import FilterError
 from udfs.filters.compiler.compile import MAX_ENTRIES, CompiledFilter, Order
 from udfs.filters.compiler.incremental import IncrementalCompiler
 from udfs.filters.compiler.term_table import TermTable
 from udfs.filters.predicate_index.predicate_index import PredicateIndex
+from udfs.filters.predicate_index.terms import FlatTerms
 from udfs.messages.specification import Specification
 
 _ROWS_A_PREDICATE = 4
@@ -236,42 +236,39 @@ class GroupedCompiler:
 
 
 class _Indexed:
-    """Keeps the terms of the rules of the index, as they came."""
+    """Keeps the terms of the rules of the index, numbered as they came."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[TermTable, NDArray[np.bool_]]] = []
-        self._place: dict[Hashable, tuple[int, int]] = {}
+        self._terms = [FlatTerms.of(TermTable())]
+        self._number: dict[Hashable, int] = {}
+        self._live = np.zeros(0, np.bool_)
+        self._gone = False
         self._index: PredicateIndex | None = None
-        self._changed = False
 
     @property
     def names(self) -> Collection[Hashable]:
-        return self._place.keys()
+        return self._number.keys()
 
     def add(self, names: Sequence[Hashable], table: TermTable) -> None:
         if names:
-            part = len(self._parts)
-            self._parts.append((table, np.ones(len(names), np.bool_)))
-            self._place |= {name: (part, at) for at, name in enumerate(names)}
-            self._changed = True
+            first = len(self._live)
+            self._terms.append(FlatTerms.of(table, first))
+            self._number |= {name: first + at for at, name in enumerate(names)}
+            self._live = np.concatenate((self._live, np.ones(len(names), np.bool_)))
 
     def remove(self, names: Iterable[Hashable]) -> None:
-        for name in names:
-            place = self._place.pop(name, None)
-            if place is not None:
-                self._parts[place[0]][1][place[1]] = False
-                self._changed = True
+        gone = [self._number.pop(name) for name in names if name in self._number]
+        self._live[gone] = False
+        self._gone |= bool(gone)
 
     def index(self, specification: Specification) -> PredicateIndex | None:
         """Returns the index of all rules that are there; None where there are none."""
-        if self._changed:
-            tables = [
-                table if live.all() else table.select(np.flatnonzero(live))
-                for table, live in self._parts
-                if live.any()
-            ]
-            self._index = PredicateIndex(tables, specification) if tables else None
-            self._changed = False
+        if self._gone or len(self._terms) > 1:
+            terms = self._terms
+            if self._gone:
+                terms = [part.select(np.flatnonzero(self._live[part.rule])) for part in terms]
+            self._terms, self._gone = [FlatTerms.joined(terms)], False
+            self._index = PredicateIndex(self._terms[0], specification) if self._number else None
         return self._index
 
 

@@ -16,6 +16,7 @@ from udfs.filters.compiler.term_table import TermTable
 from udfs.filters.language.rule import subscription_error
 from udfs.filters.language.shapes import RuleTable, read_table
 from udfs.filters.predicate_index.predicate_index import PredicateIndex
+from udfs.filters.predicate_index.terms import FlatTerms
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.specification import Specification
 from udfs.messages.table_columns import ColumnField, raw_values, table_specification
@@ -55,7 +56,7 @@ class RowMatcher:
             [(term, rule, rule) for term, rule, _ in table.terms],
             {(str(rule),): rule for rule in every},
         )
-        self._index = PredicateIndex([alone], specification)
+        self._index = PredicateIndex(FlatTerms.of(alone), specification)
         of_lane = {lane.qualified: f for f in specification.order() for lane in f.lanes()}
         self._columns = list(dict.fromkeys(of_lane[name] for name in self._index.fields))
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from udfs.filters.compiler.outcomes import outcome_of, token_order
 from udfs.filters.compiler.tables import leaf_row
-from udfs.filters.compiler.term_table import TermTable
 from udfs.filters.matching.lookup import hashed
 from udfs.filters.meaning.normal_form import MESSAGE_TYPE
 from udfs.filters.nodes import Outcome
@@ -45,13 +44,13 @@ class PredicateIndex:
 
     def __init__(
         self,
-        tables: Sequence[TermTable],
+        flat: FlatTerms,
         specification: Specification,
         *,
         many_values: int = _MANY_VALUES,
         many_terms: int = _MANY_TERMS,
     ) -> None:
-        flat = self._flat = FlatTerms.of(tables)
+        self._flat = flat
         self._outcomes = flat.outcomes
         lanes = {f.qualified: f for each in specification.order() for f in each.lanes()}
         self.fields: tuple[str, ...] = tuple(n for n in lanes if n in set(flat.names))
@@ -145,7 +144,7 @@ class PredicateIndex:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Returns each event with the number of each outcome that it has, in ascending order.
 
-        Arguments as of ``match``. Outcomes are numbered as they come first in the tables.
+        Arguments as of ``match``. Outcomes are numbered as the terms have them.
         """
         count = values.shape[1] if message_type is None else len(message_type)
         room = 4 * count + 1
@@ -298,23 +297,24 @@ def _access(
     points = np.flatnonzero(np.asarray(single, np.bool_) & (row[flat.field] >= 0))
     first = flat.low[flat.interval[points]]
     field = flat.field[points]
-    order = np.lexsort((first, field))
-    new = np.ones(len(order), np.bool_)
-    new[1:] = (np.diff(field[order]) != 0) | (first[order][1:] != first[order][:-1])
-    pair = np.empty(len(order), np.int64)
-    pair[order] = np.cumsum(new) - 1
-    often = np.bincount(pair)[pair] if len(pair) else pair
-    values = np.bincount(field[order[new]], minlength=len(flat.names))
+    # Pairs of field and value by a hash: two that share a place pass for one, which costs a little
+    # time where it misleads, and nothing else.
+    bits = max(10, (4 * len(points)).bit_length())
+    mixed = hashed(hashed(first) + field.astype(np.uint64))
+    place = (mixed >> np.uint64(64 - bits)).astype(np.int64)
+    often = np.bincount(place, minlength=1 << bits)[place]
+    last = np.zeros(1 << bits, np.int64)
+    last[place] = np.arange(len(points))
+    values = np.bincount(field[last[place] == np.arange(len(points))], minlength=len(flat.names))
     asked = np.bincount(field, minlength=len(flat.names))
-    fit = (values >= many_values) & (asked >= many_terms)
+    kept = ((values >= many_values) & (asked >= many_terms))[field]
+    points, often = points[kept], often[kept]
+    if not len(points):
+        return points, points
     term = np.searchsorted(flat.predicate, points, side="right") - 1
-    kept = fit[field]
-    points, term, often = points[kept], term[kept], often[kept]
-    order = np.lexsort((points, often, term))
-    points, term = points[order], term[order]
-    leading = np.ones(len(term), np.bool_)
-    leading[1:] = term[1:] != term[:-1]
-    return term[leading], points[leading]
+    first_of = np.flatnonzero(np.diff(term, prepend=-1))
+    rarest = np.minimum.reduceat(often << 32 | np.arange(len(points)), first_of) & 0xFFFFFFFF
+    return term[first_of], points[rarest]
 
 
 def _table(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from udfs.filters.compiler.term_table import TermTable
 from udfs.filters.nodes import Call
+
+_T = TypeVar("_T")
 
 Told = tuple[str | Call, ...]
 """The receivers and named actions of a rule."""
@@ -20,13 +22,15 @@ Told = tuple[str | Call, ...]
 class FlatTerms:
     """Holds t terms with p predicates and n intervals; the parts of each follow one another.
 
-    names: the fields that predicates ask for. outcome: int32[t], a number of ``outcomes``.
+    names: the fields that predicates ask for. rule: int64[t]. outcome: int32[t], a number of
+    ``outcomes``.
     predicate: int64[t + 1], by term its first predicate. field: int32[p], a number of ``names``.
     interval: int64[p + 1], by predicate its first interval. low, high: uint64[n], both included.
     """
 
     names: tuple[str, ...]
     outcomes: tuple[Told, ...]
+    rule: NDArray[np.int64]
     outcome: NDArray[np.int32]
     predicate: NDArray[np.int64]
     field: NDArray[np.int32]
@@ -38,10 +42,12 @@ class FlatTerms:
         return int(self.outcome.size)
 
     @classmethod
-    def of(cls, tables: Sequence[TermTable]) -> FlatTerms:
-        """Flattens the terms of rules that send and keep no state."""
+    def of(cls, table: TermTable, first: int = 0) -> FlatTerms:
+        """Flattens the terms of rules that send and keep no state; ``first``: the number of the
+        first rule."""
         names: dict[str, int] = {}
         sets: dict[Told, int] = {}
+        rule: list[NDArray[np.int64]] = []
         outcome: list[NDArray[np.int32]] = []
         # By term the number of its predicates, by predicate that of its intervals.
         predicates: list[NDArray[np.int64]] = []
@@ -49,42 +55,64 @@ class FlatTerms:
         fields: list[NDArray[np.int32]] = []
         lows: list[NDArray[np.uint64]] = []
         highs: list[NDArray[np.uint64]] = []
-        for table in tables:
-            told = [
-                tuple(token for token in tokens if isinstance(token, str | Call))
-                for tokens in table.outcomes
-            ]
-            number = np.array([sets.setdefault(each, len(sets)) for each in told], np.int32)
-            for block in table.blocks:
-                count, width = len(block), len(block.names)
-                numbers = [names.setdefault(name, len(names)) for name in block.names]
-                outcome.append(number[table.outcome[block.rule]])
-                predicates.append(np.full(count, width))
-                intervals.append(np.ones(count * width, np.int64))
-                fields.append(np.tile(np.array(numbers, np.int32), count))
-                for columns, bounds in ((block.lows, lows), (block.highs, highs)):
-                    if width:
-                        bounds.append(np.column_stack(columns).reshape(-1).astype(np.uint64))
-            terms = [term for term, _, _ in table.terms]
-            outcome.append(number[np.array([n for _, _, n in table.terms], np.int64)])
-            predicates.append(np.array([len(term) for term in terms], np.int64))
-            asked = [pair for term in terms for pair in term]
-            fields.append(
-                np.array([names.setdefault(name, len(names)) for name, _ in asked], np.int32)
-            )
-            intervals.append(np.array([len(allowed) for _, allowed in asked], np.int64))
-            held = [bound for _, allowed in asked for bound in allowed]
-            lows.append(np.array([low for low, _ in held], np.uint64))
-            highs.append(np.array([high for _, high in held], np.uint64))
+        told = [
+            tuple(token for token in tokens if isinstance(token, str | Call))
+            for tokens in table.outcomes
+        ]
+        number = np.array([sets.setdefault(each, len(sets)) for each in told], np.int32)
+        for block in table.blocks:
+            count, width = len(block), len(block.names)
+            numbers = [names.setdefault(name, len(names)) for name in block.names]
+            rule.append(block.rule.astype(np.int64))
+            outcome.append(number[table.outcome[block.rule]])
+            predicates.append(np.full(count, width))
+            intervals.append(np.ones(count * width, np.int64))
+            fields.append(np.tile(np.array(numbers, np.int32), count))
+            for columns, bounds in ((block.lows, lows), (block.highs, highs)):
+                if width:
+                    bounds.append(np.column_stack(columns).reshape(-1).astype(np.uint64))
+        terms = [term for term, _, _ in table.terms]
+        rule.append(np.array([of for _, of, _ in table.terms], np.int64))
+        outcome.append(number[np.array([n for _, _, n in table.terms], np.int64)])
+        predicates.append(np.array([len(term) for term in terms], np.int64))
+        asked = [pair for term in terms for pair in term]
+        fields.append(np.array([names.setdefault(name, len(names)) for name, _ in asked], np.int32))
+        intervals.append(np.array([len(allowed) for _, allowed in asked], np.int64))
+        held = [bound for _, allowed in asked for bound in allowed]
+        lows.append(np.array([low for low, _ in held], np.uint64))
+        highs.append(np.array([high for _, high in held], np.uint64))
         return cls(
             tuple(names),
             tuple(sets),
+            _joined(rule, np.int64) + first,
             _joined(outcome, np.int32),
             _starts(_joined(predicates, np.int64)),
             _joined(fields, np.int32),
             _starts(_joined(intervals, np.int64)),
             _joined(lows, np.uint64),
             _joined(highs, np.uint64),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[FlatTerms]) -> FlatTerms:
+        """Returns all terms of the parts, one part after the other, with the names and outcomes
+        that they use."""
+        names: dict[str, int] = {}
+        sets: dict[Told, int] = {}
+        outcome, fields = [], []
+        for part in parts:
+            outcome.append(_numbered(part.outcomes, part.outcome, sets))
+            fields.append(_numbered(part.names, part.field, names))
+        return cls(
+            tuple(names),
+            tuple(sets),
+            _joined([part.rule for part in parts], np.int64),
+            _joined(outcome, np.int32),
+            _starts(_joined([np.diff(part.predicate) for part in parts], np.int64)),
+            _joined(fields, np.int32),
+            _starts(_joined([np.diff(part.interval) for part in parts], np.int64)),
+            _joined([part.low for part in parts], np.uint64),
+            _joined([part.high for part in parts], np.uint64),
         )
 
     def select(
@@ -100,6 +128,7 @@ class FlatTerms:
         return FlatTerms(
             self.names,
             self.outcomes,
+            self.rule[terms],
             self.outcome[terms],
             _starts(sizes),
             self.field[predicates],
@@ -107,6 +136,18 @@ class FlatTerms:
             self.low[intervals],
             self.high[intervals],
         )
+
+
+def _numbered(
+    values: Sequence[_T], used: NDArray[np.int32], numbers: dict[_T, int]
+) -> NDArray[np.int32]:
+    """Returns ``used``, indexes of ``values``, by the ``numbers`` of those, which may be new."""
+    there = np.zeros(len(values), np.bool_)
+    there[used] = True
+    number = np.zeros(len(values), np.int32)
+    for at in np.flatnonzero(there).tolist():
+        number[at] = numbers.setdefault(values[at], len(numbers))
+    return number[used]
 
 
 def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
