@@ -15,6 +15,8 @@ _SIX, _LOW_SIX = np.uint64(6), np.uint64(63)
 WORDS = 8
 """Of 64 events each: a block. Its bits of one boundary fill a line of the cache."""
 BLOCK = 64 * WORDS
+GROUP = 256
+"""Of outcomes, whose events in a block fit the nearest cache."""
 _WORDS = np.uint64(WORDS)
 # As in udfs.filters.matching.kernels: references to arrays are not counted.
 _helper: Any = njit(cache=True, nogil=True, _nrt=False)
@@ -262,6 +264,8 @@ def _mark(
 
 @_helper
 def _spread(found: Any, i: Any, left: Any, words: Any, outcome: Any) -> None:
+    if left == np.uint64(0):
+        return
     if words is not None and words.shape[1] == 1:
         # Without branches: a bit that is set is as likely as one that is not.
         told = words[outcome, 0]
@@ -276,70 +280,48 @@ def _spread(found: Any, i: Any, left: Any, words: Any, outcome: Any) -> None:
 
 
 @_helper
-def _unite_outcomes(
-    found: Any,
-    block: Any,
+def _accumulate(
+    held: Any,
     slices: Any,
     row_of: Any,
-    every: Any,
-    term_begin: Any,
-    predicate: Any,
-    start: Any,
+    first: Any,
+    last: Any,
+    first_outcome: Any,
+    outcome: Any,
+    pair_begin: Any,
     low: Any,
     above: Any,
-    words: Any,
 ) -> None:
-    # Word by word in variables: through arrays, each step would be written and read again.
-    none = np.uint64(0)
-    for outcome in range(np.uint64(term_begin.shape[0] - 1)):
-        begin, end = np.uint64(term_begin[outcome]), np.uint64(term_begin[outcome + _ONE])
-        if begin == end:
+    """Adds the events on which terms from ``first`` up to ``last`` are true to those of their
+    outcomes."""
+    # The number of words as if it were not known: a loop of eight would be unrolled into single
+    # words before it could become one of vectors.
+    size = np.uint64(slices.shape[1])
+    for term in range(first, last):
+        pair, end = np.uint64(pair_begin[term]), np.uint64(pair_begin[term + _ONE])
+        mine = np.uint64(outcome[term]) - first_outcome
+        a = np.uint64(row_of[np.uint64(low[pair, 0])])
+        b = np.uint64(row_of[np.uint64(above[pair, 0])])
+        c = np.uint64(row_of[np.uint64(low[pair, 1])])
+        d = np.uint64(row_of[np.uint64(above[pair, 1])])
+        pair += _ONE
+        if pair == end:
+            for w in range(size):
+                held[mine, w] |= slices[a, w] & ~slices[b, w] & slices[c, w] & ~slices[d, w]
             continue
-        u0 = u1 = u2 = u3 = u4 = u5 = u6 = u7 = none
-        for term in range(begin, end):
-            b0, b1, b2, b3 = every[0], every[1], every[2], every[3]
-            b4, b5, b6, b7 = every[4], every[5], every[6], every[7]
-            for at in range(np.uint64(predicate[term]), np.uint64(predicate[term + _ONE])):
-                e0 = e1 = e2 = e3 = e4 = e5 = e6 = e7 = none
-                for interval in range(np.uint64(start[at]), np.uint64(start[at + _ONE])):
-                    lower = np.uint64(row_of[np.uint64(low[interval])])
-                    upper = np.uint64(row_of[np.uint64(above[interval])])
-                    e0 |= slices[lower, 0] & ~slices[upper, 0]
-                    e1 |= slices[lower, 1] & ~slices[upper, 1]
-                    e2 |= slices[lower, 2] & ~slices[upper, 2]
-                    e3 |= slices[lower, 3] & ~slices[upper, 3]
-                    e4 |= slices[lower, 4] & ~slices[upper, 4]
-                    e5 |= slices[lower, 5] & ~slices[upper, 5]
-                    e6 |= slices[lower, 6] & ~slices[upper, 6]
-                    e7 |= slices[lower, 7] & ~slices[upper, 7]
-                b0 &= e0
-                b1 &= e1
-                b2 &= e2
-                b3 &= e3
-                b4 &= e4
-                b5 &= e5
-                b6 &= e6
-                b7 &= e7
-            u0 |= b0
-            u1 |= b1
-            u2 |= b2
-            u3 |= b3
-            u4 |= b4
-            u5 |= b5
-            u6 |= b6
-            u7 |= b7
-            lacking = (u0 ^ every[0]) | (u1 ^ every[1]) | (u2 ^ every[2]) | (u3 ^ every[3])
-            lacking |= (u4 ^ every[4]) | (u5 ^ every[5]) | (u6 ^ every[6]) | (u7 ^ every[7])
-            if lacking == none:
-                break
-        _spread(found, block + np.uint64(0), u0, words, outcome)
-        _spread(found, block + np.uint64(64), u1, words, outcome)
-        _spread(found, block + np.uint64(128), u2, words, outcome)
-        _spread(found, block + np.uint64(192), u3, words, outcome)
-        _spread(found, block + np.uint64(256), u4, words, outcome)
-        _spread(found, block + np.uint64(320), u5, words, outcome)
-        _spread(found, block + np.uint64(384), u6, words, outcome)
-        _spread(found, block + np.uint64(448), u7, words, outcome)
+        spare = np.uint64(GROUP)
+        for w in range(size):
+            held[spare, w] = slices[a, w] & ~slices[b, w] & slices[c, w] & ~slices[d, w]
+        while pair < end:
+            a = np.uint64(row_of[np.uint64(low[pair, 0])])
+            b = np.uint64(row_of[np.uint64(above[pair, 0])])
+            c = np.uint64(row_of[np.uint64(low[pair, 1])])
+            d = np.uint64(row_of[np.uint64(above[pair, 1])])
+            for w in range(size):
+                held[spare, w] &= slices[a, w] & ~slices[b, w] & slices[c, w] & ~slices[d, w]
+            pair += _ONE
+        for w in range(size):
+            held[mine, w] |= held[spare, w]
 
 
 @njit(cache=True, nogil=True)
@@ -354,37 +336,46 @@ def match_slices(
     base: NDArray[np.uint64],
     shift: NDArray[np.uint64],
     bucket: NDArray[np.int32],
-    term_begin: NDArray[np.int32],
-    predicate: NDArray[np.int32],
-    start: NDArray[np.int32],
+    group_begin: NDArray[np.int32],
+    outcome: NDArray[np.int32],
+    pair_begin: NDArray[np.int32],
     low: NDArray[np.int32],
     above: NDArray[np.int32],
+    start: NDArray[np.int32],
+    part_low: NDArray[np.int32],
+    part_above: NDArray[np.int32],
     words: NDArray[np.uint64] | None,
 ) -> None:
     """Adds to ``found``, uint64[m, w], the receivers of terms, 512 events at a time; without
     ``words`` as in `match_postings`.
 
     A row of slices says which events of a block have a value of ``boundary[k]`` or more; field f
-    has those from ``boundary_begin[f]`` up to ``boundary_begin[f + 1]``, ascending, the first 0;
-    behind all is one that no event has. ``lanes``: rows of ``values``, -1 for the type of the
-    message. ``bucket``: int32[f, b + 1], the last boundary of the field at or below the start of
-    each bucket of 2^shift values from ``base`` on. Outcome o has the terms from ``term_begin[o]``
-    up to ``term_begin[o + 1]``, term t the predicates from ``predicate[t]`` up to
-    ``predicate[t + 1]``, predicate p the intervals from ``start[p]`` up to ``start[p + 1]``:
-    events from boundary ``low`` on that are not from ``above`` on.
+    has those from ``boundary_begin[f]`` up to ``boundary_begin[f + 1]``, ascending, the first 0.
+    Behind all n are one that no event has, n, one that all have, n + 1, and unions: of number
+    n + 2 + u for the events that are from ``part_low`` on and not from ``part_above`` on, of the
+    intervals from ``start[u]`` up to ``start[u + 1]``. ``lanes``: rows of ``values``, -1 for the
+    type of the message. ``bucket``: int32[f, b + 1], the last boundary of the field at or below the
+    start of each bucket of 2^shift values from ``base`` on. Group g of ``GROUP`` outcomes has the
+    terms from ``group_begin[g]`` up to ``group_begin[g + 1]``, of which term t has ``outcome[t]``
+    and is true on events that are from ``low``, int32[p, 2], on and not from ``above`` on, both
+    times, for pairs from ``pair_begin[t]`` up to ``pair_begin[t + 1]``, one at least.
     """
     count = values.shape[1]
     partial = present.shape[0] > 0
-    # Row 0 is empty.
-    slices = np.zeros((1 + lanes.shape[0] * BLOCK, WORDS), np.uint64)
-    row_of = np.zeros(boundary.shape[0] + 1, np.int32)
-    every = np.zeros(WORDS, np.uint64)
+    # Row 0 is of no event, row 1 of all.
+    unions = start.shape[0] - 1
+    slices = np.zeros((2 + lanes.shape[0] * BLOCK + unions, WORDS), np.uint64)
+    behind = boundary.shape[0]
+    row_of = np.zeros(behind + 2 + unions, np.int32)
+    row_of[behind + 1] = 1
+    # The last is for what is not known yet.
+    held = np.zeros((GROUP + 1, WORDS), np.uint64)
     for block in range(0, count, BLOCK):
         size = np.uint64(min(BLOCK, count - block))
-        used = _ONE
-        every[:] = np.uint64(0)
+        used = np.uint64(2)
+        slices[1, :] = np.uint64(0)
         for event in range(size):
-            every[event >> _SIX] |= _ONE << (event & _LOW_SIX)
+            slices[1, event >> _SIX] |= _ONE << (event & _LOW_SIX)
         for field in range(lanes.shape[0]):
             used = _mark(
                 slices,
@@ -405,19 +396,33 @@ def match_slices(
                 bucket,
                 np.uint64(field),
             )
-        _unite_outcomes(
-            found,
-            np.uint64(block),
-            slices,
-            row_of,
-            every,
-            term_begin,
-            predicate,
-            start,
-            low,
-            above,
-            words,
-        )
+        for union in range(unions):
+            row_of[behind + 2 + union] = used
+            slices[used, :] = np.uint64(0)
+            for part in range(start[union], start[union + 1]):
+                lower, upper = row_of[part_low[part]], row_of[part_above[part]]
+                for word in range(WORDS):
+                    slices[used, word] |= slices[lower, word] & ~slices[upper, word]
+            used += _ONE
+        for group in range(group_begin.shape[0] - 1):
+            first = np.uint64(group * GROUP)
+            _accumulate(
+                held,
+                slices,
+                row_of,
+                np.uint64(group_begin[group]),
+                np.uint64(group_begin[group + 1]),
+                first,
+                outcome,
+                pair_begin,
+                low,
+                above,
+            )
+            for mine in range(np.uint64(GROUP)):
+                for word in range(_WORDS):
+                    i = np.uint64(block) + (word << _SIX)
+                    _spread(found, i, held[mine, word], words, first + mine)
+                    held[mine, word] = np.uint64(0)
 
 
 @njit(cache=True, nogil=True)

@@ -225,9 +225,7 @@ class PredicateIndex:
     ) -> tuple[NDArray[Any], ...] | None:
         if not len(chosen):
             return None
-        outcomes = len(flat.outcomes)
-        order = np.argsort(flat.outcome[chosen], kind="stable")
-        terms = flat.select(chosen[order])
+        terms = flat.select(chosen[_by_group_and_fields(flat, chosen)])
         row = np.repeat(self._row[terms.field], np.diff(terms.interval))
         rows = np.unique(row)
         boundaries, low, above = [], np.empty(len(row), np.int32), np.empty(len(row), np.int32)
@@ -251,12 +249,52 @@ class PredicateIndex:
             np.array([place[0] for place in places], np.uint64),
             np.array([place[1] for place in places], np.uint64),
             np.array([place[2] for place in places], np.int32).reshape(len(places), _BUCKETS + 1),
-            np.searchsorted(terms.outcome, np.arange(outcomes + 1)).astype(np.int32),
-            terms.predicate.astype(np.int32),
-            terms.interval.astype(np.int32),
-            low,
-            above,
+            np.searchsorted(
+                terms.outcome // kernels.GROUP,
+                np.arange(-(-len(flat.outcomes) // kernels.GROUP) + 1),
+            ).astype(np.int32),
+            terms.outcome,
+            *_pairs(terms, low, above, begins[-1]),
         )
+
+
+def _pairs(
+    terms: FlatTerms, low: NDArray[np.int32], above: NDArray[np.int32], behind: int
+) -> tuple[NDArray[np.int32], ...]:
+    """Returns predicates two by two, and those of several intervals, as ``match_slices`` takes
+    them: low and above by interval, and the number behind all boundaries."""
+    size = np.diff(terms.interval)
+    several = np.flatnonzero(size > 1)
+    lower, upper = low[terms.interval[:-1]], above[terms.interval[:-1]]
+    lower[several] = behind + 2 + np.arange(len(several))
+    upper[several] = behind
+    parted = np.repeat(size > 1, size)
+    predicates = np.diff(terms.predicate)
+    pairs = np.maximum(1, -(-predicates // 2))
+    begin = np.concatenate(([0], np.cumsum(pairs)))
+    # Where there is none to be the other, all events are from it on, and none from above it on.
+    paired = np.full((begin[-1] * 2, 2), (behind + 1, behind), np.int32)
+    first = np.repeat(2 * begin[:-1] - terms.predicate[:-1], predicates)
+    place = first + np.arange(len(lower))
+    paired[place, 0], paired[place, 1] = lower, upper
+    return (
+        begin.astype(np.int32),
+        np.ascontiguousarray(paired[:, 0].reshape(-1, 2)),
+        np.ascontiguousarray(paired[:, 1].reshape(-1, 2)),
+        np.concatenate(([0], np.cumsum(size[several]))).astype(np.int32),
+        low[parted],
+        above[parted],
+    )
+
+
+def _by_group_and_fields(flat: FlatTerms, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns an order of terms in which those of a group of outcomes ask for like fields one
+    after the other, so that bits of few fields are in use at a time."""
+    begin, end = flat.predicate[chosen], flat.predicate[chosen + 1]
+    field = np.append(flat.field, -1)
+    first = np.where(begin < end, field[np.minimum(begin, len(flat.field))], -1)
+    last = np.where(begin < end, field[np.maximum(end, 1) - 1], -1)
+    return np.lexsort((last, first, flat.outcome[chosen] // kernels.GROUP))
 
 
 def _predicate_row(
