@@ -128,6 +128,11 @@ def test_a_rule_may_go_on_in_the_next_line_at_any_blank(rule: str, data: st.Data
     assert found == [rule, "shares > 77"]
 
 
+def test_a_brace_left_out_costs_no_rule_that_begins_with_a_macro():
+    text = "stock == A : { fwd(1); seen <- count();\navg(price, 7) > 2;\nshares > 5"
+    assert [line for _, line in split_rules(text)] == [1, 2, 3]
+
+
 @examples(300)
 @given(
     st.lists(rules().map(lambda rule: " ".join(rule.replace("# why", "").split())), min_size=2),

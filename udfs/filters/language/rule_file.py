@@ -40,7 +40,11 @@ _GOES_ON = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _FUNCTION = re.compile(r"(?:^|[^=<>≠≤≥\s])\s*(?<![\w.])(?:count|sum|avg|min|max)$")
-_ACTION = re.compile(r"\s*(?:\}|[A-Za-z_]\w*\s*(?:\(|<-|←|$))")
+#: A rule may begin with a name and parentheses, too, and then compares.
+_ACTION = re.compile(
+    r"\s* (?: \} | [A-Za-z_]\w* \s* (?: \([^()]* (?: $ | \)\s*(?:[;}]|$) ) | <- | ← | $ ) )",
+    re.VERBOSE,
+)
 _MAY_GO_ON = re.compile(rf"(?:and|or|not|in|between)(?![\w.])|!=|[{_INFIX}{{}}]", re.IGNORECASE)
 
 
