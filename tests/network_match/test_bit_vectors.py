@@ -71,6 +71,16 @@ def expected(texts: list[str], specification: Specification, event: dict[str, in
     return tuple(sorted({port_of(name, PORTS) for name in sent}))
 
 
+def test_a_wide_range_of_a_field_that_is_matched_exactly_is_refused_before_it_is_listed():
+    text = "header_type h_t { fields { f: 32; } } header h_t h; @query_field_exact(h.f)"
+    specification = parse_specification(text, "exact")
+    with pytest.raises(FilterError) as failure:
+        switch_with(["f between 5 and 2000000000 : fwd(1)"], specification, ProgramOptions())
+    assert failure.value.code == "FILTER.NO_TABLE"
+    few = switch_with(["f between 5 and 7 : fwd(1)"], specification, ProgramOptions())
+    assert [few.event({"h.f": value})[0] for value in (4, 5, 7, 8)] == [(), (1,), (1,), ()]
+
+
 @examples(150, patient)
 @given(st.data())
 def test_any_rules_over_any_format_go_where_brute_force_says(data: st.DataObject):

@@ -17,7 +17,7 @@ from itertools import chain, pairwise
 from udfs.filters.compiler.term_table import TermTable
 from udfs.filters.intervals import Intervals, union
 from udfs.filters.meaning.normal_form import Term
-from udfs.network_match.layout import MASK_BITS, ProgramOptions
+from udfs.network_match.layout import MASK_BITS, MAX_EXPANDED, ProgramOptions
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,12 @@ def _vectors(
     return BitVectors(every, fields)
 
 
+def _values(low: int, high: int) -> Iterable[tuple[int, int]]:
+    if high - low >= MAX_EXPANDED:
+        return [(low, high)]
+    return ((value, value) for value in range(low, high + 1))
+
+
 def _field(
     asked: Sequence[tuple[int, Intervals]], every: int, maximum: int, single: bool
 ) -> FieldVectors:
@@ -148,5 +154,8 @@ def _field(
     otherwise = max(cost, key=lambda bits: (cost[bits], bits == absent))
     rows = [span for span in spans if span[2] != otherwise]
     if single:
-        rows = [(value, value, bits) for low, high, bits in rows for value in range(low, high + 1)]
+        # A wider range is refused where entries are made of it.
+        rows = [
+            (first, last, bits) for low, high, bits in rows for first, last in _values(low, high)
+        ]
     return FieldVectors(tuple(rows), otherwise, absent)

@@ -19,6 +19,7 @@ from udfs.network_match.bit_vectors import BitVectors, FieldVectors
 from udfs.network_match.layout import (
     FUNCTIONS,
     MASK_BITS,
+    MAX_EXPANDED,
     PREFIX,
     NamedAction,
     ProgramLayout,
@@ -34,8 +35,6 @@ __all__ = ["Match", "ProgramEntries", "TableEntry", "program_entries"]
 _CELLS = f"{PREFIX}.cells"
 _DELIVERY = f"{PREFIX}.delivery"
 _CALL = f"{PREFIX}.call"
-MAX_EXPANDED = 256
-"""Values of a range that become rows of their own where a table matches exactly."""
 
 _Row = tuple[int, int, int, str, int]
 """state, low, high, kind, next; for a state of bit vectors, the terms that are left."""

@@ -26,6 +26,8 @@ STATE_BITS = 32
 PORT_BITS = 9
 MASK_BITS = PORTS
 """Ports of a switch; bit p - 1 of a mask is port p."""
+MAX_EXPANDED = 256
+"""Values of a range that become rows of their own where a table matches exactly."""
 GROUP_BITS = 16
 SLOT_BITS = 32
 OPTIONS = "options"

@@ -17,8 +17,7 @@ from udfs.filters.meaning.normal_form import MESSAGE_TYPE
 from udfs.filters.nodes import CellUpdate
 from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection
 from udfs.messages.specification import Specification
-from udfs.network_match.entries import MAX_EXPANDED
-from udfs.network_match.layout import ProgramLayout
+from udfs.network_match.layout import MAX_EXPANDED, ProgramLayout
 
 
 def refused_by_program(
