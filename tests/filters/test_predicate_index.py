@@ -116,3 +116,23 @@ def test_many_rules_and_receivers_over_many_blocks_of_events() -> None:
     assert 800 < index.terms < len(texts) and len(index.hosts) == 153
     assert index._postings is not None and index._slices is not None
     assert receivers(index, batch, 0) == expected
+
+
+def test_many_rules_that_ask_for_one_value_of_a_field() -> None:
+    text = "header_type e_t { fields { f0: 32; f1: 32; } } header e_t e; "
+    specification = parse_specification(f"{text} @query_field(e.f0) @query_field(e.f1)", "text")
+    # More than one list of candidates holds, for every event.
+    texts = [f"f0 == 7 and f1 > {at} : fwd({at % 90})" for at in range(5_000)]
+    texts += ["f0 == 8 and f1 != 3 and f1 != 5 : fwd(90)", "f0 == 8 and f1 < 4 : fwd(91)"]
+    limits = [0, 1, 2, 3, 4, 5, 60, 4_999, 5_000]
+    batch = [(0, {"e.f0": first, "e.f1": at}) for first in (6, 7, 8) for at in limits]
+    index = index_of(texts, specification, many_values=1, many_terms=1)
+    assert index._slices is None
+
+    def expected(first: int, value: int) -> set[str]:
+        if first == 7:
+            return {str(at) for at in range(90) if at < value}
+        true = {"90": first == 8 and value not in (3, 5), "91": first == 8 and value < 4}
+        return {host for host, held in true.items() if held}
+
+    assert receivers(index, batch, 0) == [expected(*event.values()) for _, event in batch]

@@ -73,7 +73,9 @@ class IndexDelivery:
 
     def __init__(self, index: PredicateIndex, columns: Sequence[int], sets: ReceiverSets) -> None:
         self._index = index
-        self._columns = list(columns)
+        first = list(range(len(columns)))
+        # The first rows are a view, any others a copy.
+        self._columns = slice(len(columns)) if list(columns) == first else list(columns)
         self._sets = sets
         self._forget()
 

@@ -18,11 +18,15 @@ BLOCK = 64 * WORDS
 GROUP = 256
 """Of outcomes, whose events in a block fit the nearest cache."""
 _WORDS = np.uint64(WORDS)
+_EVENTS = 1024
+"""Of a block whose values are looked up."""
+_PADDING = 8
+"""Keeps fields of a block from the same lines of a cache."""
+_ROOM = np.uint64(4096)
+_TWO, _THREE, _FOUR = np.uint64(2), np.uint64(3), np.uint64(4)
+_HALF, _LOW_HALF = np.uint64(32), np.uint64(0xFFFFFFFF)
 # As in udfs.filters.matching.kernels: references to arrays are not counted.
 _helper: Any = njit(cache=True, nogil=True, _nrt=False)
-
-
-_HALF = np.uint64(32)
 
 
 @_helper
@@ -38,96 +42,117 @@ def _unite(found: Any, i: Any, words: Any, outcome: Any) -> None:
 
 
 @_helper
-def _holds(
+def _copy(
+    block_values: Any,
+    there: Any,
     first: Any,
-    last: Any,
-    i: Any,
+    size: Any,
     types: Any,
     values: Any,
     present: Any,
+    partial: Any,
+) -> None:
+    """Copies a block of events: fields apart lie where caches hold them together, whatever m is."""
+    rows = np.uint64(values.shape[0])
+    for row in range(rows):
+        for event in range(size):
+            block_values[row, event] = values[row, first + event]
+        if partial:
+            for event in range(size):
+                there[row, event] = present[row, first + event]
+    if types.shape[0]:
+        for event in range(size):
+            block_values[rows, event] = np.uint64(types[first + event])
+
+
+@_helper
+def _candidates(
+    candidate: Any,
+    event: Any,
+    size: Any,
+    block_values: Any,
+    there: Any,
+    partial: Any,
+    row: Any,
+    base: Any,
+    shift: Any,
+    begin: Any,
+) -> Any:
+    """Lists event << 32 | term of terms whose value has the hash of the event's.
+
+    From ``event`` on; returns the first event that there was no room for, and how many there are.
+    """
+    count = np.uint64(0)
+    while event < size and count < _ROOM:
+        value = block_values[row, event]
+        place = base + (((value ^ (value >> HASH_SHIFT)) * HASH_FACTOR) >> shift)
+        first = np.uint64(begin[place])
+        terms = np.uint64(begin[place + _ONE]) - first
+        if partial:
+            terms *= np.uint64(there[row, event])
+        # Few have more than four. How many of these there are is not asked: it cannot be foretold.
+        here = (event << _HALF) | first
+        candidate[count] = here
+        candidate[count + _ONE] = here + _ONE
+        candidate[count + _TWO] = here + _TWO
+        candidate[count + _THREE] = here + _THREE
+        for term in range(_FOUR, terms):
+            candidate[count + term] = here + term
+        count += terms
+        event += _ONE
+    return event, count
+
+
+@_helper
+def _true(
+    candidate: Any,
+    count: Any,
+    block_values: Any,
+    there: Any,
+    partial: Any,
+    lane: Any,
+    low: Any,
+    span: Any,
+) -> Any:
+    """Keeps the candidates whose tested value is in the term's range; returns how many."""
+    kept = np.uint64(0)
+    for at in range(count):
+        each = candidate[at]
+        term, event = each & _LOW_HALF, each >> _HALF
+        row = np.uint64(lane[term])
+        holds = (block_values[row, event] - low[term]) <= span[term]
+        if partial:
+            holds &= there[row, event]
+        candidate[kept] = each
+        kept += np.uint64(holds)
+    return kept
+
+
+@_helper
+def _holds(
+    first: Any,
+    last: Any,
+    event: Any,
+    block_values: Any,
+    there: Any,
     partial: Any,
     lane: Any,
     start: Any,
     low: Any,
     span: Any,
 ) -> Any:
-    """Returns True if event i satisfies all predicates from ``first`` up to ``last``."""
+    """Returns True if the event satisfies all predicates from ``first`` up to ``last``."""
     for at in range(np.uint64(first), np.uint64(last)):
-        row = lane[at]
-        if row < 0:
-            value = np.uint64(types[i])
-        else:
-            if partial and not present[np.uint64(row), i]:
-                return False
-            value = values[np.uint64(row), i]
+        row = np.uint64(lane[at])
+        if partial and not there[row, event]:
+            return False
+        value = block_values[row, event]
         held = False
         for interval in range(np.uint64(start[at]), np.uint64(start[at + _ONE])):
             held |= (value - low[interval]) <= span[interval]
         if not held:
             return False
     return True
-
-
-@_helper
-def _postings(
-    found: Any,
-    first: Any,
-    last: Any,
-    types: Any,
-    values: Any,
-    present: Any,
-    partial: Any,
-    row: Any,
-    base: Any,
-    mask: Any,
-    table_shift: Any,
-    key: Any,
-    begin: Any,
-    end: Any,
-    predicate: Any,
-    outcome: Any,
-    lane: Any,
-    start: Any,
-    low: Any,
-    span: Any,
-    plain: Any,
-    words: Any,
-) -> None:
-    for i in range(first, last):
-        if partial and not present[row, i]:
-            continue
-        value = values[row, i]
-        at = ((value ^ (value >> HASH_SHIFT)) * HASH_FACTOR) >> table_shift
-        while end[base + at] and key[base + at] != value:
-            at = (at + _ONE) & mask
-        place = base + at
-        if plain:
-            for term in range(np.uint64(begin[place]), np.uint64(end[place])):
-                lane_of = lane[term]
-                if lane_of < 0:
-                    other = np.uint64(types[i])
-                else:
-                    if partial and not present[np.uint64(lane_of), i]:
-                        continue
-                    other = values[np.uint64(lane_of), i]
-                if (other - low[term]) <= span[term]:
-                    _unite(found, i, words, np.uint64(outcome[term]))
-            continue
-        for term in range(np.uint64(begin[place]), np.uint64(end[place])):
-            if _holds(
-                predicate[term],
-                predicate[term + _ONE],
-                i,
-                types,
-                values,
-                present,
-                partial,
-                lane,
-                start,
-                low,
-                span,
-            ):
-                _unite(found, i, words, np.uint64(outcome[term]))
 
 
 @njit(cache=True, nogil=True)
@@ -139,16 +164,18 @@ def match_postings(
     access_lane: NDArray[np.int32],
     table_begin: NDArray[np.int64],
     table_shift: NDArray[np.uint64],
-    key: NDArray[np.uint64],
     begin: NDArray[np.int32],
-    end: NDArray[np.int32],
-    predicate: NDArray[np.int32],
+    key: NDArray[np.uint64],
     outcome: NDArray[np.int32],
+    tested_lane: NDArray[np.int32],
+    tested_low: NDArray[np.uint64],
+    tested_span: NDArray[np.uint64],
+    predicate: NDArray[np.int32],
     lane: NDArray[np.int32],
     start: NDArray[np.int32],
     low: NDArray[np.uint64],
     span: NDArray[np.uint64],
-    plain: bool,
+    longest: int,
     words: NDArray[np.uint64] | None,
 ) -> None:
     """Adds to ``found``, uint64[m, w], the receivers of terms that hang on a value of a field.
@@ -156,43 +183,65 @@ def match_postings(
     Without ``words``, to ``found``, uint64[n, 1], event << 32 | outcome of each term that is true:
     the first says how many, and those for which there is no room are left out.
 
-    ``access_lane``: int32[a], rows of ``values``. Table a of open addressing, of 2^n places,
-    begins at ``table_begin[a]``, and a value is looked for from its hash ``>> table_shift[a]`` on:
-    ``key``, and its terms from ``begin`` up to ``end``, none where ``end`` is 0. Term t has the
-    predicates from ``predicate[t]`` up to ``predicate[t + 1]`` besides, and the receivers
-    ``words[outcome[t]]``. Predicate p asks that the value in row ``lane[p]``, or the type of the
-    message where that is -1, is in one of the intervals ``low``, ``low + span`` from ``start[p]``
-    up to ``start[p + 1]``. ``plain``: each term has one predicate of one interval besides, so both
-    are numbered as the terms are.
+    ``access_lane``: int32[a], rows of ``values``. Table a begins at ``table_begin[a]``; its place
+    of a value is the value's hash ``>> table_shift[a]``, and the terms of a place those from
+    ``begin`` there up to the next, ``longest`` at most. Term t asks for the value ``key[t]``, for
+    one in row ``tested_lane[t]`` from ``tested_low`` to ``tested_low + tested_span``, and for the
+    predicates from ``predicate[t]`` up to ``predicate[t + 1]``; its receivers are
+    ``words[outcome[t]]``. Predicate p asks that the value in row ``lane[p]`` is in one of the
+    intervals ``low``, ``low + span`` from ``start[p]`` up to ``start[p + 1]``. The row behind all
+    is the type of the message.
+
+    Candidates are listed first and tested then, without branches that cannot be foretold.
     """
     count = values.shape[1]
     partial = present.shape[0] > 0
-    for block in range(0, count, BLOCK):
+    block_values = np.zeros((values.shape[0] + 1, _EVENTS + _PADDING), np.uint64)
+    there = np.ones(block_values.shape if partial else (0, 0), np.bool_)
+    candidate = np.empty(_ROOM + np.uint64(longest) + _FOUR, np.uint64)
+    for block in range(0, count, _EVENTS):
+        before, size = np.uint64(block), np.uint64(min(_EVENTS, count - block))
+        _copy(block_values, there, before, size, types, values, present, partial)
         for access in range(access_lane.shape[0]):
-            _postings(
-                found,
-                np.uint64(block),
-                np.uint64(min(block + BLOCK, count)),
-                types,
-                values,
-                present,
-                partial,
-                np.uint64(access_lane[access]),
-                np.uint64(table_begin[access]),
-                np.uint64(table_begin[access + 1] - table_begin[access] - 1),
-                table_shift[access],
-                key,
-                begin,
-                end,
-                predicate,
-                outcome,
-                lane,
-                start,
-                low,
-                span,
-                plain,
-                words,
-            )
+            row, event = np.uint64(access_lane[access]), np.uint64(0)
+            while event < size:
+                event, listed = _candidates(
+                    candidate,
+                    event,
+                    size,
+                    block_values,
+                    there,
+                    partial,
+                    row,
+                    np.uint64(table_begin[access]),
+                    table_shift[access],
+                    begin,
+                )
+                kept = _true(
+                    candidate,
+                    listed,
+                    block_values,
+                    there,
+                    partial,
+                    tested_lane,
+                    tested_low,
+                    tested_span,
+                )
+                for at in range(kept):
+                    term, i = candidate[at] & _LOW_HALF, candidate[at] >> _HALF
+                    if block_values[row, i] == key[term] and _holds(
+                        predicate[term],
+                        predicate[term + _ONE],
+                        i,
+                        block_values,
+                        there,
+                        partial,
+                        lane,
+                        start,
+                        low,
+                        span,
+                    ):
+                        _unite(found, before + i, words, np.uint64(outcome[term]))
 
 
 @_helper

@@ -20,6 +20,7 @@ from udfs.filters.matching.lookup import hashed
 from udfs.filters.meaning.normal_form import MESSAGE_TYPE
 from udfs.filters.nodes import Outcome
 from udfs.filters.predicate_index import kernels
+from udfs.filters.predicate_index.postings import postings
 from udfs.filters.predicate_index.terms import FlatTerms, Told
 from udfs.messages.specification import Field, Specification
 
@@ -64,8 +65,7 @@ class PredicateIndex:
         row = {MESSAGE_TYPE: -1} | {name: at for at, name in enumerate(self.fields)}
         self._row = np.array([row[name] for name in flat.names], np.int32)
         chosen, at = _access(flat, self._row, many_values, many_terms)
-        self._plain = False
-        self._postings = self._make_postings(flat, chosen, at)
+        self._postings = postings(flat, self._row, chosen, at) if len(chosen) else None
         others = np.ones(len(flat), np.bool_)
         others[chosen] = False
         self._slices = self._make_slices(flat, np.flatnonzero(others))
@@ -181,44 +181,9 @@ class PredicateIndex:
             np.require(lacking, np.bool_, ["C", "W"]),
         )
         if self._postings is not None:
-            kernels.match_postings(*columns, *self._postings, self._plain, words)
+            kernels.match_postings(*columns, *self._postings, words)
         if self._slices is not None:
             kernels.match_slices(*columns, *self._slices, words)
-
-    def _make_postings(
-        self, flat: FlatTerms, chosen: NDArray[np.int64], at: NDArray[np.int64]
-    ) -> tuple[NDArray[Any], ...] | None:
-        """``chosen``: terms; ``at``: of each the predicate that it hangs on."""
-        if not len(chosen):
-            return None
-        # A predicate of several values hangs the term on each of them.
-        sizes = flat.interval[at + 1] - flat.interval[at]
-        of = np.repeat(np.arange(len(chosen)), sizes)
-        first = np.repeat(flat.interval[at], sizes)
-        value = flat.low[first + np.arange(len(of)) - np.repeat(np.cumsum(sizes) - sizes, sizes)]
-        row = self._row[flat.field[at[of]]]
-        order = np.lexsort((value, row))
-        of, value, row = of[order], value[order], row[order]
-        terms = flat.select(chosen[of], at[of])
-        self._plain = bool(
-            (np.diff(terms.predicate) == 1).all() and (np.diff(terms.interval) == 1).all()
-        )
-        rows = np.unique(row)
-        tables = [_table(value[row == each], int(np.searchsorted(row, each))) for each in rows]
-        begins = np.cumsum([0, *(len(table[1]) for table in tables)])
-        shifts = np.array([64 - len(table[1]).bit_length() + 1 for table in tables], np.uint64)
-        return (
-            rows.astype(np.int32),
-            begins.astype(np.int64),
-            shifts,
-            *(np.concatenate([table[part] for table in tables]) for part in range(3)),
-            terms.predicate.astype(np.int32),
-            terms.outcome,
-            self._row[terms.field],
-            terms.interval.astype(np.int32),
-            terms.low,
-            terms.high - terms.low,
-        )
 
     def _make_slices(
         self, flat: FlatTerms, chosen: NDArray[np.int64]
@@ -353,33 +318,6 @@ def _access(
     first_of = np.flatnonzero(np.diff(term, prepend=-1))
     rarest = np.minimum.reduceat(often << 32 | np.arange(len(points)), first_of) & 0xFFFFFFFF
     return term[first_of], points[rarest]
-
-
-def _table(
-    value: NDArray[np.uint64], offset: int
-) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.int32]]:
-    """Returns a table of open addressing over sorted values: keys, first and last place + 1."""
-    keys, first, times = np.unique(value, return_index=True, return_counts=True)
-    size = 1 << (2 * len(keys)).bit_length()
-    shift = np.uint64(64 - size.bit_length() + 1)
-    home = (hashed(keys) >> shift).astype(np.int64)
-    # In the order of their homes each takes the first free place behind the one before.
-    order = np.argsort(home, kind="stable")
-    place = np.maximum.accumulate(home[order] - np.arange(len(keys))) + np.arange(len(keys))
-    key = np.zeros(size, np.uint64)
-    begin, end = np.zeros(size, np.int32), np.zeros(size, np.int32)
-    fits = place < size
-    at = place[fits]
-    key[at], begin[at] = keys[order][fits], first[order][fits] + offset
-    end[at] = begin[at] + times[order][fits]
-    free = 0
-    for number in order[~fits].tolist():
-        # What does not fit goes on from the beginning.
-        while end[free]:
-            free += 1
-        key[free], begin[free] = keys[number], first[number] + offset
-        end[free] = begin[free] + times[number]
-    return key, begin, end
 
 
 def _buckets(boundary: NDArray[np.uint64]) -> tuple[int, int, NDArray[np.int32]]:

@@ -116,15 +116,15 @@ class FlatTerms:
         )
 
     def select(
-        self, terms: NDArray[np.int64], without: NDArray[np.int64] | None = None
+        self, terms: NDArray[np.int64], without: NDArray[np.bool_] | None = None
     ) -> FlatTerms:
-        """Returns these terms in this order; ``without``: of each, a predicate that is left out."""
-        predicates, sizes = _ranges(self.predicate, terms)
+        """Returns these terms in this order; ``without``: bool[p], predicates that are left out."""
+        predicates, sizes = ranges(self.predicate, terms)
         if without is not None:
-            kept = predicates != np.repeat(without, sizes)
-            predicates = predicates[kept]
-            sizes = sizes - 1
-        intervals, each = _ranges(self.interval, predicates)
+            left = _starts((~without[predicates]).astype(np.int64))
+            ends = np.cumsum(sizes)
+            predicates, sizes = predicates[~without[predicates]], left[ends] - left[ends - sizes]
+        intervals, each = ranges(self.interval, predicates)
         return FlatTerms(
             self.names,
             self.outcomes,
@@ -160,7 +160,7 @@ def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     return starts
 
 
-def _ranges(
+def ranges(
     starts: NDArray[np.int64], chosen: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns the members of the chosen ranges one after the other, and the size of each range."""
