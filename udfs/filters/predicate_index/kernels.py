@@ -9,15 +9,18 @@ from numba import njit
 from numpy.typing import NDArray
 
 from udfs.filters.matching.lookup import HASH_FACTOR, HASH_SHIFT
+from udfs.filters.predicate_index import bit_vectors
 
 _ONE = np.uint64(1)
 _SIX, _LOW_SIX = np.uint64(6), np.uint64(63)
-WORDS = 8
-"""Of 64 events each: a block. Its bits of one boundary fill a line of the cache."""
+WORDS = bit_vectors.WORDS
+"""Of 64 events each: a block."""
 BLOCK = 64 * WORDS
 GROUP = 256
 """Of outcomes, whose events in a block fit the nearest cache."""
 _WORDS = np.uint64(WORDS)
+_NONE, _ALL, _SPARE, _FIELDS = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3)
+"""Rows of slices: of no event, of all, of a term that is not complete, and the first of a field."""
 _EVENTS = 1024
 """Of a block whose values are looked up."""
 _PADDING = 8
@@ -248,8 +251,10 @@ def match_postings(
 def _mark(
     slices: Any,
     row_of: Any,
+    value: Any,
+    place: Any,
     used: Any,
-    first_event: Any,
+    block: Any,
     size: Any,
     types: Any,
     values: Any,
@@ -261,71 +266,69 @@ def _mark(
     last: Any,
     base: Any,
     shift: Any,
+    step: Any,
     bucket: Any,
-    field: Any,
-) -> Any:
+) -> None:
     """Writes which events of a block have a value of each boundary of a field or more.
 
-    Boundaries between two neighbouring values of the block have the same events, so a block has as
-    many rows at most as events: they fit a near cache. Returns the first row that is free then.
+    Rows from ``used`` on, one an event: by a counting sort of the events, that of a boundary begins
+    with the first of them that is not below it.
     """
-    for at in range(first, last + _ONE):
-        row_of[at] = 0
-    most = np.uint64(bucket.shape[1] - 2)
     for event in range(size):
-        i = first_event + event
-        if row < 0:
-            value = np.uint64(types[i])
-        else:
-            if partial and not present[np.uint64(row), i]:
-                continue
-            value = values[np.uint64(row), i]
-        offset = min((max(value, base) - base) >> shift, most)
-        at = first + np.uint64(bucket[field, offset])
-        end = first + np.uint64(bucket[field, offset + _ONE])
-        while at < end:
-            middle = (at + end + _ONE) >> _ONE
-            if boundary[middle] <= value:
-                at = middle
-            else:
-                end = middle - _ONE
-        mine = np.uint64(row_of[at])
-        if mine == np.uint64(0):
-            mine = used
-            used += _ONE
-            row_of[at] = np.int32(mine)
-            for word in range(_WORDS):
-                slices[mine, word] = np.uint64(0)
-        slices[mine, event >> _SIX] |= _ONE << (event & _LOW_SIX)
-    above = np.uint64(0)
-    at = last + _ONE
-    while at > first:
-        at -= _ONE
-        mine = np.uint64(row_of[at])
-        if mine == np.uint64(0):
-            row_of[at] = np.int32(above)
-        else:
-            for word in range(_WORDS):
-                slices[mine, word] |= slices[above, word]
-            above = mine
-    return used
+        value[event] = np.uint64(types[block + event]) if row < 0 else values[row, block + event]
+    # Loops over events are short, so that they become loops over vectors.
+    most = np.uint64(bucket.shape[0] - 1)
+    for event in range(size):
+        place[event] = bucket[min((max(value[event], base) - base) >> shift, most)]
+    while step:
+        for event in range(size):
+            middle = place[event] + step
+            place[event] = middle if boundary[first + middle] <= value[event] else place[event]
+        step >>= _ONE
+    # Before the first boundary: what is absent.
+    for event in range(size):
+        place[event] = min(place[event], last) + _ONE
+    if partial and row >= 0:
+        for event in range(size):
+            place[event] *= np.uint64(present[row, block + event])
+    for event in range(size):
+        row_of[first + place[event]] += np.int32(1)
+    free = np.int32(used)
+    for at in range(first, first + last + _TWO):
+        events = row_of[at]
+        row_of[at] = free
+        free += events
+    for event in range(size):
+        mine = row_of[first + place[event]]
+        row_of[first + place[event]] = mine + np.int32(1)
+        # The values are not needed any more.
+        value[np.uint64(mine) - used] = event
+    # What was the first row of events from a boundary on is now that of those from the next on.
+    bit_vectors.fill(slices, used, value, size)
 
 
 @_helper
 def _spread(found: Any, i: Any, left: Any, words: Any, outcome: Any) -> None:
     if left == np.uint64(0):
         return
-    if words is not None and words.shape[1] == 1:
-        # Without branches: a bit that is set is as likely as one that is not.
-        told = words[outcome, 0]
-        for bit in range(min(np.uint64(64), np.uint64(found.shape[0]) - i)):
-            found[i + bit, 0] |= told & (np.uint64(0) - ((left >> bit) & _ONE))
+    if words is not None and words.shape[1] == 1 and i + np.uint64(64) <= np.uint64(found.shape[0]):
+        bit_vectors.spread(found, i, left, words[outcome, 0])
         return
     while left:
         if left & _ONE:
             _unite(found, i, words, outcome)
         left >>= _ONE
         i += _ONE
+
+
+@_helper
+def _rows(row_of: Any, low: Any, above: Any, pair: Any) -> Any:
+    return (
+        np.uint64(row_of[np.uint64(low[pair, 0])]),
+        np.uint64(row_of[np.uint64(above[pair, 0])]),
+        np.uint64(row_of[np.uint64(low[pair, 1])]),
+        np.uint64(row_of[np.uint64(above[pair, 1])]),
+    )
 
 
 @_helper
@@ -343,34 +346,17 @@ def _accumulate(
 ) -> None:
     """Adds the events on which terms from ``first`` up to ``last`` are true to those of their
     outcomes."""
-    # The number of words as if it were not known: a loop of eight would be unrolled into single
-    # words before it could become one of vectors.
-    size = np.uint64(slices.shape[1])
     for term in range(first, last):
         pair, end = np.uint64(pair_begin[term]), np.uint64(pair_begin[term + _ONE])
         mine = np.uint64(outcome[term]) - first_outcome
-        a = np.uint64(row_of[np.uint64(low[pair, 0])])
-        b = np.uint64(row_of[np.uint64(above[pair, 0])])
-        c = np.uint64(row_of[np.uint64(low[pair, 1])])
-        d = np.uint64(row_of[np.uint64(above[pair, 1])])
-        pair += _ONE
-        if pair == end:
-            for w in range(size):
-                held[mine, w] |= slices[a, w] & ~slices[b, w] & slices[c, w] & ~slices[d, w]
+        if pair + _ONE == end:
+            bit_vectors.unite(held, mine, slices, *_rows(row_of, low, above, pair))
             continue
-        spare = np.uint64(GROUP)
-        for w in range(size):
-            held[spare, w] = slices[a, w] & ~slices[b, w] & slices[c, w] & ~slices[d, w]
+        bit_vectors.unite(slices, _SPARE, slices, _ALL, _NONE, _ALL, _NONE)
         while pair < end:
-            a = np.uint64(row_of[np.uint64(low[pair, 0])])
-            b = np.uint64(row_of[np.uint64(above[pair, 0])])
-            c = np.uint64(row_of[np.uint64(low[pair, 1])])
-            d = np.uint64(row_of[np.uint64(above[pair, 1])])
-            for w in range(size):
-                held[spare, w] &= slices[a, w] & ~slices[b, w] & slices[c, w] & ~slices[d, w]
+            bit_vectors.intersect(slices, _SPARE, slices, *_rows(row_of, low, above, pair))
             pair += _ONE
-        for w in range(size):
-            held[mine, w] |= held[spare, w]
+        bit_vectors.unite(held, mine, slices, _SPARE, _NONE, _ALL, _NONE)
 
 
 @njit(cache=True, nogil=True)
@@ -381,10 +367,12 @@ def match_slices(
     present: NDArray[np.bool_],
     lanes: NDArray[np.int32],
     boundary_begin: NDArray[np.int64],
+    boundary_last: NDArray[np.int64],
     boundary: NDArray[np.uint64],
     base: NDArray[np.uint64],
     shift: NDArray[np.uint64],
-    bucket: NDArray[np.int32],
+    step: NDArray[np.uint64],
+    bucket: NDArray[np.uint64],
     group_begin: NDArray[np.int32],
     outcome: NDArray[np.int32],
     pair_begin: NDArray[np.int32],
@@ -399,36 +387,41 @@ def match_slices(
     ``words`` as in `match_postings`.
 
     A row of slices says which events of a block have a value of ``boundary[k]`` or more; field f
-    has those from ``boundary_begin[f]`` up to ``boundary_begin[f + 1]``, ascending, the first 0.
+    has those from ``boundary_begin[f]`` on, ascending, the first 0, numbered from there up to
+    ``boundary_last[f]``, and two times ``step[f]`` behind them as large as can be, one at least.
     Behind all n are one that no event has, n, one that all have, n + 1, and unions: of number
     n + 2 + u for the events that are from ``part_low`` on and not from ``part_above`` on, of the
     intervals from ``start[u]`` up to ``start[u + 1]``. ``lanes``: rows of ``values``, -1 for the
-    type of the message. ``bucket``: int32[f, b + 1], the last boundary of the field at or below the
-    start of each bucket of 2^shift values from ``base`` on. Group g of ``GROUP`` outcomes has the
+    type of the message. ``bucket``: uint64[f, b], the last boundary of the field at or below the
+    start of each bucket of 2^shift values from ``base`` on; none has more of them in it than
+    2 ``step[f]`` - 1, a power of two or 0. Group g of ``GROUP`` outcomes has the
     terms from ``group_begin[g]`` up to ``group_begin[g + 1]``, of which term t has ``outcome[t]``
     and is true on events that are from ``low``, int32[p, 2], on and not from ``above`` on, both
     times, for pairs from ``pair_begin[t]`` up to ``pair_begin[t + 1]``, one at least.
     """
     count = values.shape[1]
     partial = present.shape[0] > 0
-    # Row 0 is of no event, row 1 of all.
     unions = start.shape[0] - 1
-    slices = np.zeros((2 + lanes.shape[0] * BLOCK + unions, WORDS), np.uint64)
+    # Behind the rows of a field one that stays without events.
+    slices = np.zeros((_FIELDS + lanes.shape[0] * (BLOCK + 1) + unions, WORDS), np.uint64)
     behind = boundary.shape[0]
     row_of = np.zeros(behind + 2 + unions, np.int32)
-    row_of[behind + 1] = 1
-    # The last is for what is not known yet.
-    held = np.zeros((GROUP + 1, WORDS), np.uint64)
+    value, place = np.zeros(BLOCK, np.uint64), np.zeros(BLOCK, np.uint64)
+    held = np.zeros((GROUP, WORDS), np.uint64)
     for block in range(0, count, BLOCK):
         size = np.uint64(min(BLOCK, count - block))
-        used = np.uint64(2)
-        slices[1, :] = np.uint64(0)
+        slices[_ALL, :] = np.uint64(0)
         for event in range(size):
-            slices[1, event >> _SIX] |= _ONE << (event & _LOW_SIX)
+            slices[_ALL, event >> _SIX] |= _ONE << (event & _LOW_SIX)
+        row_of[:] = 0
+        row_of[behind + 1] = _ALL
+        used = _FIELDS
         for field in range(lanes.shape[0]):
-            used = _mark(
+            _mark(
                 slices,
                 row_of,
+                value,
+                place,
                 used,
                 np.uint64(block),
                 size,
@@ -439,19 +432,21 @@ def match_slices(
                 lanes[field],
                 boundary,
                 np.uint64(boundary_begin[field]),
-                np.uint64(boundary_begin[field + 1] - 1),
+                np.uint64(boundary_last[field]),
                 base[field],
                 shift[field],
-                bucket,
-                np.uint64(field),
+                step[field],
+                bucket[field],
             )
+            used += np.uint64(BLOCK + 1)
         for union in range(unions):
             row_of[behind + 2 + union] = used
             slices[used, :] = np.uint64(0)
             for part in range(start[union], start[union + 1]):
                 lower, upper = row_of[part_low[part]], row_of[part_above[part]]
-                for word in range(WORDS):
-                    slices[used, word] |= slices[lower, word] & ~slices[upper, word]
+                bit_vectors.unite(
+                    slices, used, slices, np.uint64(lower), np.uint64(upper), _ALL, _NONE
+                )
             used += _ONE
         for group in range(group_begin.shape[0] - 1):
             first = np.uint64(group * GROUP)

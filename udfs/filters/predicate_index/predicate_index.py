@@ -190,11 +190,11 @@ class PredicateIndex:
     ) -> tuple[NDArray[Any], ...] | None:
         if not len(chosen):
             return None
-        terms = flat.select(chosen[_by_group_and_fields(flat, chosen)])
+        terms = flat.select(chosen[_by_group_and_field(flat, chosen)])
         row = np.repeat(self._row[terms.field], np.diff(terms.interval))
         rows = np.unique(row)
         boundaries, low, above = [], np.empty(len(row), np.int32), np.empty(len(row), np.int32)
-        begins = [0]
+        begins, lasts, places = [0], [], []
         for each in rows.tolist():
             mine = row == each
             lows, highs = terms.low[mine], terms.high[mine]
@@ -203,17 +203,21 @@ class PredicateIndex:
             boundary = np.unique(np.concatenate(([np.uint64(0)], lows, after[ended])))
             low[mine] = begins[-1] + np.searchsorted(boundary, lows)
             above[mine] = np.where(ended, begins[-1] + np.searchsorted(boundary, after), -1)
-            boundaries.append(boundary)
-            begins.append(begins[-1] + len(boundary))
+            places.append(_buckets(boundary))
+            behind = np.full(1 + 2 * places[-1][2], np.iinfo(np.uint64).max, np.uint64)
+            boundaries.append(np.concatenate((boundary, behind)))
+            lasts.append(len(boundary) - 1)
+            begins.append(begins[-1] + len(boundaries[-1]))
         above[above < 0] = begins[-1]
-        places = [_buckets(boundary) for boundary in boundaries]
         return (
             rows.astype(np.int32),
             np.array(begins, np.int64),
+            np.array(lasts, np.int64),
             np.concatenate([*boundaries, np.empty(0, np.uint64)]),
             np.array([place[0] for place in places], np.uint64),
             np.array([place[1] for place in places], np.uint64),
-            np.array([place[2] for place in places], np.int32).reshape(len(places), _BUCKETS + 1),
+            np.array([place[2] for place in places], np.uint64),
+            np.array([place[3] for place in places], np.uint64).reshape(len(places), _BUCKETS),
             np.searchsorted(
                 terms.outcome // kernels.GROUP,
                 np.arange(-(-len(flat.outcomes) // kernels.GROUP) + 1),
@@ -252,14 +256,14 @@ def _pairs(
     )
 
 
-def _by_group_and_fields(flat: FlatTerms, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Returns an order of terms in which those of a group of outcomes ask for like fields one
-    after the other, so that bits of few fields are in use at a time."""
+def _by_group_and_field(flat: FlatTerms, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns an order of terms in which those of a group of outcomes that ask for a field first
+    follow one another from low to high, so that few bits are in use at a time."""
     begin, end = flat.predicate[chosen], flat.predicate[chosen + 1]
-    field = np.append(flat.field, -1)
-    first = np.where(begin < end, field[np.minimum(begin, len(flat.field))], -1)
-    last = np.where(begin < end, field[np.maximum(end, 1) - 1], -1)
-    return np.lexsort((last, first, flat.outcome[chosen] // kernels.GROUP))
+    asks = begin < end
+    field = np.where(asks, np.append(flat.field, -1)[begin], -1)
+    low = np.where(asks, np.append(flat.low, np.uint64(0))[flat.interval[begin]], np.uint64(0))
+    return np.lexsort((low, field, flat.outcome[chosen] // kernels.GROUP))
 
 
 def _predicate_row(
@@ -320,8 +324,9 @@ def _access(
     return term[first_of], points[rarest]
 
 
-def _buckets(boundary: NDArray[np.uint64]) -> tuple[int, int, NDArray[np.int32]]:
-    """Returns base, shift and the last boundary at or below the start of each bucket."""
+def _buckets(boundary: NDArray[np.uint64]) -> tuple[int, int, int, NDArray[np.int64]]:
+    """Returns base, shift, the first step of a search in any bucket, and the last boundary at or
+    below the start of each bucket."""
     base = int(boundary[1]) if len(boundary) > 1 else 0
     span = int(boundary[-1]) - base
     shift = max(0, span.bit_length() - _BUCKETS.bit_length() + 1)
@@ -329,4 +334,5 @@ def _buckets(boundary: NDArray[np.uint64]) -> tuple[int, int, NDArray[np.int32]]
     starts = np.uint64(base) + np.minimum(starts, np.uint64(span))
     place = np.searchsorted(boundary, starts, side="right") - 1
     place[0] = 0
-    return base, shift, np.array([*place, len(boundary) - 1], np.int32)
+    most = int(np.diff(place, append=len(boundary) - 1).max())
+    return base, shift, 1 << most.bit_length() >> 1, place
