@@ -23,8 +23,8 @@ def postings(
     least. ``at``: of each the predicate that it hangs on, which asks for single values.
     """
     lane = np.where(row < 0, np.count_nonzero(row >= 0), row).astype(np.int32)
-    low = np.minimum.reduceat(flat.low, flat.interval[:-1])
-    span = np.maximum.reduceat(flat.high, flat.interval[:-1]) - low
+    low, high = flat.hulls()
+    span = high - low
     tested = _narrowest(flat, span, chosen, at)
     # A predicate of several intervals is tested by the first and the last value, then exactly.
     without = np.zeros(len(flat.field), np.bool_)
@@ -34,9 +34,11 @@ def postings(
     intervals, sizes = ranges(flat.interval, at)
     of, value = np.repeat(np.arange(len(chosen)), sizes), flat.low[intervals]
     on, mixed = lane[flat.field[at[of]]], hashed(value)
-    order = np.argsort(on.astype(np.uint64) << np.uint64(48) | mixed >> np.uint64(16))
+    # By field and hash, 16 bits at a time: those are sorted by radix.
+    parts = (mixed >> np.uint64(32), mixed >> np.uint64(48), on)
+    order = np.lexsort([part.astype(np.uint16) for part in parts])
     of, value, on, mixed = of[order], value[order], on[order], mixed[order]
-    rows, firsts = np.unique(on, return_index=True)
+    firsts = np.flatnonzero(np.diff(on, prepend=-1))
     tables, shifts = [], []
     for first, end in zip(firsts, [*firsts[1:], len(of)], strict=True):
         # Places twice as many as values at least.
@@ -47,7 +49,7 @@ def postings(
     terms, tested = flat.select(chosen[of], without), tested[of]
     begin = np.concatenate(tables).astype(np.int32)
     return (
-        rows,
+        on[firsts],
         np.cumsum([0, *map(len, tables)]),
         np.array(shifts, np.uint64),
         begin,

@@ -318,7 +318,7 @@ def _access(
     points, often = points[kept], often[kept]
     if not len(points):
         return points, points
-    term = np.searchsorted(flat.predicate, points, side="right") - 1
+    term = np.repeat(np.arange(len(flat)), np.diff(flat.predicate))[points]
     first_of = np.flatnonzero(np.diff(term, prepend=-1))
     rarest = np.minimum.reduceat(often << 32 | np.arange(len(points)), first_of) & 0xFFFFFFFF
     return term[first_of], points[rarest]

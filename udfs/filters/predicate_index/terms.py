@@ -41,6 +41,13 @@ class FlatTerms:
     def __len__(self) -> int:
         return int(self.outcome.size)
 
+    def hulls(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Returns the first and the last value that satisfy each predicate."""
+        if len(self.low) == len(self.field):
+            return self.low, self.high
+        first = self.interval[:-1]
+        return np.minimum.reduceat(self.low, first), np.maximum.reduceat(self.high, first)
+
     @classmethod
     def of(cls, table: TermTable, first: int = 0) -> FlatTerms:
         """Flattens the terms of rules that send and keep no state; ``first``: the number of the
