@@ -13,13 +13,12 @@ import sys
 from jobs.adapters.app import application, session
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.metrics_server import Health, serve
-from jobs.adapters.app.settings import KAFKA_PREFIX, Settings
+from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
 from jobs.adapters.replay.metrics import RerequestMetrics
 from jobs.adapters.replay.service import Rerequests
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.tables.tables import Tables
-from udfs.errors import SettingsError
 
 #: Without a look at the tables for so long while requests wait, the service is not well, seconds.
 STALE_SECONDS = 60.0
@@ -27,12 +26,7 @@ STALE_SECONDS = 60.0
 
 def answer(settings: Settings, lifecycle: Lifecycle) -> int:
     settings = formats.of_settings(settings, settings.format)
-    if "bootstrap.servers" not in settings.kafka:
-        raise SettingsError(
-            "NO_BROKER",
-            f"{KAFKA_PREFIX}bootstrap.servers is not set: give the properties of the stream whose "
-            "notifications are asked for",
-        )
+    settings.require_broker()
     spark = session.start("stackcast rerequest")
     lifecycle.hold_jvm(spark)
     Topics(spark, settings).wait(lifecycle.stopping.is_set)

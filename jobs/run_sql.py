@@ -3,7 +3,9 @@
     spark-submit jobs/run_sql.py "UPDATE subscriptions SET enabled = false WHERE id = 's0001'"
 
 Tables are addressed by their plain names. Every argument is one statement; rows are printed.
-``SELECT * FROM who_gets(stock => 'GOOGL', price => '60')`` says who would get an event.
+``SELECT * FROM who_gets(stock => 'GOOGL', price => '60')`` says who would get an event, and
+``SELECT id, since, messages FROM subscription_matches`` since when each subscription is live, and
+how many messages it has matched (give the properties of the stream: it reads the topic).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from jobs.adapters.app.error_texts import quiet
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
+from jobs.adapters.replay import subscription_matches
 from jobs.adapters.tables import who_gets
 from jobs.adapters.tables.tables import Tables
 
@@ -35,6 +38,8 @@ def show(statements: list[str], settings: Settings, _lifecycle: Lifecycle) -> in
     spark.sql(f"USE {tables.schema}")
     if who_gets.asks(statements):
         who_gets.define(spark, tables, formats.specification_of(settings, tables))
+    if subscription_matches.asks(statements):
+        subscription_matches.define(spark, tables, formats.of_settings(settings, settings.format))
     for statement in statements:
         rows = spark.sql(statement)
         if rows.columns:

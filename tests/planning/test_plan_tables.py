@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
+from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from jobs.adapters.planning.live_subscriptions import LiveSubscriptions
 from jobs.adapters.planning.plan_tables import PlanTables
+from udfs.filters.subscriptions import Subscription
 
 pytestmark = pytest.mark.unit
 
@@ -18,13 +23,17 @@ class SlowTables:
 
     def __init__(self) -> None:
         self.go_on = threading.Event()
-        self.began = threading.Event()
-        self.written: list[tuple[str, Any]] = []
+        self.began = threading.Barrier(3)
+        self.written: dict[str, list[Any]] = defaultdict(list)
+
+    def rows(self, name: str) -> list[Any]:
+        return []
 
     def overwrite(self, name: str, rows: Any) -> None:
-        self.began.set()
+        if not self.go_on.is_set():
+            self.began.wait(60)
         assert self.go_on.wait(60)
-        self.written.append((name, rows))
+        self.written[name].append(rows)
 
 
 class Compilation:
@@ -36,24 +45,82 @@ class Compilation:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.versions: dict[str, int] = {}
+        self.versions = {"subscriptions": number}
 
     def filter_rows(self) -> tuple[Any, Any]:
         return self.number, self.number
 
     def rejection_rows(self) -> Any:
-        return self.number
+        return [self.number]
 
 
 def test_plans_that_were_replaced_before_they_were_written_are_given_up():
     tables = SlowTables()
     made = PlanTables(tables, "feed1")  # type: ignore[arg-type]
-    made._no_matches = made._no_warnings = True
     made.submit(Compilation(0), [], None)  # type: ignore[arg-type]
-    assert tables.began.wait(60)
+    # What has become of rules, and what explains the plan: neither waits for the other.
+    tables.began.wait(60)
     for number in range(1, 50):
         made.submit(Compilation(number), [], None)  # type: ignore[arg-type]
     tables.go_on.set()
     made.close()
-    names = ["rejected_subscriptions", "filter_entries", "filter_leaves"]
-    assert tables.written == [(name, number) for number in (0, 49) for name in names]
+    live = tables.written.pop("live_subscriptions")
+    assert [each.num_rows for each in live] == [0, 0]
+    assert tables.written == {
+        "rejected_subscriptions": [[0], [49]],
+        "filter_entries": [0, 49],
+        "filter_leaves": [0, 49],
+    }
+
+
+class HeldTable:
+    """A table `live_subscriptions` that outlasts who writes it."""
+
+    def __init__(self) -> None:
+        self.held: list[dict[str, Any]] = []
+        self.writes = 0
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        assert name == "live_subscriptions"
+        return self.held
+
+    def overwrite(self, name: str, rows: pa.Table) -> None:
+        assert name == "live_subscriptions"
+        self.held = rows.to_pylist()
+        self.writes += 1
+
+    @property
+    def since(self) -> dict[str, tuple[int, int]]:
+        """Version and minute since which each rule is live."""
+        return {row["id"]: (row["since_version"], row["since"].minute) for row in self.held}
+
+
+def test_a_rule_is_live_since_the_plan_that_first_had_it_as_it_is_now():
+    tables = HeldTable()
+    a, b = Subscription("a", "h1", "price > 1"), Subscription("b", "h2", "price > 2")
+    other_b = b._replace(filter="price > 3")
+
+    def live(*plans: tuple[int, list[Subscription], set[str]], of: LiveSubscriptions) -> None:
+        for version, rules, rejected in plans:
+            at = dt.datetime(2026, 1, 1, 0, version, tzinfo=dt.UTC)
+            of.take(rules, rejected, version, at)
+        of.write()
+
+    one = LiveSubscriptions(tables)  # type: ignore[arg-type]
+    live((1, [a], set()), of=one)
+    assert tables.since == {"a": (1, 1)}
+    live((2, [a, b], {"b"}), of=one)
+    assert tables.since == {"a": (1, 1)}
+    # Plans that are not written count, too.
+    live((3, [a, b], set()), (4, [a, b], set()), of=one)
+    assert tables.since == {"a": (1, 1), "b": (3, 3)}
+    live((5, [a, other_b], set()), (6, [a, b], set()), of=one)
+    assert tables.since == {"a": (1, 1), "b": (6, 6)}
+    assert {row["subscriptions_version"] for row in tables.held} == {6}
+    writes = tables.writes
+    live((6, [a, b], set()), of=one)
+    assert tables.writes == writes
+    # Another subscriber, or none, is another rule; a start anew knows what is there.
+    again = LiveSubscriptions(tables)  # type: ignore[arg-type]
+    live((7, [a._replace(subscriber="h3"), b], set()), of=again)
+    assert tables.since == {"a": (7, 7), "b": (6, 6)}

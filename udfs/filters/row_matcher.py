@@ -48,15 +48,7 @@ class RowMatcher:
         # By rule, the numbers of its receivers.
         self._begin = np.cumsum([0, *map(len, told)])
         self._told = np.array([number[name] for name in chain.from_iterable(told)], np.int64)
-        # A rule is an outcome of its own.
-        every = range(len(rules))
-        alone = TermTable(
-            table.blocks,
-            np.arange(len(rules), dtype=np.int32),
-            [(term, rule, rule) for term, rule, _ in table.terms],
-            {(str(rule),): rule for rule in every},
-        )
-        self._index = PredicateIndex(FlatTerms.of(alone), specification)
+        self._index = index_of_rules(table, len(rules), specification)
         of_lane = {lane.qualified: f for f in specification.order() for lane in f.lanes()}
         self._columns = list(dict.fromkeys(of_lane[name] for name in self._index.fields))
 
@@ -95,6 +87,21 @@ class RowMatcher:
                 raise _of_rule(rule, fault)
             found.append(named or (rule.subscriber,))
         return found
+
+
+def index_of_rules(table: TermTable, rules: int, specification: Specification) -> PredicateIndex:
+    """Returns an index in which each rule is an outcome of its own: its ``pairs`` say which rules
+    match.
+
+    rules: how many ``table`` is of; none of them keeps state.
+    """
+    alone = TermTable(
+        table.blocks,
+        np.arange(rules, dtype=np.int32),
+        [(term, rule, rule) for term, rule, _ in table.terms],
+        {(str(rule),): rule for rule in range(rules)},
+    )
+    return PredicateIndex(FlatTerms.of(alone), specification)
 
 
 def _read(schema: pa.Schema, texts: Sequence[str]) -> tuple[Specification, RuleTable]:

@@ -298,6 +298,15 @@ class Settings:
             )
         return True
 
+    def require_broker(self) -> None:
+        """Raises SettingsError NO_BROKER where no broker is named."""
+        if "bootstrap.servers" not in self.kafka:
+            raise SettingsError(
+                "NO_BROKER",
+                f"{KAFKA_PREFIX}bootstrap.servers is not set: give the properties of the stream "
+                "whose topic is asked for",
+            )
+
     @property
     def labels(self) -> LabelFormat:
         """The format of the network's labels."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.logs import named
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.planning.live_subscriptions import LiveSubscriptions
+from jobs.adapters.tables.tables import LIVE, Tables
 from udfs.delivery.plan import Compilation
 from udfs.errors import StackcastError
 from udfs.filters.rule_warnings import SubscriptionWarnings
@@ -25,112 +28,137 @@ _MATCHED = ("subscriptions", "advertisements", "attributes")
 
 
 class PlanTables:
-    """Writes `rejected_subscriptions`, `subscription_warnings`, `filter_entries`, `filter_leaves`
-    and `matches`.
+    """Writes what a plan's subscriptions have become (`rejected_subscriptions`,
+    `live_subscriptions`), and beside that what explains the plan (`filter_entries`,
+    `filter_leaves`, `subscription_warnings`, `matches`).
 
-    Errors go to the log: the next plan writes them anew. Call `close` at the end.
+    Of plans that come faster than they are written, the newest is. Errors go to the log: the next
+    plan writes the tables anew. Call `close` at the end.
     """
 
     def __init__(self, tables: Tables, publisher: str) -> None:
         self._tables = tables
         self._publisher = publisher
-        self._no_matches = False
-        self._no_warnings = False
+        self._live = LiveSubscriptions(tables)
         self._warnings = SubscriptionWarnings()
-        self._lock = threading.Lock()
-        self._newest: tuple[Compilation, Sequence[Subscription], Network] | None = None
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan-tables")
+        # Tables that are known to have no rows, and need none.
+        self._empty: set[str] = set()
+        # Who has edited a rule waits for the first; the others take their time.
+        self._writers = [_Writer(self._write_state), _Writer(self._write_explanation)]
 
     def submit(
         self, compilation: Compilation, subscriptions: Sequence[Subscription], network: Network
     ) -> None:
-        """Writes the tables of this plan; one that still waits to be written is given up for it."""
-        with self._lock:
-            self._newest = compilation, subscriptions, network
-        self._thread.submit(self._write_newest)
+        """Writes the tables of this plan, which is in use from now on."""
+        made = Made(compilation, subscriptions, network, dt.datetime.now(dt.UTC))
+        for writer in self._writers:
+            writer.submit(made)
 
     def close(self) -> None:
         """Wait for what is still being written."""
-        self._thread.shutdown(wait=True)
+        for writer in self._writers:
+            writer.close()
 
-    def _write_newest(self) -> None:
-        with self._lock:
-            newest, self._newest = self._newest, None
-        if newest is not None:
-            self._write(newest[0])
-            self._write_warnings(newest[0], newest[1])
-            self._write_matches(*newest)
+    def _write_state(self, plans: Sequence[Made]) -> None:
+        newest = plans[-1].compilation
+        with _logged("rejected_subscriptions", newest):
+            self._replace("rejected_subscriptions", newest.rejection_rows())
+        with _logged(LIVE, newest):
+            # Those that are not written, too: what went live with one is live since then.
+            for made in plans:
+                rejected = {rejection.id for rejection in made.compilation.rejections}
+                version = made.compilation.versions["subscriptions"]
+                self._live.take(made.subscriptions, rejected, version, made.at)
+            self._live.write()
 
-    def _write(self, compilation: Compilation) -> None:
+    def _write_explanation(self, plans: Sequence[Made]) -> None:
+        compilation, subscriptions, network, _ = plans[-1]
         entries, leaves = compilation.filter_rows()
-        for name, rows in (
-            ("rejected_subscriptions", compilation.rejection_rows()),
-            ("filter_entries", entries),
-            ("filter_leaves", leaves),
-        ):
-            try:
+        for name, rows in (("filter_entries", entries), ("filter_leaves", leaves)):
+            with _logged(name, compilation):
                 self._tables.overwrite(name, rows)
-            except SQL_ERRORS as error:
-                log.error(
-                    "table %s could not be written for the plan of %s: %s",
-                    name,
+        with _logged("subscription_warnings", compilation):
+            self._replace("subscription_warnings", self._warned(compilation, subscriptions))
+        with _logged("matches", compilation):
+            rows = match_rows(compilation, subscriptions, network, self._publisher)
+            self._replace("matches", rows)
+            lost = [row["subscriber"] for row in rows if row["match"] == "none"]
+            if lost:
+                log.warning(
+                    "with %s, %d hosts subscribe to nothing that %s advertises, the first: %s",
                     named(compilation.versions),
-                    one_line(error),
+                    len(lost),
+                    self._publisher,
+                    ", ".join(lost[:10]),
                 )
 
-    def _write_warnings(
+    def _warned(
         self, compilation: Compilation, subscriptions: Sequence[Subscription]
-    ) -> None:
-        """Writes what live subscriptions most likely do not mean."""
+    ) -> list[dict[str, Any]]:
+        """Returns what live subscriptions most likely do not mean."""
         rejected = {rejection.id for rejection in compilation.rejections}
         live = [row for row in subscriptions if row.id not in rejected]
+        version = {"subscriptions_version": compilation.versions["subscriptions"]}
         found = self._warnings.of(live, compilation.plan.specification)
-        if not found and self._no_warnings:
-            return
-        rows = [
-            vars(warning) | {"subscriptions_version": compilation.versions["subscriptions"]}
-            for warning in found
-        ]
-        try:
-            if rows or self._tables.rows("subscription_warnings"):
-                self._tables.overwrite("subscription_warnings", rows)
-            self._no_warnings = not rows
-        except SQL_ERRORS as error:
-            log.error(
-                "table %s could not be written for the plan of %s: %s",
-                "subscription_warnings",
-                named(compilation.versions),
-                one_line(error),
-            )
+        return [vars(warning) | version for warning in found]
 
-    def _write_matches(
-        self, compilation: Compilation, subscriptions: Sequence[Subscription], network: Network
-    ) -> None:
-        """Writes which subscribers may get something of what is advertised."""
-        if not compilation.announced and self._no_matches:
+    def _replace(self, name: str, rows: list[dict[str, Any]]) -> None:
+        """Writes a table that has no rows most of the time."""
+        if not rows and (name in self._empty or not self._tables.rows(name)):
+            self._empty.add(name)
             return
-        try:
-            rows = match_rows(compilation, subscriptions, network, self._publisher)
-            if rows or self._tables.rows("matches"):
-                self._tables.overwrite("matches", rows)
-            self._no_matches = not rows
-        except (*SQL_ERRORS, StackcastError) as error:
-            log.error(
-                "table %s could not be written for the plan of %s: %s",
-                "matches",
-                named(compilation.versions),
-                one_line(error),
-            )
-            return
-        lost = [row["subscriber"] for row in rows if row["match"] == "none"]
-        if lost:
-            log.warning(
-                "with %s, %d hosts subscribe to nothing that %s advertises, the first: %s",
-                named(compilation.versions),
-                len(lost),
-                self._publisher,
-                ", ".join(lost[:10]),
-            )
+        self._tables.overwrite(name, rows)
+        if rows:
+            self._empty.discard(name)
+        else:
+            self._empty.add(name)
+
+
+class Made(NamedTuple):
+    """A plan, what it was made from, and when."""
+
+    compilation: Compilation
+    subscriptions: Sequence[Subscription]
+    network: Network
+    at: dt.datetime
+
+
+class _Writer:
+    """Writes on a thread of its own, each time all that came meanwhile."""
+
+    def __init__(self, write: Callable[[Sequence[Made]], None]) -> None:
+        self._write = write
+        self._lock = threading.Lock()
+        self._waiting: list[Made] = []
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan-tables")
+
+    def submit(self, made: Made) -> None:
+        with self._lock:
+            self._waiting.append(made)
+        self._thread.submit(self._write_waiting)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True)
+
+    def _write_waiting(self) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._write(waiting)
+
+
+@contextmanager
+def _logged(table: str, compilation: Compilation) -> Iterator[None]:
+    """Around the write of a table: what goes wrong is said in the log."""
+    try:
+        yield
+    except (*SQL_ERRORS, StackcastError) as error:
+        log.error(
+            "table %s could not be written for the plan of %s: %s",
+            table,
+            named(compilation.versions),
+            one_line(error),
+        )
 
 
 def match_rows(

@@ -29,7 +29,7 @@ from jobs.adapters.checkpoint.state import CarriedState
 from jobs.adapters.planning import formats
 from jobs.adapters.planning.plans import Plans
 from jobs.adapters.planning.stream_plan import StreamPlan
-from jobs.adapters.planning.versions import BatchVersions
+from jobs.adapters.planning.versions import FRESH, BatchVersions
 from jobs.adapters.stream.input import EventInput
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.metrics import StreamMetrics
@@ -42,8 +42,8 @@ from udfs.errors import StackcastError, TableError
 
 log = logging.getLogger(__name__)
 
-#: Between two looks at the tables while nothing flows.
-FOLLOW_SECONDS = 1.0
+#: Between two looks at the tables beside batches, where a look takes microseconds.
+FOLLOW_SECONDS = 0.25
 
 
 class BatchDelivery:
@@ -92,6 +92,7 @@ class BatchDelivery:
         self._since: dict[int, int] | None = None
         #: What ends with the delivery, whatever else does.
         self.ending = ExitStack()
+        self._looks = BatchVersions(tables, settings.topic, formats.sources(settings))
         # Plans are made by one at a time: by a batch, or between two.
         self._turn = threading.Lock()
         self._closing = threading.Event()
@@ -196,21 +197,39 @@ class BatchDelivery:
 
     def _follow(self) -> None:
         said = ""
-        while not self._closing.wait(FOLLOW_SECONDS):
-            # A batch takes up edits itself.
-            if self._turn.acquire(blocking=False):
-                try:
-                    used = None if self._compilation is None else self._compilation.versions
-                    versions = self._versions.current()
-                    if versions not in (used, self._refused):
-                        self._take_up(versions)
-                    said = ""
-                except Exception as error:
-                    # The next batch meets it too, and fails of it.
-                    if said != (said := one_line(error)):
-                        log.warning("edits could not be taken up between batches: %s", said)
-                finally:
-                    self._turn.release()
+        while not self._closing.wait(FOLLOW_SECONDS if self._tables.local else FRESH):
+            try:
+                self._look()
+                said = ""
+            except Exception as error:
+                # The next batch meets it too, and fails of it.
+                if said != (said := one_line(error)):
+                    log.warning("edits could not be taken up between batches: %s", said)
+
+    def _look(self) -> None:
+        """Notes since when newer tables wait, and takes them up unless a batch runs, which takes up
+        edits as it begins."""
+        versions = self._looks.poll()
+        if self._known(versions):
+            self._metrics.pending(None)
+            return
+        now = time.monotonic()
+        if not self._metrics.pending_for(now):
+            self._metrics.pending(now)
+        if self._turn.acquire(blocking=False):
+            try:
+                # A batch may have ended since that took up newer ones.
+                versions = self._looks.poll()
+                if not self._known(versions):
+                    self._take_up(versions)
+            finally:
+                self._turn.release()
+            self._metrics.pending(None)
+
+    def _known(self, versions: dict[str, int]) -> bool:
+        """Tells whether these versions are in use, or cannot be used."""
+        used = None if self._compilation is None else self._compilation.versions
+        return versions in (used, self._refused)
 
     def close(self) -> None:
         """Wait for tables that are still being written."""

@@ -6,6 +6,7 @@ client, which is the JVM's own, so TLS and SASL are configured once.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import logging
 import time
@@ -83,22 +84,34 @@ class Topics:
     def read_offsets(
         self, partition: int, from_: int, until: int, timestamps: bool = False
     ) -> DataFrame:
-        """The records of a partition from one offset up to another, with columns as of `stream`.
+        """The records of a partition from one offset up to another, as `read_spans`."""
+        return self.read_spans({partition: (from_, until)}, timestamps)
 
-        Records that are gone are left out: look whether all are there. The work of one task.
+    def read_spans(
+        self, spans: Mapping[int, tuple[int, int]], timestamps: bool = False
+    ) -> DataFrame:
+        """The records of partitions from one offset up to another, with columns as of `stream`.
+
+        Records that are gone are left out: look whether all are there. A partition is the work of
+        one task.
         """
         topic = self._settings.topic
+        more = ("timestamp",) if timestamps else ()
+        columns = ("partition", "offset", "value", *more)
+        if not spans:
+            kinds = "partition int, offset bigint, value binary, timestamp timestamp"
+            return self._spark.createDataFrame([], kinds).select(*columns)
+        starts, ends = ({str(p): span[end] for p, span in spans.items()} for end in (0, 1))
         reader = (
             self._spark.read.format("kafka")
-            .option("assign", json.dumps({topic: [partition]}))
-            .option("startingOffsets", json.dumps({topic: {str(partition): from_}}))
-            .option("endingOffsets", json.dumps({topic: {str(partition): until}}))
+            .option("assign", json.dumps({topic: sorted(spans)}))
+            .option("startingOffsets", json.dumps({topic: starts}))
+            .option("endingOffsets", json.dumps({topic: ends}))
             .option("failOnDataLoss", "false")
         )
         for key, value in self._settings.kafka.items():
             reader = reader.option(f"kafka.{key}", value)
-        more = ("timestamp",) if timestamps else ()
-        return reader.load().select("partition", "offset", "value", *more)
+        return reader.load().select(*columns)
 
     def read_all(self) -> list[tuple[int, int, bytes]]:
         """Every record of the raw topic, (partition, offset, value), brought to the driver."""
@@ -149,7 +162,15 @@ class Topics:
         firsts, ends = self._offsets("earliest", "latest")
         return {p: (firsts[p], end) for p, end in ends.items() if p in firsts}
 
-    def _offsets(self, *which: str) -> list[dict[int, int]]:
+    def offsets_at(self, time: dt.datetime) -> dict[int, int]:
+        """By partition, the offset of the first record of that time or later; its end where there
+        is none. Raises as `end_offsets`."""
+        found, ends = self._offsets(round(time.timestamp() * 1000), "latest")
+        return {p: at if at >= 0 else ends[p] for p, at in found.items()}
+
+    def _offsets(self, *which: str | int) -> list[dict[int, int]]:
+        """Returns offsets by partition: the ``earliest``, the ``latest``, or those of a time in
+        milliseconds, -1 where there is none."""
         settings = self._settings
         jvm: Any = self._spark._jvm
         kafka = jvm.org.apache.kafka
@@ -161,7 +182,8 @@ class Topics:
             found = []
             for name in which:
                 wanted = jvm.java.util.HashMap()
-                spec = getattr(kafka.clients.admin.OffsetSpec, name)()
+                specs = kafka.clients.admin.OffsetSpec
+                spec = getattr(specs, name)() if isinstance(name, str) else specs.forTimestamp(name)
                 for partition in partitions:
                     wanted.put(kafka.common.TopicPartition(settings.topic, partition), spec)
                 offsets = _await(admin.listOffsets(wanted).all(), settings)

@@ -25,8 +25,6 @@ from jobs.adapters.app.metrics_server import Health, serve
 from jobs.adapters.app.places import qualified
 from jobs.adapters.app.settings import Settings, seconds_of
 from jobs.adapters.checkpoint.progress import position
-from jobs.adapters.planning import formats
-from jobs.adapters.planning.versions import BatchVersions
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.metrics import StreamMetrics
 from jobs.adapters.tables.tables import Tables
@@ -148,7 +146,6 @@ class StreamWatch:
             "checkpoint": qualified(spark, settings.checkpoint),
             **({"sink": settings.pcap_path} if settings.sink == "pcap" else {}),
         }
-        self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
         self._longest = BATCH_SECONDS
         if settings.latency == "realtime":
             self._longest += seconds_of(settings.realtime_batch)
@@ -211,8 +208,6 @@ class StreamWatch:
             self.metrics.broker_gone()
         else:
             answered = time.monotonic()
-        if self._settings.latency != "realtime":
-            self._follow_tables(now)
         full = self._disks()
         self._seen = Seen(time.monotonic(), active, answered, error, lag, full)
 
@@ -226,17 +221,6 @@ class StreamWatch:
         self.metrics.spans(spans, start)
         at = start | self.metrics.offsets
         return {p: max(0, end - at[p]) for p, (_, end) in sorted(spans.items()) if p in at}
-
-    def _follow_tables(self, now: float) -> None:
-        """Notes since when newer tables wait: a batch makes its plan as it begins, and not before.
-
-        In real time the plans themselves say so.
-        """
-        known = (self.metrics.versions, self.metrics.refused_versions)
-        if not self.metrics.versions or self._versions.poll() in known:
-            self.metrics.pending(None)
-        elif not self.metrics.pending_for(now):
-            self.metrics.pending(now)
 
     def _disks(self) -> tuple[str, ...]:
         full = []

@@ -27,6 +27,7 @@ from udfs.errors import TableError
 #: Every table, what people write first.
 NAMES = (
     "subscriptions",
+    "live_subscriptions",
     "rejected_subscriptions",
     "subscription_warnings",
     "advertisements",
@@ -50,6 +51,7 @@ NAMES = (
 
 #: Those that several rooms name.
 TREES = "virtual_trees"
+LIVE = "live_subscriptions"
 DELIVERIES = "delivery_statistics"
 PUBLICATIONS = "publication_statistics"
 LEDGER = "egress_ledger"
@@ -369,7 +371,7 @@ class Tables:
         number = snapshot.transactions().get(writer)
         return int(number.get()) if number.isDefined() else None
 
-    def overwrite(self, name: str, rows: list[dict[str, Any]]) -> None:
+    def overwrite(self, name: str, rows: list[dict[str, Any]] | pa.Table) -> None:
         """Replace all rows in one commit."""
         self._write(name, rows, "overwrite", None)
 

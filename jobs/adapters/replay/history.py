@@ -1,0 +1,174 @@
+"""One subscription over the past of the topic: delivered the ordinary way, from records on."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.logs import named
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.planning import formats
+from jobs.adapters.planning.plans import Planned, Plans
+from jobs.adapters.planning.versions import BatchVersions
+from jobs.adapters.replay.live_offsets import LiveOffsets
+from jobs.adapters.stream.input import EventInput
+from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.stream.report import BatchReport
+from jobs.adapters.tables.tables import LIVE, Tables
+from jobs.adapters.wire import open_sink, sink_options
+from udfs.columns import REPORT, deliver
+from udfs.delivery.partition_states import needs_arrival
+from udfs.errors import ReplayError
+from udfs.filters.subscriptions import Rejection, Subscription
+from udfs.stop_request import StopRequest
+
+log = logging.getLogger(__name__)
+
+Bound = int | dt.datetime | None
+"""An offset of every partition, or a time of records in Kafka."""
+
+_COUNTED = ("packets", "messages", "matched", "frames")
+
+
+class History:
+    """Delivers what one subscription matches in records that are in the topic already.
+
+    name: its id. Its rule, the network and the trees are as they are now. Sequence numbers follow
+    from offsets, so they are those of then. A rule with state begins without any.
+    """
+
+    def __init__(self, spark: SparkSession, settings: Settings, tables: Tables, name: str) -> None:
+        # Summaries tell what a host should have of the stream, and this is beside it.
+        self._settings = dataclasses.replace(settings, summary_port=0)
+        self._spark = spark
+        self._tables = tables
+        self._name = name
+        self._topics = Topics(spark, settings)
+        self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
+        self._plans = _Alone(self._settings, tables, name)
+
+    def spans(self, begin: Bound, until: Bound) -> dict[int, tuple[int, int]]:
+        """Returns by partition the offsets to deliver, where there are any.
+
+        begin: None for all that is there. until: None for where the running stream took the
+        subscription up, or, where no batch on record did, the end of the topic: some of that the
+        stream may deliver, too.
+        Raises ReplayError RECORDS_GONE, and as `Topics.end_offsets`.
+        """
+        there = self._topics.spans()
+        first = {p: start for p, (start, _) in there.items()}
+        end = {p: end for p, (_, end) in there.items()}
+        begins = first | self._offsets(begin)
+        for partition, start in first.items():
+            if begins[partition] < start:
+                raise ReplayError(
+                    "RECORDS_GONE",
+                    f"topic {self._settings.topic}, partition {partition}: records from offset "
+                    f"{begins[partition]} on are not there any more; it has offsets from {start} "
+                    "on. Ask from there, and keep them longer: retention.ms, retention.bytes",
+                )
+        stop = self._live_since() if until is None else self._offsets(until)
+        return {
+            p: (begins[p], min(stop.get(p, end[p]), end[p]))
+            for p in sorted(there)
+            if begins[p] < min(stop.get(p, end[p]), end[p])
+        }
+
+    def deliver(self, spans: Mapping[int, tuple[int, int]], stopping: StopRequest) -> Counter[str]:
+        """Sends what the subscription matches in these offsets, in their order, to the sink.
+
+        Returns how many packets, messages, matched messages, frames and dead letters there were.
+        Ends early where ``stopping`` is set. Raises ReplayError NO_SUBSCRIPTION, NOT_LIVE; what
+        `Plans.at` raises; Spark's errors.
+        """
+        options = sink_options(self._settings)
+        sums: Counter[str] = Counter()
+        carried: dict[int, bytes] = {}
+        pinned = {"subscriptions": self._tables.version("subscriptions")}
+        planned = self._planned(self._versions.poll() | pinned)
+        used: dict[str, int] = {}
+        left = dict(spans)
+        while left and not stopping.is_set():
+            # Stacks name what switches hold now.
+            versions = self._versions.poll() | pinned
+            if versions != used:
+                used, planned = versions, self._planned(versions)
+                plan = self._spark.sparkContext.broadcast(planned.compilation.plan)
+                stacks = self._spark.sparkContext.broadcast(planned.compilation.header_stacks)
+                timestamps = needs_arrival(planned.compilation.plan.specification)
+            most = max(1, self._settings.max_offsets_per_trigger // len(left))
+            some = {p: (start, min(start + most, end)) for p, (start, end) in left.items()}
+            records = self._topics.read_spans(some, timestamps)
+            task = deliver(
+                plan, stacks, self._settings.topic, partial(open_sink, options), 0, carried
+            )
+            rows = EventInput(self._settings, self._tables).prepare(records)
+            report = BatchReport(
+                rows.mapInArrow(task, REPORT).toArrow(), planned.compilation.reached
+            )
+            carried |= {row["partition"]: row["cells"] for row in report.states}
+            sums.update({name: report.total(name) for name in _COUNTED})
+            sums["dead_letters"] += report.dead_letters
+            left = {p: (some[p][1], end) for p, (_, end) in left.items() if some[p][1] < end}
+            log.info(
+                "subscription %s: offsets %s: %s",
+                self._name,
+                ", ".join(f"{p}: {start} to {end}" for p, (start, end) in some.items()),
+                ", ".join(f"{count} {name}" for name, count in sums.items()),
+            )
+        return sums
+
+    def _planned(self, versions: Mapping[str, int]) -> Planned:
+        planned = self._plans.at(versions)
+        for rejection in planned.compilation.rejections:
+            if rejection.id == self._name:
+                raise ReplayError(
+                    "NOT_LIVE",
+                    f"subscription {self._name} is not live: {rejection.code}: {rejection.message}",
+                )
+        if not planned.subscriptions:
+            raise ReplayError(
+                "NO_SUBSCRIPTION",
+                f"there is no subscription {self._name!r} of format {self._settings.format} that "
+                f"is enabled, in {named({'subscriptions': versions['subscriptions']})}",
+            )
+        return planned
+
+    def _offsets(self, bound: Bound) -> dict[int, int]:
+        if isinstance(bound, dt.datetime):
+            return self._topics.offsets_at(bound)
+        return {} if bound is None else dict.fromkeys(self._topics.end_offsets(), bound)
+
+    def _live_since(self) -> dict[int, int]:
+        """Returns the first offset that the stream itself delivered by the rule, by partition,
+        where it is on record."""
+        if self._settings.latency == "realtime":
+            return {}
+        rows = self._tables.rows("subscriptions")
+        asked = {(r["subscriber"], r["filter"]) for r in rows if r["id"] == self._name}
+        for row in self._tables.rows(LIVE):
+            if row["id"] == self._name and (row["subscriber"], row["filter"]) in asked:
+                offsets = LiveOffsets.of_ledger(self._tables, self._settings.topic)
+                since = offsets.since([row["since_version"]])
+                return {p: int(at[0]) for p, at in since.items() if at[0] < offsets.end[p]}
+        return {}
+
+
+class _Alone(Plans):
+    """Plans of one subscription."""
+
+    def __init__(self, settings: Settings, tables: Tables, name: str) -> None:
+        super().__init__(settings, tables)
+        self._name = name
+
+    def _subscriptions(self, version: int) -> tuple[list[Subscription], list[Rejection]]:
+        rows, rejected = super()._subscriptions(version)
+        return [row for row in rows if row.id == self._name], [
+            rejection for rejection in rejected if rejection.id == self._name
+        ]

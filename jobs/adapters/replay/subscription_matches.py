@@ -1,0 +1,77 @@
+"""SQL's answer to "what has each subscription matched?", for a session: a view over the topic."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from pyspark.sql import SparkSession, functions
+
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.planning import formats
+from jobs.adapters.planning.plans import Plans
+from jobs.adapters.planning.versions import BatchVersions
+from jobs.adapters.replay.live_offsets import LiveOffsets
+from jobs.adapters.stream.input import EventInput
+from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.tables.tables import LIVE, Tables
+from udfs.replay.match_counts import SCHEMA, MatchCounts
+
+VIEW = "subscription_matches"
+_NAMED = re.compile(rf"\b{VIEW}\b", re.IGNORECASE)
+
+
+def asks(statements: Iterable[str]) -> bool:
+    """Tells whether a statement names the view."""
+    return any(_NAMED.search(statement) for statement in statements)
+
+
+def define(spark: SparkSession, tables: Tables, settings: Settings) -> None:
+    """Makes the view ``subscription_matches`` in this session: of each live subscription its id,
+    subscriber, filter, since_version and since, as in `live_subscriptions`, and messages: how many
+    messages of the records that batches have read since it is live it matched (in real-time mode of
+    those of that time and later). NULL for a rule with state.
+
+    Asking it reads these records again, as many as Kafka still has. Raises SettingsError NO_BROKER,
+    and what `Plans.at` raises.
+    """
+    settings.require_broker()
+    live = tables.rows(LIVE)
+    topics = Topics(spark, settings)
+    if settings.latency == "realtime":
+        # The ledger is elsewhere then.
+        offsets = LiveOffsets.of_times(topics, {r["since_version"]: r["since"] for r in live})
+    else:
+        offsets = LiveOffsets.of_ledger(tables, settings.topic)
+    since = offsets.since([row["since_version"] for row in live])
+    spans = {
+        partition: (int(begins.min(initial=offsets.end[partition])), offsets.end[partition])
+        for partition, begins in since.items()
+    }
+    versions = BatchVersions(tables, settings.topic, formats.sources(settings)).poll()
+    form = formats.format_of(settings, tables, versions)
+    announced = Plans(settings, tables).at(versions).compilation.announced
+    counts = MatchCounts(form, [row["filter"] for row in live], announced)
+    records = EventInput(settings, tables).prepare(topics.read_spans(spans))
+    found = (
+        records.mapInArrow(counts.run(since), SCHEMA)
+        .groupBy("rule")
+        .agg(functions.sum("messages").alias("messages"))
+    )
+    rules = [
+        (at, row["id"], row["subscriber"], row["filter"], row["since_version"], row["since"], known)
+        for at, (row, known) in enumerate(zip(live, counts.counted.tolist(), strict=True))
+    ]
+    columns = (
+        "rule int, id string, subscriber string, filter string, since_version bigint, "
+        "since timestamp, counted boolean"
+    )
+    matched = functions.coalesce("messages", functions.lit(0))
+    spark.createDataFrame(rules, columns).join(found, "rule", "left").select(
+        "id",
+        "subscriber",
+        "filter",
+        "since_version",
+        "since",
+        functions.when(functions.col("counted"), matched).alias("messages"),
+    ).createOrReplaceTempView(VIEW)

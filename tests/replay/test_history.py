@@ -1,0 +1,180 @@
+"""A subscription made late: since when it is live, what it matched, and all it missed before."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pcap_deployment import NETWORK, Deployment, receipts, records
+from polling import polled
+
+from jobs import deliver_from, run_sql
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.replay.history import History
+from lab.proof import verification
+from udfs.errors import MessageError, ReplayError
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.meaning.evaluate import matches
+from udfs.filters.subscriptions import Subscription, check
+from udfs.messages.reference import read_message, read_packet
+from udfs.messages.specification import Specification
+
+pytestmark = pytest.mark.integration
+
+LATE = Subscription("late", "h3", "price > 50 and shares < 400 : fwd(h3, h4)")
+COUNTED = Subscription("counted", "h2", "price > 50 and count(1h) > 20")
+SQL = "SELECT id, since_version, messages FROM subscription_matches ORDER BY id"
+
+
+def add(deployment: Deployment, row: Subscription) -> int:
+    """Adds a rule, and waits until it is live: since which version it is."""
+    now = dt.datetime.now(dt.UTC)
+    common = {"format": "itch", "enabled": True, "updated_by": "test", "updated_at": now}
+    deployment.tables.append("subscriptions", [row._asdict() | common])
+    deadline = time.monotonic() + 120
+    while True:
+        since = live(deployment)
+        if row.id in since:
+            return since[row.id]
+        assert time.monotonic() < deadline, since
+        time.sleep(0.1)
+
+
+def live(deployment: Deployment) -> dict[str, int]:
+    rows = polled(deployment.tables, "live_subscriptions")
+    return {row["id"]: row["since_version"] for row in rows}
+
+
+def owed(
+    deployment: Deployment,
+    itch: Specification,
+    row: Subscription,
+    spans: Mapping[int, tuple[int, int]],
+) -> verification.Expectation:
+    """What a rule alone is owed of these offsets, message by message."""
+    rules, _ = check([row], itch, set(NETWORK.subscribers()), "feed1")
+    batch = verification.Batch(0, spans, rules)
+    topic = deployment.settings.topic
+    return verification.expected(deployment.topics.read_all(), [batch], itch, topic)
+
+
+def matched(deployment: Deployment, itch: Specification, text: str, since: int) -> int:
+    """Messages that a rule is true of, in batches of a version on, one by one."""
+    condition = parse_rule(text, itch).condition
+    spans = [
+        (p["partition"], p["from_offset"], p["until_offset"])
+        for row in deployment.ledger
+        if dict(row["versions"])["subscriptions"] >= since
+        for p in row["partitions"]
+    ]
+    found = 0
+    for partition, offset, value in deployment.topics.read_all():
+        if any(p == partition and begin <= offset < end for p, begin, end in spans):
+            for message in read_packet(value)[2]:
+                try:
+                    found += matches(condition, read_message(itch, message))
+                except MessageError:
+                    continue
+    return found
+
+
+def test_a_late_rule_is_counted_since_it_is_live_and_gets_what_it_missed(
+    deployment: Deployment, itch: Specification, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    between: list[dt.datetime] = []
+    ends: list[dict[int, int]] = []
+
+    def edit() -> None:
+        ends.append(deployment.topics.end_offsets())
+        between.append(dt.datetime.now(dt.UTC))
+        assert add(deployment, LATE) > add_before["high"]
+        add(deployment, COUNTED)
+        time.sleep(0.01)
+        deployment.publish(records()[150:])
+
+    add_before = {"high": deployment.tables.version("subscriptions")}
+    deployment.publish(records()[:150])
+    deployment.run(edit)
+
+    # Since when each rule is live, and what it matched.
+    since = live(deployment)
+    rows = {row["id"]: row for row in deployment.tables.rows("live_subscriptions")}
+    assert set(rows) == {"high", "side", "both", "late", "counted"}
+    assert between[0] < rows["late"]["since"] < rows["counted"]["since"]
+    assert rows["high"]["since"] < between[0]
+    assert since["high"] < since["late"] < since["counted"]
+    run_sql.show([SQL], deployment.settings, Lifecycle())
+    told = {}
+    for line in capsys.readouterr().out.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 3 and cells[0] in rows:
+            told[cells[0]] = (int(cells[1]), cells[2])
+    assert told == {
+        name: (
+            since[name],
+            "NULL"
+            if name == "counted"
+            else str(matched(deployment, itch, rows[name]["filter"], since[name])),
+        )
+        for name in rows
+    }
+    assert int(told["late"][1]) > 20
+
+    # Beside the stream's frames, those before: no hole, nothing twice.
+    sent = deployment.frames()
+    history = History(deployment.spark, deployment.settings, deployment.tables, "late")
+    spans = history.spans(None, None)
+    assert spans == {p: (0, end) for p, end in ends[0].items()}
+    deployment.set(pcap_path=str(tmp_path / "history"))
+    asked = deliver_from.parser().parse_args(["late", "--from", "earliest"])
+    assert deliver_from.deliver(asked, deployment.settings, Lifecycle()) == 0
+    assert "150 packets" in capsys.readouterr().out
+    before = deployment.frames()
+    made = owed(deployment, itch, LATE, spans)
+    assert made.total > 20
+    assert verification.compare(made, receipts(before)).exact
+    everything = {p: (0, end) for p, end in deployment.topics.end_offsets().items()}
+    whole = owed(deployment, itch, LATE, everything)
+    got = receipts(before + sent)["h3"]
+    alone = {host: got if host == "h3" else [] for host in NETWORK.subscribers()}
+    tally = verification.compare(whole, alone).hosts["h3"]
+    assert tally.exact and tally.expected > made.deliveries["h3"].total()
+
+    # From a time, from an offset, in small steps, and of a rule with state.
+    deployment.set(pcap_path=str(tmp_path / "part"), max_offsets_per_trigger=20)
+    history = History(deployment.spark, deployment.settings, deployment.tables, "late")
+    part = history.spans(between[0], deliver_from.bound("120"))
+    assert part == {p: (ends[0][p], 120) for p in ends[0]}
+    history.deliver(part, Lifecycle().stopping)
+    assert verification.compare(
+        owed(deployment, itch, LATE, part), receipts(deployment.frames())
+    ).exact
+    deployment.set(pcap_path=str(tmp_path / "state"))
+    stateful = History(deployment.spark, deployment.settings, deployment.tables, "counted")
+    stateful.deliver(everything, Lifecycle().stopping)
+    made = owed(deployment, itch, COUNTED, everything)
+    assert made.total > 20
+    assert verification.compare(made, receipts(deployment.frames())).exact
+
+    # What cannot be delivered is told.
+    nobody = History(deployment.spark, deployment.settings, deployment.tables, "nobody")
+    with pytest.raises(ReplayError, match=r"NO_SUBSCRIPTION.*'nobody'"):
+        nobody.deliver({}, Lifecycle().stopping)
+    deployment.sql("UPDATE {} SET filter = 'prise > 1' WHERE id = 'late'", "subscriptions")
+    with pytest.raises(ReplayError, match=r"NOT_LIVE.*UNKNOWN_FIELD"):
+        history.deliver({}, Lifecycle().stopping)
+
+
+def test_a_bound_is_an_offset_or_a_time_in_utc_unless_it_says_otherwise() -> None:
+    read = deliver_from.bound
+    assert (read("earliest"), read("0"), read("17")) == (None, 0, 17)
+    assert read("2026-03-01T09:30:00") == dt.datetime(2026, 3, 1, 9, 30, tzinfo=dt.UTC)
+    assert read("2026-03-01T09:30:00+02:00") == dt.datetime(2026, 3, 1, 7, 30, tzinfo=dt.UTC)
+    for wrong in ("", "-1", "yesterday", "1.5"):
+        with pytest.raises(ValueError):
+            read(wrong)
+    with pytest.raises(SystemExit):
+        deliver_from.parser().parse_args(["late", "--from", "yesterday"])

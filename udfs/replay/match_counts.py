@@ -1,0 +1,96 @@
+"""Counts of the messages that each rule matches, over the records of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from udfs.filters.advertisements import Advertisement, Announced
+from udfs.filters.compiler.compile import table_of_texts
+from udfs.filters.language.shapes import read_table
+from udfs.filters.row_matcher import index_of_rules
+from udfs.messages.readers import Format
+
+#: Columns of `MatchCounts.run`, in SQL words: the number of a rule, and messages that it matched.
+SCHEMA = "rule int, messages bigint"
+_ARROW = pa.schema([("rule", pa.int32()), ("messages", pa.int64())])
+#: Events that are matched at once times rules, at most: so many pairs there may be.
+_PAIRS = 1 << 24
+
+
+class MatchCounts:
+    """Counts the messages that each of many rules matches.
+
+    form: of the records. texts: of the rules, which are right. announced: what the publisher
+    advertises, beyond which nothing counts; none where it may publish everything. counted: bool, by
+    rule; False for a rule with state, which depends on what came before. Picklable.
+    """
+
+    def __init__(
+        self, form: Format, texts: Sequence[str], announced: Sequence[Advertisement] = ()
+    ) -> None:
+        specification = form.specification
+        table = table_of_texts(texts, read_table(texts, specification), specification)
+        self.counted = np.ones(len(texts), np.bool_)
+        self.counted[[*table.kept, *table.updates]] = False
+        self._rules = np.flatnonzero(self.counted)
+        plain = table if self.counted.all() else table.select(self._rules)
+        self._index = index_of_rules(plain, len(self._rules), specification)
+        self._announced = Announced(announced, specification) if announced else None
+        asked = () if self._announced is None else self._announced.fields
+        fields = tuple(dict.fromkeys((*self._index.definitions, *asked)))
+        self._reader = form.reader(fields, ())
+        self._columns = [fields.index(field) for field in self._index.definitions]
+        self._advertised = [fields.index(field) for field in asked]
+        self._step = max(64, _PAIRS // max(1, len(self._rules)))
+
+    def run(
+        self, since: Mapping[int, NDArray[np.int64]]
+    ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """Returns a function for ``mapInArrow`` over records, as `udfs.columns.deliver` takes them.
+
+        since: by partition, the offset from which on each rule counts, int64[rules]. It yields rows
+        of `SCHEMA`, none for rules that matched nothing.
+        """
+
+        def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            counts = np.zeros(len(self._rules), np.int64)
+            for batch in batches:
+                self._add(counts, batch, since)
+            found = np.flatnonzero(counts)
+            columns: list[Any] = [self._rules[found].astype(np.int32), counts[found]]
+            yield pa.RecordBatch.from_arrays([pa.array(each) for each in columns], schema=_ARROW)
+
+        return counted
+
+    def _add(
+        self,
+        counts: NDArray[np.int64],
+        batch: pa.RecordBatch,
+        since: Mapping[int, NDArray[np.int64]],
+    ) -> None:
+        messages = self._reader.read(batch).messages
+        partition = batch.column("partition").to_numpy()[messages.packet]
+        offset = batch.column("offset").to_numpy()[messages.packet]
+        sound = messages.message_reason == 0
+        present = messages.present
+        if self._announced is not None:
+            there = None if present is None else present[self._advertised]
+            values = messages.values[self._advertised]
+            sound &= self._announced.of(messages.message_type, values, there)
+        for one in np.unique(partition).tolist():
+            mine = np.flatnonzero(sound & (partition == one))
+            begin = since[one][self._rules]
+            for at in range(0, len(mine), self._step):
+                some = mine[at : at + self._step]
+                event, rule = self._index.pairs(
+                    messages.message_type[some],
+                    messages.values[self._columns][:, some],
+                    None if present is None else present[self._columns][:, some],
+                )
+                rule = rule[offset[some][event] >= begin[rule]]
+                counts += np.bincount(rule, minlength=len(counts))
