@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
@@ -43,21 +44,45 @@ class PlanTables:
         self._warnings = SubscriptionWarnings()
         # Tables that are known to have no rows, and need none.
         self._empty: set[str] = set()
-        # Who has edited a rule waits for the first; the others take their time.
-        self._writers = [_Writer(self._write_state), _Writer(self._write_explanation)]
+        self._lock = threading.Lock()
+        self._waiting: list[Made] = []
+        self._newest: Made | None = None
+        self._steps: list[Callable[[], None]] = []
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan-tables")
 
     def submit(
         self, compilation: Compilation, subscriptions: Sequence[Subscription], network: Network
     ) -> None:
         """Writes the tables of this plan, which is in use from now on."""
         made = Made(compilation, subscriptions, network, dt.datetime.now(dt.UTC))
-        for writer in self._writers:
-            writer.submit(made)
+        with self._lock:
+            self._waiting.append(made)
+            self._newest = made
+        self._thread.submit(self._write)
 
     def close(self) -> None:
         """Wait for what is still being written."""
-        for writer in self._writers:
-            writer.close()
+        self._thread.shutdown(wait=True)
+
+    def _write(self) -> None:
+        """Writes all that there is to write.
+
+        Who has edited a rule waits for what became of it, so that comes before each other table.
+        """
+        while True:
+            with self._lock:
+                waiting, self._waiting = self._waiting, []
+                newest = None
+                if not waiting and not self._steps:
+                    newest, self._newest = self._newest, None
+            if waiting:
+                self._write_state(waiting)
+            elif newest is not None:
+                self._steps = self._explanation(newest)
+            elif self._steps:
+                self._steps.pop(0)()
+            else:
+                return
 
     def _write_state(self, plans: Sequence[Made]) -> None:
         newest = plans[-1].compilation
@@ -71,36 +96,47 @@ class PlanTables:
                 self._live.take(made.subscriptions, rejected, version, made.at)
             self._live.write()
 
-    def _write_explanation(self, plans: Sequence[Made]) -> None:
-        compilation, subscriptions, network, _ = plans[-1]
+    def _explanation(self, made: Made) -> list[Callable[[], None]]:
+        """Returns what writes the other tables, one each."""
+        compilation = made.compilation
         entries, leaves = compilation.filter_rows()
-        for name, rows in (("filter_entries", entries), ("filter_leaves", leaves)):
-            with _logged(name, compilation):
-                self._tables.overwrite(name, rows)
-        with _logged("subscription_warnings", compilation):
-            self._replace("subscription_warnings", self._warned(compilation, subscriptions))
-        with _logged("matches", compilation):
-            rows = match_rows(compilation, subscriptions, network, self._publisher)
-            self._replace("matches", rows)
-            lost = [row["subscriber"] for row in rows if row["match"] == "none"]
-            if lost:
-                log.warning(
-                    "with %s, %d hosts subscribe to nothing that %s advertises, the first: %s",
-                    named(compilation.versions),
-                    len(lost),
-                    self._publisher,
-                    ", ".join(lost[:10]),
-                )
 
-    def _warned(
-        self, compilation: Compilation, subscriptions: Sequence[Subscription]
-    ) -> list[dict[str, Any]]:
-        """Returns what live subscriptions most likely do not mean."""
+        def logged(name: str, write: Callable[[], None]) -> None:
+            with _logged(name, compilation):
+                write()
+
+        def overwrite(name: str, rows: list[dict[str, Any]]) -> Callable[[], None]:
+            return partial(logged, name, partial(self._tables.overwrite, name, rows))
+
+        return [
+            overwrite("filter_entries", entries),
+            overwrite("filter_leaves", leaves),
+            partial(logged, "subscription_warnings", partial(self._write_warnings, made)),
+            partial(logged, "matches", partial(self._write_matches, made)),
+        ]
+
+    def _write_warnings(self, made: Made) -> None:
+        """Writes what live subscriptions most likely do not mean."""
+        compilation = made.compilation
         rejected = {rejection.id for rejection in compilation.rejections}
-        live = [row for row in subscriptions if row.id not in rejected]
+        live = [row for row in made.subscriptions if row.id not in rejected]
         version = {"subscriptions_version": compilation.versions["subscriptions"]}
         found = self._warnings.of(live, compilation.plan.specification)
-        return [vars(warning) | version for warning in found]
+        self._replace("subscription_warnings", [vars(warning) | version for warning in found])
+
+    def _write_matches(self, made: Made) -> None:
+        """Writes which subscribers may get something of what is advertised."""
+        rows = match_rows(made.compilation, made.subscriptions, made.network, self._publisher)
+        self._replace("matches", rows)
+        lost = [row["subscriber"] for row in rows if row["match"] == "none"]
+        if lost:
+            log.warning(
+                "with %s, %d hosts subscribe to nothing that %s advertises, the first: %s",
+                named(made.compilation.versions),
+                len(lost),
+                self._publisher,
+                ", ".join(lost[:10]),
+            )
 
     def _replace(self, name: str, rows: list[dict[str, Any]]) -> None:
         """Writes a table that has no rows most of the time."""
@@ -121,30 +157,6 @@ class Made(NamedTuple):
     subscriptions: Sequence[Subscription]
     network: Network
     at: dt.datetime
-
-
-class _Writer:
-    """Writes on a thread of its own, each time all that came meanwhile."""
-
-    def __init__(self, write: Callable[[Sequence[Made]], None]) -> None:
-        self._write = write
-        self._lock = threading.Lock()
-        self._waiting: list[Made] = []
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan-tables")
-
-    def submit(self, made: Made) -> None:
-        with self._lock:
-            self._waiting.append(made)
-        self._thread.submit(self._write_waiting)
-
-    def close(self) -> None:
-        self._thread.shutdown(wait=True)
-
-    def _write_waiting(self) -> None:
-        with self._lock:
-            waiting, self._waiting = self._waiting, []
-        if waiting:
-            self._write(waiting)
 
 
 @contextmanager
