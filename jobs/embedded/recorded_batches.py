@@ -9,6 +9,7 @@ from typing import Any
 import networkx as nx
 
 from jobs.adapters.app.settings import FORMATS, Settings
+from jobs.adapters.checkpoint.identity import QUOTA
 from jobs.adapters.planning import formats
 from jobs.adapters.planning.plans import NETWORK, network_at
 from jobs.adapters.planning.versions import LINK_STATES
@@ -52,7 +53,7 @@ class RecordedBatches:
         self._tables = tables
         self._kind = kind
         self._specification = specification
-        self._versions: dict[tuple[int | None, ...], _Live] = {}
+        self._versions: dict[tuple[tuple[int | None, ...], int], _Live] = {}
         self._networks: dict[tuple[int, ...], tuple[Network, frozenset[str]]] = {}
         self._reader = kind.reader(settings, specification)
         rows = [row for row in tables.rows("egress_ledger") if row["topic"] == settings.topic]
@@ -75,9 +76,11 @@ class RecordedBatches:
     def _recorded(self, row: Row) -> Recorded:
         versions = dict(row["versions"])
         names = ("subscriptions", *formats.sources(self._settings), *NETWORK, LINK_STATES)
-        key = tuple(versions.get(name) for name in names)
+        # A rule beyond the quota of then was not live.
+        quota = int(dict(row["settings"] or {}).get(QUOTA, self._settings.rule_quota))
+        key = tuple(versions.get(name) for name in names), quota
         if key not in self._versions:
-            self._versions[key] = self._live_at(versions)
+            self._versions[key] = self._live_at(versions, quota)
         live = self._versions[key]
         offsets = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}
         batch = verification.Batch(
@@ -85,13 +88,13 @@ class RecordedBatches:
         )
         return Recorded(batch, versions, live.cut_off, row["packets"])
 
-    def _live_at(self, versions: Mapping[str, int]) -> _Live:
+    def _live_at(self, versions: Mapping[str, int], quota: int) -> _Live:
         registry = self._kind.registry(self._tables, versions.get(ATTRIBUTES))
         specification = self._specification if registry is None else registry.specification()
         network, cut_off = self._network_at(versions)
         settings = self._settings
         table = self._tables.rows("subscriptions", versions["subscriptions"])
-        rows, _ = select(table, settings.format, FORMATS, settings.rule_quota)
+        rows, _ = select(table, settings.format, FORMATS, quota)
         rules, _ = check(rows, specification, set(network.subscribers()), settings.publisher)
         announced = self._announced(versions["advertisements"], specification, network)
         return _Live(list(rules), registry, cut_off, announced)

@@ -42,6 +42,7 @@ class Tables:
                 "versions": {**dict.fromkeys(self.fixed, 0), "link_states": 0, "advertisements": v},
                 "partitions": [{"partition": 0, "from_offset": n, "until_offset": n + 1}],
                 "packets": 1,
+                "settings": {},
                 "started_at": START + dt.timedelta(seconds=n),
             }
             for n, (number, v) in enumerate(batches)
@@ -66,3 +67,15 @@ def test_numbers_that_a_new_checkpoint_counts_anew_are_batches_of_their_own():
     cheap = build_packet(b"SOURCE0001", 1, [message("A", price=10_000, shares=1)])
     reasons = [[found.reason for found in batches.read(cheap, b)] for b in batches.batches]
     assert reasons == [[""], [""], ["outside_advertisement"], ["outside_advertisement"]]
+
+
+def test_rules_beyond_the_quota_of_then_are_expected_of_nobody():
+    tables: Any = Tables((0, 0), (1, 0), (2, 0))
+    (rule,) = tables.fixed["subscriptions"]
+    old, new = ({"updated_at": START + dt.timedelta(days=n)} for n in range(2))
+    tables.fixed["subscriptions"] = [rule | new, rule | {"id": "b"} | old]
+    for row, quota in zip(tables.ledger, ["0", "1", None], strict=True):
+        row["settings"] = {} if quota is None else {"filters.quota": quota}
+    batches = RecordedBatches(SETTINGS, tables, SessionRun(), ITCH)
+    live = [[rule.id for rule in batch.rules] for batch in batches.batches]
+    assert live == [["a", "b"], ["b"], ["a", "b"]]

@@ -179,6 +179,7 @@ class IdentityFile:
         self._folder.write(NAME, identity.packed())
 
 
+QUOTA = "filters.quota"
 #: The settings that shape the bytes of notifications, without their prefix: with these, the
 #: versions of a batch and its offsets, its frames can be computed again.
 SHAPING = (
@@ -192,7 +193,7 @@ SHAPING = (
     "attributes.input",
     "attributes.encoding",
     "filters.order",
-    "filters.quota",
+    QUOTA,
 )
 SPECIFICATION = "specification"
 
