@@ -5,11 +5,13 @@ ours that have changed since, and for columns whose type was too narrow.
 
 With FOLDER, also fill empty tables from FOLDER/<table>.jsonl (one JSON object a row; a column that
 may be null may be left out): a network and first subscriptions, as ``stackcast lab up`` writes them
-to var/lab/network.
+to var/lab/network. The log says which subscriptions will not be live, and which are most likely not
+meant as they are.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import json
 import logging
@@ -23,11 +25,17 @@ from pyspark.sql.types import DoubleType, StructField, StructType, TimestampType
 from jobs.adapters.app import application, session
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
+from jobs.adapters.app.settings import FORMATS, Settings
+from jobs.adapters.planning import formats
 from jobs.adapters.tables.tables import NAMES, Tables
 from udfs.errors import TableError
+from udfs.filters.rule_warnings import SubscriptionWarnings
+from udfs.filters.subscriptions import check, select
 
 log = logging.getLogger("stackcast.create_tables")
+
+#: Remarks on subscriptions that are logged, at most.
+SHOWN = 20
 
 
 def main(arguments: list[str]) -> int:
@@ -40,7 +48,37 @@ def create(folders: list[str], settings: Settings, _lifecycle: Lifecycle) -> int
     log.info("%d tables are in %s", len(NAMES), tables.location)
     for folder in folders:
         fill(tables, Path(folder))
+    if folders:
+        for line in remarks(tables, settings):
+            log.warning("%s", line)
     return 0
+
+
+def remarks(tables: Tables, settings: Settings) -> list[str]:
+    """Returns a line for each subscription that a stream would reject or warn of, and why.
+
+    None where the tables have no hosts yet. Of many the last line says how many more there are.
+    """
+    hosts = {row["host"] for row in tables.rows("hosts") if row["role"] == "subscriber"}
+    rows = tables.rows("subscriptions")
+    found: dict[tuple[str, str], str] = {}
+    for form in FORMATS if hosts else ():
+        if not any(row["format"] == form for row in rows):
+            continue
+        settings = dataclasses.replace(settings, format=form)
+        specification = formats.specification_of(settings, tables)
+        chosen, refused = select(rows, form, FORMATS, settings.rule_quota)
+        wrong = check(chosen, specification, hosts, settings.publisher)[1]
+        names = {rejection.id for rejection in wrong}
+        live = [row for row in chosen if row.id not in names]
+        for kind, remarks in (
+            ("will not be live", [*refused, *wrong]),
+            ("is most likely not meant", SubscriptionWarnings().of(live, specification)),
+        ):
+            found |= {(r.id, r.code): f"{r.id} {kind}: {r.code}: {r.message}" for r in remarks}
+    lines = [f"subscription {line}" for line in found.values()]
+    more = len(lines) - SHOWN
+    return lines if more <= 0 else [*lines[:SHOWN], f"{more} more have a remark"]
 
 
 def fill(tables: Tables, folder: Path) -> None:

@@ -15,6 +15,7 @@ from paths import ROOT
 from pyspark.sql import SparkSession
 
 from jobs import create_tables
+from jobs.adapters.app.settings import Settings
 from jobs.adapters.tables.tables import Tables
 from lab.traffic.subscriptions import subscriptions
 from udfs.errors import TableError
@@ -181,3 +182,46 @@ def test_bad_rows_are_named_by_file_and_line(
     assert failure.value.code == code
     for word in words:
         assert word in failure.value.message
+
+
+class Rows:
+    """Tables of one network with these rules."""
+
+    def __init__(self, rules: list[tuple[str, str, str]], hosts: bool = True) -> None:
+        self._rows = {
+            "hosts": deployment()["hosts"] if hosts else [],
+            "subscriptions": [
+                {"id": name, "subscriber": "h1", "format": form, "filter": text}
+                | {"enabled": name != "off", "updated_at": None}
+                for name, form, text in rules
+            ],
+            "attributes": [],
+        }
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        return self._rows[name]
+
+
+def test_who_loads_rules_is_told_which_will_not_be_live_and_which_are_hardly_meant() -> None:
+    rules = [
+        ("good", "itch", "price > 5"),
+        ("slip", "itch", "prise > 5"),
+        ("away", "itch", "price > 5 : fwd(nobody)"),
+        ("never", "itch", "price > 5 and price < 3"),
+        ("off", "itch", "prise > 5"),
+        ("other", "fix", "price > 5"),
+    ]
+    made: Any = Rows(rules)
+    lines = create_tables.remarks(made, Settings())
+    assert [line.split(": ")[:2] for line in lines] == [
+        ["subscription other will not be live", "SUBSCRIPTION.UNKNOWN_FORMAT"],
+        ["subscription away will not be live", "SUBSCRIPTION.UNKNOWN_HOST"],
+        ["subscription slip will not be live", "SUBSCRIPTION.UNKNOWN_FIELD"],
+        ["subscription never is most likely not meant", "SUBSCRIPTION.NEVER_TRUE"],
+    ]
+    many: Any = Rows([(f"r{n:02}", "itch", "prise > 5") for n in range(30)])
+    *first, last = create_tables.remarks(many, Settings())
+    assert len(first) == create_tables.SHOWN and last == "10 more have a remark"
+    # Rules may be there before the network is.
+    nowhere: Any = Rows(rules, hosts=False)
+    assert create_tables.remarks(nowhere, Settings()) == []
