@@ -17,6 +17,8 @@
 //     |                                          longest prefix         |
 //   start: feed -> state                                                |
 //     |                                                                 |
+//   8 times: state -> up to 4 fields; (state, their values) -> ports    |
+//     |                                                                 |
 //   one stage a field: (state, value) -> state, or terms that it allows |
 //     |  message_type: exact, otherwise (8 bits)                        |
 //     |  add_order_stock: exact, otherwise (64 bits)                    |
@@ -59,6 +61,7 @@
 #include "packet_subscriptions/reading.p4"
 #include "packet_subscriptions/updating.p4"
 #include "packet_subscriptions/state_stage.p4"
+#include "packet_subscriptions/conjunctions.p4"
 #include "packet_subscriptions/leaf.p4"
 #include "packet_subscriptions/one_event.p4"
 #include "packet_subscriptions/ipv4_route.p4"

@@ -54,8 +54,8 @@ from udfs.filters.meaning.interpreter import Interpreter
 from udfs.filters.meaning.state import clock_of
 from udfs.filters.nodes import Call, Rule
 from udfs.messages.specification import Specification
-from udfs.network_match.entries import program_entries
-from udfs.network_match.groups import Groups, groups_of
+from udfs.network_match.fitting import Fitted, fit
+from udfs.network_match.groups import Groups
 from udfs.network_match.layout import NamedAction, ProgramOptions, program_layout
 from udfs.network_match.resources import render, report
 
@@ -178,8 +178,10 @@ def compile_command(
         typer.echo(json.dumps(index_term_json(predicates, outcome)))
     if report_:
         typer.echo(groups_text(found), err=True)
-        held = (switch.diagram, switch.vectors) if switch else (compiled, ())
-        shown = report(held[0], specification, vectors=held[1])
+        held = switch.groups if switch else Groups(compiled)
+        shown = report(
+            held.diagram, specification, vectors=held.vectors, conjunctions=held.conjunctions
+        )
         typer.echo(render(shown), err=True, nl=False)
     if switch and switch.refused:
         raise typer.Exit(1)
@@ -411,20 +413,17 @@ def _ports(pairs: Iterable[str]) -> dict[str, int]:
     return ports
 
 
-def _on_switch(file: RuleFile, ports: Mapping[str, int], path: Path) -> Groups:
+def _on_switch(file: RuleFile, ports: Mapping[str, int], path: Path) -> Fitted:
     """Writes the entries of the generated program; says which rules find no room in it."""
     specification, table = file.specification, file.terms(None)
     options = _options(specification, table)
     program = program_layout(specification, options)
-    groups = groups_of(table, len(file.right), specification, program, ports)
-    made = program_entries(
-        groups.diagram, specification, ports, options=options, vectors=groups.vectors
-    )
-    _write(path, (json.dumps(line) + "\n" for line in p4_json(made)))
-    for at in groups.refused:
-        line = file.lines[file.right[at]]
-        typer.echo(f"{file.name}:{line}: the switch has no room for this rule", err=True)
-    return groups
+    fitted = fit(table, len(file.right), specification, program, ports)
+    _write(path, (json.dumps(line) + "\n" for line in p4_json(fitted.entries)))
+    for at, why in sorted(fitted.refused.items(), key=itemgetter(0)):
+        place = f"{file.name}:{file.lines[file.right[at]]}"
+        typer.echo(f"{place}: the switch has no room for this rule: {why.message}", err=True)
+    return fitted
 
 
 def _options(specification: Specification, table: TermTable) -> ProgramOptions | None:

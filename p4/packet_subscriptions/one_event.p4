@@ -1,6 +1,14 @@
 // One event and one group of rules: from the first state to its leaf, and what that asks for.
 control one_event(inout headers_t hdr, inout metadata_t meta,
                   inout standard_metadata_t standard_metadata) {
+    conjunctions() conjunctions_1;
+    conjunctions() conjunctions_2;
+    conjunctions() conjunctions_3;
+    conjunctions() conjunctions_4;
+    conjunctions() conjunctions_5;
+    conjunctions() conjunctions_6;
+    conjunctions() conjunctions_7;
+    conjunctions() conjunctions_8;
     message_type_stage() message_type;
     add_order_stock_stage() add_order_stock;
     add_order_price_stage() add_order_price;
@@ -59,6 +67,14 @@ control one_event(inout headers_t hdr, inout metadata_t meta,
         if (begun) {
             root = meta.state;
             meta.terms = 0xffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff;
+            conjunctions_1.apply(hdr, meta);
+            conjunctions_2.apply(hdr, meta);
+            conjunctions_3.apply(hdr, meta);
+            conjunctions_4.apply(hdr, meta);
+            conjunctions_5.apply(hdr, meta);
+            conjunctions_6.apply(hdr, meta);
+            conjunctions_7.apply(hdr, meta);
+            conjunctions_8.apply(hdr, meta);
             message_type.apply(hdr, meta);
             add_order_stock.apply(hdr, meta);
             add_order_price.apply(hdr, meta);

@@ -9,18 +9,16 @@ from examples import examples
 from filter_cases import PORTS, Case, batches, can_be_sent, cases, lanes_of, rules
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from p4_tables import Switch
+from p4_tables import Switch, by_brute_force, entries_of
 
 from udfs.errors import FilterError
-from udfs.filters.compiler.compile import compile_texts, table_of_texts
-from udfs.filters.compiler.term_table import TermTable
+from udfs.filters.compiler.compile import table_of_texts
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.language.shapes import read_table
-from udfs.filters.meaning.evaluate import matches
 from udfs.messages.specification import Specification, parse_specification
-from udfs.network_match.bit_vectors import BitVectors, bit_vectors
-from udfs.network_match.entries import port_of, program_entries
+from udfs.network_match.bit_vectors import BitVectors, bit_vectors, merged
 from udfs.network_match.layout import ProgramOptions, program_layout
+from udfs.network_match.port_terms import port_terms
 
 pytestmark = pytest.mark.unit
 
@@ -35,40 +33,18 @@ ELEVEN = parse_specification(
 )
 
 
-def table_of(texts: list[str], specification: Specification) -> TermTable:
-    read = read_table(texts, specification)
-    assert not read.errors
-    return table_of_texts(texts, read, specification)
-
-
-def vectors_of(
-    texts: list[str], specification: Specification, options: ProgramOptions
-) -> tuple[list[BitVectors], list[int]]:
-    stages = program_layout(specification, options).stages
-    return bit_vectors(
-        table_of(texts, specification),
-        lambda receiver: port_of(receiver, PORTS),
-        options,
-        {stage.field: (1 << stage.bits) - 1 for stage in stages},
-        [stage.field for stage in stages if stage.kinds == ("exact",)],
-    )
+def vectors_of(texts: list[str], options: ProgramOptions) -> tuple[list[BitVectors], set[int]]:
+    table = table_of_texts(texts, read_table(texts, ELEVEN), ELEVEN)
+    terms = merged(port_terms(table, int))
+    return bit_vectors(terms, options.passes, program_layout(ELEVEN, options))
 
 
 def switch_with(
     texts: list[str], specification: Specification, options: ProgramOptions, *diagram: str
 ) -> Switch:
     """All of ``texts`` as bit vectors, beside the rules of ``diagram``."""
-    vectors, refused = vectors_of(texts, specification, options)
-    assert not refused
-    compiled = compile_texts(list(diagram), specification)
-    held = program_entries(compiled, specification, PORTS, options=options, vectors=vectors)
+    held = entries_of(diagram, specification, options, PORTS, apart=texts)
     return Switch(program_layout(specification, options), held)
-
-
-def expected(texts: list[str], specification: Specification, event: dict[str, int]):
-    read = [parse_rule(text, specification) for text in texts]
-    sent = {name for rule in read if matches(rule.condition, event) for name in rule.receivers}
-    return tuple(sorted({port_of(name, PORTS) for name in sent}))
 
 
 def test_a_wide_range_of_a_field_that_is_matched_exactly_is_refused_before_it_is_listed():
@@ -95,10 +71,11 @@ def test_any_rules_over_any_format_go_where_brute_force_says(data: st.DataObject
         # As of a diagram: what its tables have no room for.
         assert error.what in ("NO_TABLE", "TOO_MANY_CODES", "UNKNOWN_ACTION")
         return
+    expected = by_brute_force(texts, specification, PORTS)
     for kind, event in data.draw(batches(case, 40)):
         if can_be_sent(case, event):
             ports, _ = switch.event(lanes_of(specification, event), kind)
-            assert ports == expected(texts, specification, event)
+            assert ports == expected(event)
 
 
 OPERATORS = ("==", ">", "<", "!=")
@@ -122,9 +99,10 @@ def test_rows_add_up_over_rules_and_fields(chance, count, form, fields):
     rows = sum(map(len, switch.rows.values()))
     # An interval begins or ends at each constant; a field has two rows for all other values.
     assert rows <= 2 * predicates + 3 * fields * switch_passes(switch) + 2 * switch_passes(switch)
+    expected = by_brute_force(texts, ELEVEN)
     for _ in range(40):
         event = {f"h.{name}": chance.randrange(61) for name in NAMES}
-        assert switch.event(event)[0] == expected(texts, ELEVEN, event)
+        assert switch.event(event)[0] == expected(event)
 
 
 def switch_passes(switch: Switch) -> int:
@@ -154,7 +132,7 @@ def test_rules_of_their_own_ports_on_eleven_fields_need_a_row_a_predicate_and_on
 
 def test_rules_to_one_port_that_differ_in_one_field_are_one_term():
     texts = [f"f0 == {n} and f1 == 1 : fwd(5)" for n in range(1_000)]
-    vectors, refused = vectors_of(texts, ELEVEN, ProgramOptions(words=1, passes=1))
+    vectors, refused = vectors_of(texts, ProgramOptions(words=1, passes=1))
     assert not refused
     assert [group.terms for group in vectors] == [1 << 4]
     assert vectors[0].fields["h.f0"].rows == ((0, 999, 1 << 4),)
@@ -162,7 +140,7 @@ def test_rules_to_one_port_that_differ_in_one_field_are_one_term():
 
 def test_a_rule_that_another_holds_needs_nothing():
     texts = ["f0 == 1 and f1 == 1 : fwd(5)", "f0 == 1 : fwd(5)", "f0 == 1 and f2 > 7 : fwd(5)"]
-    vectors, refused = vectors_of(texts, ELEVEN, ProgramOptions(words=1, passes=1))
+    vectors, refused = vectors_of(texts, ProgramOptions(words=1, passes=1))
     assert not refused and set(vectors[0].fields) == {"h.f0"}
 
 
@@ -171,6 +149,6 @@ def test_where_a_port_has_no_room_the_terms_that_fewest_rules_share_are_refused(
     shared = [f"f2 == {n} : fwd(1)" for n in range(3)]
     other = [f"f0 == {n} and f1 == {n} : fwd(2)" for n in range(5)]
     texts = [*apart, *shared, *other]
-    vectors, refused = vectors_of(texts, ELEVEN, ProgramOptions(words=2, passes=3))
+    vectors, refused = vectors_of(texts, ProgramOptions(words=2, passes=3))
     # Room for six terms: the three of f2 are one, and five of the others come first.
-    assert refused == [5, 6, 7, 8] and len(vectors) == 3
+    assert refused == {5, 6, 7, 8} and len(vectors) == 3

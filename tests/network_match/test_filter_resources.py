@@ -10,7 +10,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from p4_tables import by_table
+from p4_tables import by_table, entries_of, grouped
 from paths import ROOT
 
 from benchmarks.support.siena import SienaWorkload
@@ -22,7 +22,6 @@ from udfs.filters.explanation.dot import dot
 from udfs.filters.language.shapes import read_table
 from udfs.filters.prefixes import split
 from udfs.messages.specification import parse_specification
-from udfs.network_match.bit_vectors import bit_vectors
 from udfs.network_match.entries import program_entries
 from udfs.network_match.layout import ProgramOptions, program_layout
 from udfs.network_match.resources import prefix_count, render, report
@@ -96,27 +95,30 @@ def test_figure_4_is_reported_row_by_row():
 
 
 def test_groups_of_rules_are_reported_with_their_passes_and_every_entry():
-    options = ProgramOptions(words=1)
-    program = program_layout(NETS, options)
+    options = ProgramOptions(words=1, conjunctions=2, passes=3)
     texts = [f"port > {n} and dst == 10.0.{n}.0/24 : fwd(1)" for n in (1, 2, 3)]
     texts += ["kind == 7 : fwd(2)"]
-    table = table_of_texts(texts, read_table(texts, NETS), NETS)
-    maximum = {stage.field: (1 << stage.bits) - 1 for stage in program.stages}
-    vectors, _ = bit_vectors(table, int, options, maximum, ["h.kind"])
     for diagram in ([], ["kind == 5 : fwd(9)"]):
-        compiled = compile_texts(diagram, NETS)
-        found = report(compiled, NETS, program, vectors)
-        held = program_entries(compiled, NETS, {}, options=options, vectors=vectors)
-        # Three terms to port 1, of which a pass has room for one.
-        forms = ["diagram"] * bool(diagram) + ["bit vectors"] * 3
-        assert [group["form"] for group in found["groups"]] == forms
-        assert found["passes"] == len(forms)
-        tables = by_table(held)
-        others = len(tables["ingress.subscriptions.start"]) + len(forms) - 1
-        assert found["entries"] == len(held.entries) - others
-        assert found["entries"] == sum(group["entries"] for group in found["groups"])
-        assert sum(group["terms"] for group in found["groups"]) == 4
-        assert f"pass {len(forms)}: bit vectors, " in render(found)
+        for keyed in ([], [f"port == {n} and kind == {n} : fwd(1)" for n in range(5)]):
+            # Three terms to port 1, of which a pass has room for one.
+            groups = grouped(diagram, NETS, options, apart=texts, keyed=keyed)
+            program = program_layout(NETS, options)
+            found = report(groups.diagram, NETS, program, groups.vectors, groups.conjunctions)
+            held = entries_of(diagram, NETS, options, apart=texts, keyed=keyed)
+            forms = ["diagram"] * bool(diagram) + ["bit vectors"] * 3
+            wanted = [*enumerate(forms, 1), *[(1, "keys")] * bool(keyed)]
+            assert sorted((g["pass"], g["form"]) for g in found["groups"]) == sorted(wanted)
+            assert found["passes"] == len(forms)
+            tables = by_table(held)
+            others = len(tables["ingress.subscriptions.start"]) + len(forms) - 1
+            assert found["entries"] == len(held.entries) - others
+            assert found["entries"] == sum(group["entries"] for group in found["groups"])
+            assert sum(group["terms"] for group in found["groups"]) == 4 + len(keyed)
+            assert f"pass {len(forms)}: bit vectors, " in render(found)
+            if keyed:
+                (keys,) = (t for t in found["tables"] if t["kind"] == "keys")
+                assert keys["field"] == "h.port, h.kind" and keys["rows"] == 5
+                assert (keys["tcam_bits"], keys["key_bits"]) == (0, 32 + 4 * 64)
 
 
 def test_a_smaller_domain_is_worth_what_using_it_gives():

@@ -9,7 +9,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from p4_tables import Switch
+from p4_tables import Switch, read_back
 
 import schemas
 from udfs.errors import FilterError
@@ -23,9 +23,7 @@ from udfs.network_match.filters import GENERATIONS, START, NetworkFilters
 from udfs.network_match.layout import STATE_BITS, program_layout
 from udfs.network_match.refusals import refused_by_program, rules_without
 from udfs.network_match.routing import ports_towards
-from udfs.network_match.values import ProgramEntries, TableEntry
 from udfs.switches.entry import SwitchEntry, difference
-from udfs.switches.match import Match
 from udfs.switches.ordering import write_steps
 
 pytestmark = pytest.mark.unit
@@ -61,17 +59,7 @@ def rules(seed: int, count: int):
 
 
 def answers(held: dict[str, SwitchEntry]) -> list[tuple[int, ...]]:
-    rows = [
-        TableEntry(
-            entry.table,
-            tuple(Match.parted(*field) for field in entry.match),
-            entry.action,
-            entry.params,
-            entry.priority,
-        )
-        for entry in held.values()
-    ]
-    switch = Switch(PROGRAM, ProgramEntries(tuple(rows), {}))
+    switch = Switch(PROGRAM, read_back(held.values()))
     return [switch.event(event, ord("A"))[0] for event in EVENTS]
 
 

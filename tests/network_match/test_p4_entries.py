@@ -7,7 +7,7 @@ from examples import examples
 from filter_cases import lanes_of
 from hypothesis import given
 from hypothesis import strategies as st
-from p4_tables import Switch, by_table, divide, rows_of
+from p4_tables import Switch, by_table, divide
 
 from udfs.errors import FilterError
 from udfs.filters.compiler.compile import compile_texts
@@ -17,6 +17,7 @@ from udfs.filters.meaning.interpreter import Interpreter
 from udfs.messages.specification import parse_specification
 from udfs.network_match.entries import Match, program_entries
 from udfs.network_match.layout import NamedAction, ProgramOptions, program_layout
+from udfs.switches.entry import entry_to_row
 
 pytestmark = pytest.mark.unit
 
@@ -311,7 +312,7 @@ def test_a_smaller_domain_that_the_rules_outgrow_names_the_bits_that_it_takes():
 
 def test_rows_are_those_of_the_table_of_switch_entries():
     held = program_entries(compile_texts(["q.price > 9 : fwd(h1)"], STATE), STATE, PORTS)
-    rows = {row["entry_key"]: row for row in rows_of(held, "s1")}
+    rows = {row["entry_key"]: row for row in (entry_to_row(e.on("s1")) for e in held.entries)}
     assert len(rows) == len(held.entries)
     row = next(r for r in rows.values() if r["table_name"].endswith("q_price.otherwise"))
     assert row["switch"] == "s1"

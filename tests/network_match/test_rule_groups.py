@@ -9,7 +9,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from p4_tables import Switch
+from p4_tables import Switch, read_back
 
 from udfs.filters.compiler.compile import compile_rules, table_of_rules
 from udfs.filters.language.rule import parse_rule
@@ -20,13 +20,11 @@ from udfs.messages.specification import Specification, parse_specification
 from udfs.network.topology import fabric
 from udfs.network_match.entries import program_entries
 from udfs.network_match.filters import NetworkFilters
-from udfs.network_match.fitting import fitting_rules
-from udfs.network_match.groups import Groups, groups_of
-from udfs.network_match.layout import ProgramLayout, ProgramOptions, program_layout
+from udfs.network_match.fitting import fit, fitting_rules
+from udfs.network_match.groups import Groups
+from udfs.network_match.layout import ProgramOptions, program_layout
 from udfs.network_match.routing import ports_towards
-from udfs.network_match.values import ProgramEntries, TableEntry
 from udfs.switches.entry import SwitchEntry, difference
-from udfs.switches.match import Match
 from udfs.switches.ordering import write_steps
 
 pytestmark = pytest.mark.unit
@@ -36,8 +34,9 @@ NAMES = [f"f{n}" for n in range(12)]
 
 def fields(count: int, extra: str = "") -> Specification:
     """A format of so many fields, the first matched exactly, and registers."""
-    listed = " ".join(f"{name}: 32;" for name in NAMES[:count])
-    marks = "\n".join(f"@query_field({'h.' + name})" for name in NAMES[1:count])
+    names = [f"f{n}" for n in range(count)]
+    listed = " ".join(f"{name}: 32;" for name in names)
+    marks = "\n".join(f"@query_field(h.{name})" for name in names[1:])
     return parse_specification(
         f"header_type h_t {{ fields {{ {listed} }} }} header h_t h;\n"
         f"@query_field_exact(h.f0)\n{marks}\n{extra}",
@@ -58,10 +57,12 @@ def rules_of(texts: list[str], specification: Specification) -> list[CheckedRule
     return list(found)
 
 
-def groups(texts: list[str], specification: Specification, options: ProgramOptions) -> Groups:
+def groups(texts: list[str], specification: Specification) -> Groups:
     rules = rules_of(texts, specification)
     table = table_of_rules(rules, specification)
-    return groups_of(table, len(rules), specification, program_layout(specification, options), {})
+    found = fit(table, len(rules), specification, program_layout(specification), {})
+    assert not found.refused
+    return found.groups
 
 
 def fitted(rules: list[CheckedRule], specification: Specification, options=None):
@@ -81,7 +82,7 @@ def random_event(chance: random.Random) -> dict[str, int]:
 
 def test_a_set_that_fits_one_small_diagram_stays_one():
     texts = [f"f0 == {n} and f1 > {n} : fwd({n % 9 + 1})" for n in range(100)]
-    found = groups(texts, TWELVE, ProgramOptions())
+    found = groups(texts, TWELVE)
     assert not found.vectors and found.passes == 1
     whole = compile_rules(rules_of(texts, TWELVE), TWELVE)
     made = program_entries(whole, TWELVE, {})
@@ -136,7 +137,7 @@ def test_rules_that_fit_are_delivered_and_only_the_others_are_refused(chance, co
 def test_state_stays_in_the_diagram_and_its_neighbours_in_bit_vectors():
     texts = [f"{NAMES[n % 11 + 1]} > {n} : fwd({n + 1})" for n in range(40)]
     texts += ["f0 == 1 and count() >= 2 : fwd(60)", "f0 == 2 : { fwd(61); seen <- sum(f1) }"]
-    found = groups(texts, STATE, ProgramOptions())
+    found = groups(texts, STATE)
     assert found.passes == 2 and len(found.diagram.cells) == 2
     rules = rules_of(texts, STATE)
     switch, rejections = fitted(rules, STATE)
@@ -163,18 +164,82 @@ def test_a_rule_with_more_state_than_there_is_room_for_is_refused_alone():
     assert switch.event({"h.f0": 2, "h.f1": 8})[0] == (3,)
 
 
-def test_of_rules_that_ask_for_more_values_than_a_table_has_rows_as_many_are_live_as_fit():
-    options = ProgramOptions(rows=50)
-    texts = [f"f0 == {n} : fwd(1)" for n in range(60)] + ["f1 > 5 : fwd(2)"]
+@pytest.mark.parametrize(
+    "asked", ["f0 == {}", "f1 between {0}0 and {0}7"], ids=["values", "ranges"]
+)
+def test_of_rules_that_ask_for_more_values_than_a_table_has_rows_as_many_are_live_as_fit(asked):
+    options = ProgramOptions(rows=50, conjunctions=0)
+    texts = [f"{asked.format(n)} : fwd(1)" for n in range(60)] + ["f2 > 5 : fwd(2)"]
     rules = rules_of(texts, TWELVE)
     switch, rejections = fitted(rules, TWELVE, options)
     assert {r.code for r in rejections} == {"FILTER.TOO_LARGE"}
-    assert "f0" in rejections[0].message
+    assert asked[:2] in rejections[0].message
     refused = {r.id for r in rejections}
     held = [rule for rule in rules if rule.id not in refused]
     assert len(held) >= 50 and rules[-1] in held
-    for value in range(60):
-        event = {"h.f0": value, "h.f1": value % 10}
+    for value in range(600):
+        event = {"h.f0": value, "h.f1": value, "h.f2": value % 10}
+        assert switch.event(event)[0] == wanted(held, event)
+
+
+def test_keys_that_one_table_has_no_rows_for_go_on_in_the_next():
+    options = ProgramOptions(rows=50, conjunctions=3, passes=2)
+    rules = rules_of(
+        [f"f0 == {7 * n} and f1 == {n} : fwd({n % 9 + 1})" for n in range(150)], TWELVE
+    )
+    switch, rejections = fitted(rules, TWELVE, options)
+    assert not rejections
+    sizes = [len(rows) for (table, _), rows in switch.rows.items() if table.endswith(".keys")]
+    assert sizes == [50, 50, 50]
+    for n in range(150):
+        event = {"h.f0": 7 * n, "h.f1": n}
+        assert switch.event(event)[0] == wanted(rules, event) and switch.passes == 1
+
+
+def test_of_more_keys_than_all_tables_have_rows_the_latest_rules_are_refused():
+    options = ProgramOptions(rows=50, conjunctions=2, passes=1, words=1)
+    rules = rules_of([f"f0 == {n} and f1 == {n} : fwd(1)" for n in range(120)], TWELVE)
+    switch, rejections = fitted(rules, TWELVE, options)
+    # One more is the term of bit vectors that a port has.
+    assert [r.id for r in rejections] == [rule.id for rule in rules[101:]]
+    message = rejections[0].message
+    assert "h.f0, h.f1" in message and "1 terms" in message
+    for n in range(120):
+        event = {"h.f0": n, "h.f1": n}
+        assert switch.event(event)[0] == wanted(rules[:101], event)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 11, 25, 50])
+@examples(20)
+@given(chance=st.randoms(use_true_random=False), some=st.integers(1, 90))
+def test_rules_over_any_number_of_fields_are_delivered_or_refused_alone(count, chance, some):
+    """Single values, lists, ranges and all else, some of it more than there is room for."""
+    names = [f"f{n}" for n in range(count)]
+    specification = fields(count)
+    options = ProgramOptions(words=2, passes=3, conjunctions=6)
+    texts = []
+    for _ in range(some):
+        chosen = chance.sample(names, min(chance.choice([1, 2, 2, 3, 5]), count))
+        exact = chance.random() < 0.7
+        parts = [
+            f"{name} == {chance.randrange(6)}"
+            if exact or name == "f0"
+            else f"{name} {chance.choice(['==', '!=', '<', '>'])} {chance.randrange(6)}"
+            for name in chosen
+        ]
+        if chance.random() < 0.1:
+            parts[-1] = f"{chosen[-1]} in {{1, 4}}"
+        joined = " or " if chance.random() < 0.05 else " and "
+        texts.append(f"{joined.join(parts)} : fwd({chance.randrange(20) + 1})")
+    held = rules_of(texts, specification)
+    while True:
+        switch, rejections = fitted(held, specification, options)
+        if not rejections:
+            break
+        refused = {r.id for r in rejections}
+        held = [rule for rule in held if rule.id not in refused]
+    for _ in range(20):
+        event = {f"h.{name}": chance.randrange(7) for name in names}
         assert switch.event(event)[0] == wanted(held, event)
 
 
@@ -204,7 +269,7 @@ def test_a_rule_that_one_switch_has_no_room_for_is_in_none_and_all_others_are_li
     assert (again.entries, again.rejections) == (made.entries, [])
     program = program_layout(specification, options)
     for switch, behind in ports_towards(NETWORK, "feed1").items():
-        tables = running(program, made.entries[switch])
+        tables = Switch(program, read_back(made.entries[switch]))
         here = through(others, behind)
         chance = random.Random(switch)
         for _ in range(100):
@@ -250,10 +315,10 @@ def test_in_the_middle_of_an_edit_of_groups_events_go_by_the_old_rules_or_by_the
                     else:
                         present[entry.key] = entry
                     if before and (at % 25 == 0 or at + 1 == len(some)):
-                        tables = running(program, present.values())
+                        tables = Switch(program, read_back(present.values()))
                         got = [tables.event(event)[0] for event in events]
                         assert all(g in o for g, *o in zip(got, old, new, strict=True))
-            tables = running(program, entries)
+            tables = Switch(program, read_back(entries))
             assert [tables.event(event)[0] for event in events] == new
         held = {switch: list(entries) for switch, entries in made.entries.items()}
         before = rules
@@ -266,17 +331,3 @@ def through(rules: list[CheckedRule], ports: dict[str, int]) -> list[CheckedRule
         replace(rule, receivers=tuple({str(ports[n]) for n in rule.receivers if n in ports}))
         for rule in rules
     ]
-
-
-def running(program: ProgramLayout, entries) -> Switch:
-    rows = [
-        TableEntry(
-            entry.table,
-            tuple(Match.parted(*field) for field in entry.match),
-            entry.action,
-            entry.params,
-            entry.priority,
-        )
-        for entry in entries
-    ]
-    return Switch(program, ProgramEntries(tuple(rows), {}))

@@ -17,6 +17,7 @@ from packet_cases import (
     APART,
     FROM,
     JSON,
+    KEYED,
     PLAIN,
     STATE,
     Pair,
@@ -61,6 +62,20 @@ def test_state_is_updated_message_by_message(frames):
 def test_groups_of_rules_are_met_one_after_the_other(frames, rules, port):
     """Bit vectors in two passes, alone and behind a diagram with and without state."""
     pair = Pair(rules, APART)
+    for frame in frames:
+        pair.agree(frame, port)
+
+
+@examples(40)
+@given(
+    st.lists(datagrams, min_size=1, max_size=4),
+    st.sampled_from([(), PLAIN, STATE]),
+    st.sampled_from([(), APART]),
+    st.sampled_from([FROM, 1, 9, 64]),
+)
+def test_keys_are_looked_up_beside_the_groups_of_their_pass(frames, rules, apart, port):
+    """Nine sets of fields in two passes: alone, behind a diagram, and beside bit vectors."""
+    pair = Pair(rules, apart, KEYED)
     for frame in frames:
         pair.agree(frame, port)
 

@@ -9,7 +9,7 @@ import pytest
 from pruning_model import datagram
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network_match.layout import program_layout
+from udfs.network_match.layout import key_table, program_layout, take
 from udfs.switches.entry import SwitchEntry, canonical
 from udfs.switches.match import Match
 from udfs.switches.ports import port_groups
@@ -154,6 +154,29 @@ def pass_groups(switch: SimpleSwitch) -> None:
     switch.apply({row.key: None for row in rows})
 
 
+def pass_keys(switch: SimpleSwitch) -> None:
+    """In all tables of keys each field at each place, with a key that is there."""
+    message = cases.order("X", 5, 7, "S")
+    fields = cases.fields_of(message)
+    options = PROGRAM.options
+    for place in range(1, options.key_fields + 1):
+        for stage in PROGRAM.stages:
+            held = starting()
+            for number in range(1, options.conjunctions + 1):
+                keys = [exact(f"value_{n + 1}", 0) for n in range(options.key_fields)]
+                asked = {1: PROGRAM.stages[0], place: stage}
+                for at, taken in asked.items():
+                    table, action = key_table(number, f"field_{at}"), take(taken, at)
+                    held.append(entry(table, [STATE], key_table(number, action)))
+                    keys[at - 1] = exact(f"value_{at}", fields.get(taken.field, message[0]))
+                action = key_table(number, "deliver")
+                held.append(entry(key_table(number, "keys"), [STATE, *keys], action, ports=2))
+            switch.apply({row.key: row for row in held})
+            switch.process(1, datagram([message]))
+            switch.process(1, datagram([cases.order("X", 6, 8, "B")]))
+            switch.apply({row.key: None for row in held})
+
+
 def pass_subsets(switch: SimpleSwitch) -> None:
     """Each subset of the ports alone, and none of them."""
     ports = range(1, 65)
@@ -175,6 +198,7 @@ def test_every_statement_is_reached():
     pass_stateful(switch)
     pass_plain(switch)
     pass_groups(switch)
+    pass_keys(switch)
     pass_subsets(switch)
     program = switch.program
     assert program is not None

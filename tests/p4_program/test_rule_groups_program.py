@@ -13,24 +13,20 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from p4_products import compile_program
+from p4_tables import entries_of
 from packet_cases import right_sums
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.filters.compiler.compile import compile_texts, table_of_texts
 from udfs.filters.language.rule import parse_rule
-from udfs.filters.language.shapes import read_table
 from udfs.filters.meaning.evaluate import matches
 from udfs.messages.specification import Specification, parse_specification
-from udfs.network_match.bit_vectors import bit_vectors
-from udfs.network_match.entries import program_entries
-from udfs.network_match.layout import ProgramOptions, program_layout
+from udfs.network_match.layout import ProgramOptions
 from udfs.p4_program.program import generate
-from udfs.switches.entry import SwitchEntry
 from udfs.switches.ports import port_groups
 
 pytestmark = [pytest.mark.unit, pytest.mark.p4c, pytest.mark.slow]
 
-OPTIONS = ProgramOptions(words=2, passes=4)
+OPTIONS = ProgramOptions(words=2, passes=5, conjunctions=3, key_fields=3)
 FROM = 64
 WIDTHS = (16, 8, 32, 48, 64, 128)
 KINDS = ("query_field", "query_field_exact", "query_field_lpm")
@@ -57,35 +53,11 @@ class Program:
     json: bytes
     default: tuple[int, ...]
 
-    def switch(self, diagram: Sequence[str], apart: Sequence[str]) -> SimpleSwitch:
-        specification = self.specification
-        stages = program_layout(specification, OPTIONS).stages
-        vectors, refused = bit_vectors(
-            table_of_texts(apart, read_table(apart, specification), specification),
-            int,
-            OPTIONS,
-            {stage.field: (1 << stage.bits) - 1 for stage in stages},
-            [stage.field for stage in stages if stage.kinds == ("exact",)],
-        )
-        assert not refused
-        made = program_entries(
-            compile_texts(diagram, specification),
-            specification,
-            {},
-            options=OPTIONS,
-            vectors=vectors,
-        )
-        rows = [
-            SwitchEntry(
-                "s",
-                entry.table,
-                tuple((match.name, match.kind, match.joined()) for match in entry.match),
-                entry.action,
-                entry.params,
-                entry.priority,
-            )
-            for entry in made.entries
-        ]
+    def switch(
+        self, diagram: Sequence[str], apart: Sequence[str], keyed: Sequence[str]
+    ) -> SimpleSwitch:
+        made = entries_of(diagram, self.specification, OPTIONS, apart=apart, keyed=keyed)
+        rows = [entry.on("s") for entry in made.entries]
         switch = SimpleSwitch()
         switch.load(self.json)
         held = [*port_groups("s", range(1, 65)), *rows]
@@ -140,6 +112,15 @@ def conditions(draw: st.DrawFn, specification: Specification) -> str:
     return node(2)
 
 
+@st.composite
+def point_rules(draw: st.DrawFn, specification: Specification) -> str:
+    """A rule that compares up to four fields with single values."""
+    names = st.sampled_from(sorted(specification.fields))
+    fields = draw(st.lists(names, min_size=1, max_size=4, unique=True))
+    parts = [f"{field} == {draw(st.sampled_from(VALUES))}" for field in fields]
+    return f"{' and '.join(parts)} : fwd({draw(st.sampled_from([1, 2, 9, 33]))})"
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 12])
 @examples(60)
 @given(data=st.data())
@@ -153,9 +134,10 @@ def test_random_rules_in_groups_equal_brute_force(program_of, count, data):
         ports,
     )
     diagram = data.draw(st.lists(rule, max_size=2))
-    apart = data.draw(st.lists(rule, min_size=1, max_size=5))
-    read = [parse_rule(text, specification) for text in (*diagram, *apart)]
-    switch = program.switch(diagram, apart)
+    apart = data.draw(st.lists(rule, max_size=5))
+    keyed = data.draw(st.lists(st.one_of(rule, point_rules(specification)), max_size=12))
+    read = [parse_rule(text, specification) for text in (*diagram, *apart, *keyed)]
+    switch = program.switch(diagram, apart, keyed)
     pools = {
         name: [v for v in (*VALUES, 3, 99) if v >> field.bits == 0] + [(1 << field.bits) - 1]
         for name, field in specification.fields.items()

@@ -6,12 +6,31 @@ nothing of how they were made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
-from udfs.network_match.layout import FUNCTIONS, PREFIX, ProgramLayout, Stage
+from udfs.filters.compiler.compile import compile_texts, table_of_texts
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.language.shapes import read_table
+from udfs.filters.meaning.evaluate import matches
+from udfs.messages.specification import Specification
+from udfs.network_match.bit_vectors import bit_vectors, merged
+from udfs.network_match.conjunctions import KeySets
+from udfs.network_match.entries import port_of, program_entries
+from udfs.network_match.groups import Groups
+from udfs.network_match.layout import (
+    FUNCTIONS,
+    PREFIX,
+    ProgramLayout,
+    ProgramOptions,
+    Stage,
+    key_table,
+    program_layout,
+    take,
+)
+from udfs.network_match.port_terms import PortTerm, port_terms
 from udfs.network_match.values import ProgramEntries, TableEntry
-from udfs.switches.entry import SwitchEntry, entry_to_row
+from udfs.switches.entry import SwitchEntry
 from udfs.switches.match import Match
 
 
@@ -23,21 +42,82 @@ def by_table(held: ProgramEntries) -> dict[str, list[TableEntry]]:
     return found
 
 
-def rows_of(held: ProgramEntries, switch: str) -> list[dict[str, Any]]:
-    """Rows of table ``switch_entries``."""
-    return [
-        entry_to_row(
-            SwitchEntry(
-                switch,
-                entry.table,
-                tuple((m.name, m.kind, m.joined()) for m in entry.match),
-                entry.action,
-                entry.params,
-                entry.priority,
-            )
+def grouped(
+    texts: Sequence[str],
+    specification: Specification,
+    options: ProgramOptions | None = None,
+    ports: Mapping[str, int] = MappingProxyType({}),
+    *,
+    apart: Sequence[str] = (),
+    keyed: Sequence[str] = (),
+) -> Groups:
+    """Rules in a diagram, those ``apart`` as bit vectors, and those ``keyed`` as keys if they can
+    be some."""
+    program = program_layout(specification, options)
+    passes = program.options.passes
+    keys, rest = KeySets(_terms(keyed, specification, ports), program).placed(passes)
+    terms = merged([*_terms(apart, specification, ports), *rest])
+    vectors, refused = bit_vectors(terms, passes, program)
+    assert not refused
+    return Groups(compile_texts(texts, specification), vectors, keys)
+
+
+def entries_of(
+    texts: Sequence[str],
+    specification: Specification,
+    options: ProgramOptions | None = None,
+    ports: Mapping[str, int] = MappingProxyType({}),
+    **others: Sequence[str],
+) -> ProgramEntries:
+    """Entries of rules that are ``grouped`` like that."""
+    found = grouped(texts, specification, options, ports, **others)
+    return program_entries(
+        found.diagram,
+        specification,
+        ports,
+        options=options,
+        vectors=found.vectors,
+        conjunctions=found.conjunctions,
+    )
+
+
+def _terms(
+    texts: Sequence[str], specification: Specification, ports: Mapping[str, int]
+) -> list[PortTerm]:
+    read = read_table(texts, specification)
+    assert not read.errors
+    table = table_of_texts(texts, read, specification)
+    return port_terms(table, lambda receiver: port_of(receiver, ports))
+
+
+def by_brute_force(
+    texts: Sequence[str],
+    specification: Specification,
+    ports: Mapping[str, int] = MappingProxyType({}),
+) -> Callable[[Mapping[str, int]], tuple[int, ...]]:
+    """The ports of an event, by each of the rules alone."""
+    read = [parse_rule(text, specification) for text in texts]
+
+    def of_event(event: Mapping[str, int]) -> tuple[int, ...]:
+        sent = {name for rule in read if matches(rule.condition, event) for name in rule.receivers}
+        return tuple(sorted({port_of(name, ports) for name in sent}))
+
+    return of_event
+
+
+def read_back(entries: Iterable[SwitchEntry]) -> ProgramEntries:
+    """What a switch holds, as entries of the program."""
+    rows = [
+        TableEntry(
+            entry.table,
+            tuple(Match.parted(*field) for field in entry.match),
+            entry.action,
+            entry.params,
+            entry.priority,
         )
-        for entry in held.entries
+        for entry in entries
     ]
+    return ProgramEntries(tuple(rows), {})
 
 
 class Switch:
@@ -68,8 +148,13 @@ class Switch:
             self.passes += 1
             root = state = _params(following)["next"]
             self.terms = (1 << 64 * self.program.options.words) - 1
-            for stage in self.program.stages:
-                value = message_type if not stage.header else fields.get(stage.field)
+            values = {
+                stage: message_type if not stage.header else fields.get(stage.field)
+                for stage in self.program.stages
+            }
+            for number in range(1, self.program.options.conjunctions + 1):
+                ports |= self._keys(number, root, values)
+            for stage, value in values.items():
                 state = self._stage(stage, state, value)
             if self.program.blocks:
                 state = self._read(state, time)
@@ -78,13 +163,30 @@ class Switch:
             if leaf is not None:
                 params = _params(leaf)
                 mask = params.get("ports", 0) | self.terms & params.get("terms", 0)
-                ports |= {bit % 64 + 1 for bit in range(mask.bit_length()) if mask >> bit & 1}
+                ports |= _ports(mask)
             for place in range(1, self.program.options.calls + 1):
                 row = self._hit(f"{PREFIX}.call.call_{place}", state)
                 if row is not None:
                     calls.add((row.action.split(".")[-1], *_params(row).values()))
             following = self._hit(f"{PREFIX}.next", root)
         return tuple(sorted(ports)), calls
+
+    def _keys(self, number: int, root: int, values: Mapping[Stage, int | None]) -> set[int]:
+        """Ports of the key that a table of keys holds of the event's values, if any."""
+        keys = dict.fromkeys((f"value_{n + 1}" for n in range(self.program.options.key_fields)), 0)
+        for place, name in enumerate(keys, 1):
+            row = self._hit(key_table(number, f"field_{place}"), root)
+            if row is None:
+                if place == 1:
+                    return set()
+                continue
+            (stage,) = (s for s in values if row.action == key_table(number, take(s, place)))
+            value = values[stage]
+            if value is None:
+                return set()
+            keys[name] = value
+        row = self._hit(key_table(number, "keys"), root, **keys)
+        return set() if row is None else _ports(_params(row)["ports"])
 
     def _then(self, row: TableEntry, state: int) -> int:
         params = _params(row)
@@ -199,6 +301,10 @@ def _holds(match: Match, value: int, bits: int) -> bool:
     shift = bits - match.prefix_length
     assert own >> shift << shift == own
     return own >> shift == value >> shift
+
+
+def _ports(mask: int) -> set[int]:
+    return {bit % 64 + 1 for bit in range(mask.bit_length()) if mask >> bit & 1}
 
 
 def _params(entry: TableEntry) -> dict[str, int]:

@@ -7,18 +7,14 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 from hypothesis import strategies as st
+from p4_tables import entries_of
 from paths import ROOT
 from pruning_model import REASONS, DroppedError, Model, Route, checksum, datagram
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.filters.compiler.compile import compile_texts, table_of_texts
 from udfs.filters.language.rule import parse_rule
-from udfs.filters.language.shapes import read_table
 from udfs.filters.meaning.interpreter import Interpreter
 from udfs.messages.specification import parse_specification
-from udfs.network_match.bit_vectors import bit_vectors
-from udfs.network_match.entries import program_entries
-from udfs.network_match.layout import ProgramOptions, program_layout
 from udfs.switches.entry import SwitchEntry, canonical
 from udfs.switches.ports import port_groups
 
@@ -56,6 +52,19 @@ APART = (
     "add_order.message_type == A and buy_sell == S and shares < 100 : fwd(33)",
 )
 """Six terms to port 1, more than a pass has room for."""
+KEYED = (
+    "stock == GOOGL and price == 20 : fwd(1)",
+    "stock == GOOGL and price == 20 : fwd(2)",
+    "stock in {IBM, MSFT} and shares == 99 and buy_sell == S : fwd(1, 20)",
+    "shares == 100 : fwd(33)",
+    "buy_sell == B : fwd(8)",
+    "price == 20 and shares == 99 : fwd(9)",
+    "stock == X and buy_sell == S : fwd(3)",
+    "stock == AAPL and shares == 0 : fwd(12)",
+    "price == 50 and buy_sell == B : fwd(52)",
+    "stock == X and price == 50 and shares == 99 : fwd(64)",
+)
+"""Conjunctions of nine sets of fields, more than a pass has tables of keys."""
 ROUTES = (
     Route("10.1.0.0/16", 9),
     Route("10.1.2.0/24", 64),
@@ -66,9 +75,11 @@ ROUTES = (
 class Pair:
     """A software switch with the rules' entries, and the oracle."""
 
-    def __init__(self, rules: Iterable[str], apart: Iterable[str] = ()) -> None:
-        self.switch = switch_of(tuple(rules), tuple(apart))
-        texts = [*rules, *apart]
+    def __init__(
+        self, rules: Iterable[str], apart: Iterable[str] = (), keyed: Iterable[str] = ()
+    ) -> None:
+        self.switch = switch_of(tuple(rules), tuple(apart), tuple(keyed))
+        texts = [*rules, *apart, *keyed]
         for name in REGISTERS:
             for index, value in enumerate(self.switch.register(name)):
                 if value:
@@ -100,42 +111,33 @@ class Pair:
 
 
 @cache
-def switch_of(texts: tuple[str, ...], apart: tuple[str, ...] = ()) -> SimpleSwitch:
-    return running(texts, apart)
+def switch_of(
+    texts: tuple[str, ...], apart: tuple[str, ...] = (), keyed: tuple[str, ...] = ()
+) -> SimpleSwitch:
+    return running(texts, apart, keyed)
 
 
-def running(texts: Iterable[str], apart: Iterable[str] = (), **options: bool) -> SimpleSwitch:
-    """The software switch with these rules, those ``apart`` as bit vectors."""
+def running(
+    texts: Sequence[str], apart: Sequence[str] = (), keyed: Sequence[str] = (), **options: bool
+) -> SimpleSwitch:
+    """The software switch with these rules, those ``apart`` as bit vectors and ``keyed`` as
+    keys."""
     switch = SimpleSwitch(**options)
     switch.load(JSON)
     held = (
         port_groups("s", PORTS)
-        + rows(list(texts), list(apart))
+        + rows(list(texts), list(apart), list(keyed))
         + [routed(route) for route in ROUTES]
     )
     switch.apply({entry.key: entry for entry in held})
     return switch
 
 
-def rows(texts: list[str], apart: Sequence[str] = ()) -> list[SwitchEntry]:
-    table = table_of_texts(apart, read_table(apart, ITCH), ITCH)
-    stages = program_layout(ITCH).stages
-    maximum = {stage.field: (1 << stage.bits) - 1 for stage in stages}
-    single = [stage.field for stage in stages if stage.kinds == ("exact",)]
-    vectors, refused = bit_vectors(table, int, ProgramOptions(), maximum, single)
-    assert not refused
-    made = program_entries(compile_texts(texts, ITCH), ITCH, {}, vectors=vectors)
-    return [
-        SwitchEntry(
-            "s",
-            entry.table,
-            tuple((match.name, match.kind, match.joined()) for match in entry.match),
-            entry.action,
-            entry.params,
-            entry.priority,
-        )
-        for entry in made.entries
-    ]
+def rows(
+    texts: Sequence[str], apart: Sequence[str] = (), keyed: Sequence[str] = ()
+) -> list[SwitchEntry]:
+    held = entries_of(texts, ITCH, apart=apart, keyed=keyed)
+    return [entry.on("s") for entry in held.entries]
 
 
 def routed(route: Route) -> SwitchEntry:

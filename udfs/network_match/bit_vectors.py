@@ -10,14 +10,14 @@ Source: Lakshman and Stiliadis, SIGCOMM 1998.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
-from udfs.filters.compiler.term_table import TermTable
 from udfs.filters.intervals import Intervals, union
 from udfs.filters.meaning.normal_form import Term
-from udfs.network_match.layout import MASK_BITS, MAX_EXPANDED, ProgramOptions
+from udfs.network_match.layout import MASK_BITS, ProgramLayout, Stage
+from udfs.network_match.port_terms import PortTerm, ports_in
 
 
 @dataclass(frozen=True)
@@ -41,101 +41,118 @@ class BitVectors:
     fields: Mapping[str, FieldVectors]
 
 
-def bit_vectors(
-    table: TermTable,
-    port: Callable[[str], int],
-    options: ProgramOptions,
-    maximum: Mapping[str, int],
-    single: Iterable[str] = (),
-) -> tuple[list[BitVectors], list[int]]:
-    """Returns the terms of rules without state, a pass each, and the rules that found no room.
+Merged = Mapping[int, Sequence[tuple[Term, set[int]]]]
+"""Terms by port, each with the rules that it is of."""
 
-    port: of a receiver, from 1 on. maximum: largest value of each field. single: fields of which
-    rows are values. Terms to a port that differ in one field become one. Where a port still has
-    more than ``options`` allow, those that fewest rules share go without, of equals the later ones.
-    """
+
+def merged(terms: Iterable[PortTerm]) -> Merged:
+    """Unites terms to a port that differ in one field. Of a port, those that most rules share
+    come first, of equals those of earlier rules."""
     by_port: dict[int, dict[Term, set[int]]] = {}
-    for term, rule, tokens in _terms(table):
-        for number in {port(token) for token in tokens}:
+    for term, rule, ports in terms:
+        for number in ports_in(ports):
             by_port.setdefault(number, {}).setdefault(term, set()).add(rule)
-    room = options.words * options.passes
-    passes: list[list[tuple[int, Term]]] = []
-    refused: set[int] = set()
-    for number, terms in sorted(by_port.items()):
-        held = sorted(_merged(terms).items(), key=lambda pair: (-len(pair[1]), min(pair[1])))
-        refused.update(*(rules for _, rules in held[room:]))
-        for place, (term, _) in enumerate(held[:room]):
-            at, word = divmod(place, options.words)
-            if at == len(passes):
-                passes.append([])
-            passes[at].append((1 << (MASK_BITS * word + number - 1), term))
-    exact = frozenset(single)
-    return [_vectors(terms, maximum, exact) for terms in passes], sorted(refused)
-
-
-def _terms(table: TermTable) -> Iterator[tuple[Term, int, Sequence[str]]]:
-    receivers = {
-        number: tuple(token for token in tokens if isinstance(token, str))
-        for tokens, number in table.outcomes.items()
+    return {
+        number: sorted(_merged(found).items(), key=lambda pair: (-len(pair[1]), min(pair[1])))
+        for number, found in sorted(by_port.items())
     }
-    for block in table.blocks:
-        outcome = table.outcome[block.rule].tolist()
-        for (term, rule), number in zip(block.terms(), outcome, strict=True):
-            yield term, rule, receivers[number]
-    for term, rule, number in table.terms:
-        yield term, rule, receivers[number]
+
+
+def most_terms(terms: Merged) -> int:
+    """Returns the most terms that one port has."""
+    return max(map(len, terms.values()), default=0)
+
+
+def bit_vectors(
+    terms: Merged, passes: int, program: ProgramLayout
+) -> tuple[list[BitVectors], set[int]]:
+    """Returns the terms of at most so many ``passes``, and the rules of those without room.
+
+    Where a port has more terms than that, those that come last go without.
+    """
+    words = program.options.words
+    room = words * passes
+    held: list[list[tuple[int, Term]]] = []
+    refused: set[int] = set()
+    for number, own in terms.items():
+        refused.update(*(rules for _, rules in own[room:]))
+        for place, (term, _) in enumerate(own[:room]):
+            at, word = divmod(place, words)
+            if at == len(held):
+                held.append([])
+            held[at].append((1 << (MASK_BITS * word + number - 1), term))
+    stages = {stage.field: stage for stage in program.stages}
+    return [_vectors(each, stages, program.options.rows) for each in held], refused
 
 
 def _merged(terms: Mapping[Term, set[int]]) -> Mapping[Term, set[int]]:
-    """Unites terms that differ in one field, by the field that saves most, as long as one does."""
-    while True:
-        names = sorted({name for term in terms for name, _ in term})
-        fewest = min((_united(terms, name) for name in names), key=len, default=terms)
-        if len(fewest) == len(terms):
-            return terms
-        terms = fewest
+    """Unites terms that differ in one field, by the fields that save most first, as long as one
+    does."""
+    while saved := _saved(terms):
+        for name in sorted(saved, key=lambda name: (-saved[name], name)):
+            terms = _united(terms, name)
+    return terms
+
+
+def _saved(terms: Mapping[Term, set[int]]) -> Counter[str]:
+    """Counts by field the terms that uniting those which differ in it alone saves."""
+    alike = Counter((name, _without(term, name)) for term in terms for name, _ in term)
+    saved: Counter[str] = Counter()
+    for (name, rest), count in alike.items():
+        if count > 1 or rest in terms:
+            saved[name] += count - (rest not in terms)
+    return saved
+
+
+def _without(term: Term, name: str) -> Term:
+    return tuple(pair for pair in term if pair[0] != name)
 
 
 def _united(terms: Mapping[Term, set[int]], name: str) -> dict[Term, set[int]]:
     """Unites terms that are alike but for one field; one that does not ask for it has the rest."""
-    alike: dict[Term, list[tuple[Intervals | None, set[int]]]] = {}
-    for term, rules in terms.items():
-        rest = tuple(pair for pair in term if pair[0] != name)
-        alike.setdefault(rest, []).append((dict(term).get(name), rules))
     found: dict[Term, set[int]] = {}
-    for rest, parts in alike.items():
-        asked = [allowed for allowed, _ in parts if allowed is not None]
-        whole = rest
-        if len(asked) == len(parts):
-            whole = tuple(sorted((*rest, (name, union(asked)))))
-        found[whole] = set().union(*(rules for _, rules in parts))
+    alike: dict[Term, list[Term]] = {}
+    for term, rules in terms.items():
+        if any(field == name for field, _ in term):
+            alike.setdefault(_without(term, name), []).append(term)
+        else:
+            found[term] = rules
+    for rest, asking in alike.items():
+        whole = asking[0]
+        if rest in found:
+            whole = rest
+        elif len(asking) > 1:
+            allowed = union([dict(term)[name] for term in asking])
+            whole = tuple(sorted((*rest, (name, allowed))))
+        found[whole] = found.get(whole, set()).union(*(terms[term] for term in asking))
     return found
 
 
 def _vectors(
-    terms: Sequence[tuple[int, Term]], maximum: Mapping[str, int], single: frozenset[str]
+    terms: Sequence[tuple[int, Term]], stages: Mapping[str, Stage], rows: int
 ) -> BitVectors:
     every = sum(bit for bit, _ in terms)
     asking: dict[str, list[tuple[int, Intervals]]] = {}
     for bit, term in terms:
         for name, allowed in term:
             asking.setdefault(name, []).append((bit, allowed))
-    fields = {
-        name: _field(asked, every, maximum[name], name in single) for name, asked in asking.items()
-    }
+    fields = {name: _field(asked, every, stages[name], rows) for name, asked in asking.items()}
     return BitVectors(every, fields)
 
 
-def _values(low: int, high: int) -> Iterable[tuple[int, int]]:
-    if high - low >= MAX_EXPANDED:
+def _values(low: int, high: int, rows: int) -> Iterable[tuple[int, int]]:
+    """Yields the values of a span; the whole, if a table has fewer rows, which is refused where
+    entries are made of it."""
+    if high - low >= rows:
         return [(low, high)]
     return ((value, value) for value in range(low, high + 1))
 
 
 def _field(
-    asked: Sequence[tuple[int, Intervals]], every: int, maximum: int, single: bool
+    asked: Sequence[tuple[int, Intervals]], every: int, stage: Stage, most: int
 ) -> FieldVectors:
-    changes: dict[int, int] = {0: 0, maximum + 1: 0}
+    single = stage.kinds == ("exact",)
+    changes: dict[int, int] = {0: 0, 1 << stage.bits: 0}
     for bit, allowed in asked:
         for value in chain.from_iterable((low, high + 1) for low, high in allowed):
             changes[value] = changes.get(value, 0) ^ bit
@@ -154,8 +171,9 @@ def _field(
     otherwise = max(cost, key=lambda bits: (cost[bits], bits == absent))
     rows = [span for span in spans if span[2] != otherwise]
     if single:
-        # A wider range is refused where entries are made of it.
         rows = [
-            (first, last, bits) for low, high, bits in rows for first, last in _values(low, high)
+            (first, last, bits)
+            for low, high, bits in rows
+            for first, last in _values(low, high, most)
         ]
     return FieldVectors(tuple(rows), otherwise, absent)

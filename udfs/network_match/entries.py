@@ -16,17 +16,20 @@ from udfs.filters.nodes import Call, CellUpdate, Outcome
 from udfs.filters.prefixes import split
 from udfs.messages.specification import Specification
 from udfs.network_match.bit_vectors import BitVectors, FieldVectors
+from udfs.network_match.conjunctions import Conjunctions
 from udfs.network_match.layout import (
     FUNCTIONS,
     MASK_BITS,
-    MAX_EXPANDED,
     PREFIX,
     NamedAction,
     ProgramLayout,
     ProgramOptions,
     Stage,
+    key_table,
     program_layout,
+    take,
 )
+from udfs.network_match.port_terms import ports_in
 from udfs.network_match.values import ProgramEntries, TableEntry, argument_value
 from udfs.switches.match import Match, canonical
 
@@ -48,13 +51,15 @@ def program_entries(
     options: ProgramOptions | None = None,
     slots: Mapping[str, tuple[int, int]] | None = None,
     vectors: Sequence[BitVectors] = (),
+    conjunctions: Sequence[Sequence[Conjunctions]] = (),
 ) -> ProgramEntries:
     """Makes entries of the program that ``p4_program`` generates from the same specification.
 
     ``ports``: host name to port; numeric receivers are ports themselves. A leaf names its ports as
     a mask, so an edit of rules never touches a multicast group (``udfs.switches.ports``).
     ``slots``: places that cells have already. ``vectors``: groups of rules that an event meets
-    after those of ``compiled``, a pass each.
+    after those of ``compiled``, a pass each. ``conjunctions``: by table of keys, what it holds in
+    each pass, beside what else the pass has.
 
     Raises FilterError: NO_TABLE (a field or kind of match that the program has no table for),
     WRONG_ORDER (tables in another order than the program's), TOO_MANY_CODES (more intervals than
@@ -62,7 +67,7 @@ def program_entries(
     UNKNOWN_PORT, UNKNOWN_ACTION, BAD_ACTION.
     """
     program = program_layout(specification, options)
-    return _Entries(compiled, program, ports, slots or {}, vectors).make()
+    return _Entries(compiled, program, ports, slots or {}, vectors, conjunctions).make()
 
 
 class _Entries:
@@ -73,6 +78,7 @@ class _Entries:
         ports: Mapping[str, int],
         slots: Mapping[str, tuple[int, int]],
         vectors: Sequence[BitVectors],
+        conjunctions: Sequence[Sequence[Conjunctions]],
     ) -> None:
         self._compiled = compiled
         self._program = program
@@ -88,17 +94,24 @@ class _Entries:
         taken = (compiled.entries["state"], compiled.entries["next"], [compiled.root], [0])
         first = 1 + max(int(max(states, default=0)) for states in (*taken, compiled.outcomes))
         self._vectors = dict(enumerate(vectors, first))
+        self._conjunctions = conjunctions
+        roots = [*self._vectors]
+        if not roots or compiled.outcomes.get(compiled.root) != Outcome():
+            roots.insert(0, compiled.root)
+        passes = max(map(len, conjunctions), default=0)
+        fresh = range(first + len(vectors), first + len(vectors) + passes - len(roots))
+        self._roots = [*roots, *fresh]
         for state, group in self._vectors.items():
             for name, field in group.fields.items():
                 self._rows.setdefault(name, []).extend(_vector_rows(state, field))
 
     def make(self) -> ProgramEntries:
         self._check_order()
-        roots = [self._compiled.root, *self._vectors]
-        if self._vectors and self._compiled.outcomes.get(roots[0]) == Outcome():
-            roots = roots[1:]
+        roots = self._roots
         start = (Match("feed", "exact", canonical(1)),)
         result = [TableEntry(f"{PREFIX}.start", start, f"{PREFIX}.set_state", _next(roots[0]))]
+        for number, held in enumerate(self._conjunctions, 1):
+            result += self._keys(number, held)
         for stage in self._program.stages:
             result += self._stage(stage)
         result += self._cells()
@@ -110,6 +123,31 @@ class _Entries:
         ]
         result += self._calls()
         return ProgramEntries(tuple(result), self._slots, tuple(sorted(self._sent)))
+
+    # Keys.
+
+    def _keys(self, number: int, held: Sequence[Conjunctions]) -> Iterator[TableEntry]:
+        """Makes the entries of one table: for each pass the fields that it asks, then its keys."""
+        stages = {stage.field: stage for stage in self._program.stages}
+        names = [f"value_{place + 1}" for place in range(self._program.options.key_fields)]
+        for root, group in zip(self._roots, held, strict=False):
+            for place, field in enumerate(group.fields, 1):
+                table, action = f"field_{place}", take(stages[field], place)
+                yield TableEntry(
+                    key_table(number, table), (_state(root),), key_table(number, action), ()
+                )
+        table, action = key_table(number, "keys"), key_table(number, "deliver")
+        for root, group in zip(self._roots, held, strict=False):
+            state, count = _state(root), len(group.fields)
+            unused = tuple(Match(name, "exact", canonical(0)) for name in names[count:])
+            for key, ports in group.ports.items():
+                self._sent.update(ports_in(ports))
+                values = (
+                    Match(name, "exact", canonical(value))
+                    for name, value in zip(names, key, strict=False)
+                )
+                params = (("ports", canonical(ports)),)
+                yield TableEntry(table, (state, *values, *unused), action, params)
 
     # Fields.
 
@@ -150,7 +188,7 @@ class _Entries:
             ends = (low, high)
             if starts:
                 ends = (bisect_left(starts, low), bisect_left(starts, high + 1) - 1)
-            for match, table in self._matches(stage, *ends):
+            for match, table in self._matches(stage, *ends, len(by_kind.get("exact", ()))):
                 by_kind[table].append(
                     TableEntry(
                         stage.table(table),
@@ -162,8 +200,9 @@ class _Entries:
         for found in by_kind.values():
             yield from found
 
-    def _matches(self, stage: Stage, low: int, high: int) -> Iterator[tuple[Match, str]]:
-        """Yields the matches of a row, and the table of each."""
+    def _matches(self, stage: Stage, low: int, high: int, used: int) -> Iterator[tuple[Match, str]]:
+        """Yields the matches of a row, and the table of each; ``used``: rows of the exact one."""
+        room = self._program.options.rows
         if "lpm" in stage.kinds:
             for first, last in split(low, high, stage.bits):
                 length = stage.bits - (last - first + 1).bit_length() + 1
@@ -172,7 +211,7 @@ class _Entries:
             yield Match("value", "exact", canonical(low)), "exact"
         elif "range" in stage.kinds:
             yield Match("value", "range", canonical(low), canonical(high)), "range"
-        elif stage.field == MESSAGE_TYPE or high - low < MAX_EXPANDED:
+        elif stage.field == MESSAGE_TYPE or used + high - low < room:
             for value in range(low, high + 1):
                 yield Match("value", "exact", canonical(value)), "exact"
         else:
@@ -182,6 +221,8 @@ class _Entries:
                 f"the range {low}..{high} of it: annotate it with @query_field instead of "
                 "@query_field_exact",
                 field=stage.field,
+                needed=used + high - low + 1,
+                room=room,
             )
 
     def _otherwise(
@@ -214,6 +255,8 @@ class _Entries:
                 f"{stage.code_bits} bits tell apart: give it a resolution of "
                 f"{(len(starts) - 1).bit_length()} bits",
                 field=stage.field,
+                needed=len(starts),
+                room=1 << stage.code_bits,
             )
         return sorted(starts)
 
@@ -388,8 +431,7 @@ class _Entries:
                 # Else the default action would be taken too, which is for what nobody asks for.
                 yield TableEntry(f"{_DELIVERY}.leaf", (_state(state),), f"{_DELIVERY}.drop", ())
         for state, group in self._vectors.items():
-            bits = (bit for bit in range(group.terms.bit_length()) if group.terms >> bit & 1)
-            self._sent.update(bit % MASK_BITS + 1 for bit in bits)
+            self._sent.update((bit - 1) % MASK_BITS + 1 for bit in ports_in(group.terms))
             terms = (("terms", canonical(group.terms)),)
             yield TableEntry(
                 f"{_DELIVERY}.leaf", (_state(state),), f"{_DELIVERY}.deliver_terms", terms

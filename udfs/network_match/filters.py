@@ -21,7 +21,7 @@ from udfs.network_match.refusals import refused_by_program, rules_without
 from udfs.network_match.routing import ports_towards, refused_in_network, rules_of_switch
 from udfs.network_match.values import TableEntry
 from udfs.switches.entry import SwitchEntry
-from udfs.switches.match import Match, canonical
+from udfs.switches.match import canonical
 
 START = f"{PREFIX}.start"
 
@@ -133,13 +133,7 @@ def _raised(switch: str, entry: TableEntry, by: int) -> SwitchEntry:
     params = entry.params
     if entry.action.endswith((".set_state", ".set_next")):
         params = tuple((name, _more(value, by)) for name, value in params)
-    return SwitchEntry(
-        switch, entry.table, tuple(map(_field, match)), entry.action, params, entry.priority
-    )
-
-
-def _field(match: Match) -> tuple[str, str, bytes]:
-    return match.name, match.kind, match.joined()
+    return replace(entry, match=match, params=params).on(switch)
 
 
 def _more(value: bytes, by: int) -> bytes:

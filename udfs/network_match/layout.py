@@ -133,7 +133,8 @@ class ProgramOptions:
     resolution: qualified name to bits of the smaller domain that its values are mapped on.
     rows: most rows of a table of entries; ``udfs.p4_program.stages`` has those that hold fewer.
     cell_rows: rows of a table that reads cells of state. routes: IPv4 prefixes.
-    words: terms to a port that one pass of an event matches side by side. passes: groups of rules,
+    words: terms to a port that one pass of an event matches side by side. conjunctions: tables of
+    keys in a pass, each for other fields, at most ``key_fields`` of them. passes: groups of rules,
     one after the other, that an event may meet.
     messages: most of a datagram; message_bytes, datagram_bytes: most of a message, and of a
     datagram of several, with its UDP header. BMv2 takes 64 messages.
@@ -149,6 +150,8 @@ class ProgramOptions:
     cell_rows: int = 8_192
     routes: int = 4_096
     words: int = 4
+    conjunctions: int = 8
+    key_fields: int = 4
     passes: int = 8
     messages: int = 64
     message_bytes: int = 1_500
@@ -200,6 +203,16 @@ class Stage:
     @property
     def require(self) -> str:
         return f"{PREFIX}.{self.name}.require"
+
+
+def key_table(number: int, name: str) -> str:
+    """Returns the full name of a table, or action, of conjunctions; ``number``: from 1 on."""
+    return f"{PREFIX}.conjunctions_{number}.{name}"
+
+
+def take(stage: Stage, place: int) -> str:
+    """Returns the name of the action that takes a field into a key, as its value ``place``."""
+    return f"take_{stage.name}_{place}"
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ holds keys and next states of exact rows, and the next states of all others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any
 
 from udfs.filters.compiler.tables import KINDS, CompiledFilter
@@ -17,9 +17,11 @@ from udfs.filters.nodes import Outcome
 from udfs.filters.prefixes import split
 from udfs.messages.specification import Specification
 from udfs.network_match.bit_vectors import BitVectors
+from udfs.network_match.conjunctions import Conjunctions
 from udfs.network_match.layout import (
     MASK_BITS,
     STATE_BITS,
+    VALUE_BITS,
     ProgramLayout,
     ProgramOptions,
     Stage,
@@ -70,14 +72,17 @@ def report(
     specification: Specification,
     program: ProgramLayout | None = None,
     vectors: Sequence[BitVectors] = (),
+    conjunctions: Sequence[Sequence[Conjunctions]] = (),
 ) -> dict[str, Any]:
     """Reports entries, memory and states of a filter, as plain values.
 
     tables: for each table that has rows, the fields of :class:`TableUse`. entries, tcam_bits,
     sram_bits: their sums, leaves among them. receiver_sets: distinct sets of two or more
     receivers. states: leaves among them. savings: fields of :class:`Saving`; those not in use are
-    simulated, with ``advice``. groups: form, entries and terms of each group of rules, in the order
-    of the ``passes`` in which an event meets them; tables of ``vectors`` are of kinds ``terms``.
+    simulated, with ``advice``. groups: pass, form, entries and terms of each group of rules, in the
+    order in which an event meets them; those of one pass of all ``conjunctions`` are one group, and
+    their terms are keys. Tables of ``vectors`` are of kinds ``terms``, of keys ``fields`` and
+    ``keys``.
     """
     program = program or program_layout(specification, ProgramOptions())
     rows = _rows_by_field(compiled)
@@ -101,15 +106,24 @@ def report(
     tcam = sum(use.tcam_bits for use in uses)
     savings = [*_kinds(uses), *_lpm(compiled, rows), *savings, _sharing(compiled, rows, tcam)]
     groups: list[dict[str, Any]] = []
-    if not vectors or compiled.outcomes.get(compiled.root) != Outcome():
-        entries = sum(use.rows for use in uses)
-        groups = [{"form": "diagram", "entries": entries, "terms": 0}]
-    for group in vectors:
-        own = [use for use in _vector_uses(group, program) if use.rows]
-        uses += own
-        count = group.terms.bit_count()
-        entries = sum(use.rows for use in own)
-        groups.append({"form": "bit vectors", "entries": entries, "terms": count})
+
+    def add(number: int, form: str, own: Iterable[TableUse], terms: int) -> None:
+        held = [use for use in own if use.rows]
+        uses.extend(held)
+        entries = sum(use.rows for use in held)
+        groups.append({"pass": number, "form": form, "entries": entries, "terms": terms})
+
+    before = compiled.outcomes.get(compiled.root) != Outcome()
+    if before or not (vectors or conjunctions):
+        diagram, uses = uses, []
+        add(1, "diagram", diagram, 0)
+    for number, group in enumerate(vectors, 1 + before):
+        add(number, "bit vectors", _vector_uses(group, program), group.terms.bit_count())
+    for number, beside in enumerate(zip_longest(*conjunctions), 1):
+        keys = [group for group in beside if group is not None]
+        own = [use for group in keys for use in _key_uses(group, program)]
+        add(number, "keys", own, sum(len(group.ports) for group in keys))
+    groups.sort(key=lambda group: group["pass"])
     sets = {outcome.receivers for outcome in compiled.outcomes.values()}
     states = set(compiled.entries["state"].tolist()) | set(compiled.outcomes)
     return {
@@ -121,7 +135,7 @@ def report(
         "states": len(states),
         "cells": len(compiled.cells),
         "groups": groups,
-        "passes": len(groups),
+        "passes": groups[-1]["pass"],
         "savings": [asdict(saving) for saving in savings],
     }
 
@@ -141,9 +155,9 @@ def render(found: Mapping[str, Any]) -> str:
         f"{found['entries']:,} entries, {found['states']:,} states, "
         f"{found['receiver_sets']:,} sets of several receivers, {found['cells']:,} cells of state",
         *(
-            f"pass {place}: {group['form']}, {group['entries']:,} entries"
+            f"pass {group['pass']}: {group['form']}, {group['entries']:,} entries"
             + (f", {group['terms']:,} terms" if group["terms"] else "")
-            for place, group in enumerate(found["groups"], 1)
+            for group in found["groups"]
         ),
         f"{found['tcam_bits']:,} bits of TCAM, {found['sram_bits']:,} bits of SRAM",
         "",
@@ -206,6 +220,14 @@ def _vector_uses(group: BitVectors, program: ProgramLayout) -> Iterator[TableUse
         rest = 2 if stage.optional else 1
         yield _use(stage.field, "otherwise terms", rest, 0, key - stage.bits + rest - 1, wide)
     yield _use("leaf", "exact terms", 1, 0, STATE_BITS, wide)
+
+
+def _key_uses(group: Conjunctions, program: ProgramLayout) -> Iterator[TableUse]:
+    """Yields the tables of the keys of one set of fields: those that say the fields, the keys."""
+    name, count = ", ".join(group.fields), len(group.ports)
+    yield _use(name, "fields", len(group.fields), 0, STATE_BITS, 0)
+    wide = STATE_BITS + VALUE_BITS * program.options.key_fields
+    yield _use(name, "keys", count, 0, wide, MASK_BITS)
 
 
 def _otherwise(name: str, rows: Sequence[_Row], stage: Stage | None) -> TableUse:

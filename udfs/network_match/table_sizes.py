@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from udfs.errors import FilterError
-from udfs.network_match.layout import PREFIX, ProgramLayout, ProgramOptions
+from udfs.network_match.layout import PREFIX, ProgramLayout, ProgramOptions, key_table
 from udfs.network_match.values import TableEntry
 
 SETS = 2
@@ -16,18 +16,29 @@ SETS = 2
 def check_sizes(entries: Iterable[TableEntry], program: ProgramLayout) -> None:
     """Raises FilterError TOO_LARGE if a table has fewer rows than ``entries`` need."""
     sizes = {f"{PREFIX}.{stage}.{kind}": n for (stage, kind), n in stage_sizes(program).items()}
+    fields = {f"{PREFIX}.{stage.name}": stage.field for stage in program.stages}
     for kind, size in cell_sizes(program.options).items():
         last = program.options.updates if kind == "update" else program.options.variables
         sizes |= {f"{PREFIX}.cells.{kind}_{place}": size for place in range(1, last + 1)}
+    for number in range(1, program.options.conjunctions + 1):
+        for place in range(1, program.options.key_fields + 1):
+            sizes[key_table(number, f"field_{place}")] = group_rows(program.options)
     for table, rows in Counter(entry.table for entry in entries).items():
-        if rows > sizes.get(table, program.options.rows):
+        room = sizes.get(table, program.options.rows)
+        if rows > room:
             raise FilterError(
                 "TOO_LARGE",
-                f"table {table.removeprefix(PREFIX + '.')} of the switches' program has "
-                f"{sizes.get(table, program.options.rows)} rows, and the rules need {rows}: ask "
-                "for fewer values",
-                table=table,
+                f"table {table.removeprefix(PREFIX + '.')} of the switches' program has {room} "
+                f"rows, and the rules need {rows}: ask for fewer values",
+                field=fields.get(table.rpartition(".")[0], ""),
+                needed=rows,
+                room=room,
             )
+
+
+def group_rows(options: ProgramOptions) -> int:
+    """Returns the rows of a table with one row a group of rules."""
+    return SETS * options.passes
 
 
 def stage_sizes(program: ProgramLayout) -> Mapping[tuple[str, str], int]:

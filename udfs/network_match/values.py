@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 from udfs.errors import FilterError
+from udfs.switches.entry import SwitchEntry
 from udfs.switches.match import Match
 
 
@@ -26,6 +27,11 @@ class TableEntry:
         fields = sorted((match.name, match.joined().hex()) for match in self.match)
         text = "|".join(f"{name}={value}" for name, value in fields)
         return f"{self.table}|{text}" + (f"|priority={self.priority}" if self.priority else "")
+
+    def on(self, switch: str) -> SwitchEntry:
+        """Returns this as an entry of a switch."""
+        fields = tuple((match.name, match.kind, match.joined()) for match in self.match)
+        return SwitchEntry(switch, self.table, fields, self.action, self.params, self.priority)
 
 
 @dataclass(frozen=True)

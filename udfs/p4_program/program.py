@@ -24,6 +24,7 @@ from udfs.network_match.layout import (
     program_layout,
 )
 from udfs.network_match.table_sizes import stage_sizes
+from udfs.p4_program.conjunctions import conjunctions
 from udfs.p4_program.forwarding import egress, ingress, routing, sending
 from udfs.p4_program.parser import UDP, deparser, headers, metadata, parser
 from udfs.p4_program.pruning import checksum_statement, compute, pruning, verify
@@ -95,6 +96,7 @@ def _parts(program: ProgramLayout) -> Iterator[tuple[str, str]]:
     for stage in program.stages:
         yield f"{stage.name}_stage", stage_control(stage, sizes)
     yield from state_controls(program)
+    yield "conjunctions", conjunctions(program)
     yield "leaf", delivery(program)
     yield "calls", calls(program)
     yield "one_event", one_event(program)
@@ -112,6 +114,9 @@ def _parts(program: ProgramLayout) -> Iterator[tuple[str, str]]:
 def _title(program: ProgramLayout) -> str:
     fields = [f"{stage.name}: {kinds_text(stage)}" for stage in program.stages]
     first, *more = wrap(" > ".join(_parsed(program)), 84)
+    options = program.options
+    keys = f"  {options.conjunctions} times: state -> up to {options.key_fields} fields;"
+    keys += " (state, their values) -> ports"
     lines = [
         f"Packet subscriptions for the message format {program.name!r}.",
         "",
@@ -127,12 +132,13 @@ def _title(program: ProgramLayout) -> str:
         "    |                                          longest prefix         |",
         "  start: feed -> state                                                |",
         "    |                                                                 |",
+        f"{keys:<70}|",
+        "    |                                                                 |",
         "  one stage a field: (state, value) -> state, or terms that it allows |",
         *(f"    |  {field:<63}|" for field in fields),
         "    |                                                                 |",
     ]
     if program.blocks:
-        options = program.options
         registers = ", ".join(f"{b.counter}[{b.slots}]" for b in program.blocks)
         told = [
             f"  state: {options.variables} times (state -> cell), (state, what it holds) -> state,",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import dedent, indent
 
 from udfs.network_match.layout import MASK_BITS, ProgramLayout, Stage
-from udfs.network_match.table_sizes import SETS
+from udfs.network_match.table_sizes import group_rows
 from udfs.network_match.values import argument_value
 
 
@@ -140,8 +140,13 @@ def calls(program: ProgramLayout) -> str:
 def one_event(program: ProgramLayout) -> str:
     """Generates the control of an event: all stages in order, then the leaf, for one group of
     rules."""
-    instances = "".join(f"    {stage.name}_stage() {stage.name};\n" for stage in program.stages)
-    applied = "".join(f"{stage.name}.apply(hdr, meta);\n" for stage in program.stages)
+    parts = [
+        (f"conjunctions_{number}", "conjunctions")
+        for number in range(1, program.options.conjunctions + 1)
+    ]
+    parts += [(stage.name, f"{stage.name}_stage") for stage in program.stages]
+    instances = "".join(f"    {control}() {name};\n" for name, control in parts)
+    applied = "".join(f"{name}.apply(hdr, meta);\n" for name, _ in parts)
     if program.blocks:
         instances += "    state_stage() cells;\n"
         applied += "cells.apply(hdr, meta, standard_metadata);\n"
@@ -159,8 +164,13 @@ def one_event(program: ProgramLayout) -> str:
         instances += "    calls() call;\n"
         applied += "call.apply(hdr, meta, standard_metadata);\n"
     start = table("start", "start_rows", ['meta.feed : exact @name("feed")'], 1, "set_state")
-    groups = SETS * program.options.passes
-    following = table("next", "next_rows", ['root : exact @name("state")'], groups, "set_next")
+    following = table(
+        "next",
+        "next_rows",
+        ['root : exact @name("state")'],
+        group_rows(program.options),
+        "set_next",
+    )
     reset = "            meta.called = 0;\n" if program.actions else ""
     return (
         "// One event and one group of rules: from the first state to its leaf, and what that asks "
