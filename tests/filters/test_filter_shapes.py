@@ -250,6 +250,20 @@ def test_a_colon_of_an_address_is_not_taken_for_the_one_before_the_actions():
     assert_same(texts, read_table(texts, MARKET), MARKET)
 
 
+def test_the_same_actions_mean_the_same_behind_any_condition_and_only_as_actions():
+    acts = ["fwd(1)", " fwd(1)", "5::6", " 5::6", "5", " 5, 6", "{ fwd(h1); alert() }", " fwd()"]
+    heads = ["stock == 0", "shares > 7 ", "(price > 5)", "ip6 == 5:5:5:5:5:5:5", "ip6 == 1:"]
+    texts = [f"{head}:{act}" for head in heads for act in acts for _ in range(9)]
+    assert_same(texts, read_table(texts, MARKET), MARKET)
+    assert_same(texts[::-1], read_table(texts[::-1], MARKET), MARKET)
+
+
+def test_actions_behind_a_comment_are_those_of_the_rule():
+    texts = [f"price > {at} # a limit: fwd(9)\n : fwd({at % 3})" for at in range(20)]
+    texts += [f"shares > {at} # no actions: fwd(9)" for at in range(20)]
+    assert_same(texts, read_table(texts, MARKET), MARKET)
+
+
 def test_a_text_that_is_too_long_is_refused_even_if_its_shape_is_known():
     texts = ["shares > 5 : fwd(h1)"] * 20
     texts[13] += " " * MAX_LENGTH

@@ -81,7 +81,8 @@ class _Shape:
     """The parts that texts of one shape share. ``pattern`` has a group a predicate, last the
     action.
 
-    condition: of the text that was parsed. before: that text up to its action.
+    condition: of the text that was parsed. before: that text up to its action. apart: more than
+    the colon is between the two.
     """
 
     pattern: re.Pattern[str]
@@ -90,6 +91,7 @@ class _Shape:
     condition: Node
     before: str
     has_action: bool
+    apart: bool
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,7 @@ class _Reader:
         self._errors: list[tuple[int, SubscriptionError]] = []
         self._outcome = np.full(len(texts), -1, np.int32)
         self._outcomes: dict[tuple[Action, ...], int] = {}
+        self._actions: dict[str, int] = {}
         self._parsed: dict[str, Rule | SubscriptionError] = {}
         self._suspects: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
 
@@ -270,12 +273,19 @@ class _Reader:
     def _read_actions(self, shape: _Shape, column: Sequence[str]) -> NDArray[np.int32]:
         numbers: dict[str, int] = {}
         for text in dict.fromkeys(column):
-            rule = self._parse(shape.before + text)
             # What follows a colon may make an address of it: ``stock == 0:5::6`` has no action.
+            # Where a blank keeps them apart, actions mean the same behind any condition.
+            apart = shape.apart or text[:1].isspace()
+            if apart and text in self._actions:
+                numbers[text] = self._actions[text]
+                continue
+            rule = self._parse(shape.before + text)
             if isinstance(rule, SubscriptionError) or rule.condition != shape.condition:
                 numbers[text] = -1
-            else:
-                numbers[text] = self._outcome_of(rule.actions)
+                continue
+            numbers[text] = self._outcome_of(rule.actions)
+            if apart:
+                self._actions[text] = numbers[text]
         return np.fromiter(map(numbers.__getitem__, column), np.int32, len(column))
 
     def _outcome_of(self, actions: tuple[Action, ...]) -> int:
@@ -333,6 +343,9 @@ def _shape(text: str, rule: Rule) -> _Shape | None:
         pattern += re.escape(text[end : start + written.end(1)]) + f"({_CONSTANT})"
         end = start + len(predicate.text)
     action = _ACTION.fullmatch(text, end)
+    if rule.actions and not action:
+        # A comment is before them.
+        return None
     if action:
         pattern += re.escape(action[1]) + "(.*)"
         end = action.end(1)
@@ -340,7 +353,15 @@ def _shape(text: str, rule: Rule) -> _Shape | None:
         pattern += re.escape(text[end:])
     compiled = re.compile(pattern, re.DOTALL)
     before = text[:end]
-    return _Shape(compiled, predicates, tuple(heads), rule.condition, before, action is not None)
+    return _Shape(
+        compiled,
+        predicates,
+        tuple(heads),
+        rule.condition,
+        before,
+        has_action=action is not None,
+        apart=action is not None and action[1] != ":",
+    )
 
 
 def _conjuncts(node: Node) -> tuple[Predicate, ...]:
