@@ -65,7 +65,7 @@ def _index(form: Packets) -> None:
     rules = [f"{rule} : fwd(h1)" for rule in ("stock == GOOGL and price > 50", "shares >= 300")]
     table = table_of_texts(rules, read_table(rules, form.specification), form.specification)
     # The first hangs on its value, the other is for all events of a block.
-    index = PredicateIndex(FlatTerms.of(table), form.specification, many_values=1, many_terms=1)
+    index = PredicateIndex(FlatTerms.of(table), form.specification, candidate=0)
     places = range(len(index.fields))
     events = SimpleNamespace(
         message_type=np.zeros(1, np.uint8),

@@ -24,18 +24,18 @@ from udfs.filters.predicate_index.postings import postings
 from udfs.filters.predicate_index.terms import FlatTerms, Told
 from udfs.messages.specification import Field, Specification
 
-_MANY_VALUES = 128
-"""A field hangs terms on its values if rules name so many: fewer are quicker in slices."""
-_MANY_TERMS = 256
-"""And if so many terms ask for one: a look-up an event must pay."""
+_CANDIDATE, _TERM, _FIELD = 2.5, 0.01, 3.5
+"""Nanoseconds an event, as measured: of a term listed for its value, of any term of slices, and how
+much more a field costs in slices than a look-up."""
 _BUCKETS = 1024
 
 
 class PredicateIndex:
     """Finds the receivers of each event, at a cost that is a sum over the rules.
 
-    Terms that ask for one value of a field with many are found by that value and then verified;
-    of all others every block of events is asked, a bit an event.
+    Terms that ask for one value of a field, where few ask for the same, are found by that value and
+    then verified; of all others every block of events is asked, a bit an event. ``candidate`` says
+    what it costs to verify one: 0 for all by values, much for none.
 
     fields: qualified names of the fields and lanes whose raw values ``match`` takes, in this order.
     definitions: of these. tokens: all receivers, then all named actions, sorted; bit t % 64 of word
@@ -48,8 +48,7 @@ class PredicateIndex:
         flat: FlatTerms,
         specification: Specification,
         *,
-        many_values: int = _MANY_VALUES,
-        many_terms: int = _MANY_TERMS,
+        candidate: float = _CANDIDATE,
     ) -> None:
         self._flat = flat
         self._outcomes = flat.outcomes
@@ -64,7 +63,7 @@ class PredicateIndex:
         self.terms = len(flat)
         row = {MESSAGE_TYPE: -1} | {name: at for at, name in enumerate(self.fields)}
         self._row = np.array([row[name] for name in flat.names], np.int32)
-        chosen, at = _access(flat, self._row, many_values, many_terms)
+        chosen, at = _access(flat, self._row, candidate)
         self._postings = postings(flat, self._row, chosen, at) if len(chosen) else None
         others = np.ones(len(flat), np.bool_)
         others[chosen] = False
@@ -296,7 +295,7 @@ def _bits(outcomes: Sequence[Told], tokens: Told) -> NDArray[np.uint64]:
 
 
 def _access(
-    flat: FlatTerms, row: NDArray[np.int32], many_values: int, many_terms: int
+    flat: FlatTerms, row: NDArray[np.int32], candidate: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns terms that hang on a value, and of each the predicate with the rarest value."""
     count = len(flat.field)
@@ -314,7 +313,7 @@ def _access(
     last[place] = np.arange(len(points))
     values = np.bincount(field[last[place] == np.arange(len(points))], minlength=len(flat.names))
     asked = np.bincount(field, minlength=len(flat.names))
-    kept = ((values >= many_values) & (asked >= many_terms))[field]
+    kept = (asked * (candidate / np.maximum(values, 1) - _TERM) < _FIELD)[field]
     points, often = points[kept], often[kept]
     if not len(points):
         return points, points
