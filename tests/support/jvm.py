@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 
-VARIABLE = "SPARK_SUBMIT_OPTS"
+import class_data
+
+VARIABLE = class_data.VARIABLE
 #: Alone, the quick compiler would have 48 MB for its code, which Spark fills. To verify the classes
 #: of jars that every run has takes a fifth of a start.
 QUICK = (
@@ -24,9 +26,11 @@ INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryM
 
 def set_up() -> None:
     """Have all JVMs run so, where nobody said otherwise."""
-    os.environ.setdefault(VARIABLE, f"{QUICK} {INTERPRETED} {FEW_CHECKPOINTS}")
+    if VARIABLE not in os.environ:
+        options = (QUICK, INTERPRETED, FEW_CHECKPOINTS, class_data.option())
+        os.environ |= {VARIABLE: " ".join(options), **class_data.class_path()}
 
 
 def as_shipped() -> dict[str, str]:
     """Returns the environment of a Spark that compiles and commits as users have it."""
-    return {VARIABLE: QUICK}
+    return {VARIABLE: f"{QUICK} {class_data.option()}"}
