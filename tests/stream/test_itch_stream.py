@@ -371,7 +371,7 @@ def test_a_rule_that_does_not_compile_is_rejected_and_all_others_live(deployment
             "code": ("h1", "__import__('os').system('true')"),
         },
     )
-    deployment.publish(PACKETS)
+    deployment.publish(PACKETS[:300])
     deployment.run()
     rejected = {row["id"]: row for row in deployment.tables.rows("rejected_subscriptions")}
     assert {name: row["code"] for name, row in rejected.items()} == {
@@ -446,7 +446,8 @@ def test_state_goes_on_through_batches_edits_and_a_crash(deployment, itch):
 
 def test_a_stop_ends_after_the_batch_in_progress_and_repeats_nothing(deployment, itch):
     deployment.settings = dataclasses.replace(deployment.settings, max_offsets_per_trigger=200)
-    deployment.publish(PACKETS)
+    packets = PACKETS[:800]
+    deployment.publish(packets)
     lifecycle = Lifecycle()
     query, delivery = start(deployment.spark, deployment.settings, lifecycle)
 
@@ -456,7 +457,7 @@ def test_a_stop_ends_after_the_batch_in_progress_and_repeats_nothing(deployment,
     lifecycle.run(query, first_batch_began)
     delivery.close()
     done = len(deployment.ledger)
-    assert 0 < done < len(PACKETS) // 200
+    assert 0 < done < len(packets) // 200
     deployment.run()
     assert len(deployment.ledger) > done
     assert deployment.outcome(itch).exact
