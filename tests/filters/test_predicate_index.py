@@ -136,3 +136,29 @@ def test_many_rules_that_ask_for_one_value_of_a_field() -> None:
         return {host for host, held in true.items() if held}
 
     assert receivers(index, batch, 0) == [expected(*event.values()) for _, event in batch]
+
+
+def test_ranges_that_lie_in_others_of_their_receiver_cost_nothing() -> None:
+    text = "header_type e_t { fields { f0: 32; f1: 32; } } header e_t e; "
+    specification = parse_specification(f"{text} @query_field(e.f0) @query_field(e.f1)", "text")
+    draw = random.Random(3)
+    ranges = [
+        (draw.randrange(2), *sorted(draw.choices(range(64), k=2)), draw.randrange(3))
+        for _ in range(300)
+    ]
+    texts = [f"f{field} between {a} and {b} : fwd({host})" for field, a, b, host in ranges]
+    index = index_of(texts, specification, candidate=1e9)
+    batch = [(0, {"e.f0": first, "e.f1": last}) for first in range(65) for last in range(65)]
+    said = receivers(index, batch, 0)
+    read = [parse_rule(each, specification) for each in texts]
+    assert said[::37] == [one_by_one(read, event) for _, event in batch[::37]]
+
+    def covered(a: int, b: int, rest: list[tuple[int, int]]) -> bool:
+        return any(low <= a and b <= high for low, high in rest)
+
+    expected = 0
+    for of in {(field, host) for field, _, _, host in ranges}:
+        mine = list(dict.fromkeys((a, b) for field, a, b, host in ranges if (field, host) == of))
+        expected += sum(not covered(*each, [o for o in mine if o != each]) for each in mine)
+    assert index._slices is not None
+    assert len(index._slices[9]) == expected < 60

@@ -189,6 +189,7 @@ class PredicateIndex:
     ) -> tuple[NDArray[Any], ...] | None:
         if not len(chosen):
             return None
+        chosen = _uncovered(flat, chosen)
         terms = flat.select(chosen[_by_group_and_field(flat, chosen)])
         row = np.repeat(self._row[terms.field], np.diff(terms.interval))
         rows = np.unique(row)
@@ -253,6 +254,21 @@ def _pairs(
         low[parted],
         above[parted],
     )
+
+
+def _uncovered(flat: FlatTerms, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Leaves out terms of one range that lies in that of another of their outcome and field."""
+    alone = chosen[flat.predicate[chosen + 1] - flat.predicate[chosen] == 1]
+    alone = alone[np.diff(flat.interval)[flat.predicate[alone]] == 1]
+    at = flat.predicate[alone]
+    low, high = flat.low[flat.interval[at]], flat.high[flat.interval[at]]
+    group = flat.outcome[alone].astype(np.int64) * len(flat.names) + flat.field[at]
+    order = np.lexsort((~high, low, group))
+    _, rank = np.unique(high, return_inverse=True)
+    reach = (group * len(high) + rank)[order]
+    # A later group reaches further than any before it.
+    before = np.maximum.accumulate(np.concatenate((np.full(1, -1), reach)))[:-1]
+    return np.setdiff1d(chosen, alone[order[reach <= before]], assume_unique=True)
 
 
 def _by_group_and_field(flat: FlatTerms, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
