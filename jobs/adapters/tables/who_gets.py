@@ -20,7 +20,7 @@ from udfs.filters.explanation.sql import (
     TERMS,
     ranges_view,
     states_query,
-    terms_view,
+    terms_query,
     who_gets_function,
 )
 from udfs.messages.specification import Specification
@@ -133,10 +133,13 @@ def define_over(
 ) -> None:
     """The same over any two relations with the columns of the tables, by their names in SQL."""
     spark.sql(ranges_view(entries))
-    spark.sql(terms_view(leaves))
-    # Every step of a walk reads the states: held as rows, no step plans or reads Delta's files.
-    states = spark.sql(states_query(entries, leaves)).coalesce(1).localCheckpoint()
-    states.createOrReplaceTempView(STATES)
+    # Every step of a walk reads the states, and its end the terms: held as rows, no step plans or
+    # reads Delta's files.
+    for view, query in (
+        (STATES, states_query(entries, leaves)),
+        (TERMS, terms_query(leaves)),
+    ):
+        spark.sql(query).coalesce(1).localCheckpoint().createOrReplaceTempView(view)
     (found,) = spark.sql(
         "SELECT collect_set(field) AS fields, collect_set(state) AS states,"
         " collect_set(state) FILTER (WHERE rows IS NULL) AS leaves,"

@@ -121,15 +121,14 @@ UNION ALL
 SELECT state, NULL, NULL, receivers, actions FROM {leaves} WHERE predicates IS NULL"""
 
 
-def terms_view(leaves: str) -> str:
-    """Returns the statement that makes the view ``filter_terms``: one row, all terms of the index.
+def terms_query(leaves: str) -> str:
+    """Returns the query of the view ``filter_terms``: one row, all terms of the index.
 
     ``leaves``: the table ``filter_leaves``. Column: terms, an array of (receivers, predicates).
     """
     return (
-        f"CREATE OR REPLACE TEMPORARY VIEW {TERMS} AS SELECT collect_list("
-        "named_struct('receivers', receivers, 'predicates', predicates)) AS terms"
-        f" FROM {leaves} WHERE predicates IS NOT NULL"
+        "SELECT collect_list(named_struct('receivers', receivers, 'predicates', predicates))"
+        f" AS terms FROM {leaves} WHERE predicates IS NOT NULL"
     )
 
 
