@@ -134,11 +134,21 @@ def test_rules_that_fit_are_delivered_and_only_the_others_are_refused(chance, co
         assert switch.passes <= 1 + options.passes
 
 
-def test_state_stays_in_the_diagram_and_its_neighbours_in_bit_vectors():
-    texts = [f"{NAMES[n % 11 + 1]} > {n} : fwd({n + 1})" for n in range(40)]
-    texts += ["f0 == 1 and count() >= 2 : fwd(60)", "f0 == 2 : { fwd(61); seen <- sum(f1) }"]
+@pytest.mark.parametrize(
+    ("texts", "keyed"),
+    [
+        ([f"{NAMES[n % 11 + 1]} > {n} : fwd({n + 1})" for n in range(40)], False),
+        (
+            [f"f{n % 5} == {n % 7} and f{5 + n % 7} == 5 : fwd({n % 3 + 1})" for n in range(200)],
+            True,
+        ),
+    ],
+    ids=["bit vectors", "keys"],
+)
+def test_state_stays_in_the_diagram_and_its_neighbours_in_other_groups(texts, keyed):
+    texts = [*texts, "f0 == 1 and count() >= 2 : fwd(60)", "f0 == 2 : { fwd(61); seen <- sum(f1) }"]
     found = groups(texts, STATE)
-    assert found.passes == 2 and len(found.diagram.cells) == 2
+    assert found.passes > 1 and len(found.diagram.cells) == 2 and bool(found.conjunctions) == keyed
     rules = rules_of(texts, STATE)
     switch, rejections = fitted(rules, STATE)
     assert not rejections
@@ -148,7 +158,7 @@ def test_state_stays_in_the_diagram_and_its_neighbours_in_bit_vectors():
         event = {f"h.{name}": 5 for name in NAMES} | {"h.f0": 1 + turn % 2}
         ports, _ = switch.event(event, time=turn)
         assert ports == tuple(sorted(map(int, oracle.step(event, turn).receivers)))
-        assert switch.passes == 2
+        assert switch.passes == found.passes
         sent |= {*ports}
     assert {1, 60, 61} <= sent
 

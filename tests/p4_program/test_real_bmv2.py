@@ -11,6 +11,8 @@ import virtual_trees_cases
 from feature_cases import FEATURES, PORTS, receivable
 from packet_cases import (
     ALERT,
+    APART,
+    KEYED,
     LENGTHS,
     PLAIN,
     ROUTES,
@@ -119,12 +121,18 @@ def test_virtual_trees_are_forwarded_as_in_bmv2(real: RealSwitch) -> None:
     same_drops(switch, real)
 
 
-@pytest.mark.parametrize("rules", [PLAIN, STATE], ids=["plain", "state"])
-def test_subscriptions_are_served_as_in_bmv2(rules: tuple[str, ...], real: RealSwitch) -> None:
+@pytest.mark.parametrize(
+    ("rules", "apart", "keyed"),
+    [(PLAIN, (), ()), (STATE, (), ()), (PLAIN, APART, KEYED)],
+    ids=["plain", "state", "groups"],
+)
+def test_subscriptions_are_served_as_in_bmv2(
+    rules: tuple[str, ...], apart: tuple[str, ...], keyed: tuple[str, ...], real: RealSwitch
+) -> None:
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
     ports = range(1, 17)
-    entries = [*port_groups("s", [*ports, 20, 33, 44, 52, 64]), *rows(list(rules))]
+    entries = [*port_groups("s", [*ports, 20, 33, 44, 52, 64]), *rows(rules, apart, keyed)]
     entries += [routed(route) for route in ROUTES]
     switch = running(real, "packet_subscriptions", entries)
 

@@ -6,7 +6,8 @@ Source: CAMUS 3.2, Fig. 4; values, masks and priorities as P4Runtime 1.4 has the
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 
 from udfs.errors import FilterError
@@ -381,7 +382,7 @@ class _Entries:
         limit = self._program.options.updates if self._program.blocks else 0
         actions = {operand.field: operand.action for operand in self._program.operands}
         tables: list[list[TableEntry]] = [[] for _ in range(limit)]
-        for state, outcome in self._outcomes():
+        for state, outcome in self._outcomes:
             updates: Sequence[CellUpdate] = outcome.updates
             if len(updates) > limit:
                 raise FilterError(
@@ -412,11 +413,12 @@ class _Entries:
 
     # Leaves.
 
-    def _outcomes(self) -> Iterable[tuple[int, Outcome]]:
+    @cached_property
+    def _outcomes(self) -> Sequence[tuple[int, Outcome]]:
         return sorted(self._compiled.outcomes.items())
 
     def _leaves(self) -> Iterator[TableEntry]:
-        for state, outcome in self._outcomes():
+        for state, outcome in self._outcomes:
             ports = 0
             for name in outcome.receivers:
                 port = port_of(name, self._ports)
@@ -441,7 +443,7 @@ class _Entries:
         limit = self._program.options.calls if self._program.actions else 0
         actions = {action.name: action for action in self._program.actions}
         tables: list[list[TableEntry]] = [[] for _ in range(limit)]
-        for state, outcome in self._outcomes():
+        for state, outcome in self._outcomes:
             for call in outcome.calls:
                 if call.name not in actions:
                     raise FilterError(

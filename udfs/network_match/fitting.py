@@ -15,6 +15,7 @@ from udfs.network_match.entries import ProgramEntries, program_entries
 from udfs.network_match.groups import Grouping, Groups, Way
 from udfs.network_match.layout import ProgramLayout
 from udfs.network_match.port_terms import PortTerm
+from udfs.network_match.refusals import ids_of
 from udfs.network_match.table_sizes import check_sizes
 
 _EFFORT = 1 << 20
@@ -56,8 +57,9 @@ def fitting_rules(
     """Makes the entries of a switch for rules whose receivers are ports."""
     table = table_of_rules(rules, specification)
     fitted = fit(table, len(rules), specification, program, {}, slots, switch)
+    names = ids_of(rules)
     rejections = [
-        Rejection(rules[at].id, fault.code, 1, 1, fault.message)
+        Rejection(names[at], fault.code, 1, 1, fault.message)
         for at, fault in sorted(fitted.refused.items(), key=lambda pair: pair[0])
     ]
     return Fitting(fitted.entries, fitted.groups.passes, rejections)

@@ -65,9 +65,13 @@ def refused_by_program(
             if cell.window not in windows:
                 found.setdefault(rule, _no_window(cell.window))
     faults = {at: SubscriptionError("NOT_ON_SWITCHES", found[at]) for at in sorted(found)}
-    return [
-        Rejection(rules[at].id, fault.code, 1, 1, fault.message) for at, fault in faults.items()
-    ]
+    names = ids_of(rules)
+    return [Rejection(names[at], fault.code, 1, 1, fault.message) for at, fault in faults.items()]
+
+
+def ids_of(rules: Sequence[CheckedRule]) -> Sequence[str]:
+    """Returns the ids of rules; those that are no objects yet stay so, as to make one parses it."""
+    return rules.ids if isinstance(rules, CheckedRules) else [rule.id for rule in rules]
 
 
 def rules_without(
