@@ -16,6 +16,8 @@ import networkx as nx
 import pytest
 from paths import ROOT
 
+from jobs import itch_stream
+from jobs.adapters.app import application, session
 from lab.traffic.packets import write_records
 from lab.traffic.trading_session import TradingSession
 from lab.up.lab import FolderLock
@@ -150,7 +152,11 @@ def test_a_run_proves_that_every_host_received_what_it_subscribed_to(run):
     assert FolderLock(one.folder / "lab").holder() is None
 
 
-@pytest.mark.parametrize("moment", ["broker 127", "batch 0"])
+@pytest.mark.parametrize(
+    # Earlier, when the broker is there, a run is killed below.
+    "moment",
+    [pytest.param("broker 127", marks=pytest.mark.kills), "batch 0"],
+)
 def test_ctrl_c_leaves_no_process_and_no_lock(run, moment):
     one = run(**LASTING)
     one.until(moment)
@@ -184,23 +190,38 @@ def test_a_killed_run_takes_its_processes_with_it(run):
     assert one.gone(), one.processes()
 
 
+def test_a_wrong_setting_is_one_clear_line(run):
+    one = run(lab__network="topozoo/Abilen")
+    assert one.end() == 2
+    assert all(word in one.output for word in ("LAB.UNKNOWN_NETWORK", "Abilene"))
+    assert "Traceback" not in one.output
+    assert one.gone(), one.processes()
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({"sinc": "udp"}, ["SETTINGS.UNKNOWN_KEY", "spark.stackcast.sink"]),
-        ({"lab__network": "topozoo/Abilen"}, ["LAB.UNKNOWN_NETWORK", "Abilene"]),
         (
-            {"kafka__boostrap__servers": "broker:9092"},
+            {"kafka.boostrap.servers": "broker:9092"},
             ["SETTINGS.NO_BROKER", "spark.stackcast.kafka.bootstrap.servers"],
+        ),
+        (
+            {"match": "network", "kafka.bootstrap.servers": "127.0.0.1:1"},
+            ["SETTINGS.MATCHED_IN_NETWORK", "refresh_switches"],
         ),
     ],
 )
-def test_a_wrong_setting_is_one_clear_line(run, settings, words):
-    one = run(**settings)
-    assert one.end() == 2
-    assert all(word in one.output for word in words)
-    assert "Traceback" not in one.output
-    assert one.gone(), one.processes()
+def test_settings_that_begin_nothing_are_told_before_a_spark_starts(
+    settings, words, monkeypatch, caplog
+):
+    """The job in this process: its JVM would take seconds."""
+    given = [(f"spark.stackcast.{key}", value) for key, value in settings.items()]
+    monkeypatch.setattr(session, "properties", lambda: given)
+    monkeypatch.setattr(application, "set_up", lambda: None)
+    assert application.run(itch_stream.deliver) == application.FAILED
+    (line,) = caplog.records
+    assert all(word in line.getMessage() for word in words) and line.exc_info is None
 
 
 def test_where_the_switches_match_hosts_get_the_same_without_broker_and_stream(run):
@@ -223,13 +244,6 @@ def test_where_the_switches_match_hosts_get_the_same_without_broker_and_stream(r
     assert 0 < found["rejected_subscriptions"] < 30
     assert "Delivered exactly" in one.output and "broker" not in one.output
     assert (one.folder / "lab" / "report.html").is_file()
-    assert one.gone()
-
-
-def test_where_the_switches_match_the_main_job_of_a_deployment_says_what_to_run(run):
-    one = run(match="network", kafka__bootstrap__servers="127.0.0.1:1")
-    assert one.end() == 2
-    assert "SETTINGS.MATCHED_IN_NETWORK" in one.output and "refresh_switches" in one.output
     assert one.gone()
 
 
