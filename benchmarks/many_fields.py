@@ -206,7 +206,7 @@ class Delivered:
         self._index = None
         if compiled.index is not None:
             places = [int(name.removeprefix("e.f")) for name in compiled.index.fields]
-            self._index = IndexDelivery(compiled.index, places, self._sets)
+            self._index = IndexDelivery(self._sets, compiled.index, places)
         self._places = [int(name.removeprefix("e.f")) for name in self._matcher.fields]
 
     def deliveries(self, values: NDArray[np.uint64]) -> NDArray[np.int32]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import pytest
 from delivery_cases import (
@@ -32,6 +31,8 @@ from delivery_cases import (
     message,
     reached,
     received,
+    room_for,
+    rooms,
     scenes,
 )
 from examples import examples
@@ -42,7 +43,6 @@ from udfs.columns import REPORT_ARROW, deliver
 from udfs.delivery.plan import Addressing, Compilation, Planner
 from udfs.delivery.task import SAMPLE_BYTES
 from udfs.errors import MessageError, NetworkError, StreamError
-from udfs.filters import grouped
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import Subscription
@@ -59,19 +59,6 @@ pytestmark = pytest.mark.unit
 
 def compilation_of(subscriptions: Sequence[Subscription]) -> Compilation:
     return Planner(Packets(ITCH), ADDRESSING).plan(subscriptions, NETWORK, TREES, VERSIONS)
-
-
-#: Rows that a diagram may have; the rules that find no room in it are for the index.
-rooms = st.sampled_from([None, 1, 12])
-
-
-@contextmanager
-def room_for(rows: int | None) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patched:
-        if rows is not None:
-            patched.setattr(grouped, "MAX_ENTRIES", rows)
-            patched.setattr(grouped, "_WORTH_A_TRIAL", 1)
-        yield
 
 
 def run(

@@ -29,6 +29,8 @@ from delivery_cases import (
     message,
     reached,
     received,
+    room_for,
+    rooms,
 )
 from examples import examples
 from hypothesis import given
@@ -163,9 +165,13 @@ def test_any_cutting_into_tasks_and_batches_is_the_interpreter_on_each_partition
             version += 1
             texts = seed.sample(KEEPING, seed.randrange(1, 6)) + seed.sample(PLAIN, 1)
             rows_of_table = [Subscription(text, seed.choice(HOSTS), text) for text in sorted(texts)]
-        compilation = planner.plan(
-            rows_of_table, NETWORK, TREES, VERSIONS | {"subscriptions": version}
-        )
+        if seed.random() < 0.3:
+            # A start anew, which may group the rules in another way.
+            planner = Planner(Packets(ITCH), ADDRESSING)
+        with room_for(seed.choice([None, 1, 12])):
+            compilation = planner.plan(
+                rows_of_table, NETWORK, TREES, VERSIONS | {"subscriptions": version}
+            )
         assert not compilation.rejections and compilation.plan.state is not None
         for reference in references.values():
             reference.adopt(compilation.rules)
@@ -219,8 +225,9 @@ SENDING = [
     st.lists(st.tuples(st.sampled_from(SENDING), st.sampled_from(HOSTS)), unique=True, max_size=5),
     st.sets(st.sampled_from(SILENT), min_size=1),
     st.integers(0, 1 << 30),
+    rooms,
 )
-def test_rules_that_send_nothing_change_no_frame_of_the_others(sending, silent, number):
+def test_rules_that_send_nothing_change_no_frame_of_the_others(sending, silent, number, room):
     """Not even how messages share frames: what is kept about them is no business of receivers."""
     plain = [Subscription(f"p{n}", host, text) for n, (text, host) in enumerate(sending)]
     plain.append(Subscription("u", "h7", "price > 10"))
@@ -229,10 +236,12 @@ def test_rules_that_send_nothing_change_no_frame_of_the_others(sending, silent, 
     seed = random.Random(number)
     offsets, times = dict.fromkeys(range(3), 9), dict.fromkeys(range(3), 0)
     rows = [row for _ in range(4) for row in records(seed, offsets, times)]
-    alone, both = (
-        Planner(Packets(ITCH), ADDRESSING).plan(subscriptions, NETWORK, TREES, VERSIONS)
-        for subscriptions in (plain, keeping)
-    )
+    plans = []
+    for subscriptions, rows_of_diagram in ((plain, None), (keeping, room)):
+        planner = Planner(Packets(ITCH), ADDRESSING)
+        with room_for(rows_of_diagram):
+            plans.append(planner.plan(subscriptions, NETWORK, TREES, VERSIONS))
+    alone, both = plans
     assert not both.rejections
     assert alone.plan.delivery is None, "without state a leaf is a receiver set"
     assert reported(both, rows) == reported(alone, rows)

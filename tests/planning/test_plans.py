@@ -96,7 +96,7 @@ def test_an_edit_of_a_link_compiles_no_filter_and_gives_the_plan_of_scratch(
     tables.edit("links", {"up": False})
     after = plans.at(tables.newest)
     assert after.subscriptions is before.subscriptions
-    assert after.compilation.compiled is before.compilation.compiled
+    assert after.compilation.filter is before.compilation.filter
     assert list(after.compilation.rules) == list(before.compilation.rules)
     fresh = Plans(Settings(publisher="feed1"), tables).at(tables.newest)
     assert fresh.compilation.receiver_sets == after.compilation.receiver_sets

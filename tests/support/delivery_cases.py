@@ -6,6 +6,7 @@ import pickle
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import SimpleNamespace
@@ -13,10 +14,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import strategies as st
 
 import schemas
 from udfs.delivery.plan import Addressing, Compilation
+from udfs.filters import grouped
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.reference import build_packet
 from udfs.messages.sequence import session_id, split_sequence
@@ -34,6 +37,20 @@ MODEL = ForwardingModel(NETWORK, network_tables(NETWORK, TREES))
 TOPIC = "itch.raw"
 ADDRESSING = Addressing("feed1", group=0xE9360C01, port=26400, mtu=1500, max_labels=64)
 VERSIONS = {"subscriptions": 3, "hosts": 1}
+
+
+#: Rows that a diagram may have; the rules that find no room in it are for the index.
+rooms = st.sampled_from([None, 1, 12])
+
+
+@contextmanager
+def room_for(rows: int | None) -> Iterator[None]:
+    """Rules are grouped as if a diagram might have so many rows."""
+    with pytest.MonkeyPatch.context() as patched:
+        if rows is not None:
+            patched.setattr(grouped, "MAX_ENTRIES", rows)
+            patched.setattr(grouped, "_WORTH_A_TRIAL", 1)
+        yield
 
 
 @dataclass

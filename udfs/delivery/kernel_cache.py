@@ -73,7 +73,7 @@ def _index(form: Packets) -> None:
         present=None,
         message_reason=np.zeros(1, np.uint8),
     )
-    IndexDelivery(index, places, ReceiverSets([()])).unite(np.zeros(1, np.int32), events)
+    IndexDelivery(ReceiverSets([()]), index, places).unite(np.zeros(1, np.int32), events)
 
 
 def _trees_and_encodings() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from udfs.filters.matching.carried import pack, unpack
-from udfs.filters.matching.cells import Carried, StatefulMatcher
+from udfs.filters.matching.cells import Carried, Stateful
 from udfs.filters.meaning.state import clock_of
 from udfs.messages.moldudp64 import Messages
 from udfs.messages.specification import Field, Specification
@@ -34,14 +34,19 @@ def needs_arrival(specification: Specification) -> bool:
 class PartitionStates:
     """Matches the partitions that one task takes, and keeps the state of each.
 
-    ``carried``: by partition, the state (``udfs.filters.matching.carried.pack``) before its first
-    record.
+    columns: rows of the messages' values that ``state`` takes. carried: by partition, the state
+    (``udfs.filters.matching.carried.pack``) before its first record.
     """
 
     def __init__(
-        self, state: StatefulMatcher, specification: Specification, carried: Mapping[int, bytes]
+        self,
+        state: Stateful,
+        columns: Sequence[int],
+        specification: Specification,
+        carried: Mapping[int, bytes],
     ) -> None:
         self._state = state
+        self._columns = list(columns)
         self._before = carried
         self._held: dict[int, Carried | None] = {}
         clock = clock_of(specification)
@@ -53,35 +58,45 @@ class PartitionStates:
             header = next(h for h in specification.headers if h.name == field.header)
             self._scale[header.message_type] = clock.units // field.clock
 
-    def leaves(
+    def match(
         self,
         partition: NDArray[np.int32],
         messages: Messages,
         arrived: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.int32]:
-        """Returns the leaf of each of m messages: int32[m].
+    ) -> NDArray[Any]:
+        """Returns what each of m messages comes to, as ``Stateful.match`` does: m rows.
 
         ``partition``: int32[n], of each record, whose offsets rise within a partition; records of
         earlier calls come before. ``messages``: of the records, with columns for the fields of
-        the matcher and, if messages have clocks, one more for these. ``arrived``: int64[n],
+        the state and, if messages have clocks, one more for these. ``arrived``: int64[n],
         microseconds, where there are messages without a clock.
         """
-        matcher = self._state.matcher
-        values = messages.values[: len(matcher.fields)]
-        present = None if messages.present is None else messages.present[: len(matcher.fields)]
-        codes = matcher.walk(messages.message_type, values, present)
-        # What cannot be read is nobody's, and updates nothing.
-        codes[messages.message_reason != 0] = -1
+        kinds, unread = messages.message_type, messages.message_reason != 0
+        values, present = messages.values[self._columns], messages.present
+        if present is not None:
+            present = present[self._columns]
         time = self._time(messages, arrived)
         found = np.unique(partition).tolist()
+        if not found:
+            return self._state.match(kinds, values, present, unread, time, None)[0]
         if len(found) == 1:
-            return self._run(found[0], codes, values, time)
-        leaf = np.zeros(len(codes), np.int32)
+            return self._run(found[0], kinds, values, present, unread, time)
         source = partition[messages.packet]
-        for p in found:
-            mine = np.flatnonzero(source == p)
-            leaf[mine] = self._run(p, codes[mine], values[:, mine], time[mine])
-        return leaf
+        parts = [np.flatnonzero(source == p) for p in found]
+        results = [
+            self._run(
+                p,
+                kinds[mine],
+                values[:, mine],
+                None if present is None else present[:, mine],
+                unread[mine],
+                time[mine],
+            )
+            for p, mine in zip(found, parts, strict=True)
+        ]
+        joined = np.concatenate(results)
+        joined[np.concatenate(parts)] = joined.copy()
+        return joined
 
     def rows(self) -> list[dict[str, Any]]:
         """Returns by partition the state after its last record, as rows of
@@ -95,15 +110,19 @@ class PartitionStates:
     def _run(
         self,
         partition: int,
-        codes: NDArray[np.int32],
+        message_type: NDArray[np.uint8],
         values: NDArray[np.uint64],
+        present: NDArray[np.bool_] | None,
+        unread: NDArray[np.bool_],
         time: NDArray[np.int64],
-    ) -> NDArray[np.int32]:
+    ) -> NDArray[Any]:
         if partition not in self._held:
             before = self._before.get(partition)
             self._held[partition] = None if before is None else unpack(before)
-        leaf, self._held[partition] = self._state.run(codes, values, time, self._held[partition])
-        return leaf
+        found, self._held[partition] = self._state.match(
+            message_type, values, present, unread, time, self._held[partition]
+        )
+        return found
 
     def _time(self, messages: Messages, arrived: NDArray[np.int64] | None) -> NDArray[np.int64]:
         """Returns the time of each message, in units of the clock: int64[m]."""

@@ -27,13 +27,13 @@ from udfs.filters.advertisements import (
     Announced,
     check_advertisements,
 )
-from udfs.filters.compiler.compile import CompiledFilter, Order
+from udfs.filters.compiler.compile import Order
 from udfs.filters.grouped import Grouped
 from udfs.filters.live_rules import LiveRules
 from udfs.filters.matching.cells import StatefulMatcher
 from udfs.filters.matching.matcher import Matcher
 from udfs.filters.meaning.state import clock_of
-from udfs.filters.predicate_index.predicate_index import PredicateIndex
+from udfs.filters.predicate_index.stateful_index import StatefulIndex
 from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription
 from udfs.messages.moldudp64 import Messages
 from udfs.messages.readers import Format, Reader
@@ -65,13 +65,13 @@ class Addressing:
 class Plan:
     """Holds the part that ships to the workers: mostly arrays, a few hundred kilobytes.
 
-    reader: its columns are those that ``matcher`` takes, then others that ``index`` and
+    reader: its columns are those that ``matcher`` takes, then others that ``index``, ``state`` and
     ``advertised`` take, then the clock. headers: by delivery; 0 is nobody's. delivery: int32, by
     leaf number, the leaf's delivery; None where both have the same number, as in every filter
-    without state. state: of a filter that keeps some, else None. index: of the rules that the
-    matcher does not have, None where it has all. advertised: what the publisher announces, with the
-    columns that this takes; None where it may publish everything.
-    summaries: whom they go to, or None.
+    without state. state: of a filter that keeps some, else None, with its columns: a matcher with
+    state in place of ``matcher``, or an index with state. index: of the rules that the matcher does
+    not have, None where it has all. advertised: what the publisher announces, with the columns that
+    this takes; None where it may publish everything. summaries: whom they go to, or None.
     """
 
     specification: Specification
@@ -79,7 +79,8 @@ class Plan:
     matcher: Matcher
     headers: FrameHeaders
     mtu: int
-    state: StatefulMatcher | None = None
+    state: StatefulMatcher | StatefulIndex | None = None
+    state_columns: tuple[int, ...] = ()
     delivery: NDArray[np.int32] | None = None
     index: IndexDelivery | None = None
     advertised: tuple[Announced, tuple[int, ...]] | None = None
@@ -94,9 +95,18 @@ class Plan:
         present = None if messages.present is None else messages.present[list(columns)]
         return ~announced.of(messages.message_type, messages.values[list(columns)], present)
 
-    def deliveries(self, leaf: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Returns the delivery of each event, int32[m], by its leaf alone."""
-        return leaf if self.delivery is None else self.delivery[leaf]
+    def deliveries(self, messages: Messages, stateful: NDArray[Any] | None) -> NDArray[np.int32]:
+        """Returns the delivery of each message, int32[m]. stateful: what ``state`` finds."""
+        leaf: NDArray[Any]
+        if isinstance(self.state, StatefulMatcher) and stateful is not None:
+            leaf, stateful = stateful, None
+        else:
+            columns = len(self.matcher.fields)
+            present = None if messages.present is None else messages.present[:columns]
+            leaf = self.matcher.match(messages.message_type, messages.values[:columns], present)
+            leaf[messages.message_reason != 0] = 0
+        delivery = leaf if self.delivery is None else self.delivery[leaf]
+        return delivery if self.index is None else self.index.unite(delivery, messages, stateful)
 
 
 class PlanHandle(Protocol):
@@ -114,20 +124,18 @@ class Compilation:
     receiver_sets: by delivery, all different; the first is nobody, and behind those of leaves stand
     those of single rules of the index, then the hosts alone that summaries go to. Workers may meet
     others. stacks: by delivery, those that the plan was made with; None where they were not known.
-    announced: the publisher's advertisements that are live. index: of rules that ``compiled`` has
-    not; None where it has all.
+    announced: the publisher's advertisements that are live. filter: of all rules.
     """
 
     plan: Plan
     versions: Mapping[str, int]
     rules: Sequence[CheckedRule]
     rejections: Sequence[Rejection]
-    compiled: CompiledFilter
+    filter: Grouped
     header_stacks: HeaderStacks = field(repr=False)
     receiver_sets: Sequence[Receivers] = field(repr=False)
     stacks: Sequence[Stacks | None] = field(repr=False)
     announced: Sequence[Advertisement] = ()
-    index: PredicateIndex | None = None
 
     @property
     def receivers(self) -> Sequence[Receivers]:
@@ -169,13 +177,12 @@ class Compilation:
         """Returns the rows of `filter_entries` and `filter_leaves`."""
         version = {"subscriptions_version": self.versions["subscriptions"]}
         leaf_of = {state: leaf for leaf, state in enumerate(self.plan.matcher.states.tolist())}
-        entries = [row | version for row in self.compiled.entry_rows()]
+        entries = [row | version for row in self.filter.diagram.entry_rows()]
         leaves = [
             row | version | {"leaf": leaf_of[row["state"]], "predicates": None}
-            for row in self.compiled.leaf_rows()
+            for row in self.filter.diagram.leaf_rows()
         ]
-        if self.index is not None:
-            leaves += [row | version for row in self.index.term_rows()]
+        leaves += [row | version for row in self.filter.term_rows()]
         return entries, leaves
 
     def rejection_rows(self) -> list[dict[str, Any]]:
@@ -217,7 +224,7 @@ class _Matching(NamedTuple):
     """Holds the parts of a plan that its filter makes; ``receiver_sets`` by delivery."""
 
     matcher: Matcher
-    state: StatefulMatcher | None
+    state: StatefulMatcher | StatefulIndex | None
     receiver_sets: ReceiverSets
     delivery: NDArray[np.int32] | None
     summaries: SummaryHosts | None
@@ -278,17 +285,21 @@ class Planner:
         announced, refused = check_advertisements(own, specification, network.hosts)
         advertised = None
         fields = _fields(matcher, specification)
-        index = None
-        if grouped.index is not None:
-            fields, columns = _with(fields, grouped.index.definitions)
-            index = IndexDelivery(grouped.index, columns, sets)
+        index, state_columns = None, tuple(range(len(fields)))
+        if grouped.indexes:
+            columns: tuple[int, ...] = ()
+            if grouped.index is not None:
+                fields, columns = _with(fields, grouped.index.definitions)
+            if grouped.stateful is not None:
+                fields, state_columns = _with(fields, grouped.stateful.definitions)
+            index = IndexDelivery(sets, grouped.index, columns, grouped.stateful)
         if refused:
             announced = []
         refused += check_advertisements(others, specification, network.hosts)[1]
         if announced:
             gate = Announced(announced, specification)
-            fields, columns = _with(fields, gate.fields)
-            advertised = gate, columns
+            fields, announcing = _with(fields, gate.fields)
+            advertised = gate, announcing
         header_stacks = self._header_stacks_for(network, tuple(trees))
         header_stacks.retain(sets)
         stacks = [header_stacks.known(each) for each in sets]
@@ -299,6 +310,7 @@ class Planner:
             headers=FrameHeaders(sets, stacks, self._template(publisher, network)),
             mtu=address.mtu,
             state=state,
+            state_columns=state_columns,
             delivery=delivery,
             index=index,
             advertised=advertised,
@@ -309,25 +321,24 @@ class Planner:
             dict(versions),
             rules,
             [*rejected, *refused, *rejections],
-            grouped.diagram,
+            grouped,
             header_stacks,
             sets[:],
             stacks,
             announced,
-            grouped.index,
         )
 
     def _matching_of(self, grouped: Grouped) -> _Matching:
         """Makes the parts that follow from the filter alone; most edits of the network keep
         them."""
         if self._matching is None or self._matching[0] is not grouped:
-            compiled, index = grouped.diagram, grouped.index
-            state = None
+            compiled = grouped.diagram
+            state: StatefulMatcher | StatefulIndex | None = grouped.stateful
             if compiled.cells:
                 state = StatefulMatcher(compiled, clock_of(self._form.specification).units)
-            matcher = Matcher(compiled) if state is None else state.matcher
+            matcher = state.matcher if isinstance(state, StatefulMatcher) else Matcher(compiled)
             found, delivery = _receiver_sets(matcher.receivers)
-            if index is not None:
+            for index in grouped.indexes:
                 found = list(dict.fromkeys((*found, *index.receivers)))
             if self._addressing.summary_port:
                 found = _with_each_alone(found)

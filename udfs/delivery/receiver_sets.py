@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from udfs.filters.compiler.outcomes import receiver_order
 from udfs.filters.predicate_index import kernels
 from udfs.filters.predicate_index.predicate_index import PredicateIndex
+from udfs.filters.predicate_index.stateful_index import StatefulIndex
 from udfs.trees.header_stacks import Receivers
 
 _PAIRS = 1024
@@ -65,22 +66,39 @@ class Events(Protocol):
 
 
 class IndexDelivery:
-    """Unites the receivers that a diagram finds with those that an index finds.
+    """Unites the receivers that a diagram finds with those that indexes find.
 
-    sets: by delivery. columns: rows of the messages' values that ``index`` takes. Each distinct
-    union costs Python statements once, an event none. Pickles without what it remembers.
+    sets: by delivery. index: of rules without state, if there is one, and columns: rows of the
+    messages' values that it takes. stateful: the hosts of the index of rules with state, by bit;
+    None without it. Each distinct union costs Python statements once, an event none. Pickles
+    without what it remembers.
     """
 
-    def __init__(self, index: PredicateIndex, columns: Sequence[int], sets: ReceiverSets) -> None:
+    def __init__(
+        self,
+        sets: ReceiverSets,
+        index: PredicateIndex | None,
+        columns: Sequence[int],
+        stateful: StatefulIndex | None = None,
+    ) -> None:
+        self._sets = sets
         self._index = index
         first = list(range(len(columns)))
         # The first rows are a view, any others a copy.
         self._columns = slice(len(columns)) if list(columns) == first else list(columns)
-        self._sets = sets
+        parts = [each for each in (index, stateful) if each is not None]
+        self._width = sum(each.words for each in parts)
+        # By bit of a result; None where there is no host.
+        self._hosts: list[str | None] = []
+        for each in parts:
+            self._hosts += [*each.hosts, *[None] * (64 * each.words - len(each.hosts))]
         self._forget()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: self.__dict__[name] for name in ("_index", "_columns", "_sets")}
+        return {
+            name: self.__dict__[name]
+            for name in ("_sets", "_index", "_columns", "_width", "_hosts")
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
@@ -90,17 +108,28 @@ class IndexDelivery:
         self._known = 0
         self._slot = np.full(2 * _PAIRS, -1, np.int32)
         self._delivery = np.zeros(_PAIRS, np.int32)
-        self._words = np.zeros((_PAIRS, self._index.words), np.uint64)
+        self._words = np.zeros((_PAIRS, self._width), np.uint64)
         self._united = np.zeros(0, np.int32)
 
-    def unite(self, delivery: NDArray[np.int32], messages: Events) -> NDArray[np.int32]:
+    def unite(
+        self,
+        delivery: NDArray[np.int32],
+        messages: Events,
+        stateful: NDArray[np.uint64] | None = None,
+    ) -> NDArray[np.int32]:
         """Returns the delivery of each message, int32[m].
 
-        ``delivery``: int32[m], by the diagram. What could not be read is nobody's.
+        ``delivery``: int32[m], by the diagram. ``stateful``: uint64[m, words], by the index of
+        rules with state, if there is one. What could not be read is nobody's.
         """
-        present = None if messages.present is None else messages.present[self._columns]
-        found = self._index.match(messages.message_type, messages.values[self._columns], present)
-        found[messages.message_reason != 0] = 0
+        parts = [] if stateful is None else [stateful]
+        if self._index is not None:
+            present = None if messages.present is None else messages.present[self._columns]
+            values = messages.values[self._columns]
+            plain = self._index.match(messages.message_type, values, present)
+            plain[messages.message_reason != 0] = 0
+            parts.insert(0, plain)
+        found = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
         entry = self._entries(np.require(delivery, np.int32, ["C", "W"]), found)
         if self._known > self._united.size:
             new = [self._union(at) for at in range(self._united.size, self._known)]
@@ -124,7 +153,7 @@ class IndexDelivery:
         kept, words = self._delivery[: self._known], self._words[: self._known]
         self._slot = np.full(2 * size, -1, np.int32)
         self._delivery = np.zeros(size, np.int32)
-        self._words = np.zeros((size, self._index.words), np.uint64)
+        self._words = np.zeros((size, self._width), np.uint64)
         # They get the numbers that they had.
         kernels.look_up(
             kept,
@@ -137,8 +166,7 @@ class IndexDelivery:
         )
 
     def _union(self, entry: int) -> int:
-        hosts = self._index.hosts
         bits = int.from_bytes(self._words[entry].astype("<u8").tobytes(), "little")
-        told = {hosts[at] for at in range(len(hosts)) if bits >> at & 1}
+        told = {host for at, host in enumerate(self._hosts) if host is not None and bits >> at & 1}
         told.update(self._sets[int(self._delivery[entry])])
         return self._sets.number(tuple(sorted(told, key=receiver_order)))

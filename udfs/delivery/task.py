@@ -54,7 +54,9 @@ class Task:
             self._summaries = ReceiverSummaries(plan.summaries, plan.headers, header_stacks)
         self._states: PartitionStates | None = None
         if plan.state is not None:
-            self._states = PartitionStates(plan.state, plan.specification, carried)
+            self._states = PartitionStates(
+                plan.state, plan.state_columns, plan.specification, carried
+            )
 
     def add(self, batch: pa.RecordBatch) -> Frames:
         """Decodes, matches, frames and counts one batch of records."""
@@ -73,17 +75,11 @@ class Task:
         outside = plan.outside(messages)
         if outside is not None:
             messages.message_reason[outside & (messages.message_reason == 0)] = OUTSIDE
-        if self._states is None:
-            columns = len(plan.matcher.fields)
-            present = None if messages.present is None else messages.present[:columns]
-            leaf = plan.matcher.match(messages.message_type, messages.values[:columns], present)
-            leaf[messages.message_reason != 0] = 0
-        else:
+        found = None
+        if self._states is not None:
             arrived = _arrived(batch) if needs_arrival(plan.specification) else None
-            leaf = self._states.leaves(partition, messages, arrived)
-        delivery = plan.deliveries(leaf)
-        if plan.index is not None:
-            delivery = plan.index.unite(delivery, messages)
+            found = self._states.match(partition, messages, arrived)
+        delivery = plan.deliveries(messages, found)
         frames = build_frames(
             plan.headers.templates_for(delivery, self._header_stacks),
             delivery,

@@ -1,19 +1,23 @@
-"""A set of rules in two groups: one diagram where it stays small, and an index for all others."""
+"""A set of rules in groups: one diagram where it stays small, and indexes for all others."""
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from udfs.errors import FilterError
 from udfs.filters.compiler.compile import MAX_ENTRIES, CompiledFilter, Order
 from udfs.filters.compiler.incremental import IncrementalCompiler
+from udfs.filters.compiler.levels import live_cells
 from udfs.filters.compiler.term_table import TermTable
+from udfs.filters.meaning.state import Cell
+from udfs.filters.nodes import Update
 from udfs.filters.predicate_index.predicate_index import PredicateIndex
+from udfs.filters.predicate_index.stateful_index import StatefulIndex
 from udfs.filters.predicate_index.terms import FlatTerms
 from udfs.messages.specification import Specification
 
@@ -26,50 +30,48 @@ _SHARE = 8
 few less in the index save an event nothing."""
 _SAMPLE = 2048
 """So many rules show beforehand whether a diagram multiplies: to find out by all takes minutes."""
-_STATE_ROWS = 1 << 17
-"""A diagram of rules with state, which can go nowhere else, may have so many rows in any case."""
-_FIRST = 8
-"""Rules with state that do not fit together are first tried so many at once."""
-_FAILURES = 6
-"""So often such a diagram may turn out too large, which takes seconds, before all that is left is
-refused."""
-
 Key = frozenset[str] | None
-"""The fields that a rule compares; None for a rule with state, which only a diagram keeps."""
+"""The fields that a rule compares; None for all rules with state, which share cells."""
 Whole = Callable[[], tuple[Sequence[Hashable], TermTable]]
-Turns = Callable[[Sequence[Hashable]], Sequence[int]]
-
-
-class Refusal(NamedTuple):
-    """Says why a rule has no room, and which fields and state it compares."""
-
-    error: FilterError
-    asked: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """Holds the filter of a set of rules: an event goes to the receivers of both parts.
+    """Holds the filter of a set of rules: an event goes to the receivers of all parts.
 
-    index: None where the diagram has all rules. refused: by name, rules with state for which the
-    diagram has no room left, and why; they are in neither part.
+    index: of rules without state, None where the diagram has them all. stateful: of the rules with
+    state, None where the diagram has them.
     """
 
     diagram: CompiledFilter
     index: PredicateIndex | None = None
-    refused: Mapping[Hashable, Refusal] = field(default_factory=dict)
+    stateful: StatefulIndex | None = None
+
+    @property
+    def indexes(self) -> tuple[PredicateIndex | StatefulIndex, ...]:
+        """Those that there are."""
+        return tuple(index for index in (self.index, self.stateful) if index is not None)
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The state that rules keep."""
+        return self.diagram.cells if self.stateful is None else self.stateful.cells
+
+    def term_rows(self) -> list[dict[str, Any]]:
+        """Returns rows of table ``filter_leaves``, one a term of an index."""
+        rows: list[dict[str, Any]] = []
+        for index in self.indexes:
+            rows += index.term_rows(len(rows))
+        return rows
 
 
 class GroupedCompiler:
     """Compiles a rule set, then edits of it, at a cost that adds up.
 
     As long as one diagram of all rules is small it is the filter. Else rules on the same fields
-    stay together: the largest groups in the diagram while it stays small, the others in the index.
-    An edit compiles anew only the group that holds the rule. Rules with state that do not fit one
-    diagram together are refused one by one, those of a later turn first.
-
-    turns: returns a number for each of the names, equal ones in the order given; None: all equal.
-    Others as of ``compile_rules``.
+    stay together, and so do all with state: the largest groups in the diagram while it stays small,
+    the others in an index. An edit compiles anew only the group that holds the rule. Parameters as
+    of ``compile_rules``.
     """
 
     def __init__(
@@ -77,23 +79,19 @@ class GroupedCompiler:
         specification: Specification,
         order: Order = "specification",
         optional: bool | None = None,
-        turns: Turns | None = None,
     ) -> None:
-        self._turns = turns
         self._specification = specification
         self._order = order
         self._optional = optional
         self._compiler: IncrementalCompiler | None = None
         self._in_diagram: set[Hashable] = set()
-        self._indexed = _Indexed()
+        self._indexed = _Plain(specification), _WithState(specification)
         self._indexed_keys: set[Key] = set()
-        self._stateful: set[Hashable] = set()
-        self._refused: dict[Hashable, Refusal] = {}
 
     @property
     def indexed(self) -> Collection[Hashable]:
-        """The names of the rules that the index has."""
-        return self._indexed.names
+        """The names of the rules that an index has."""
+        return {name for part in self._indexed for name in part.names}
 
     def update_table(
         self, names: Sequence[Hashable], table: TermTable, gone: Iterable[Hashable], whole: Whole
@@ -105,34 +103,41 @@ class GroupedCompiler:
         """
         if self._compiler is None:
             return self._group(*whole())
+        gone = list(gone)
         keys = _keys(table, len(names))
-        stateful = {name for name, key in zip(names, keys, strict=True) if key is None}
-        touched = {*gone, *names}
-        if self._refused and (stateful or touched & self._stateful):
-            # Which of them fit is for all of them to say.
-            return self._group(*whole())
-        to_index = [key is not None and key in self._indexed_keys for key in keys]
-        staying = [at for at, indexed in enumerate(to_index) if not indexed]
-        moving = [at for at, indexed in enumerate(to_index) if indexed]
+        staying = [at for at, key in enumerate(keys) if key not in self._indexed_keys]
+        moving = [at for at, key in enumerate(keys) if key in self._indexed_keys]
         lost = {*gone, *(names[at] for at in moving)} & self._in_diagram
-        before = self._compiler.compiled
         if staying or lost:
             try:
-                change = self._compiler.update_table(
+                self._compiler.update_table(
                     [names[at] for at in staying],
                     table.select(np.array(staying, np.int64)) if moving else table,
                     sorted(lost, key=str),
                 )
             except FilterError:
                 return self._group(*whole())
-            before = change.compiled
-        self._stateful -= touched
-        self._stateful |= stateful
         self._in_diagram -= lost
         self._in_diagram.update(names[at] for at in staying)
-        self._indexed.remove([*gone, *names])
-        self._indexed.add([names[at] for at in moving], table.select(np.array(moving, np.int64)))
-        return Grouped(before, self._indexed.index(self._specification), self._refused)
+        for part in self._indexed:
+            part.remove([*gone, *names])
+        return self._with_indexes(self._compiler, names, table, keys, moving)
+
+    def _with_indexes(
+        self,
+        compiler: IncrementalCompiler,
+        names: Sequence[Hashable],
+        table: TermTable,
+        keys: Sequence[Key],
+        indexed: Sequence[int],
+    ) -> Grouped:
+        """Adds rules of a table to the indexes, and returns all parts."""
+        plain, stateful = self._indexed
+        with_state = [at for at in indexed if keys[at] is None]
+        without = [at for at in indexed if keys[at] is not None]
+        for part, rules in ((plain, without), (stateful, with_state)):
+            part.add([names[at] for at in rules], table.select(np.array(rules, np.int64)))
+        return Grouped(compiler.compiled, plain.index(), stateful.index())
 
     def _begin(self, limit: int) -> IncrementalCompiler:
         return IncrementalCompiler(
@@ -144,54 +149,48 @@ class GroupedCompiler:
         limit = small(table)
         compiler = self._begin(limit)
         members: dict[Key, list[int]] = {}
-        for at, key in enumerate(_keys(table, len(names))):
+        keys = _keys(table, len(names))
+        for at, key in enumerate(keys):
             members.setdefault(key, []).append(at)
         indexed: list[int] = []
-        self._stateful = {names[at] for at in members.get(None, [])}
-        self._refused = {}
         try:
             self._probe(range(len(names)), table)
-            compiled = compiler.update_table(names, table).compiled
+            compiler.update_table(names, table)
         except FilterError:
-            compiler, compiled, indexed = self._parted(names, table, members, limit)
+            compiler, indexed = self._parted(names, table, members, limit)
         self._compiler = compiler
-        held = np.array(sorted(indexed), np.int64)
-        self._indexed = _Indexed()
-        self._indexed.add([names[at] for at in held.tolist()], table.select(held))
-        self._in_diagram = set(names).difference(self._indexed.names, self._refused)
+        self._indexed = _Plain(self._specification), _WithState(self._specification)
         apart = set(indexed)
+        self._in_diagram = {name for at, name in enumerate(names) if at not in apart}
         self._indexed_keys = {key for key, those in members.items() if apart.issuperset(those)}
-        return Grouped(compiled, self._indexed.index(self._specification), self._refused)
+        return self._with_indexes(compiler, names, table, keys, indexed)
 
     def _parted(
         self,
         names: Sequence[Hashable],
         table: TermTable,
-        members: dict[Key, list[int]],
+        groups: dict[Key, list[int]],
         limit: int,
-    ) -> tuple[IncrementalCompiler, CompiledFilter, list[int]]:
-        """Returns a diagram with some of the groups, its filter, and the rules of the others."""
-        groups = {key: those for key, those in members.items() if key is not None}
-        if kept := members.get(None, []):
-            # They may take all the room there is, so no others are tried beside them.
-            own = table.select(np.array(kept, np.int64))
-            compiler = self._begin(max(small(own), _STATE_ROWS))
-            self._admit(compiler, names, table, kept)
-            return compiler, compiler.compiled, [at for those in groups.values() for at in those]
+    ) -> tuple[IncrementalCompiler, list[int]]:
+        """Returns a diagram with some of the groups, and the rules of the others, ascending."""
         compiler = self._begin(limit)
-        trials = sorted(groups.items(), key=lambda pair: (-len(pair[1]), sorted(pair[0])))
         worth = max(_WORTH_A_TRIAL, len(names) // _SHARE)
+        trials = sorted(groups.items(), key=lambda pair: (-len(pair[1]), sorted(pair[0] or ())))
         inside: list[int] = []
-        for those in (those for _, those in trials if len(those) >= worth):
+        for key, those in trials:
             part = table.select(np.array(those, np.int64))
             try:
+                if key is None:
+                    # They may take no more room than they have by themselves.
+                    self._begin(small(part)).update_table(range(len(those)), part)
+                elif len(those) < worth:
+                    continue
                 self._probe([*inside, *those], table)
                 compiler.update_table([names[at] for at in those], part)
             except FilterError:
                 continue
             inside += those
-            groups = {key: each for key, each in groups.items() if each is not those}
-        return compiler, compiler.compiled, [at for those in groups.values() for at in those]
+        return compiler, sorted(set(range(len(names))).difference(inside))
 
     def _probe(self, rules: Sequence[int], table: TermTable) -> None:
         """Raises FilterError where a part of the rules shows that a diagram of them multiplies."""
@@ -200,50 +199,23 @@ class GroupedCompiler:
             part = table.select(np.sort(drawn))
             self._begin(small(part)).update_table(range(_SAMPLE), part)
 
-    def _admit(
-        self,
-        compiler: IncrementalCompiler,
-        names: Sequence[Hashable],
-        table: TermTable,
-        rules: Sequence[int],
-    ) -> None:
-        """Adds as many of the rules with state as fit, in the order of their turns."""
-        if self._turns is not None:
-            turn = dict(zip(rules, self._turns([names[at] for at in rules]), strict=True))
-            rules = sorted(rules, key=turn.__getitem__)
-        waiting, size, failed = deque(rules), _FIRST, 0
-        errors: dict[int, FilterError] = {}
-        while waiting:
-            those = [waiting.popleft() for _ in range(min(size, len(waiting)))]
-            part = table.select(np.array(those, np.int64))
-            try:
-                compiler.update_table([names[at] for at in those], part)
-            except FilterError as error:
-                failed += 1
-                if failed == _FAILURES:
-                    errors |= dict.fromkeys((*those, *waiting), error)
-                    break
-                if len(those) == 1:
-                    errors[those[0]] = error
-                else:
-                    waiting.extendleft(reversed(those))
-                size = max(1, len(those) // 2)
-            else:
-                size *= 2
-        asked = _asked(table, errors)
-        for at, fault in errors.items():
-            self._refused[names[at]] = Refusal(fault, tuple(sorted(asked[at])))
+
+_Index = TypeVar("_Index", PredicateIndex, StatefulIndex)
 
 
-class _Indexed:
-    """Keeps the terms of the rules of the index, numbered as they came."""
+class _Indexed(ABC, Generic[_Index]):
+    """Keeps the terms of the rules of an index, numbered as they came."""
 
-    def __init__(self) -> None:
+    def __init__(self, specification: Specification) -> None:
+        self._specification = specification
         self._terms = [FlatTerms.of(TermTable())]
         self._number: dict[Hashable, int] = {}
         self._live = np.zeros(0, np.bool_)
         self._gone = False
-        self._index: PredicateIndex | None = None
+        self._index: _Index | None = None
+
+    @abstractmethod
+    def _make(self, terms: FlatTerms) -> _Index: ...
 
     @property
     def names(self) -> Collection[Hashable]:
@@ -261,15 +233,48 @@ class _Indexed:
         self._live[gone] = False
         self._gone |= bool(gone)
 
-    def index(self, specification: Specification) -> PredicateIndex | None:
+    def index(self) -> _Index | None:
         """Returns the index of all rules that are there; None where there are none."""
         if self._gone or len(self._terms) > 1:
             terms = self._terms
             if self._gone:
                 terms = [part.select(np.flatnonzero(self._live[part.rule])) for part in terms]
             self._terms, self._gone = [FlatTerms.joined(terms)], False
-            self._index = PredicateIndex(self._terms[0], specification) if self._number else None
+            self._index = self._make(self._terms[0]) if self._number else None
         return self._index
+
+
+class _Plain(_Indexed[PredicateIndex]):
+    """Rules without state."""
+
+    def _make(self, terms: FlatTerms) -> PredicateIndex:
+        return PredicateIndex(terms, self._specification)
+
+
+class _WithState(_Indexed[StatefulIndex]):
+    """Rules with state, and by name their cells and the updates of variables."""
+
+    def __init__(self, specification: Specification) -> None:
+        super().__init__(specification)
+        self._cells: dict[Hashable, tuple[Cell, ...]] = {}
+        self._updates: dict[Hashable, tuple[Update, ...]] = {}
+
+    def add(self, names: Sequence[Hashable], table: TermTable) -> None:
+        super().add(names, table)
+        self._cells |= {names[at]: cells for at, cells in table.kept.items()}
+        self._updates |= {names[at]: made for at, made in table.updates.items()}
+
+    def remove(self, names: Iterable[Hashable]) -> None:
+        names = list(names)
+        super().remove(names)
+        for name in names:
+            self._cells.pop(name, None)
+            self._updates.pop(name, None)
+
+    def _make(self, terms: FlatTerms) -> StatefulIndex:
+        cells = live_cells(self._specification, self._cells.values(), self._updates.values())
+        held = [cells[name] for name in sorted(cells)]
+        return StatefulIndex(terms, held, self._specification)
 
 
 def _keys(table: TermTable, count: int) -> list[Key]:
@@ -288,18 +293,6 @@ def _keys(table: TermTable, count: int) -> list[Key]:
     for rule in {*table.kept, *table.updates}:
         keys[rule] = None
     return keys
-
-
-def _asked(table: TermTable, rules: Container[int]) -> dict[int, set[str]]:
-    """Returns the fields and the state that each of these rules compares."""
-    asked: dict[int, set[str]] = defaultdict(set)
-    for block in table.blocks:
-        for rule in filter(rules.__contains__, np.unique(block.rule).tolist()):
-            asked[rule].update(block.names)
-    for term, rule, _ in table.terms:
-        if rule in rules:
-            asked[rule].update(name for name, _ in term)
-    return asked
 
 
 def small(table: TermTable) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, compress, count
 from operator import ne
@@ -11,7 +10,7 @@ from typing import overload
 
 from udfs.filters.compiler.compile import Order, table_of_rules
 from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.grouped import Grouped, GroupedCompiler, Refusal
+from udfs.filters.grouped import Grouped, GroupedCompiler
 from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection, Subscription, check
 from udfs.messages.specification import Specification
 
@@ -32,7 +31,7 @@ class LiveRules:
         self._specification = specification
         self._publisher = publisher
         self._order = order
-        self._compiler = GroupedCompiler(specification, order, turns=self._turns)
+        self._compiler = GroupedCompiler(specification, order)
         self._hosts: set[str] = set()
         self._rows: Sequence[Subscription] = ()
         self._ids: set[str] = set()
@@ -40,18 +39,15 @@ class LiveRules:
         self._rejected: dict[str, Rejection] = {}
         # Those whose rules update variables, or were rejected for how they do.
         self._updating: set[str] = set()
-        # Those of the update that is being made.
-        self._asked: Sequence[Subscription] = ()
         # What came of these rows and hosts: another network may have the same.
         self._last: _Live | None = None
 
     def update(self, subscriptions: Sequence[Subscription], hosts: set[str]) -> _Live:
         """Returns the live rules, the rejections, and the filter of a new version.
 
-        ``hosts``: names that may receive. Rules that the filter has no room for are among the
-        rejections: the first of each subscriber, in the order of the rows, stay longest.
+        ``hosts``: names that may receive.
         """
-        self._asked = rows = tuple(subscriptions)
+        rows = tuple(subscriptions)
         before, now = differing(self._rows, rows)
         if self._last is not None and not before and not now and hosts == self._hosts:
             return self._last
@@ -62,13 +58,7 @@ class LiveRules:
             anew = GroupedCompiler(self._specification, self._order)
             named = list(range(len(rules))), table_of_rules(rules, self._specification)
             grouped = anew.update_table(*named, (), lambda: named)
-            fit = [rule for at, rule in enumerate(rules) if at not in grouped.refused]
-            full = [
-                _no_room(rule.id, grouped.refused[at])
-                for at, rule in enumerate(rules)
-                if at in grouped.refused
-            ]
-            return fit, [*rejections, *full], grouped
+            return rules, rejections, grouped
         lost = were.keys() - are.keys()
         changed: Sequence[Subscription] = rows
         if hosts == self._hosts:
@@ -107,33 +97,9 @@ class LiveRules:
         self._ids.difference_update(lost)
         self._ids.update(are)
         self._updating = others | updating
-        if grouped.refused:
-            there = {str(name): _no_room(name, each) for name, each in grouped.refused.items()}
-            rejected = rejected | there
-            live = {name: place for name, place in live.items() if name not in there}
         refused = [rejected[row.id] for row in rows if row.id in rejected] if rejected else []
         self._last = _Rules(rows, live), refused, grouped
         return self._last
-
-    def _turns(self, names: Sequence[Hashable]) -> list[int]:
-        """Returns of each rule how many its subscriber has before it among these."""
-        subscriber = {row.id: row.subscriber for row in self._asked}
-        before: Counter[str] = Counter()
-        turns = []
-        for name in names:
-            who = subscriber[str(name)]
-            turns.append(before[who])
-            before[who] += 1
-        return turns
-
-
-def _no_room(name: Hashable, refusal: Refusal) -> Rejection:
-    error = refusal.error
-    message = (
-        f"there is no room for this rule among those with state: it compares "
-        f"{', '.join(refusal.asked)}, and {error.message}. Of each subscriber the first rules stay"
-    )
-    return Rejection(str(name), error.code, 1, 1, message)
 
 
 def differing(

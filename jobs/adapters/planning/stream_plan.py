@@ -71,9 +71,9 @@ class StreamPlan:
             named(versions),
             len(compilation.rules),
             len(compilation.rejections),
-            len(compilation.compiled.entries),
+            len(compilation.filter.diagram.entries),
             len(compilation.receivers),
-            0 if compilation.index is None else compilation.index.terms,
+            sum(index.terms for index in compilation.filter.indexes),
             len(compilation.receiver_sets) - compilation.shipped,
             seconds,
         )

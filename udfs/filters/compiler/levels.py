@@ -101,7 +101,7 @@ def make_levels(
             count=count,
         )
     return Levels(
-        (*lanes, *(_cell_field(cell, specification) for cell in held)),
+        (*lanes, *(cell_field(cell, specification) for cell in held)),
         (
             *(may_lack(lane) if optional is None else optional for lane in lanes),
             *(True for _ in held),
@@ -126,8 +126,8 @@ def live_cells(
     }
 
 
-def _cell_field(cell: Cell, specification: Specification) -> Field:
-    """Makes a cell a field of 64 bits, whose values are shown as those of its field."""
+def cell_field(cell: Cell, specification: Specification) -> Field:
+    """Returns a field of 64 bits for a cell, whose values are shown as those of its field."""
     of = specification.fields[cell.field] if cell.field and cell.function != "count" else None
     if of is None or of.kind == "string":
         return Field("", cell.name, STATE_MAXIMUM.bit_length(), 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,30 +37,88 @@ class Carried:
     cells: NDArray[Any]
 
 
-class StatefulMatcher:
-    """Finds leaves where they depend on earlier events of the source.
+class CellStates:
+    """Begins and ends the state of a source with every slice of its events.
 
-    matcher: walks events as far as their fields lead, anywhere and in any order.
-    cells: the state that is kept.
+    identities: of the cells, their names in ``Carried``. ``units``: of times, in a microsecond
+    (``udfs.filters.meaning.state.Clock``).
+    """
 
+    def __init__(self, cells: Sequence[Cell], units: int) -> None:
+        self.identities: tuple[str, ...] = tuple(cell.identity for cell in cells)
+        self._function = np.array([FUNCTIONS.index(cell.function) for cell in cells], np.uint8)
+        self._window = np.array([cell.window * units for cell in cells], np.int64)
+
+    def begin(self, carried: Carried | None) -> tuple[NDArray[Any], ...]:
+        """Returns starts, counts and values of cells, to be changed, then functions and windows.
+
+        Cells go by their identities: those unknown before are empty, those unknown now are dropped.
+        ``carried``: not changed; None at the beginning of a source.
+        """
+        cells = np.zeros(len(self.identities), CELL)
+        if carried is not None and carried.names == self.identities:
+            cells = carried.cells
+        elif carried is not None:
+            mine, theirs = _common(self.identities, carried.names)
+            cells[mine] = carried.cells[theirs]
+        held = (np.array(cells[name]) for name in CELL.names or ())
+        return *held, self._function, self._window
+
+    def end(self, held: Sequence[NDArray[Any]]) -> Carried:
+        """Returns the state that a slice leaves behind; ``held``: as of ``begin``."""
+        cells = np.empty(len(self.identities), CELL)
+        cells["start"], cells["count"], cells["value"] = held[:3]
+        return Carried(self.identities, cells)
+
+
+class Stateful(Protocol):
+    """Matches the events of one source in order.
+
+    fields: qualified names of the fields whose raw values ``match`` takes, in this order.
     identities: of the cells, their names in ``Carried``.
+    """
 
-    ``run`` then takes the events of one source in order. ``units``: of the times it is given, in
-    a microsecond (``udfs.filters.meaning.state.Clock``). Picklable, as ``Matcher``.
+    @property
+    def fields(self) -> tuple[str, ...]: ...
+    @property
+    def identities(self) -> tuple[str, ...]: ...
+    def match(
+        self,
+        message_type: NDArray[np.uint8],
+        values: NDArray[np.uint64],
+        present: NDArray[np.bool_] | None,
+        unread: NDArray[np.bool_],
+        time: NDArray[np.int64],
+        carried: Carried | None,
+    ) -> tuple[NDArray[Any], Carried]:
+        """Returns what each event comes to, and the state after the last.
+
+        The first arguments are as of ``Matcher.match``. ``unread``: bool[m], events that are
+        nobody's and update nothing. ``time``: int64[m]. ``carried``: the state before the first,
+        None at the beginning of a source; that of another version of the rules is taken over by
+        the cells' identities. It is not changed.
+        """
+        ...
+
+
+class StatefulMatcher:
+    """Finds leaves where they depend on earlier events of the source; ``Stateful``.
+
+    matcher: walks events as far as their fields lead, anywhere and in any order; ``run`` then takes
+    the events of one source in order. ``units``: of times, as of ``CellStates``. Picklable, as
+    ``Matcher``.
     """
 
     def __init__(self, compiled: CompiledFilter, units: int = 1) -> None:
         self.matcher = Matcher(compiled)
         self.cells: tuple[Cell, ...] = tuple(compiled.cells)
-        self.identities: tuple[str, ...] = tuple(cell.identity for cell in self.cells)
+        self._states = CellStates(self.cells, units)
         number = {cell.name: at for at, cell in enumerate(self.cells)}
         lanes = {name: at for at, name in enumerate(self.matcher.fields)}
         lookup = self.matcher.lookup
         # By lane of the tables: the cell, or -1 for a field.
         cell_of_lane = np.array([number.get(name, -1) for name in compiled.fields[1:]], np.int32)
         self._cell_of = cell_of_lane[lookup.lane] if len(lookup.lane) else cell_of_lane[:0]
-        self._function = np.array([FUNCTIONS.index(c.function) for c in self.cells], np.uint8)
-        self._window = np.array([cell.window * units for cell in self.cells], np.int64)
         updates = [outcome.updates for outcome in self.matcher.outcomes]
         self._update_begin = np.concatenate(([0], np.cumsum([len(u) for u in updates])))
         self._update_begin = self._update_begin.astype(np.int64)
@@ -69,6 +127,30 @@ class StatefulMatcher:
         self._update_lane = np.array(
             [-1 if u.field is None else lanes[u.field] for u in flat], np.int32
         )
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Those of ``matcher``."""
+        return self.matcher.fields
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """The cells' names in ``Carried``."""
+        return self._states.identities
+
+    def match(
+        self,
+        message_type: NDArray[np.uint8],
+        values: NDArray[np.uint64],
+        present: NDArray[np.bool_] | None,
+        unread: NDArray[np.bool_],
+        time: NDArray[np.int64],
+        carried: Carried | None,
+    ) -> tuple[NDArray[np.int32], Carried]:
+        """Returns the leaf index of each event, int32[m], and the state: as of ``Stateful``."""
+        codes = self.matcher.walk(message_type, values, present)
+        codes[unread] = -1
+        return self.run(codes, values, time, carried)
 
     def run(
         self,
@@ -80,15 +162,13 @@ class StatefulMatcher:
         """Returns the leaf index of each event, int32[m], and the state after the last.
 
         ``codes``: int32[m], results of ``matcher.walk`` for the events, in the order of the source.
-        ``values``: uint64[len(matcher.fields), m]; updates read them. ``time``: int64[m].
-        ``carried``: the state before the first, None at the beginning of a source; state of
-        another version of the rules is taken over by the cells' identities. It is not changed.
+        ``values``: uint64[len(matcher.fields), m]; updates read them. ``time``, ``carried``: as of
+        ``Stateful``.
         """
         shape = (len(self.matcher.fields), len(codes))
         if values.shape != shape or time.shape != shape[1:]:
             raise ValueError(f"values have shape {values.shape}, times {time.shape} for {shape}")
-        cells = self._resume(carried)
-        starts, counts, held = (cells[name].copy() for name in CELL.names or ())
+        held = self._states.begin(carried)
         result = np.array(codes, np.int32)
         # Leaves that update nothing are reached already; all others wait for those before them.
         updates = np.diff(self._update_begin) > 0
@@ -99,32 +179,16 @@ class StatefulMatcher:
                 result,
                 np.require(values, np.uint64, ["C", "W"]),
                 np.require(time, np.int64, ["C", "W"]),
-                starts,
-                counts,
-                held,
-                self._function,
-                self._window,
+                *held,
                 self._cell_of,
                 self._update_begin,
                 self._update_cell,
                 self._update_lane,
             )
-        cells = np.empty(len(self.cells), CELL)
-        cells["start"], cells["count"], cells["value"] = starts, counts, held
-        return np.invert(result, out=result), Carried(self.identities, cells)
+        return np.invert(result, out=result), self._states.end(held)
 
     def _run(self, *arguments: Any) -> None:
         kernels.run(*arguments, *self.matcher.lookup.arrays()[1:])
-
-    def _resume(self, carried: Carried | None) -> NDArray[Any]:
-        """Returns cells by name: those unknown before are empty, those unknown now are dropped."""
-        if carried is not None and carried.names == self.identities:
-            return carried.cells
-        cells = np.zeros(len(self.cells), CELL)
-        if carried is not None:
-            mine, theirs = _common(self.identities, carried.names)
-            cells[mine] = carried.cells[theirs]
-        return cells
 
 
 def _common(mine: Sequence[str], theirs: Sequence[str]) -> tuple[list[int], list[int]]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _HASH_SHIFT = np.uint64(32)
-_ONE, _TWO = np.uint64(1), np.uint64(2)
+_NONE, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
 _MAXIMUM = np.uint64(0xFFFFFFFFFFFFFFFF)
 _BLOCK = 512
 """Events that take a step together: while one waits for memory, the next ones are under way."""
@@ -169,6 +169,53 @@ def walk(
     return result
 
 
+@_helper
+def _is_open(cell: Any, now: Any, starts: Any, counts: Any, window: Any) -> Any:
+    return counts[cell] > _NONE and -window[cell] < now - starts[cell] < window[cell]
+
+
+@_helper
+def _read(
+    cell: Any, now: Any, starts: Any, counts: Any, held: Any, function: Any, window: Any
+) -> Any:
+    """Returns whether the cell has a value, and the value."""
+    kind = function[cell]
+    if not _is_open(cell, now, starts, counts, window):
+        return kind <= _SUM, _NONE
+    if kind == _COUNT:
+        return True, counts[cell]
+    if kind == _AVG:
+        return True, held[cell] // counts[cell]
+    return True, held[cell]
+
+
+@_helper
+def _update(
+    cell: Any,
+    value: Any,
+    now: Any,
+    starts: Any,
+    counts: Any,
+    held: Any,
+    function: Any,
+    window: Any,
+) -> None:
+    if not _is_open(cell, now, starts, counts, window):
+        starts[cell] = now
+        counts[cell] = _ONE
+        held[cell] = value
+        return
+    counts[cell] += _ONE
+    kind = function[cell]
+    if kind == _MIN:
+        held[cell] = min(held[cell], value)
+    elif kind == _MAX:
+        held[cell] = max(held[cell], value)
+    else:
+        # The greatest sum stays.
+        held[cell] += min(value, _MAXIMUM - held[cell])
+
+
 @njit(cache=True, nogil=True)
 def run(
     events: NDArray[np.int64],
@@ -201,44 +248,97 @@ def run(
     updates the cells ``update_cell[update_begin[f]:update_begin[f + 1]]``, each with the value in
     ``update_lane``. For the rest see ``udfs.filters.matching.lookup.Lookup``.
     """
-    none = np.uint64(0)
-    one = np.uint64(1)
     for i in events:
         now = time[i]
         code = codes[i]
         while code >= 0:
             cell = cell_of[code]
-            kind = function[cell]
-            live = counts[cell] > none and -window[cell] < now - starts[cell] < window[cell]
-            if not live and kind > _SUM:
+            there, value = _read(cell, now, starts, counts, held, function, window)
+            if there:
+                code = follow(
+                    code, value, by_hash, base, shift, last, begin, bucket, low, following
+                )
+            else:
                 code = absent[code]
-                continue
-            found = none
-            if live:
-                found = held[cell]
-                if kind == _COUNT:
-                    found = counts[cell]
-                elif kind == _AVG:
-                    found = held[cell] // counts[cell]
-            code = follow(code, found, by_hash, base, shift, last, begin, bucket, low, following)
         codes[i] = code
         leaf = ~code
         for at in range(update_begin[leaf], update_begin[leaf + 1]):
-            cell = update_cell[at]
-            kind = function[cell]
-            value = none
+            value = _NONE
             if update_lane[at] >= 0:
                 value = values[update_lane[at], i]
-            if not (counts[cell] > none and -window[cell] < now - starts[cell] < window[cell]):
-                starts[cell] = now
-                counts[cell] = one
-                held[cell] = value
-                continue
-            counts[cell] += one
-            if kind == _MIN:
-                held[cell] = min(held[cell], value)
-            elif kind == _MAX:
-                held[cell] = max(held[cell], value)
-            else:
-                # The greatest sum stays.
-                held[cell] += min(value, _MAXIMUM - held[cell])
+            _update(update_cell[at], value, now, starts, counts, held, function, window)
+
+
+@njit(cache=True, nogil=True)
+def run_terms(
+    event: NDArray[np.int64],
+    rest: NDArray[np.int64],
+    values: NDArray[np.uint64],
+    time: NDArray[np.int64],
+    found: NDArray[np.uint64],
+    starts: NDArray[np.int64],
+    counts: NDArray[np.uint64],
+    held: NDArray[np.uint64],
+    function: NDArray[np.uint8],
+    window: NDArray[np.int64],
+    term_begin: NDArray[np.int32],
+    outcome: NDArray[np.int32],
+    asked_begin: NDArray[np.int32],
+    asked: NDArray[np.int32],
+    interval: NDArray[np.int32],
+    low: NDArray[np.uint64],
+    high: NDArray[np.uint64],
+    words: NDArray[np.uint64],
+    made_begin: NDArray[np.int32],
+    made: NDArray[np.int32],
+    update_cell: NDArray[np.int32],
+    update_lane: NDArray[np.int32],
+) -> None:
+    """Adds to ``found``, uint64[m, w], the receivers of terms that are true, through the cells.
+
+    ``event``, ascending, and ``rest``: int64[p], rests of terms that are true on events. Rest r has
+    the terms from ``term_begin[r]`` up to ``term_begin[r + 1]``, of which term t asks that cells
+    ``asked`` from ``asked_begin[t]`` up to ``asked_begin[t + 1]`` each have a value in one of its
+    intervals, ``low`` and ``high`` from ``interval`` on. Its ``outcome`` has the receivers
+    ``words`` and the updates ``made`` from ``made_begin`` on, which an event makes once, after all
+    comparisons: of ``update_cell`` with the value in ``update_lane``. For the rest see ``run``.
+    """
+    last = np.full(update_cell.shape[0], -1, np.int64)
+    waiting = np.empty(update_cell.shape[0], np.int32)
+    pairs = event.shape[0]
+    at = 0
+    while at < pairs:
+        i = event[at]
+        now = time[i]
+        updates = 0
+        while at < pairs and event[at] == i:
+            for term in range(term_begin[rest[at]], term_begin[rest[at] + 1]):
+                true = True
+                for place in range(asked_begin[term], asked_begin[term + 1]):
+                    true, value = _read(asked[place], now, starts, counts, held, function, window)
+                    if true:
+                        true = False
+                        for part in range(interval[place], interval[place + 1]):
+                            if low[part] <= value <= high[part]:
+                                true = True
+                                break
+                    if not true:
+                        break
+                if not true:
+                    continue
+                number = outcome[term]
+                for word in range(words.shape[1]):
+                    found[i, word] |= words[number, word]
+                for place in range(made_begin[number], made_begin[number + 1]):
+                    update = made[place]
+                    if last[update] != i:
+                        last[update] = i
+                        waiting[updates] = update
+                        updates += 1
+            at += 1
+        for place in range(updates):
+            update = waiting[place]
+            value = _NONE
+            if update_lane[update] >= 0:
+                value = values[update_lane[update], i]
+            _update(update_cell[update], value, now, starts, counts, held, function, window)

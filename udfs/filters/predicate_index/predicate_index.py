@@ -6,23 +6,18 @@ SIGCOMM 1998 (a bit vector a predicate), turned by 90 degrees: a bit an event.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.outcomes import outcome_of, token_order
-from udfs.filters.compiler.tables import leaf_row
 from udfs.filters.matching.lookup import hashed
 from udfs.filters.meaning.normal_form import MESSAGE_TYPE
-from udfs.filters.nodes import Outcome
 from udfs.filters.predicate_index import kernels
 from udfs.filters.predicate_index.postings import postings
-from udfs.filters.predicate_index.terms import FlatTerms, Told
-from udfs.messages.specification import Field, Specification
+from udfs.filters.predicate_index.term_index import TermIndex
+from udfs.filters.predicate_index.terms import FlatTerms
+from udfs.messages.specification import Specification
 
 _CANDIDATE, _TERM, _FIELD = 2.5, 0.01, 3.5
 """Nanoseconds an event, as measured: of a term listed for its value, of any term of slices, and how
@@ -30,17 +25,12 @@ much more a field costs in slices than a look-up."""
 _BUCKETS = 1024
 
 
-class PredicateIndex:
+class PredicateIndex(TermIndex):
     """Finds the receivers of each event, at a cost that is a sum over the rules.
 
     Terms that ask for one value of a field, where few ask for the same, are found by that value and
     then verified; of all others every block of events is asked, a bit an event. ``candidate`` says
-    what it costs to verify one: 0 for all by values, much for none.
-
-    fields: qualified names of the fields and lanes whose raw values ``match`` takes, in this order.
-    definitions: of these. tokens: all receivers, then all named actions, sorted; bit t % 64 of word
-    t // 64 of a result is for token t. hosts: the receivers among them. receivers: distinct ones of
-    rules. terms: how many. Picklable.
+    what it costs to verify one: 0 for all by values, much for none. Picklable.
     """
 
     def __init__(
@@ -50,17 +40,11 @@ class PredicateIndex:
         *,
         candidate: float = _CANDIDATE,
     ) -> None:
-        self._flat = flat
-        self._outcomes = flat.outcomes
+        super().__init__(flat, specification)
         lanes = {f.qualified: f for each in specification.order() for f in each.lanes()}
-        self.fields: tuple[str, ...] = tuple(n for n in lanes if n in set(flat.names))
-        self.definitions: tuple[Field, ...] = tuple(lanes[name] for name in self.fields)
-        self.tokens: Told = tuple(
-            sorted({token for each in flat.outcomes for token in each}, key=token_order)
-        )
-        self.hosts = tuple(token for token in self.tokens if isinstance(token, str))
-        self.receivers = tuple(dict.fromkeys(map(_receivers, flat.outcomes)))
-        self.terms = len(flat)
+        asked = set(flat.names)
+        self.fields = tuple(name for name in lanes if name in asked)
+        self.definitions = tuple(lanes[name] for name in self.fields)
         row = {MESSAGE_TYPE: -1} | {name: at for at, name in enumerate(self.fields)}
         self._row = np.array([row[name] for name in flat.names], np.int32)
         chosen, at = _access(flat, self._row, candidate)
@@ -68,51 +52,6 @@ class PredicateIndex:
         others = np.ones(len(flat), np.bool_)
         others[chosen] = False
         self._slices = self._make_slices(flat, np.flatnonzero(others))
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Rows are asked of whom has compiled them.
-        return {name: value for name, value in self.__dict__.items() if name != "_flat"}
-
-    def described(self) -> Iterator[tuple[list[dict[str, Any]], Outcome]]:
-        """Yields predicates of each term, as in table ``filter_leaves``, and its outcome."""
-        flat, definitions = self._flat, dict(zip(self.fields, self.definitions, strict=True))
-        bounds = list(zip(flat.low.tolist(), flat.high.tolist(), strict=True))
-        starts, intervals = flat.predicate.tolist(), flat.interval.tolist()
-        predicates = []
-        for at, field in enumerate(flat.field.tolist()):
-            name = flat.names[field]
-            allowed = bounds[intervals[at] : intervals[at + 1]]
-            predicates.append(_predicate_row(name, definitions.get(name), allowed))
-        for (begin, end), outcome in zip(pairwise(starts), flat.outcome.tolist(), strict=True):
-            yield predicates[begin:end], outcome_of(flat.outcomes[outcome])
-
-    def term_rows(self) -> list[dict[str, Any]]:
-        """Returns rows of table ``filter_leaves``, one a term: receivers and predicates."""
-        return [
-            leaf_row(-1 - term, outcome) | {"leaf": -1 - term, "predicates": predicates}
-            for term, (predicates, outcome) in enumerate(self.described())
-        ]
-
-    @cached_property
-    def _words(self) -> NDArray[np.uint64]:
-        return _bits(self._outcomes, self.tokens)
-
-    def outcome(self, found: NDArray[np.uint64]) -> Outcome:
-        """Returns the outcome of one result of ``match``, uint64[words]."""
-        bits = int.from_bytes(found.astype("<u8").tobytes(), "little")
-        return outcome_of(token for at, token in enumerate(self.tokens) if bits >> at & 1)
-
-    @property
-    def forms(self) -> int:
-        """The number of different sets of fields that terms compare."""
-        flat = self._flat
-        starts, fields = flat.predicate.tolist(), flat.field.tolist()
-        return len({frozenset(fields[a:b]) for a, b in pairwise(starts)})
-
-    @property
-    def words(self) -> int:
-        """The words of a result."""
-        return int(self._words.shape[1])
 
     @property
     def nbytes(self) -> int:
@@ -279,35 +218,6 @@ def _by_group_and_field(flat: FlatTerms, chosen: NDArray[np.int64]) -> NDArray[n
     field = np.where(asks, np.append(flat.field, -1)[begin], -1)
     low = np.where(asks, np.append(flat.low, np.uint64(0))[flat.interval[begin]], np.uint64(0))
     return np.lexsort((low, field, flat.outcome[chosen] // kernels.GROUP))
-
-
-def _predicate_row(
-    name: str, field: Field | None, allowed: Sequence[tuple[int, int]]
-) -> dict[str, Any]:
-    """``field``: None for the type of the message."""
-    width = 1 if field is None else (field.bits + 7) // 8
-    shown = chr if field is None else field.show
-    text = " or ".join(
-        f"{name} == {shown(low)}" if low == high else f"{name} in {shown(low)}..{shown(high)}"
-        for low, high in allowed
-    )
-    intervals = [{"low": a.to_bytes(width), "high": b.to_bytes(width)} for a, b in allowed]
-    return {"field": name, "intervals": intervals, "text": text}
-
-
-def _receivers(told: Told) -> tuple[str, ...]:
-    return tuple(token for token in told if isinstance(token, str))
-
-
-def _bits(outcomes: Sequence[Told], tokens: Told) -> NDArray[np.uint64]:
-    """Returns the tokens of each as bits: uint64[n, w]."""
-    number = {token: at for at, token in enumerate(tokens)}
-    words = np.zeros((len(outcomes), max(1, -(-len(tokens) // 64))), np.uint64)
-    for at, each in enumerate(outcomes):
-        for token in each:
-            word, bit = divmod(number[token], 64)
-            words[at, word] |= np.uint64(1 << bit)
-    return words
 
 
 def _access(

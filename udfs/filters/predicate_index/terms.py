@@ -9,23 +9,24 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from udfs.filters.compiler.outcomes import Token
 from udfs.filters.compiler.term_table import TermTable
-from udfs.filters.nodes import Call
+from udfs.filters.matching.lookup import hashed
 
 _T = TypeVar("_T")
 
-Told = tuple[str | Call, ...]
-"""The receivers and named actions of a rule."""
+Told = tuple[Token, ...]
+"""All that happens to the events of a term."""
 
 
 @dataclass(frozen=True)
 class FlatTerms:
     """Holds t terms with p predicates and n intervals; the parts of each follow one another.
 
-    names: the fields that predicates ask for. rule: int64[t]. outcome: int32[t], a number of
-    ``outcomes``.
-    predicate: int64[t + 1], by term its first predicate. field: int32[p], a number of ``names``.
-    interval: int64[p + 1], by predicate its first interval. low, high: uint64[n], both included.
+    names: the fields, and cells of state, that predicates ask for. rule: int64[t]. outcome:
+    int32[t], a number of ``outcomes``. predicate: int64[t + 1], by term its first predicate. field:
+    int32[p], a number of ``names``. interval: int64[p + 1], by predicate its first interval. low,
+    high: uint64[n], both included.
     """
 
     names: tuple[str, ...]
@@ -50,10 +51,8 @@ class FlatTerms:
 
     @classmethod
     def of(cls, table: TermTable, first: int = 0) -> FlatTerms:
-        """Flattens the terms of rules that send and keep no state; ``first``: the number of the
-        first rule."""
+        """Flattens the terms of rules; ``first``: the number of the first rule."""
         names: dict[str, int] = {}
-        sets: dict[Told, int] = {}
         rule: list[NDArray[np.int64]] = []
         outcome: list[NDArray[np.int32]] = []
         # By term the number of its predicates, by predicate that of its intervals.
@@ -62,16 +61,11 @@ class FlatTerms:
         fields: list[NDArray[np.int32]] = []
         lows: list[NDArray[np.uint64]] = []
         highs: list[NDArray[np.uint64]] = []
-        told = [
-            tuple(token for token in tokens if isinstance(token, str | Call))
-            for tokens in table.outcomes
-        ]
-        number = np.array([sets.setdefault(each, len(sets)) for each in told], np.int32)
         for block in table.blocks:
             count, width = len(block), len(block.names)
             numbers = [names.setdefault(name, len(names)) for name in block.names]
             rule.append(block.rule.astype(np.int64))
-            outcome.append(number[table.outcome[block.rule]])
+            outcome.append(table.outcome[block.rule])
             predicates.append(np.full(count, width))
             intervals.append(np.ones(count * width, np.int64))
             fields.append(np.tile(np.array(numbers, np.int32), count))
@@ -80,7 +74,7 @@ class FlatTerms:
                     bounds.append(np.column_stack(columns).reshape(-1).astype(np.uint64))
         terms = [term for term, _, _ in table.terms]
         rule.append(np.array([of for _, of, _ in table.terms], np.int64))
-        outcome.append(number[np.array([n for _, _, n in table.terms], np.int64)])
+        outcome.append(np.array([number for _, _, number in table.terms], np.int32))
         predicates.append(np.array([len(term) for term in terms], np.int64))
         asked = [pair for term in terms for pair in term]
         fields.append(np.array([names.setdefault(name, len(names)) for name, _ in asked], np.int32))
@@ -90,7 +84,7 @@ class FlatTerms:
         highs.append(np.array([high for _, high in held], np.uint64))
         return cls(
             tuple(names),
-            tuple(sets),
+            tuple(table.outcomes),
             _joined(rule, np.int64) + first,
             _joined(outcome, np.int32),
             _starts(_joined(predicates, np.int64)),
@@ -144,6 +138,22 @@ class FlatTerms:
             self.high[intervals],
         )
 
+    def alike(self) -> NDArray[np.int64]:
+        """Returns numbers of the terms, int64[t]: those with one number have the same predicates,
+        of whichever rules and outcomes."""
+        intervals = hashed(hashed(self.low) + self.high)
+        predicates = hashed(_sums(intervals, self.interval) + self.field.astype(np.uint64))
+        found = np.unique(
+            hashed(_sums(predicates, self.predicate)), return_index=True, return_inverse=True
+        )
+        first, number = found[1], found[2].astype(np.int64)
+        one = self.select(first[number])
+        for name in ("predicate", "field", "interval", "low", "high"):
+            if not np.array_equal(getattr(one, name), getattr(self, name)):
+                # Two that differ share a hash: then each is one of its own.
+                return np.arange(len(self))
+        return number
+
 
 def _numbered(
     values: Sequence[_T], used: NDArray[np.int32], numbers: dict[_T, int]
@@ -155,6 +165,14 @@ def _numbered(
     for at in np.flatnonzero(there).tolist():
         number[at] = numbers.setdefault(values[at], len(numbers))
     return number[used]
+
+
+def _sums(values: NDArray[np.uint64], starts: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Returns the sum of each range, as 64 bits hold it."""
+    until = np.zeros(len(values) + 1, np.uint64)
+    np.cumsum(values, out=until[1:])
+    sums: NDArray[np.uint64] = until[starts[1:]] - until[starts[:-1]]
+    return sums
 
 
 def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
