@@ -161,7 +161,7 @@ def compile_command(
     specification = file.specification
     ordered = _order(order, specification)
     found = file.compile(partial or None, ordered)
-    compiled, index = found.grouped.diagram, found.grouped.index
+    compiled = found.grouped.diagram
     ports = _ports(port or [])
     # All that can fail comes before the first line.
     switch = _on_switch(file, ports, p4) if p4 else None
@@ -172,10 +172,11 @@ def compile_command(
         typer.echo(json.dumps({**line, "kind": KINDS[kind], "next": following}))
     for state in sorted(compiled.outcomes):
         typer.echo(json.dumps(leaf_json(state, compiled.outcomes[state])))
-    for cell in compiled.cells:
+    for cell in found.grouped.cells:
         typer.echo(json.dumps(cell_json(cell)))
-    for predicates, outcome in index.described() if index else ():
-        typer.echo(json.dumps(index_term_json(predicates, outcome)))
+    for index in found.grouped.indexes:
+        for predicates, outcome in index.described():
+            typer.echo(json.dumps(index_term_json(predicates, outcome)))
     if report_:
         typer.echo(groups_text(found), err=True)
         held = switch.groups if switch else Groups(compiled)
@@ -314,14 +315,15 @@ class _Run:
         clock = clock_of(file.specification)
         self._stateful = StatefulMatcher(grouped.diagram, clock.units)
         self._matcher: Matcher = self._stateful.matcher
-        self._index = grouped.index
+        self._index, self._stateful_index = grouped.index, grouped.stateful
+        self._indexes = grouped.indexes
         self._carried: Carried | None = None
-        self._texts: dict[tuple[int, bytes], str] = {}
+        self._texts: dict[tuple[int | bytes, ...], str] = {}
         self._rules = MatchingRules(file) if with_rules else None
         self._parsed: list[tuple[int, Rule]] = []
         self._interpreter: Interpreter | None = None
         self.batch = BATCH
-        wanted = {*self._matcher.fields, *(self._index.fields if self._index else ())}
+        wanted = {*self._matcher.fields, *(n for index in self._indexes for n in index.fields)}
         if self._rules is not None:
             self.batch = min(BATCH, BATCH_WITH_RULES)
             self._parsed = sorted(self._rules.parsed.items(), key=itemgetter(0))
@@ -339,22 +341,29 @@ class _Run:
             leaves, self._carried = self._stateful.run(codes, values, read.time, self._carried)
         else:
             leaves = ~codes
-        index = np.zeros((len(leaves), 0), np.uint64)
+        found = []
         if self._index is not None:
-            index = self._index.match(read.message_type, *read.stacked(self._index.fields))
+            found.append(self._index.match(read.message_type, *read.stacked(self._index.fields)))
+        if self._stateful_index is not None:
+            columns = read.stacked(self._stateful_index.fields)
+            unread = np.zeros(len(leaves), np.bool_)
+            told, self._carried = self._stateful_index.match(
+                read.message_type, *columns, unread, read.time, self._carried
+            )
+            found.append(told)
         out: dict[int, str] = {}
         matching = self._matching(read, self._rules) if self._rules is not None else None
         for at, (position, leaf) in enumerate(
             zip(read.positions.tolist(), leaves.tolist(), strict=True)
         ):
-            key = leaf, index[at].tobytes()
+            key = leaf, *(told[at].tobytes() for told in found)
             text = self._texts.get(key)
             if text is None:
                 if len(self._texts) >= MAX_TEXTS:
                     self._texts.clear()
                 outcome = self._matcher.outcomes[leaf]
-                if self._index is not None:
-                    outcome = united(outcome, self._index.outcome(index[at]))
+                for index, told in zip(self._indexes, found, strict=True):
+                    outcome = united(outcome, index.outcome(told[at]))
                 text = self._texts[key] = json.dumps(outcome_json(outcome))
             if matching is not None:
                 text = f'{text[:-1]}, "rules": {json.dumps(sorted(matching[at]))}}}'
@@ -384,7 +393,7 @@ def _explain_rule(file: RuleFile, index: int) -> Json:
         raise typer.BadParameter(f"rule {index} is faulty")
     found = file.compile(None)
     compiled, indexed = found.grouped.diagram, index in found.indexed
-    terms = Explainer(compiled, file.specification).rule(file.rule(index))
+    terms = Explainer(found.grouped, file.specification).rule(file.rule(index))
     return {
         "rule": index,
         **rule_place(file, index),

@@ -90,7 +90,7 @@ _COUNTED = ("true", "false", "unknown", "decided")
 def explain_event(file: RuleFile, text: str, after: str, others: int | None) -> Json:
     """Returns the event, its way through the tables, what happens there, and the rules.
 
-    index: terms of the predicate index that hold. at_leaf: what happens without them.
+    index: terms of the indexes that hold. at_leaf: what happens without them.
 
     text: a line as ``match`` takes it. after: file of events before it, or "". rules: all that
     match and the first ``others`` that do not (None: all), in the file's order;
@@ -120,11 +120,9 @@ def explain_event(file: RuleFile, text: str, after: str, others: int | None) -> 
                 continue
             others -= 1
         shown.append({"rule": index, **rule_place(file, index), **evaluation_json(found)})
-    explainer = Explainer(grouped.diagram, specification)
+    explainer = Explainer(grouped, specification)
     way = explainer.path(event.values, event.message_type, cells)
-    held = []
-    if grouped.index is not None:
-        held = explainer.holding(grouped.index, event.values, event.message_type)
+    held = explainer.holding(event.values, event.message_type, cells)
     outcome = way.outcome
     for _, told in held:
         outcome = united(outcome, told)

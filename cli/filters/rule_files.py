@@ -79,7 +79,7 @@ class RuleFile:
     def compile(
         self, optional: bool | None, order: str | tuple[str, ...] = "specification"
     ) -> Compiled:
-        """Returns the rules that are right as the stream has them: a diagram, and an index."""
+        """Returns the rules that are right as the stream has them: a diagram, and indexes."""
         right = self.right
         table = self.terms(optional)
         # A few beforehand: loading the compiled loops takes a second, whatever the rules are.
@@ -95,7 +95,7 @@ class RuleFile:
 
 @dataclass(frozen=True)
 class Compiled:
-    """Holds compiled rules. ``indexed``: indexes of those that the predicate index has."""
+    """Holds compiled rules. ``indexed``: those that an index has."""
 
     grouped: Grouped
     indexed: frozenset[Hashable]

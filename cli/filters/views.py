@@ -52,20 +52,21 @@ def index_term_json(predicates: Sequence[Json], outcome: Outcome) -> Json:
         }
         for predicate in predicates
     ]
-    return {"predicates": shown, **outcome_json(outcome)}
+    return {"predicates": shown, **outcome_json(outcome), **_updates_json(outcome)}
 
 
 def groups_text(found: Compiled) -> str:
     """Returns how large each part of the compiled rules is, for people."""
-    diagram, index = found.grouped.diagram, found.grouped.index
+    diagram = found.grouped.diagram
     lines = [
         f"{found.rules:,} rules compiled in {found.seconds:.3f} s",
         f"diagram: {found.rules - len(found.indexed):,} rules, {len(diagram.entries):,} entries, "
         f"{len(diagram.outcomes):,} leaves",
     ]
-    if index is not None:
+    for index in found.grouped.indexes:
+        kind = "index of rules with state" if index is found.grouped.stateful else "index"
         lines.append(
-            f"index: {len(found.indexed):,} rules, {index.terms:,} terms of {index.forms:,} forms, "
+            f"{kind}: {index.rules:,} rules, {index.terms:,} terms of {index.forms:,} forms, "
             f"{index.nbytes:,} bytes"
         )
     return "\n".join(lines) + "\n"
@@ -191,10 +192,13 @@ def outcome_json(outcome: Outcome) -> Json:
 
 def leaf_json(state: int, outcome: Outcome) -> Json:
     """Returns a leaf and all that happens there; ``updates`` only if there are any."""
-    found: Json = {"state": state, **outcome_json(outcome)}
-    if outcome.updates:
-        found["updates"] = [[u.cell, u.function, u.field] for u in outcome.updates]
-    return found
+    return {"state": state, **outcome_json(outcome), **_updates_json(outcome)}
+
+
+def _updates_json(outcome: Outcome) -> Json:
+    if not outcome.updates:
+        return {}
+    return {"updates": [[u.cell, u.function, u.field] for u in outcome.updates]}
 
 
 def cell_json(cell: Cell) -> Json:

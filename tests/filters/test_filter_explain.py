@@ -16,6 +16,7 @@ from udfs.errors import SubscriptionError
 from udfs.filters.compiler.compile import compile_texts
 from udfs.filters.explanation.events import EventReader
 from udfs.filters.explanation.explain import Explainer, evaluate_rule
+from udfs.filters.grouped import Grouped
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.matching.matcher import Matcher
 from udfs.filters.meaning.evaluate import matches
@@ -121,7 +122,7 @@ FORMATS = st.sampled_from([LOOSE, TYPED])
 def test_the_way_that_is_told_ends_where_the_matcher_says(data, specification):
     compiled = compile_texts(data.draw(rules(specification)), specification, optional=True)
     matcher = Matcher(compiled)
-    explainer = Explainer(compiled, specification)
+    explainer = Explainer(Grouped(compiled), specification)
     reader = EventReader(specification, matcher.fields)
     for one in data.draw(st.lists(events(specification), min_size=1, max_size=4)):
         event = reader.read_object(one)
@@ -160,7 +161,7 @@ def test_with_state_rules_and_leaf_are_those_of_the_interpreter(data, specificat
     except SubscriptionError:
         return
     interpreter = Interpreter(parsed, specification)
-    explainer = Explainer(compiled, specification)
+    explainer = Explainer(Grouped(compiled), specification)
     reader = EventReader(specification)
     for one in data.draw(st.lists(events(specification), min_size=1, max_size=6)):
         event = reader.read_object(one)
@@ -180,7 +181,7 @@ def test_with_state_rules_and_leaf_are_those_of_the_interpreter(data, specificat
 def test_events_that_a_rule_wants_take_the_rows_told_of_it(data, specification):
     texts = data.draw(rules(specification))
     compiled = compile_texts(texts, specification, optional=True)
-    explainer = Explainer(compiled, specification)
+    explainer = Explainer(Grouped(compiled), specification)
     event = EventReader(specification).read_object(data.draw(events(specification)))
     way = explainer.path(event.values, event.message_type)
     for text in texts:
@@ -200,7 +201,7 @@ def test_events_that_a_rule_wants_take_the_rows_told_of_it(data, specification):
 @given(data=st.data(), specification=FORMATS)
 def test_segments_take_each_value_once_and_by_the_row_that_wins(data, specification):
     compiled = compile_texts(data.draw(rules(specification)), specification, optional=True)
-    explainer = Explainer(compiled, specification)
+    explainer = Explainer(Grouped(compiled), specification)
     for at, state in {(int(e["field"]), int(e["state"])) for e in compiled.entries}:
         bits = 8 if at == 0 else compiled.definitions[at - 1].bits
         segments = explainer.segments(at, state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import numpy as np
 import pytest
@@ -14,11 +15,17 @@ from hypothesis import strategies as st
 
 from udfs.filters import grouped
 from udfs.filters.advertisements import Advertisement, Announced
+from udfs.filters.compiler.compile import compile_texts
 from udfs.filters.grouped import Grouped
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.live_rules import LiveRules
+from udfs.filters.matching.carried import pack, unpack
+from udfs.filters.matching.cells import Carried, Stateful, StatefulMatcher
 from udfs.filters.matching.matcher import Matcher
 from udfs.filters.meaning.evaluate import matches
+from udfs.filters.meaning.interpreter import Interpreter
+from udfs.filters.nodes import Node
+from udfs.filters.predicate_index import terms
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.specification import parse_specification
 
@@ -51,10 +58,13 @@ def receivers(filter_: Grouped, batch: Sequence[Mapping[str, int]]) -> list[set[
     return found
 
 
+@cache
+def condition(text: str) -> Node:
+    return parse_rule(text, SPEC).condition
+
+
 def one_by_one(rows: Sequence[Subscription], event: Mapping[str, int]) -> set[str]:
-    return {
-        row.subscriber for row in rows if matches(parse_rule(row.filter, SPEC).condition, event)
-    }
+    return {row.subscriber for row in rows if matches(condition(row.filter), event)}
 
 
 def events(draw: random.Random, values: int, count: int = 200) -> list[dict[str, int]]:
@@ -86,57 +96,184 @@ def test_many_rules_of_one_form_stay_in_the_diagram_beside_those_that_would_mult
     assert receivers(filter_, batch) == [one_by_one(rows, event) for event in batch]
 
 
-def test_rules_with_state_stay_in_the_diagram() -> None:
-    spec = parse_specification(
-        "header_type e_t { fields { a: 32; b: 32; c: 32; } } header e_t e; "
-        "@query_field(e.a) @query_field(e.b) @query_field(e.c) @query_counter(seen, 100)",
-        "state",
-    )
-    draw = random.Random(3)
-    texts = ["a > 5 : seen <- count()", "seen > 3 and b > 2", "count() > 7"]
-    texts += [f"{name} == {draw.randrange(1 << 30)}" for name in "abc" for _ in range(200)]
-    rows = [Subscription(str(n), f"h{n % 64}", text) for n, text in enumerate(texts)]
-    _, rejections, filter_ = LiveRules(spec, "feed1").update(rows, HOSTS)
-    assert not rejections and len(filter_.diagram.cells) >= 2
-    assert filter_.index is not None and filter_.index.terms == 600
+STATE = parse_specification(
+    f"header_type e_t {{ fields {{ {' '.join(f'f{at}: 32;' for at in range(12))} }} }} "
+    "header e_t e; "
+    + " ".join(f"@query_field(e.f{at})" for at in range(12))
+    + " @query_counter(seen, 100) @query_counter(spent, 30)",
+    "twelve",
+)
+Step = tuple[dict[str, int], int]
+"""An event and its time."""
 
 
-def test_rules_with_state_that_do_not_fit_are_refused_one_by_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One subscriber's many rules cost its own, and nobody else's edits."""
-    monkeypatch.setattr(grouped, "_STATE_ROWS", 3_000)
+class Partition:
+    """One source of events, matched slice by slice with its state carried, and its oracle."""
+
+    def __init__(self) -> None:
+        self.carried: Carried | None = None
+        self.oracle: Interpreter | None = None
+
+    def adopt(self, rows: Sequence[Subscription]) -> None:
+        oracle = Interpreter([parse_rule(row.filter, STATE) for row in rows], STATE, None)
+        if self.oracle is not None:
+            oracle.carry(self.oracle)
+        self.oracle = oracle
+
+    def check(self, filter_: Grouped, batch: Sequence[Step]) -> None:
+        """The slice goes where the rules say, one event after the other."""
+        assert self.oracle is not None
+        expected = [set(self.oracle.step(*step).receivers) for step in batch]
+        assert self.take(filter_, batch) == expected
+
+    def take(self, filter_: Grouped, batch: Sequence[Step]) -> list[set[str]]:
+        if filter_.index is not None and filter_.stateful is None and not filter_.diagram.cells:
+            return receivers(filter_, [event for event, _ in batch])
+        state: Stateful = filter_.stateful or StatefulMatcher(filter_.diagram)
+        rows = [[event[name] for event, _ in batch] for name in state.fields]
+        found, self.carried = pickle.loads(pickle.dumps(state)).match(
+            np.zeros(len(batch), np.uint8),
+            np.array(rows, np.uint64).reshape(len(rows), len(batch)),
+            None,
+            np.zeros(len(batch), np.bool_),
+            np.array([time for _, time in batch], np.int64),
+            None if self.carried is None else unpack(pack(self.carried)),
+        )
+        events = [event for event, _ in batch]
+        if isinstance(state, StatefulMatcher):
+            said = [set(state.matcher.receivers[leaf]) for leaf in found.tolist()]
+            alone = Grouped(compile_texts([], STATE), filter_.index)
+        else:
+            said = [set(state.outcome(words).receivers) for words in found]
+            alone = Grouped(filter_.diagram, filter_.index)
+        return [one | other for one, other in zip(said, receivers(alone, events), strict=True)]
+
+
+def test_hundreds_of_rules_with_state_that_would_multiply_are_all_live_and_exact() -> None:
     draw = random.Random(6)
 
-    def rule(name: str, host: str) -> Subscription:
-        a, b, c = (draw.randrange(1 << 20) for _ in range(3))
-        return Subscription(name, host, f"f0 > {a} and f1 > {b} and avg(f2, 100) > {c}")
+    def value() -> int:
+        return draw.randrange(1 << 20)
 
-    heavy = [rule(f"a{at:02}", "h1") for at in range(30)]
-    light = [rule("x", "h2"), rule("y", "h3"), Subscription("z", "h4", "f9 == 7")]
-    live = LiveRules(SPEC, "feed1")
-    for _ in range(2):
-        # Again from what is live by then: the same rules are.
-        rules, rejections, _ = live.update([*heavy, *light], HOSTS)
-        assert {"a00", "x", "y", "z"} <= {rule.id for rule in rules}
-        assert {r.code for r in rejections} == {"FILTER.TOO_LARGE"}
-        assert {r.id for r in rejections} | {rule.id for rule in rules} == {
-            row.id for row in (*heavy, *light)
-        }
-        assert all(r.id.startswith("a") for r in rejections)
-        assert all("e.f0, e.f1" in r.message for r in rejections)
-        # Others' edits go on.
-        light[2] = Subscription("z", "h5", "f9 == 8")
-    refused = {r.id for r in rejections}
-    rules, rejections, filter_ = live.update(heavy[:3] + light, HOSTS)
-    assert not rejections and len(rules) == 6 and not filter_.refused
-    rules, rejections, _ = live.update([*heavy, *light], HOSTS)
-    assert {r.id for r in rejections} == refused
-    # Where an id is there twice, all is made anew.
-    rules, rejections, _ = live.update([*heavy, *light, light[2]], HOSTS)
-    assert len(rules) + len(rejections) == 34 and {r.id for r in rejections} < {
-        row.id for row in heavy
-    } | {"x", "y"}
+    rows = [
+        Subscription(
+            f"a{at}",
+            f"h{at % 64}",
+            f"f0 > {value()} and f1 > {value()} and avg(f2, 100) > {value()} : fwd(h{at % 64})",
+        )
+        for at in range(400)
+    ]
+    rows += [Subscription(f"p{at}", "h1", f"f{at % 12} == {at} : fwd(h{at})") for at in range(60)]
+    live, partition = LiveRules(STATE, "feed1"), Partition()
+    batch = [
+        ({f"e.f{at}": value() if at < 3 else draw.randrange(60) for at in range(12)}, time)
+        for time in range(0, 1200, 3)
+    ]
+    for step in range(3):
+        rules, rejections, filter_ = live.update(rows, HOSTS)
+        assert len(rules) == len(rows) and not rejections
+        assert filter_.stateful is not None and len(filter_.cells) == 400 + bool(step)
+        partition.adopt(rows)
+        partition.check(filter_, batch[100 * step : 100 * (step + 1)])
+        # The others' state stays through an edit.
+        rows = [row for row in rows if row.id != "more"]
+        rows.append(Subscription("more", "h1", f"f0 > {step} and count(50) > 3 : fwd(h63)"))
+    (row,) = [r for r in filter_.term_rows() if "count() per 50 us" in str(r["predicates"])]
+    assert row["receivers"] == ["h63"]
+    assert [each["text"] for each in row["predicates"]][1] == "e.f0 in 2..4294967295"
+
+
+def test_a_few_rules_with_state_stay_in_the_diagram() -> None:
+    draw = random.Random(3)
+    texts = ["f0 > 5 : { fwd(h9); seen <- count() }", "seen > 3 and f1 > 2", "count(20) > 7"]
+    texts += [f"f{at} == {draw.randrange(40)}" for at in range(3) for _ in range(200)]
+    rows = [
+        Subscription(str(n), f"h{n % 64}", text if ":" in text else f"{text} : fwd(h{n % 64})")
+        for n, text in enumerate(texts)
+    ]
+    _, rejections, filter_ = LiveRules(STATE, "feed1").update(rows, HOSTS)
+    assert not rejections and len(filter_.diagram.cells) == 2
+    assert filter_.index is not None and filter_.stateful is None
+    partition = Partition()
+    partition.adopt(rows)
+    batch = [({f"e.f{at}": draw.randrange(40) for at in range(12)}, time) for time in range(300)]
+    partition.check(filter_, batch)
+
+
+def test_terms_that_share_a_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terms, "hashed", np.zeros_like)
+    monkeypatch.setattr(grouped, "MAX_ENTRIES", 1)
+    rows = [
+        Subscription(str(at), "h1", f"f{at} > {at} and count({at + 5}) > 1 : fwd(h{at})")
+        for at in range(4)
+    ]
+    _, _, filter_ = LiveRules(STATE, "feed1").update(rows, HOSTS)
+    partition = Partition()
+    partition.adopt(rows)
+    draw = random.Random(1)
+    partition.check(
+        filter_, [({f"e.f{at}": draw.randrange(6) for at in range(12)}, t) for t in range(60)]
+    )
+
+
+def stateful_texts(fields: int) -> st.SearchStrategy[str]:
+    name, constant = st.sampled_from([f"f{at}" for at in range(fields)]), st.integers(0, 4)
+    plain = st.builds("{} {} {}".format, name, st.sampled_from(["==", ">", "!="]), constant)
+    reading = st.builds(
+        "{}{} {} {}".format,
+        st.sampled_from(["count(", "avg(f0, ", "sum(f1, ", "max(f0, "][: 2 + 2 * (fields > 1)]),
+        st.sampled_from(["100)", "7)"]),
+        st.sampled_from([">", "<="]),
+        constant,
+    ) | st.builds("{} > {}".format, st.sampled_from(["seen", "spent"]), constant)
+    parts = st.lists(st.one_of(plain, plain, reading), min_size=1, max_size=4)
+    joined = st.builds(
+        lambda found, joint, negated: f" {joint} ".join(
+            f"not ({part})" if negated else part for part in found
+        ),
+        parts,
+        st.sampled_from(["and", "and", "or"]),
+        st.sampled_from([False, False, True]),
+    )
+    action = st.sampled_from(["", "", "; seen <- count()", "; spent <- sum(f0)"])
+    return st.builds("{} : {{ fwd(h0){} }}".format, joined, action)
+
+
+@st.composite
+def stateful_steps(draw: st.DrawFn) -> tuple[int, list[dict[int, str | None]]]:
+    fields = draw(st.integers(1, 12))
+    text = st.none() | stateful_texts(fields)
+    steps = st.lists(st.dictionaries(st.integers(0, 15), text, max_size=8), min_size=1, max_size=4)
+    return fields, draw(steps)
+
+
+@examples(80)
+@given(stateful_steps(), st.sampled_from([1, 12, 60, 1 << 20]), st.integers(0, 1 << 30))
+def test_with_state_any_edits_between_any_slices_are_the_interpreter_on_each_partition(
+    edited: tuple[int, list[dict[int, str | None]]], room: int, seed: int
+) -> None:
+    live, table = LiveRules(STATE, "feed1"), {}
+    chance, partitions, now = random.Random(seed), [Partition(), Partition()], 0
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(grouped, "MAX_ENTRIES", room)
+        patched.setattr(grouped, "_WORTH_A_TRIAL", 2)
+        for step in edited[1]:
+            for number, text in step.items():
+                table.pop(number, None)
+                if text is not None:
+                    told = text.replace("fwd(h0)", f"fwd(h{number})")
+                    table[number] = Subscription(str(number), "h1", told)
+            rows = list(table.values())
+            rules, rejections, filter_ = live.update(rows, HOSTS)
+            assert [rule.id for rule in rules] == [row.id for row in rows] and not rejections
+            for partition in partitions:
+                partition.adopt(rows)
+                for _ in range(chance.randrange(1, 4)):
+                    batch = []
+                    for _ in range(chance.randrange(1, 12)):
+                        now += chance.choice([0, 1, 2, 6, 7, 30, -3, 101])
+                        batch.append(({f"e.f{at}": chance.randrange(6) for at in range(12)}, now))
+                    partition.check(filter_, batch)
 
 
 def test_an_event_is_announced_if_any_advertisement_holds() -> None:

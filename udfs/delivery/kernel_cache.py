@@ -23,6 +23,7 @@ from udfs.filters.advertisements import Advertisement
 from udfs.filters.compiler.compile import table_of_texts
 from udfs.filters.language.shapes import read_table
 from udfs.filters.predicate_index.predicate_index import PredicateIndex
+from udfs.filters.predicate_index.stateful_index import StatefulIndex
 from udfs.filters.predicate_index.terms import FlatTerms
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.attributes.encodings import ENCODINGS
@@ -74,6 +75,12 @@ def _index(form: Packets) -> None:
         message_reason=np.zeros(1, np.uint8),
     )
     IndexDelivery(ReceiverSets([()]), index, places).unite(np.zeros(1, np.int32), events)
+    keeping = [f"{rule} : fwd(h1)" for rule in _STATEFUL]
+    table = table_of_texts(keeping, read_table(keeping, form.specification), form.specification)
+    stateful = StatefulIndex(FlatTerms.of(table), table.cells.values(), form.specification)
+    values = np.zeros((len(stateful.fields), 1), np.uint64)
+    kinds, read = np.zeros(1, np.uint8), np.zeros(1, np.bool_)
+    stateful.match(kinds, values, None, read, np.zeros(1, np.int64), None)
 
 
 def _trees_and_encodings() -> None:

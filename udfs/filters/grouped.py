@@ -175,16 +175,15 @@ class GroupedCompiler:
         """Returns a diagram with some of the groups, and the rules of the others, ascending."""
         compiler = self._begin(limit)
         worth = max(_WORTH_A_TRIAL, len(names) // _SHARE)
-        trials = sorted(groups.items(), key=lambda pair: (-len(pair[1]), sorted(pair[0] or ())))
         inside: list[int] = []
-        for key, those in trials:
+        for key, those in sorted(groups.items(), key=_trial):
             part = table.select(np.array(those, np.int64))
             try:
                 if key is None:
-                    # They may take no more room than they have by themselves.
+                    # They may take no more room than they would by themselves.
                     self._begin(small(part)).update_table(range(len(those)), part)
                 elif len(those) < worth:
-                    continue
+                    break
                 self._probe([*inside, *those], table)
                 compiler.update_table([names[at] for at in those], part)
             except FilterError:
@@ -275,6 +274,12 @@ class _WithState(_Indexed[StatefulIndex]):
         cells = live_cells(self._specification, self._cells.values(), self._updates.values())
         held = [cells[name] for name in sorted(cells)]
         return StatefulIndex(terms, held, self._specification)
+
+
+def _trial(group: tuple[Key, list[int]]) -> tuple[bool, int, list[str]]:
+    """Returns a key to sort groups by: first the one with state, then large ones."""
+    key, rules = group
+    return key is not None, -len(rules), sorted(key or ())
 
 
 def _keys(table: TermTable, count: int) -> list[Key]:

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from udfs.filters.compiler.tables import ABSENT, DEFAULT, KINDS, LPM, CompiledFilter
+from udfs.filters.compiler.tables import ABSENT, DEFAULT, KINDS, LPM
+from udfs.filters.grouped import Grouped
 from udfs.filters.intervals import Intervals
 from udfs.filters.meaning.evaluate import Subject, matches
 from udfs.filters.meaning.normal_form import Term, lane_terms
@@ -29,7 +30,6 @@ from udfs.filters.nodes import (
     StatePredicate,
     Update,
 )
-from udfs.filters.predicate_index.predicate_index import PredicateIndex
 from udfs.messages.specification import Field, Specification
 
 Truth = Literal["true", "false", "unknown"]
@@ -107,10 +107,12 @@ class Alternative:
 
 
 class Explainer:
-    """Explains events and rules by the rows of a filter, by table and state."""
+    """Explains events and rules by the rows of a diagram, by table and state, and by the terms of
+    indexes."""
 
-    def __init__(self, compiled: CompiledFilter, specification: Specification) -> None:
-        self.compiled = compiled
+    def __init__(self, filter_: Grouped, specification: Specification) -> None:
+        self._grouped = filter_
+        self.compiled = compiled = filter_.diagram
         self._specification = specification
         entries = compiled.entries
         self._keys = (entries["field"].astype(np.int64) << 32) | entries["state"]
@@ -148,12 +150,19 @@ class Explainer:
         return Path(tuple(steps), state, self.compiled.outcomes[state])
 
     def holding(
-        self, index: PredicateIndex, event: Mapping[str, int], message_type: int | None
+        self,
+        event: Mapping[str, int],
+        message_type: int | None,
+        cells: Mapping[str, int | None] | None = None,
     ) -> list[tuple[str, Outcome]]:
-        """Returns the terms of an index that are true on an event, in words, and their outcomes."""
-        values = self._values(event, message_type, {})
+        """Returns the terms of the indexes that are true on an event, in words, and their outcomes.
+
+        Arguments as of ``path``.
+        """
+        values = self._values(event, message_type, cells or {})
         return [
             (" and ".join(each["text"] for each in predicates) or "always", outcome)
+            for index in self._grouped.indexes
             for predicates, outcome in index.described()
             if all(_holds(each, values.get(each["field"])) for each in predicates)
         ]
@@ -165,7 +174,7 @@ class Explainer:
     ) -> tuple[Alternative, ...]:
         """Returns the terms that a rule of the filter compiled to. optional: as for the filter."""
         updates = tuple(a for a in rule.actions if isinstance(a, Update))
-        functions = {cell.name: cell.function for cell in self.compiled.cells}
+        functions = {cell.name: cell.function for cell in self._grouped.cells}
         found = split(rule.condition, self._specification, updates, functions, optional)
         alternatives_ = []
         for term in found.terms:
@@ -228,7 +237,7 @@ class Explainer:
             if raw is not None:
                 shift = whole.bits - (lane.bit_offset - whole.bit_offset) - lane.bits
                 values[name] = (raw >> shift) & ((1 << lane.bits) - 1)
-        for cell in self.compiled.cells:
+        for cell in self._grouped.cells:
             found = cells.get(cell.name, None if cell.optional else 0)
             if found is not None:
                 values[cell.name] = found

@@ -23,7 +23,7 @@ class TermIndex:
     fields: qualified names of the fields and lanes whose raw values ``match`` takes, in this order.
     definitions: of these. tokens: all receivers, then all named actions, sorted; bit t % 64 of word
     t // 64 of a result is for token t. hosts: the receivers among them. receivers: distinct ones of
-    rules. terms: how many.
+    rules. terms: how many. rules: how many have terms.
     """
 
     fields: tuple[str, ...]
@@ -38,7 +38,7 @@ class TermIndex:
         )
         self.hosts = tuple(token for token in self.tokens if isinstance(token, str))
         self.receivers = tuple(dict.fromkeys(map(_receivers, flat.outcomes)))
-        self.terms = len(flat)
+        self.terms, self.rules = len(flat), len(np.unique(flat.rule))
 
     def __getstate__(self) -> dict[str, Any]:
         # Rows are asked of whom has compiled them.
