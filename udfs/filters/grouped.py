@@ -174,6 +174,8 @@ class GroupedCompiler:
     ) -> tuple[IncrementalCompiler, list[int]]:
         """Returns a diagram with some of the groups, and the rules of the others, ascending."""
         compiler = self._begin(limit)
+        if len(groups) == 1:
+            return compiler, list(range(len(names)))
         worth = max(_WORTH_A_TRIAL, len(names) // _SHARE)
         inside: list[int] = []
         for key, those in sorted(groups.items(), key=_trial):

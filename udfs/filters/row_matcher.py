@@ -15,7 +15,7 @@ from udfs.filters.compiler.outcomes import receiver_order
 from udfs.filters.compiler.term_table import TermTable
 from udfs.filters.language.rule import subscription_error
 from udfs.filters.language.shapes import RuleTable, read_table
-from udfs.filters.predicate_index.predicate_index import PredicateIndex
+from udfs.filters.predicate_index.predicate_index import PredicateIndex, distinct
 from udfs.filters.predicate_index.terms import FlatTerms
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.specification import Specification
@@ -70,7 +70,7 @@ class RowMatcher:
         sizes = self._begin[rule + 1] - self._begin[rule]
         ends = np.cumsum(sizes)
         place = np.repeat(self._begin[rule] - (ends - sizes), sizes) + np.arange(sizes.sum())
-        told = np.unique(np.repeat(row, sizes) << 32 | self._told[place])
+        told = distinct(np.repeat(row, sizes) << 32 | self._told[place])
         return (
             _lists(count, row, self._ids.take(pa.array(rule))),
             _lists(count, told >> 32, self._names.take(pa.array(told & 0xFFFFFFFF))),

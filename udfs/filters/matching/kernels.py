@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _HASH_SHIFT = np.uint64(32)
 _NONE, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
+_LOWER = np.uint64(0xFFFFFFFF)
 _MAXIMUM = np.uint64(0xFFFFFFFFFFFFFFFF)
 _BLOCK = 512
 """Events that take a step together: while one waits for memory, the next ones are under way."""
@@ -271,8 +272,8 @@ def run(
 
 @njit(cache=True, nogil=True)
 def run_terms(
-    event: NDArray[np.int64],
-    rest: NDArray[np.int64],
+    true: NDArray[np.uint64],
+    unread: NDArray[np.bool_],
     values: NDArray[np.uint64],
     time: NDArray[np.int64],
     found: NDArray[np.uint64],
@@ -296,48 +297,60 @@ def run_terms(
 ) -> None:
     """Adds to ``found``, uint64[m, w], the receivers of terms that are true, through the cells.
 
-    ``event``, ascending, and ``rest``: int64[p], rests of terms that are true on events. Rest r has
-    the terms from ``term_begin[r]`` up to ``term_begin[r + 1]``, of which term t asks that cells
-    ``asked`` from ``asked_begin[t]`` up to ``asked_begin[t + 1]`` each have a value in one of its
-    intervals, ``low`` and ``high`` from ``interval`` on. Its ``outcome`` has the receivers
-    ``words`` and the updates ``made`` from ``made_begin`` on, which an event makes once, after all
-    comparisons: of ``update_cell`` with the value in ``update_lane``. For the rest see ``run``.
+    ``true``: event << 32 | rest for each rest of terms that is true on an event, in any order;
+    events that are ``unread`` are left out. Rest r has the terms from ``term_begin[r]`` up to
+    ``term_begin[r + 1]``, of which term t asks that cells ``asked`` from ``asked_begin[t]`` up to
+    ``asked_begin[t + 1]`` each have a value in one of its intervals, ``low`` and ``high`` from
+    ``interval`` on. Its ``outcome`` has the receivers ``words`` and the updates ``made`` from
+    ``made_begin`` on, which an event makes once, after all comparisons: of ``update_cell`` with the
+    value in ``update_lane``. For the rest see ``run``.
     """
+    events = time.shape[0]
+    begin = np.zeros(events + 1, np.int64)
+    for pair in true:
+        begin[np.int64(pair >> _HASH_SHIFT) + 1] += 1
+    for i in range(events):
+        begin[i + 1] += begin[i]
+    rests = np.empty(true.shape[0], np.int32)
+    place = begin[:-1].copy()
+    for pair in true:
+        of = np.int64(pair >> _HASH_SHIFT)
+        rests[place[of]] = np.int32(pair & _LOWER)
+        place[of] += 1
     last = np.full(update_cell.shape[0], -1, np.int64)
     waiting = np.empty(update_cell.shape[0], np.int32)
-    pairs = event.shape[0]
-    at = 0
-    while at < pairs:
-        i = event[at]
+    for i in range(events):
+        if unread[i]:
+            continue
         now = time[i]
         updates = 0
-        while at < pairs and event[at] == i:
-            for term in range(term_begin[rest[at]], term_begin[rest[at] + 1]):
-                true = True
-                for place in range(asked_begin[term], asked_begin[term + 1]):
-                    true, value = _read(asked[place], now, starts, counts, held, function, window)
-                    if true:
-                        true = False
-                        for part in range(interval[place], interval[place + 1]):
-                            if low[part] <= value <= high[part]:
-                                true = True
-                                break
-                    if not true:
+        cell = -1
+        there, value = False, _NONE
+        for rest in rests[begin[i] : begin[i + 1]]:
+            for term in range(term_begin[rest], term_begin[rest + 1]):
+                holds = True
+                for at in range(asked_begin[term], asked_begin[term + 1]):
+                    if asked[at] != cell:
+                        cell = asked[at]
+                        there, value = _read(cell, now, starts, counts, held, function, window)
+                    holds = False
+                    for part in range(interval[at], interval[at + 1]):
+                        holds |= there and low[part] <= value <= high[part]
+                    if not holds:
                         break
-                if not true:
+                if not holds:
                     continue
                 number = outcome[term]
                 for word in range(words.shape[1]):
                     found[i, word] |= words[number, word]
-                for place in range(made_begin[number], made_begin[number + 1]):
-                    update = made[place]
+                for at in range(made_begin[number], made_begin[number + 1]):
+                    update = made[at]
                     if last[update] != i:
                         last[update] = i
                         waiting[updates] = update
                         updates += 1
-            at += 1
-        for place in range(updates):
-            update = waiting[place]
+        for at in range(updates):
+            update = waiting[at]
             value = _NONE
             if update_lane[update] >= 0:
                 value = values[update_lane[update], i]

@@ -6,7 +6,7 @@ SIGCOMM 1998 (a bit vector a predicate), turned by 90 degrees: a bit an event.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from udfs.filters.predicate_index.postings import postings
 from udfs.filters.predicate_index.term_index import TermIndex
 from udfs.filters.predicate_index.terms import FlatTerms
 from udfs.messages.specification import Specification
+
+_T = TypeVar("_T", np.int64, np.uint64)
 
 _CANDIDATE, _TERM, _FIELD = 2.5, 0.01, 3.5
 """Nanoseconds an event, as measured: of a term listed for its value, of any term of slices, and how
@@ -84,6 +86,20 @@ class PredicateIndex(TermIndex):
 
         Arguments as of ``match``. Outcomes are numbered as the terms have them.
         """
+        # Several terms of a rule may be true on an event.
+        kept = distinct(self.true(message_type, values, present)).astype(np.int64)
+        return kept >> 32, kept & 0xFFFFFFFF
+
+    def true(
+        self,
+        message_type: NDArray[np.uint8] | None,
+        values: NDArray[np.uint64],
+        present: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.uint64]:
+        """Returns event << 32 | outcome for each term that is true, uint64[n] in any order.
+
+        Arguments as of ``match``.
+        """
         count = values.shape[1] if message_type is None else len(message_type)
         room = 4 * count + 1
         while True:
@@ -91,11 +107,8 @@ class PredicateIndex(TermIndex):
             self._match(found, count, message_type, values, present, None)
             true = int(found[0, 0])
             if true < room:
-                break
+                return found[1 : true + 1, 0]
             room = true + 1
-        # Several terms of a rule may be true on an event.
-        kept = np.unique(found[1 : true + 1]).astype(np.int64)
-        return kept >> 32, kept & 0xFFFFFFFF
 
     def _match(
         self,
@@ -164,6 +177,14 @@ class PredicateIndex(TermIndex):
             terms.outcome,
             *_pairs(terms, low, above, begins[-1]),
         )
+
+
+def distinct(values: NDArray[_T]) -> NDArray[_T]:
+    """Returns the different ones, ascending; ``numpy.unique`` takes ten times as long where many
+    are near one another."""
+    ordered = np.sort(values)
+    found: NDArray[_T] = ordered[np.diff(ordered, prepend=~ordered[:1]) != 0]
+    return found
 
 
 def _pairs(

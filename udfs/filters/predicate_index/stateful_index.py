@@ -117,15 +117,14 @@ class StatefulIndex(TermIndex):
             block = slice(begin, begin + _EVENTS)
             columns = np.require(values[:, block], np.uint64, ["C", "W"])
             asked = len(self._rests.fields)
-            event, rest = self._rests.pairs(
+            true = self._rests.true(
                 None if message_type is None else message_type[block],
                 columns[:asked],
                 None if present is None else present[:asked, block],
             )
-            read = ~unread[block][event]
             kernels.run_terms(
-                event[read],
-                rest[read],
+                true,
+                np.require(unread[block], np.bool_, ["C", "W"]),
                 columns,
                 np.require(time[block], np.int64, ["C", "W"]),
                 found[block],

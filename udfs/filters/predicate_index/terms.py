@@ -161,6 +161,9 @@ def _numbered(
     """Returns ``used``, indexes of ``values``, by the ``numbers`` of those, which may be new."""
     there = np.zeros(len(values), np.bool_)
     there[used] = True
+    if not numbers and there.all():
+        numbers.update(zip(values, range(len(values)), strict=True))
+        return used
     number = np.zeros(len(values), np.int32)
     for at in np.flatnonzero(there).tolist():
         number[at] = numbers.setdefault(values[at], len(numbers))
