@@ -347,7 +347,10 @@ def test_rules_that_each_ask_for_another_field_cost_a_row_each(tmp_path: Path):
     assert len(automatic) == len(rows)
 
 
-def test_events_go_through_the_diagram_and_the_index_and_both_are_explained(tmp_path: Path):
+@pytest.mark.parametrize("keeping", [0, 40], ids=["state in the diagram", "in an index"])
+def test_events_go_through_the_diagram_and_the_indexes_and_all_are_explained(
+    tmp_path: Path, keeping: int
+):
     draw = random.Random(7)
 
     def predicate() -> str:
@@ -361,6 +364,11 @@ def test_events_go_through_the_diagram_and_the_index_and_both_are_explained(tmp_
         for at in range(60)
     ]
     rules += ["count(1000000) > 3 : fwd(70)", "f0 >= 0 : fwd(71)"]
+    rules += [
+        f"{predicate()} and not {predicate()} and sum(f{at % 11}, 1000000) > {draw.randrange(9)}"
+        f" : fwd({at + 72})"
+        for at in range(keeping)
+    ]
     text = "\n".join(rules)
     events = [
         {name: draw.randrange(4) for name in [*ELEVEN, "dst"] if draw.random() < 0.8}
@@ -376,15 +384,24 @@ def test_events_go_through_the_diagram_and_the_index_and_both_are_explained(tmp_
         assert told["actions"] == [[call.name, *map(int, call.args)] for call in step.calls]
         assert tuple(told["rules"]) == step.rules
     arguments = write(tmp_path, text, MANY_FIELDS)
-    (told,) = lines(run("explain", *arguments, "--event", json.dumps(events[0]), "--json"))
-    assert (told["ports"], told["actions"]) == (found[0]["ports"], found[0]["actions"])
-    assert [rule["rule"] for rule in told["rules"] if rule["matches"]] == found[0]["rules"]
+    after = tmp_path / "after.jsonl"
+    after.write_text("".join(f"{json.dumps(event)}\n" for event in events[:-1]))
+    last = "--event", json.dumps(events[-1]), "--after", str(after), "--all"
+    (told,) = lines(run("explain", *arguments, *last, "--json"))
+    assert (told["ports"], told["actions"]) == (found[-1]["ports"], found[-1]["actions"])
+    assert [rule["rule"] for rule in told["rules"] if rule["matches"]] == found[-1]["rules"]
     from_index = {port for term in told["index"] for port in term["ports"]}
     assert from_index and {*told["at_leaf"]["ports"], *from_index} == {*told["ports"]}
-    shown = run("explain", *arguments, "--event", json.dumps(events[0])).stdout
+    shown = run("explain", *arguments, *last).stdout
     assert "terms of the index that hold" in shown and "together: fwd(" in shown
     assert "matched by the index" in run("explain", *arguments, "--rule", "0").stdout
-    assert "matched by the index" not in run("explain", *arguments, "--rule", "60").stdout
+    counting = run("explain", *arguments, "--rule", "60").stdout
+    assert ("matched by the index" in counting) is bool(keeping)
+    rows = run("compile", *arguments, "--report")
+    cells = [row["cell"] for row in lines(rows) if "cell" in row]
+    asked = {each["field"] for row in lines(rows) for each in row.get("predicates", ())}
+    assert len(cells) > keeping / 2 and asked.issuperset(cells) is bool(keeping)
+    assert ("index of rules with state: " in rows.stderr) is bool(keeping)
 
 
 def test_a_host_is_told_which_clauses_of_its_rules_failed(tmp_path: Path):

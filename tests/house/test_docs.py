@@ -51,7 +51,6 @@ HANDED_ON = {
     "jobs/adapters/switches/p4runtime.py",
     "jobs/adapters/wire/af_packet.py",
     "jobs/adapters/wire/sendmmsg.py",
-    "udfs/filters/grouped.py",
     "udfs/filters/language/rule.py",
     "udfs/filters/language/resolver.py",
     "udfs/filters/subscriptions.py",
