@@ -66,7 +66,7 @@ class StreamPlan:
                 rejection.message,
             )
         log.info(
-            "plan of %s: %d rules, %d rejected, %d entries, %d leaves, %d terms in the index, "
+            "plan of %s: %d rules, %d rejected, %d entries, %d leaves, %d terms in the indexes, "
             "%d receiver sets to work out, in %.2f s",
             named(versions),
             len(compilation.rules),
