@@ -33,7 +33,7 @@ from plain_matcher import PlainMatcher
 from pyspark.sql import SparkSession
 
 import schemas
-from benchmarks import many_fields
+from benchmarks import many_fields, rules_with_state
 from benchmarks.compile import HOSTS, RULES, SYMBOLS, Drawn, independent, texts_of
 from benchmarks.support.measuring import DecodedSession, Reporter, drain, one_core, struct_loop
 from lab.traffic.symbols import symbols
@@ -71,6 +71,7 @@ def main() -> None:
     if "fields" not in sys.argv[1:]:
         rules_of_the_text()
     many_fields.measure("--quick" in sys.argv[1:])
+    rules_with_state.measure("--quick" in sys.argv[1:])
 
 
 def rules_of_the_text() -> None:
