@@ -58,9 +58,11 @@ class StatefulIndex(TermIndex):
         several = np.unique(alike, return_index=True)[1]
         several = several[np.argsort(rest_of[several], kind="stable")]
         asked = flat.select(several, ~on_cell)
-        told = dict.fromkeys(token for each in flat.outcomes for token in each)
-        updates = {u: at for at, u in enumerate(t for t in told if isinstance(t, CellUpdate))}
-        made = [[updates[t] for t in each if t in updates] for each in flat.outcomes]
+        updates: dict[CellUpdate, int] = {}
+        made = [
+            [updates.setdefault(t, len(updates)) for t in each if isinstance(t, CellUpdate)]
+            for each in flat.outcomes
+        ]
         self._terms = (
             np.searchsorted(rest_of[several], np.arange(count + 1)).astype(np.int32),
             asked.outcome,

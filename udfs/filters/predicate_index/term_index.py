@@ -32,10 +32,8 @@ class TermIndex:
     def __init__(self, flat: FlatTerms, specification: Specification) -> None:
         self._flat, self._specification = flat, specification
         self._outcomes = flat.outcomes
-        told = {token for each in flat.outcomes for token in each}
-        self.tokens: Told = tuple(
-            sorted((t for t in told if not isinstance(t, CellUpdate)), key=token_order)
-        )
+        told = {t for each in flat.outcomes for t in each if not isinstance(t, CellUpdate)}
+        self.tokens: Told = tuple(sorted(told, key=token_order))
         self.hosts = tuple(token for token in self.tokens if isinstance(token, str))
         self.receivers = tuple(dict.fromkeys(map(_receivers, flat.outcomes)))
         self.terms, self.rules = len(flat), len(np.unique(flat.rule))
@@ -96,7 +94,7 @@ class TermIndex:
         words = np.zeros((len(self._outcomes), max(1, -(-len(self.tokens) // 64))), np.uint64)
         for at, each in enumerate(self._outcomes):
             for token in each:
-                if token in number:
+                if not isinstance(token, CellUpdate):
                     word, bit = divmod(number[token], 64)
                     words[at, word] |= np.uint64(1 << bit)
         return words
