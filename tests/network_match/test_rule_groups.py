@@ -289,7 +289,7 @@ def test_a_rule_that_one_switch_has_no_room_for_is_in_none_and_all_others_are_li
 
 @pytest.mark.parametrize("seed", range(4))
 def test_in_the_middle_of_an_edit_of_groups_events_go_by_the_old_rules_or_by_the_new(seed):
-    """From a diagram to bit vectors in several passes, and back."""
+    """From a diagram to bit vectors in several passes, to keys, and back."""
     chance = random.Random(seed)
     options = ProgramOptions(words=1, passes=8, rows=600)
     program = program_layout(TWELVE, options)
@@ -298,18 +298,19 @@ def test_in_the_middle_of_an_edit_of_groups_events_go_by_the_old_rules_or_by_the
     ports = ports_towards(WIDE, "feed1")
     held: dict[str, list[SwitchEntry]] = {}
     before: list[CheckedRule] = []
-    passes = []
-    for count in (3, 60, 80, 5):
+    passes, filled = [], set()
+    for count, operator in ((3, ">"), (60, ">"), (80, ">"), (80, "=="), (5, ">")):
         rows = []
         for n in range(count):
             names = chance.sample(NAMES[1:], 1 + n % 2)
-            parts = [f"{name} > {chance.randrange(40)}" for name in names]
+            parts = [f"{name} {operator} {chance.randrange(40)}" for name in names]
             rows.append(Subscription(f"s{n}", hosts[n % len(hosts)], " and ".join(parts)))
         rules = list(check(rows, TWELVE, set(hosts), "feed1")[0])
         made = filters.entries(WIDE, rules, held)
         refused = {r.id for r in made.rejections}
         rules = [rule for rule in rules if rule.id not in refused]
         passes.append(made.passes)
+        filled |= {entry.table for entries in made.entries.values() for entry in entries}
         events = [random_event(chance) for _ in range(3)]
         for switch, entries in made.entries.items():
             old, new = (
@@ -333,6 +334,7 @@ def test_in_the_middle_of_an_edit_of_groups_events_go_by_the_old_rules_or_by_the
         held = {switch: list(entries) for switch, entries in made.entries.items()}
         before = rules
     assert passes[0] == 1 and max(passes) > 2
+    assert any(table.endswith(".keys") for table in filled)
 
 
 def through(rules: list[CheckedRule], ports: dict[str, int]) -> list[CheckedRule]:
