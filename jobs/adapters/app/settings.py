@@ -94,6 +94,13 @@ class Settings:
     max_offsets_per_trigger: int = setting(
         "maxOffsetsPerTrigger", 200_000, "Most Kafka records in a micro-batch", least=1
     )
+    fetch: str = setting(
+        "fetch",
+        "tasks",
+        "Who reads records: the tasks, straight from Kafka's brokers, or Spark's connector, which "
+        "also serves where tasks cannot (JSON, Kerberos, Java's key stores)",
+        ("tasks", "connector"),
+    )
     trigger: str = setting(
         "trigger", "0 seconds", "Interval of micro-batches; 0 is back to back", form=_INTERVAL
     )

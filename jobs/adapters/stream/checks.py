@@ -33,6 +33,8 @@ Spans = Mapping[int, tuple[int, int]]
 
 #: The reason that a stream tells has a code of its own.
 _OURS = re.compile(r"ended: [A-Z][A-Z0-9]+\.[A-Z0-9_]+: ")
+#: The check of offsets says it more clearly.
+_GONE = "KAFKA.OFFSET_GONE"
 #: With less than this nothing can be written that is worth a name.
 LEAST_BYTES = 1 << 20
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|not enough space", re.I)
@@ -82,7 +84,7 @@ def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -
     no room, records that are gone, a topic or tables made anew, no broker."""
     if _NO_ROOM.search(str(error)):
         return no_room(_located(spark, settings), str(error), _spill(spark))
-    if _OURS.search(str(error)):
+    if _OURS.search(str(error)) and _GONE not in str(error):
         return error
     tables, topics = Tables(spark, settings.tables), Topics(spark, settings)
     try:

@@ -26,17 +26,18 @@ from jobs.adapters.checkpoint.journal import Journal
 from jobs.adapters.checkpoint.pins import Pin, Pins
 from jobs.adapters.checkpoint.reports import Report, Reports, Rows
 from jobs.adapters.checkpoint.state import CarriedState
+from jobs.adapters.fetch.ranges import fetching, planned, tasks
 from jobs.adapters.planning import formats
 from jobs.adapters.planning.plans import Plans
 from jobs.adapters.planning.stream_plan import StreamPlan
 from jobs.adapters.planning.versions import FRESH, BatchVersions
-from jobs.adapters.stream.input import EventInput
+from jobs.adapters.stream.input import EventInput, fetch_of
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.metrics import StreamMetrics
 from jobs.adapters.stream.report import BatchReport, Reach
 from jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS, Tables
 from jobs.adapters.wire import open_sink, sink_options
-from udfs.columns import REPORT, deliver
+from udfs.columns import REPORT, Source, deliver
 from udfs.delivery.plan import Compilation
 from udfs.errors import StackcastError, TableError
 
@@ -82,6 +83,7 @@ class BatchDelivery:
             spark, tables, settings.publisher, Plans(settings, tables), self._metrics
         )
         self._input = EventInput(settings, tables)
+        self._fetch = fetch_of(settings)
         self._open_sink = partial(open_sink, sink_options(settings))
         self._compilation: Compilation | None = None
         self._broadcast: Any = None
@@ -127,6 +129,10 @@ class BatchDelivery:
         state = compilation.plan.state
         with stage("state"):
             carried = {} if state is None else self._state.before(batch_id)
+        source: Source = iter
+        if self._fetch is not None:
+            ranges = planned(records)
+            source, records = fetching(ranges, self._fetch), tasks(records, ranges)
         run = deliver(
             self._broadcast,
             self._live.stacks(compilation),
@@ -135,6 +141,7 @@ class BatchDelivery:
             self._settings.dead_letter_samples,
             carried,
             self._since,
+            source,
         )
         with stage("deliver"):
             rows = records.mapInArrow(run, REPORT).toArrow()

@@ -12,11 +12,12 @@ from typing import Any
 from pyspark.sql import DataFrame, functions
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
-from jobs.adapters.app.settings import Settings
+from jobs.adapters.app.settings import PREFIX, Settings
+from jobs.adapters.fetch.options import FetchOptions, fetch_options
 from jobs.adapters.planning import formats
 from jobs.adapters.tables.attribute_registry import register
 from jobs.adapters.tables.tables import Tables
-from udfs.errors import StackcastError
+from udfs.errors import KafkaError, StackcastError
 from udfs.messages.attributes.events import LONGEST_JSON
 from udfs.messages.attributes.pairs import FLAT_IN_JAVA, NUMBER
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
@@ -40,12 +41,32 @@ _OPTIONS = {"allowNonNumericNumbers": "true", "allowSingleQuotes": "false", "mod
 _SHOWN = 10
 
 
+def fetch_of(settings: Settings) -> FetchOptions | None:
+    """Returns the options by which tasks fetch records themselves; None where Spark's connector
+    does, and a line of the log says why."""
+    why = f"{PREFIX}fetch says so"
+    if settings.fetch == "tasks":
+        try:
+            if _json(settings):
+                why = "Spark parses JSON"
+            else:
+                return fetch_options(settings.kafka)
+        except KafkaError as error:
+            why = error.message
+    log.info("records are read by Spark's Kafka connector: %s", why)
+    return None
+
+
+def _json(settings: Settings) -> bool:
+    return settings.format == ATTRIBUTES and settings.attributes_input == "json"
+
+
 class EventInput:
     """Prepares records of JSON; of other formats it changes nothing."""
 
     def __init__(self, settings: Settings, tables: Tables) -> None:
         self._tables = tables
-        self._json = settings.format == ATTRIBUTES and settings.attributes_input == "json"
+        self._json = _json(settings)
         self._registers = self._json and settings.attributes_unknown == "register"
 
     def prepare(self, records: DataFrame) -> DataFrame:

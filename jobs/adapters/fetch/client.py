@@ -1,0 +1,312 @@
+"""A client that fetches ranges of offsets of partitions, for the tasks of a stream.
+
+kafka-python finds the leader of a partition, connects, secures the connection and words the
+requests; then the socket is ours, and an answer goes from it into one buffer and on into the kernel
+that reads records.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import kafka.errors as kafka_errors
+import numpy as np
+import pyarrow as pa
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.consumer import FetchRequest
+from kafka.structs import TopicPartition
+from numpy.typing import NDArray
+
+from jobs.adapters.fetch.options import FetchOptions
+from udfs.errors import KafkaError
+from udfs.messages.record_batches import Aborted, Records, read_records
+
+log = logging.getLogger(__name__)
+
+#: From 13 on, requests name topics by an id, which only the newest brokers know.
+_NEWEST = 12
+_WAITS = (0.05, 0.1, 0.2, 0.5, 1.0)
+_ROWS = 4096
+"""Most records of one Arrow batch: more do not stay in a core's caches."""
+_LARGEST = 1 << 31
+
+_FINAL = (
+    kafka_errors.AuthorizationError,
+    kafka_errors.SaslAuthenticationFailedError,
+    kafka_errors.OffsetOutOfRangeError,
+    kafka_errors.CorruptRecordError,
+)
+_TIMES = pa.timestamp("us", "UTC")
+
+
+class Range(NamedTuple):
+    """Records of a partition with offsets ``first`` up to ``until``."""
+
+    topic: str
+    partition: int
+    first: int
+    until: int
+
+
+@functools.lru_cache(maxsize=4)
+def client_of(options: FetchOptions) -> Fetcher:
+    """Returns the client of this process, whose connections stay open from task to task."""
+    return Fetcher(options)
+
+
+class Fetcher:
+    """Fetches records; connections are made where they are needed. For one thread."""
+
+    def __init__(self, options: FetchOptions) -> None:
+        self._options = options
+        self._leaders: dict[TopicPartition, tuple[int, int]] = {}
+        self._connections: dict[int, _Connection] = {}
+
+    def batches(self, wanted: Range) -> Iterator[pa.RecordBatch]:
+        """Yields the records in order: columns partition, offset, value and timestamp.
+
+        Types: int32, int64, large binary, microseconds of UTC. A range without records, where they
+        are of aborted transactions or compacted away, yields nothing. Raises KafkaError
+        OFFSET_GONE, BROKER_UNREACHABLE, FETCH_REFUSED, RECORDS_DAMAGED, RECORDS_OLD.
+        """
+        for records in self._records(wanted):
+            yield from arrow_batches(wanted.partition, records)
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def _records(self, wanted: Range) -> Iterator[Records]:
+        offset, failures, deadline = wanted.first, 0, self._deadline()
+        while offset < wanted.until:
+            try:
+                found = self._fetch(wanted, offset)
+            except (OSError, kafka_errors.KafkaError) as error:
+                if not _may_pass(error):
+                    raise _refused(wanted, offset, error) from error
+                self._forget(wanted)
+                if time.monotonic() > deadline:
+                    raise KafkaError(
+                        "BROKER_UNREACHABLE",
+                        f"no leader of partition {wanted.partition} of topic {wanted.topic} gave "
+                        f"offset {offset} in {self._options.patience:.0f} s: {error!r}; check that "
+                        "the brokers are up and can be reached from Spark's executors",
+                    ) from error
+                wait = _WAITS[min(failures, len(_WAITS) - 1)]
+                failures += 1
+                if failures > 1:
+                    log.warning(
+                        "partition %d of %s at offset %d: %r; trying again in %.2f s",
+                        *(wanted.partition, wanted.topic, offset, error, wait),
+                    )
+                time.sleep(wait)
+                continue
+            if found.next > offset:
+                offset, failures, deadline = found.next, 0, self._deadline()
+            elif time.monotonic() > deadline:
+                raise KafkaError(
+                    "BROKER_UNREACHABLE",
+                    f"partition {wanted.partition} of topic {wanted.topic} was planned up to "
+                    f"offset {wanted.until}, and its leader has nothing from {offset} on",
+                )
+            if len(found.offset):
+                yield found
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._options.patience
+
+    def _fetch(self, wanted: Range, offset: int) -> Records:
+        """Asks once. Raises OSError or an error of kafka-python."""
+        place = TopicPartition(wanted.topic, wanted.partition)
+        if place not in self._leaders:
+            self._leaders[place] = self._find(place)
+        node, epoch = self._leaders[place]
+        data, aborted = self._connections[node].fetch(place, offset, epoch)
+        found = read_records(data, offset, wanted.until, aborted)
+        if len(data) and found.next <= offset:
+            # A broker sends one whole batch at least.
+            raise KafkaError(
+                "RECORDS_DAMAGED",
+                f"partition {wanted.partition} of topic {wanted.topic} has a batch at offset "
+                f"{offset} whose length is wrong; look at the broker's disk",
+                offset=offset,
+            )
+        return found
+
+    def _find(self, place: TopicPartition) -> tuple[int, int]:
+        """Returns node and epoch of the leader of a partition, connected."""
+        configuration = dict(self._options.client)
+        net = NetworkSelector(**configuration)
+        manager = KafkaConnectionManager(net, **configuration)
+        try:
+            manager.bootstrap(timeout_ms=10_000)
+            manager.run(manager.cluster.set_topics, [place.topic])
+            node = manager.cluster.leader_for_partition(place)
+            if node is None or node < 0:
+                raise kafka_errors.LeaderNotAvailableError(str(place))
+            if node not in self._connections:
+                self._connections[node] = _Connection(self._options, manager, node)
+            return node, int(manager.cluster.leader_epoch_for_partition(place) or 0)
+        finally:
+            manager.close()
+            net.close()
+
+    def _forget(self, wanted: Range) -> None:
+        node, _ = self._leaders.pop(TopicPartition(wanted.topic, wanted.partition), (None, 0))
+        if node in self._connections:
+            self._connections.pop(node).close()
+
+
+class _Connection:
+    """One connection to a broker, which takes one request at a time."""
+
+    def __init__(self, options: FetchOptions, manager: Any, node: int) -> None:
+        self._options = options
+        self._numbers = itertools.count()
+        self._buffer = bytearray(1 << 16)
+
+        async def connected() -> Any:
+            return await manager.get_connection(node)
+
+        made = manager.run(connected)
+        self._version = made.broker_version_data.api_version(FetchRequest, max_version=_NEWEST)
+        transport = made.transport
+        # From here on nobody else reads: a call of kafka-python's a piece of 4 KB would cost more
+        # than all that follows.
+        transport.pause_reading()
+        self._socket: socket.socket = transport._sock
+        transport._net.unregister_event(self._socket, 3)
+        transport._sock = None
+        limit = dict(options.client).get("request_timeout_ms", 30_000) / 1000
+        self._socket.settimeout(limit + options.wait_ms / 1000)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def fetch(
+        self, place: TopicPartition, offset: int, epoch: int
+    ) -> tuple[NDArray[np.uint8], list[Aborted]]:
+        """Returns what the broker has from an offset on, good until the next call; and transactions
+        to leave out."""
+        options = self._options
+        part = FetchRequest.FetchTopic.FetchPartition(
+            partition=place.partition,
+            current_leader_epoch=epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
+            partition_max_bytes=options.most,
+            version=self._version,
+        )
+        topic = FetchRequest.FetchTopic(topic=place.topic, partitions=[part], version=self._version)
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=options.wait_ms,
+            min_bytes=options.least,
+            max_bytes=options.most,
+            isolation_level=int(options.committed),
+            session_id=0,
+            session_epoch=-1,
+            topics=[topic],
+            forgotten_topics_data=[],
+            rack_id="",
+            version=self._version,
+        )
+        number = next(self._numbers) & 0x7FFFFFFF
+        request.with_header(correlation_id=number, client_id="stackcast")
+        self._socket.sendall(request.encode(framed=True, header=True))
+        size = int.from_bytes(self._receive(4))
+        if not 0 < size < _LARGEST:
+            raise kafka_errors.InvalidReceiveError(f"an answer of {size} bytes")
+        answer = _Answer(self._receive(size))
+        kind = request.header.get_response_class()
+        if kind.parse_header(answer).correlation_id != number:
+            raise kafka_errors.CorrelationIdError("the answer is to another request")
+        response = kind.decode(answer)
+        if error := getattr(response, "error_code", 0):
+            raise kafka_errors.for_code(error)()
+        found = response.responses[0].partitions[0]
+        if found.error_code:
+            raise kafka_errors.for_code(found.error_code)()
+        records = np.frombuffer(found.records or b"", np.uint8)
+        aborted = [
+            Aborted(each.producer_id, each.first_offset)
+            for each in found.aborted_transactions or []
+        ]
+        return records, aborted if options.committed else []
+
+    def _receive(self, size: int) -> memoryview:
+        if len(self._buffer) < size:
+            # A new one, since records of the old one may still be read.
+            self._buffer = bytearray(max(size, 2 * len(self._buffer)))
+        whole = memoryview(self._buffer)[:size]
+        left = whole
+        while left:
+            count = self._socket.recv_into(left)
+            if not count:
+                raise ConnectionResetError("the broker has closed the connection")
+            left = left[count:]
+        return whole
+
+
+class _Answer:
+    """A buffer as kafka-python's decoders read it, which hands on large pieces uncopied."""
+
+    def __init__(self, content: memoryview) -> None:
+        self._content = content
+        self._at = 0
+
+    def read(self, size: int | None = None) -> Any:
+        end = len(self._content) if size is None else self._at + size
+        part = self._content[self._at : end]
+        self._at = end
+        return part if len(part) > 1024 else bytes(part)
+
+    def tell(self) -> int:
+        return self._at
+
+
+def arrow_batches(partition: int, records: Records) -> Iterator[pa.RecordBatch]:
+    """Yields the records by `_ROWS`, nothing copied."""
+    count = len(records.offset)
+    values = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(),
+        count,
+        [None, pa.py_buffer(records.borders), pa.py_buffer(records.content)],
+    )
+    times = pa.Array.from_buffers(_TIMES, count, [None, pa.py_buffer(records.time * 1000)])
+    whole = pa.RecordBatch.from_arrays(
+        [pa.array(np.full(count, partition, np.int32)), pa.array(records.offset), values, times],
+        names=["partition", "offset", "value", "timestamp"],
+    )
+    for first in range(0, count, _ROWS):
+        yield whole.slice(first, _ROWS)
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the same may go well later, or at another broker."""
+    if isinstance(error, OSError):
+        return True
+    return not isinstance(error, _FINAL)
+
+
+def _refused(wanted: Range, offset: int, error: Exception) -> KafkaError:
+    where = f"partition {wanted.partition} of topic {wanted.topic}"
+    if isinstance(error, kafka_errors.OffsetOutOfRangeError):
+        return KafkaError(
+            "OFFSET_GONE",
+            f"{where} has offset {offset} no more, which was there when the batch was planned",
+        )
+    return KafkaError(
+        "FETCH_REFUSED",
+        f"the broker gives no records of {where} at offset {offset}: {error!r}; check "
+        "spark.stackcast.kafka.*, and what its user may read",
+    )

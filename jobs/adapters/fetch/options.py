@@ -1,0 +1,117 @@
+"""Options of Kafka's Java client, as settings have them, for the client of the tasks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from udfs.errors import KafkaError
+
+
+@dataclass(frozen=True)
+class FetchOptions:
+    """Options of a fetching client.
+
+    client: keyword arguments of kafka-python. wait_ms, least, most: of a fetch, as of Kafka's
+    fetch.max.wait.ms, fetch.min.bytes and max.partition.fetch.bytes. committed: leaves out records
+    of transactions that are not committed. patience: seconds without an answer until a task fails.
+    """
+
+    client: tuple[tuple[str, Any], ...]
+    wait_ms: int = 500
+    least: int = 1
+    most: int = 1 << 22
+    committed: bool = False
+    patience: float = 120.0
+
+
+def _own_name(value: str) -> str:
+    return value
+
+
+def _checked(value: str) -> bool:
+    return value != ""
+
+
+#: Java's name -> kafka-python's, and how its value is read.
+_CLIENT: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "bootstrap.servers": ("bootstrap_servers", _own_name),
+    "client.id": ("client_id", _own_name),
+    "client.dns.lookup": ("client_dns_lookup", _own_name),
+    "request.timeout.ms": ("request_timeout_ms", int),
+    "security.protocol": ("security_protocol", _own_name),
+    "sasl.mechanism": ("sasl_mechanism", _own_name),
+    "sasl.kerberos.service.name": ("sasl_kerberos_service_name", _own_name),
+    "ssl.endpoint.identification.algorithm": ("ssl_check_hostname", _checked),
+    "ssl.truststore.location": ("ssl_cafile", _own_name),
+    "ssl.keystore.location": ("ssl_certfile", _own_name),
+    "ssl.key.password": ("ssl_password", _own_name),
+}
+_FETCH: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "fetch.max.wait.ms": ("wait_ms", int),
+    "fetch.min.bytes": ("least", int),
+    "max.partition.fetch.bytes": ("most", int),
+    "isolation.level": ("committed", "read_committed".__eq__),
+}
+#: What a task does without, or does otherwise.
+_NEEDLESS = {
+    "max.poll.records",
+    "fetch.max.bytes",
+    "ssl.truststore.type",
+    "ssl.keystore.type",
+    "sasl.jaas.config",
+    "default.api.timeout.ms",
+}
+_MECHANISMS = {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
+_WORD = r'"((?:[^"\\]|\\.)*)"'
+_JAAS = {part: re.compile(rf"\b{part}\s*=\s*{_WORD}") for part in ("username", "password")}
+
+
+def fetch_options(kafka: Mapping[str, str]) -> FetchOptions:
+    """Returns the options that a task fetches by.
+
+    kafka: options of the Java client, by name. Raises KafkaError NOT_FETCHED, which names the
+    option, where a task cannot do as it says; Spark's connector then can.
+    """
+    client: dict[str, Any] = {}
+    fetch: dict[str, Any] = {}
+    for key, value in kafka.items():
+        table, found = (_CLIENT, client) if key in _CLIENT else (_FETCH, fetch)
+        if key in table:
+            name, read = table[key]
+            try:
+                found[name] = read(value)
+            except ValueError:
+                raise _not_fetched(key, f"is {value!r}, and must be a number") from None
+        elif key not in _NEEDLESS:
+            raise _not_fetched(key, "is not known to them")
+    for key in ("ssl.truststore", "ssl.keystore"):
+        if f"{key}.location" in kafka and kafka.get(f"{key}.type", "JKS") != "PEM":
+            raise _not_fetched(f"{key}.type", "must be PEM for them")
+    if "ssl.keystore.location" in kafka:
+        # One file of PEM has both.
+        client["ssl_keyfile"] = client["ssl_certfile"]
+    if kafka.get("security.protocol", "").startswith("SASL"):
+        client |= _login(kafka)
+    return FetchOptions(tuple(sorted(client.items())), **fetch)
+
+
+def _login(kafka: Mapping[str, str]) -> dict[str, str]:
+    mechanism = kafka.get("sasl.mechanism", "GSSAPI")
+    if mechanism not in _MECHANISMS:
+        raise _not_fetched("sasl.mechanism", f"is {mechanism}; they know {sorted(_MECHANISMS)}")
+    found = {part: form.search(kafka.get("sasl.jaas.config", "")) for part, form in _JAAS.items()}
+    words = {part: re.sub(r"\\(.)", r"\1", match[1]) for part, match in found.items() if match}
+    if len(words) < len(_JAAS):
+        raise _not_fetched("sasl.jaas.config", "must name username and password for them")
+    return {f"sasl_plain_{part}": word for part, word in words.items()}
+
+
+def _not_fetched(key: str, why: str) -> KafkaError:
+    return KafkaError(
+        "NOT_FETCHED",
+        f"tasks cannot fetch by themselves: spark.stackcast.kafka.{key} {why}",
+        key=key,
+    )

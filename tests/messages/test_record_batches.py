@@ -1,0 +1,191 @@
+"""Record batches as a broker sends them, read as kafka-python reads and writes them."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.record.memory_records import MemoryRecords
+from kafka.record.util import calc_crc32c
+
+from udfs.errors import KafkaError
+from udfs.messages import record_kernels
+from udfs.messages.record_batches import Aborted, read_records
+
+Record = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]
+END = 1 << 60
+
+
+def batch(base: int, records: Sequence[Record], producer: int = -1, control: bool = False) -> bytes:
+    """One batch, records (time, key, value, headers), as kafka-python's producer writes it."""
+    transactional = producer >= 0
+    builder = DefaultRecordBatchBuilder(2, 0, transactional, producer, 0, 0, 1 << 24)
+    for number, (time, key, value, headers) in enumerate(records):
+        builder.append(number, time, key, value, headers)
+    made = bytearray(builder.build())
+    if control:
+        made[22] |= 0x20
+    return stamped(made, base)
+
+
+def stamped(made: bytearray, base: int) -> bytes:
+    """The batch at an offset, with the checksum of its bytes; the broker gives the offset."""
+    made[:8] = base.to_bytes(8)
+    made[17:21] = calc_crc32c(bytes(made[21:])).to_bytes(4)
+    return bytes(made)
+
+
+def compressed(made: bytes, codec: int) -> bytes:
+    """The same batch compressed by another library than ours, or in Java's blocks of snappy."""
+    body = made[61:]
+    if codec == 1:
+        body = gzip.compress(body)
+    elif codec == 2:
+        half = len(body) // 2
+        parts = [pa.compress(part, "snappy", asbytes=True) for part in (body[:half], body[half:])]
+        blocks = b"".join(len(part).to_bytes(4) + part for part in parts)
+        body = b"\x82SNAPPY\x00" + (1).to_bytes(4) * 2 + blocks
+    else:
+        body = pa.compress(body, {3: "lz4", 4: "zstd"}[codec], asbytes=True)
+    whole = bytearray(made[:61] + body)
+    whole[8:12] = (len(whole) - 12).to_bytes(4)
+    whole[22] |= codec
+    return stamped(whole, int.from_bytes(made[:8]))
+
+
+def read(data: bytes, first: int = 0, until: int = END, aborted: Sequence[Aborted] = ()) -> list:
+    """(offset, time, value) of each record, and the offset to fetch next."""
+    found = read_records(np.frombuffer(data, np.uint8), first, until, aborted)
+    values = [
+        found.content[a:b].tobytes()
+        for a, b in zip(found.borders[:-1].tolist(), found.borders[1:].tolist(), strict=True)
+    ]
+    return [*zip(found.offset.tolist(), found.time.tolist(), values, strict=True), found.next]
+
+
+def oracle(data: bytes, first: int, until: int) -> list:
+    """The same by kafka-python."""
+    found, end = [], first
+    for held in iter(MemoryRecords(data).next_batch, None):
+        for record in held:
+            end = record.offset + 1
+            if first <= record.offset < until:
+                found.append((record.offset, record.timestamp, record.value or b""))
+    return [*found, end]
+
+
+RECORD = st.tuples(
+    st.integers(0, 1 << 45),
+    st.none() | st.binary(max_size=200),
+    st.none() | st.binary(max_size=300),
+    st.lists(st.tuples(st.text(max_size=3), st.binary(max_size=80)), max_size=2),
+)
+
+
+@given(
+    batches=st.lists(
+        st.tuples(st.integers(0, 100), st.lists(RECORD, min_size=1, max_size=20), st.booleans()),
+        max_size=5,
+    ),
+    first=st.integers(0, 150),
+    span=st.integers(0, 200),
+    codec=st.integers(1, 4),
+)
+def test_any_batches_are_read_as_the_other_client_reads_them(
+    batches: list[tuple[int, list[Record], bool]], first: int, span: int, codec: int
+) -> None:
+    data, plain, base = b"", b"", 0
+    for gap, records, compress in batches:
+        made = batch(base + gap, records)
+        plain += made
+        data += compressed(made, codec) if compress else made
+        base += gap + len(records)
+    expected = oracle(plain, first, first + span)
+    assert read(data, first, first + span) == expected
+
+
+RECORDS: list[Record] = [(1_000 + k, b"k", b"value %d" % k, []) for k in range(5)]
+
+
+def test_a_batch_that_is_cut_off_waits_for_the_next_fetch() -> None:
+    whole = batch(10, RECORDS)
+    for cut in (1, 60, 61, len(whole) - 1):
+        assert read(whole + batch(15, RECORDS)[:cut], 12) == oracle(whole, 12, END)
+
+
+def test_times_of_the_log_are_those_of_the_batch() -> None:
+    made = bytearray(batch(0, RECORDS))
+    made[22] |= 8
+    made[35:43] = (77_777).to_bytes(8)
+    assert {time for _, time, _ in read(stamped(made, 0))[:-1]} == {77_777}
+
+
+def test_marks_of_transactions_are_nobodys_records_and_move_the_offset() -> None:
+    abort = [(1_000, b"\0\0\0\0", b"\0" * 6, [])]
+    data = batch(0, RECORDS, producer=7) + batch(5, abort, producer=7, control=True)
+    assert read(data) == [*oracle(batch(0, RECORDS), 0, END)[:-1], 6]
+
+
+def test_records_of_an_aborted_transaction_are_left_out_and_no_others() -> None:
+    abort = [(1_000, b"\0\0\0\0", b"\0" * 6, [])]
+    commit = [(1_000, b"\0\0\0\1", b"\0" * 6, [])]
+    data = (
+        batch(0, RECORDS, producer=7)
+        + batch(5, RECORDS, producer=8)
+        + batch(10, RECORDS)
+        + batch(15, abort, producer=7, control=True)
+        + batch(16, RECORDS, producer=7)
+        + batch(21, commit, producer=7, control=True)
+        + batch(22, commit, producer=8, control=True)
+    )
+    found = read(data, aborted=[Aborted(7, 0)])
+    assert [offset for offset, _, _ in found[:-1]] == [*range(5, 15), *range(16, 21)]
+    assert found[-1] == 23
+
+
+@given(data=st.data())
+def test_no_damage_passes_the_checksum(data: st.DataObject) -> None:
+    made = bytearray(batch(0, RECORDS))
+    at = data.draw(st.integers(17, len(made) - 1))
+    made[at] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(KafkaError, match=r"KAFKA.RECORDS_DAMAGED: .* at offset 0"):
+        read(bytes(made))
+
+
+@given(noise=st.binary(min_size=0, max_size=120), count=st.integers(-2, 100))
+def test_noise_with_a_right_checksum_is_damaged_or_read_and_never_more(
+    noise: bytes, count: int
+) -> None:
+    head = bytearray(batch(3, RECORDS)[:61])
+    head[8:12] = (61 - 12 + len(noise)).to_bytes(4)
+    head[57:61] = count.to_bytes(4, signed=True)
+    made = stamped(bytearray(head + noise), 3)
+    try:
+        found = read(made)
+    except KafkaError as error:
+        assert error.code == "KAFKA.RECORDS_DAMAGED"
+    else:
+        assert len(found) == count + 1
+
+
+def test_old_formats_are_refused_by_name() -> None:
+    made = bytearray(batch(0, RECORDS))
+    made[16] = 1
+    with pytest.raises(KafkaError, match=r"KAFKA.RECORDS_OLD: .* message format 1"):
+        read(bytes(made))
+
+
+@given(st.binary(max_size=300), st.integers(0, 20))
+def test_checksums_are_those_of_the_other_client(content: bytes, begin: int) -> None:
+    data = np.frombuffer(content, np.uint8)
+    begin = min(begin, len(content))
+    expected = calc_crc32c(content[begin:])
+    assert record_kernels.crc32c(data, begin, len(content)) == expected
+    start = np.uint32(0xFFFFFFFF)
+    assert record_kernels._by_table(data, begin, len(content), start) ^ 0xFFFFFFFF == expected
