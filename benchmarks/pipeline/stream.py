@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,10 +71,13 @@ def batches_of(reports: Sequence[str]) -> list[BatchFigures]:
     found: dict[int, BatchFigures] = {}
     for text in reports:
         report = json.loads(text)
-        if report["numInputRows"]:
+        # Where tasks fetch, Spark counts no rows.
+        source = report["sources"][0]
+        rows = _offsets(source["endOffset"]) - _offsets(source["startOffset"])
+        if rows:
             began = dt.datetime.fromisoformat(report["timestamp"]).timestamp()
             seconds = report["durationMs"]["triggerExecution"] / 1000
-            found[report["batchId"]] = BatchFigures(began, seconds, report["numInputRows"])
+            found[report["batchId"]] = BatchFigures(began, seconds, rows)
     return [batch for _, batch in sorted(found.items())]
 
 
@@ -100,8 +103,11 @@ def watch(query: StreamingQuery, records: int) -> Callable[[], bool]:
 
 def committed(report: str) -> int:
     """Sum of the offsets up to which a report of progress, JSON, says that a topic was read."""
-    offsets = json.loads(report)["sources"][0]["endOffset"] or {}
-    return sum(sum(partitions.values()) for partitions in offsets.values())
+    return _offsets(json.loads(report)["sources"][0]["endOffset"])
+
+
+def _offsets(offsets: Mapping[str, Mapping[str, int]] | None) -> int:
+    return sum(sum(partitions.values()) for partitions in (offsets or {}).values())
 
 
 def _reports(query: StreamingQuery) -> list[str]:

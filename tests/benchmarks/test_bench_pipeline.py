@@ -101,8 +101,11 @@ def test_the_receiver_reads_the_first_order_behind_a_stack_of_any_length():
 def report(batch: int, second: float, seconds: float, rows: int) -> str:
     stamp = f"2026-01-01T00:00:{second:06.3f}Z"
     duration = {"triggerExecution": round(seconds * 1000)}
+    before = {"t": {"0": 400, "1": 50}} if batch else None
+    after = {"t": {"0": 400 + rows, "1": 50}} if batch else {"t": {"0": rows}}
+    source = {"startOffset": before, "endOffset": after}
     return json.dumps(
-        {"batchId": batch, "timestamp": stamp, "durationMs": duration, "numInputRows": rows}
+        {"batchId": batch, "timestamp": stamp, "durationMs": duration, "sources": [source]}
     )
 
 

@@ -147,8 +147,7 @@ class Fetcher:
         net = NetworkSelector(**configuration)
         manager = KafkaConnectionManager(net, **configuration)
         try:
-            manager.bootstrap(timeout_ms=10_000)
-            manager.run(manager.cluster.set_topics, [place.topic])
+            net.run(_know, manager, place.topic)
             node = manager.cluster.leader_for_partition(place)
             if node is None or node < 0:
                 raise kafka_errors.LeaderNotAvailableError(str(place))
@@ -163,6 +162,22 @@ class Fetcher:
         node, _ = self._leaders.pop(TopicPartition(wanted.topic, wanted.partition), (None, 0))
         if node in self._connections:
             self._connections.pop(node).close()
+
+
+async def _know(manager: Any, topic: str) -> None:
+    """Asks the first server that answers where the partitions of a topic are."""
+    manager.cluster.config["allow_auto_create_topics"] = False
+    manager.cluster.set_topics([topic])
+    error: Exception = kafka_errors.NodeNotReadyError()
+    for server in manager.cluster.bootstrap_brokers():
+        try:
+            await manager.get_connection(server.node_id, refresh_metadata_on_err=False)
+            return await manager.cluster.refresh_metadata(server.node_id)
+        except (OSError, kafka_errors.KafkaError) as failure:
+            if not _may_pass(failure):
+                raise
+            error = failure
+    raise error
 
 
 class _Connection:

@@ -1,0 +1,185 @@
+"""Tasks fetch from a real broker what was sent to it."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import certificates
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka.admin import NewTopic
+
+from jobs.adapters.fetch.client import Fetcher, Range
+from jobs.adapters.fetch.options import FetchOptions, fetch_options
+from lab.up.broker import Broker, default_class_path, free_ports
+from udfs.errors import KafkaError
+
+pytestmark = pytest.mark.integration
+
+CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
+
+
+def topic_of(broker: Broker, **config: str) -> str:
+    """A new topic of one partition."""
+    name = f"fetch-{uuid.uuid4().hex}"
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    configs = {key.replace("_", "."): value for key, value in config.items()}
+    admin.create_topics([NewTopic(name, 1, 1, topic_configs=configs)])
+    admin.close()
+    return name
+
+
+@pytest.fixture
+def fetcher(broker: Broker) -> Iterator[Fetcher]:
+    made = Fetcher(options(broker))
+    yield made
+    made.close()
+
+
+def options(broker: Broker, **more: str) -> FetchOptions:
+    few = {"bootstrap.servers": broker.bootstrap_servers, "max.partition.fetch.bytes": "20000"}
+    return replace(fetch_options(few | more), patience=20.0)
+
+
+def rows(fetcher: Fetcher, topic: str, first: int, until: int) -> list[tuple[int, int, bytes]]:
+    """(offset, milliseconds, value) of each record."""
+    found = []
+    for batch in fetcher.batches(Range(topic, 0, first, until)):
+        assert batch.column("partition").unique().to_pylist() == [0]
+        times = batch.column("timestamp").cast("int64").to_pylist()
+        columns = batch.column("offset").to_pylist(), times, batch.column("value").to_pylist()
+        found += [(o, t // 1000, v) for o, t, v in zip(*columns, strict=True)]
+    return found
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_any_range_comes_whole_and_in_order_however_the_broker_compressed_it(
+    broker, fetcher, codec
+):
+    topic = topic_of(broker, compression_type=codec)
+    chance = random.Random(codec)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=3)
+    expected = []
+    for number in range(3000):
+        value = bytes([number % 251]) * chance.choice((0, 1, 40, 700))
+        time = 1_600_000_000_000 + chance.randrange(1 << 33)
+        expected.append((number, time, value))
+        sent = None if number % 97 == 0 and not value else value
+        producer.send(topic, sent, key=b"k", partition=0, timestamp_ms=time)
+        if number % 500 == 0:
+            producer.flush()
+    producer.close()
+    assert rows(fetcher, topic, 0, 3000) == expected
+    for first, until in ((0, 1), (1, 2), (499, 1502), (2999, 3000), (7, 7)):
+        assert rows(fetcher, topic, first, until) == expected[first:until]
+
+
+def test_transactions_that_were_aborted_are_left_out_only_where_that_is_asked(broker):
+    topic = topic_of(broker)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id=topic)
+    producer.init_transactions()
+    for number, commits in enumerate((True, False, True)):
+        producer.begin_transaction()
+        for each in range(3):
+            producer.send(topic, b"%d.%d" % (number, each), partition=0)
+        producer.flush()
+        if commits:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+    producer.close()
+    # Each transaction ends with a mark of its own, which is no record.
+    every, committed = (
+        Fetcher(options(broker)),
+        Fetcher(options(broker, **{"isolation.level": "read_committed"})),
+    )
+    found = [(offset, value) for offset, _, value in rows(every, topic, 0, 12)]
+    numbers = [(n, k) for n in range(3) for k in range(3)]
+    assert found == [(4 * n + k, b"%d.%d" % (n, k)) for n, k in numbers]
+    assert [(offset, value) for offset, _, value in rows(committed, topic, 0, 12)] == [
+        (4 * n + k, b"%d.%d" % (n, k)) for n, k in numbers if n != 1
+    ]
+    # A range of marks alone ends.
+    assert rows(committed, topic, 3, 8) == []
+    every.close()
+    committed.close()
+
+
+def test_records_that_retention_overtook_are_named(broker, fetcher):
+    topic = topic_of(broker)
+    with_ends = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+    for _ in range(10):
+        with_ends.send(topic, b"x", partition=0)
+    with_ends.close()
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    admin.delete_records({TopicPartition(topic, 0): 5})
+    admin.close()
+    with pytest.raises(KafkaError, match=f"partition 0 of topic {topic} has offset 2 no more"):
+        rows(fetcher, topic, 2, 10)
+    assert [offset for offset, _, _ in rows(fetcher, topic, 5, 10)] == [5, 6, 7, 8, 9]
+
+
+def test_a_topic_that_is_not_there_ends_the_wait_with_its_name(fetcher, broker):
+    gone = Fetcher(replace(options(broker), patience=0.5))
+    with pytest.raises(KafkaError, match=r"KAFKA.BROKER_UNREACHABLE: .* of topic nowhere"):
+        rows(gone, "nowhere", 0, 1)
+
+
+class SecuredBroker(Broker):
+    """A broker that has one more listener, with TLS, which asks for a name and a password."""
+
+    secured = 0
+
+    def _write_properties(self, port: int, controller: int) -> Path:
+        path = super()._write_properties(port, controller)
+        if not self.secured:
+            (self.secured,) = free_ports(1)
+            certificates.make(self.folder)
+            pair = [(self.folder / f"server.{end}").read_text() for end in ("key", "pem")]
+            (self.folder / "both.pem").write_text("".join(pair))
+        plain = f"PLAINTEXT://127.0.0.1:{port}"
+        text = path.read_text().replace(plain, f"{plain},SASL_SSL://127.0.0.1:{self.secured}")
+        text = text.replace("map=", "map=SASL_SSL:SASL_SSL,")
+        login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        path.write_text(
+            f"{text}\nsasl.enabled.mechanisms=PLAIN\n"
+            f"ssl.keystore.type=PEM\nssl.keystore.location={self.folder / 'both.pem'}\n"
+            "listener.name.sasl_ssl.plain.sasl.jaas.config="
+            f'{login} username="u" password="p" user_u="p";\n'
+        )
+        return path
+
+
+def test_a_secured_broker_that_dies_and_comes_back_is_waited_for(tmp_path):
+    jaas = 'x.PlainLoginModule required username="u" password="p";'
+    with SecuredBroker(default_class_path(), tmp_path).start(200) as broker:
+        kafka = {
+            "bootstrap.servers": f"127.0.0.1:{broker.secured}",
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": jaas,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(tmp_path / "ca.pem"),
+        }
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+        for number in range(400):
+            producer.send("t", b"%d" % number * 300, partition=0)
+        producer.close()
+        fetcher = Fetcher(replace(options(broker, **kafka), patience=100.0))
+        source = fetcher.batches(Range("t", 0, 0, 400))
+        seen = next(source).num_rows
+        broker.kill()
+        with ThreadPoolExecutor(1) as beside:
+            others = beside.submit(lambda: sum(batch.num_rows for batch in source))
+            broker.revive(200)
+            assert seen + others.result() == 400
+        fetcher.close()
+        wrong = kafka | {"sasl.jaas.config": jaas.replace('password="p"', 'password="q"')}
+        stranger = Fetcher(replace(options(broker, **wrong), patience=100.0))
+        with pytest.raises(KafkaError, match=r"KAFKA.FETCH_REFUSED: .*Authentication"):
+            next(stranger.batches(Range("t", 0, 0, 400)))

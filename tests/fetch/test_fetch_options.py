@@ -1,0 +1,73 @@
+"""Options of Kafka's Java client, as they are set for Spark, hold for tasks that fetch."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.fetch.options import fetch_options
+from jobs.adapters.stream.input import fetch_of
+from udfs.errors import KafkaError
+
+pytestmark = pytest.mark.unit
+
+BROKER = {"bootstrap.servers": "k:9092"}
+LOGIN = 'x.scram.ScramLoginModule required username="u" password="p\\"q";'
+
+
+def test_servers_and_sizes_are_as_set():
+    kafka = BROKER | {"max.partition.fetch.bytes": "1000", "fetch.max.wait.ms": "7"}
+    found = fetch_options(kafka | {"isolation.level": "read_committed", "max.poll.records": "9"})
+    assert dict(found.client) == {"bootstrap_servers": "k:9092"}
+    assert (found.most, found.wait_ms, found.committed) == (1000, 7, True)
+
+
+def test_a_login_by_name_and_password_is_taken_over():
+    kafka = BROKER | {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": LOGIN,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "/etc/ca.pem",
+        "ssl.endpoint.identification.algorithm": "",
+    }
+    assert dict(fetch_options(kafka).client) == {
+        "bootstrap_servers": "k:9092",
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "u",
+        "sasl_plain_password": 'p"q',
+        "ssl_cafile": "/etc/ca.pem",
+        "ssl_check_hostname": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kafka", "key"),
+    [
+        ({"interceptor.classes": "x.Y"}, "interceptor.classes"),
+        ({"fetch.max.wait.ms": "soon"}, "fetch.max.wait.ms"),
+        ({"ssl.truststore.location": "/etc/ca.jks"}, "ssl.truststore.type"),
+        ({"security.protocol": "SASL_SSL"}, "sasl.mechanism"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.jaas.config"),
+    ],
+)
+def test_what_tasks_cannot_do_is_named_and_sparks_connector_serves(kafka, key, caplog):
+    with pytest.raises(KafkaError) as raised:
+        fetch_options(BROKER | kafka)
+    assert raised.value.code == "KAFKA.NOT_FETCHED"
+    assert f"spark.stackcast.kafka.{key} " in raised.value.message
+    with caplog.at_level("INFO"):
+        assert fetch_of(Settings(kafka=BROKER | kafka)) is None
+    assert key in caplog.text
+
+
+def test_sparks_connector_serves_where_a_setting_says_so_and_where_spark_parses(caplog):
+    assert fetch_of(Settings(kafka=BROKER)) == fetch_options(BROKER)
+    with caplog.at_level("INFO"):
+        assert fetch_of(Settings(kafka=BROKER, fetch="connector")) is None
+        assert fetch_of(Settings(kafka=BROKER, format="attributes")) is None
+    assert "spark.stackcast.fetch says so" in caplog.text
+    assert "Spark parses JSON" in caplog.text
+    binary = Settings(kafka=BROKER, format="attributes", attributes_input="bitmask")
+    assert fetch_of(binary) is not None
