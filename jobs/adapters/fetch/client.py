@@ -172,7 +172,8 @@ async def _know(manager: Any, topic: str) -> None:
     for server in manager.cluster.bootstrap_brokers():
         try:
             await manager.get_connection(server.node_id, refresh_metadata_on_err=False)
-            return await manager.cluster.refresh_metadata(server.node_id)
+            await manager.cluster.refresh_metadata(server.node_id)
+            return
         except (OSError, kafka_errors.KafkaError) as failure:
             if not _may_pass(failure):
                 raise
