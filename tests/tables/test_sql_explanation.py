@@ -34,17 +34,16 @@ def define(
     indexed: bool = False,
 ) -> None:
     """Let SQL answer from the compiled rules, without tables of Delta, which take seconds each."""
-    table = table_of_texts(rules, read_table(rules, specification), specification, optional)
-    whole = list(range(len(rules))), table
-    with pytest.MonkeyPatch.context() as patched:
-        if indexed:
+    if indexed:
+        table = table_of_texts(rules, read_table(rules, specification), specification, optional)
+        whole = list(range(len(rules))), table
+        with pytest.MonkeyPatch.context() as patched:
             patched.setattr(grouped, "MAX_ENTRIES", 1)
-        made = GroupedCompiler(specification).update_table(*whole, (), lambda: whole)
-    assert (made.index is not None) is indexed
-    compiled = compile_texts(rules, specification, optional=optional)
-    terms = []
-    if made.index is not None:
+            made = GroupedCompiler(specification).update_table(*whole, (), lambda: whole)
+        assert made.index is not None
         compiled, terms = made.diagram, made.term_rows()
+    else:
+        compiled, terms = compile_texts(rules, specification, optional=optional), []
     entries = "field STRING, state INT, low BINARY, high BINARY, kind STRING, next INT, text STRING"
     predicates = (
         "ARRAY<STRUCT<field: STRING, intervals: ARRAY<STRUCT<low: BINARY, high: BINARY>>,"
