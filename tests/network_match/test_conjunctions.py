@@ -46,7 +46,7 @@ def key_rows(switch: Switch) -> int:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 11, 25, 50])
-@examples(20)
+@examples(10)
 @given(chance=st.randoms(use_true_random=False), values=st.sampled_from([2, 40]))
 def test_a_key_costs_one_row_whatever_else_there_is(count, chance, values):
     specification = two_headers(count)

@@ -226,7 +226,7 @@ def test_rules_over_any_number_of_fields_are_delivered_or_refused_alone(count, c
     """Single values, lists, ranges and all else, some of it more than there is room for."""
     names = [f"f{n}" for n in range(count)]
     specification = fields(count)
-    options = ProgramOptions(words=2, passes=3, conjunctions=6)
+    options = ProgramOptions(words=2, passes=3, conjunctions=6, rows=2_000)
     texts = []
     for _ in range(some):
         chosen = chance.sample(names, min(chance.choice([1, 2, 2, 3, 5]), count))
