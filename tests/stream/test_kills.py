@@ -26,7 +26,7 @@ from udfs.errors import LabError
 
 pytestmark = pytest.mark.integration
 
-DRAWN = 3
+DRAWN = 2
 
 #: Between any two of these a batch writes something, or sends. Each costs a start of the stream, a
 #: quarter of a minute and more: a run draws some of them, one with --kills takes all.
@@ -57,7 +57,7 @@ def world(spark: SparkSession, broker: Broker, tables: Tables, tmp_path: Path) -
     made.close()
 
 
-def test_driver_broker_and_jvm_die_at_steps_of_a_batch(
+def test_driver_broker_jvm_and_worker_die_at_steps_of_a_batch(
     world: World, request: pytest.FixtureRequest
 ) -> None:
     moments = MOMENTS
@@ -78,8 +78,15 @@ def test_driver_broker_and_jvm_die_at_steps_of_a_batch(
     world.broker.revive()
     stream.signal(stream.jvm())
     assert stream.end() != 0
+    # A worker that dies while it sends costs one more try: the same stream goes on, to the end.
+    stream = world.start("worker", 2, master=master())
+    stream.until("the stream runs")
+    killed = world.folder / "worker-killed"
+    while not killed.exists():
+        assert stream.process.poll() is None, stream.output[-4000:]
+        time.sleep(0.05)
     world.quiet()
-    world.drain()
+    assert stream.end() == 0, stream.output[-4000:]
     evidence = world.evidence()
     received = receipts(world.folder)
     verdict = evidence.verdict(received)
@@ -120,22 +127,6 @@ def damage(world: World, evidence: Evidence, received: dict[str, list[Receipt]])
             refused(host, receipts(changed)[host])
         except LabError as error:
             assert error.what == "TRUNCATED_RECEIPTS"
-
-
-def test_a_worker_that_dies_while_it_sends_costs_one_more_try(world: World) -> None:
-    world.fill_and_edit(100)
-    stream = world.start("worker", 2, master=master())
-    stream.until("the stream runs")
-    killed = world.folder / "worker-killed"
-    while not killed.exists():
-        assert stream.process.poll() is None, stream.output[-4000:]
-        time.sleep(0.05)
-    world.quiet()
-    # The same stream goes on.
-    assert stream.end() == 0, stream.output[-4000:]
-    verdict = world.prove()
-    assert verdict.proved, list(verdict.lines())
-    assert verdict.waiting == 0 and verdict.repeats > 0
 
 
 def seeded(request: pytest.FixtureRequest) -> random.Random:

@@ -210,8 +210,7 @@ class World:
 
     def _edit(self) -> None:
         """One rule changes again and again, and so do its subscriber's neighbours in the table."""
-        self.tables.attach()
-        name = self.tables.sql_name("subscriptions")
+        name = f"delta.`{self.tables.location}/subscriptions`"
         for number in itertools.count():
             if self._ending.wait(EDIT_S):
                 return
