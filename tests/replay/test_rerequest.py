@@ -224,8 +224,17 @@ class Service:
         self.thread.join()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def service(stream: Deployment) -> Iterator[Service]:
+    """One for all who ask by name: what one has asked for, it knows when the next one does."""
+    made = Service(stream)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def counting_service(stream: Deployment) -> Iterator[Service]:
+    """One that nobody has asked before."""
     made = Service(stream)
     yield made
     made.close()
@@ -268,17 +277,17 @@ def test_an_answer_holds_as_many_messages_as_were_asked_for_and_one_notification
     assert client.all("h1", session, 3) == mine
 
 
-def test_what_the_ledger_has_not_yet_is_answered_with_an_empty_range(stream, service):
+def test_what_the_ledger_has_not_yet_is_answered_with_an_empty_range(stream, counting_service):
     session = sessions(stream)[1]
     end = max(p["until_offset"] for r in stream.ledger for p in r["partitions"][1:]) << 26
     for sequence in (end, end + 12345, 2**64 - 1):
-        found, summary = Client(service.rerequests).ask("h1", session, sequence)
+        found, summary = Client(counting_service.rerequests).ask("h1", session, sequence)
         assert not found and summary == Summary(session, sequence, sequence, 0, 0, 0)
-    assert service.counts("ahead", 3)
+    assert counting_service.counts("ahead", 3)
 
 
-def test_strangers_and_nonsense_are_counted_and_get_no_answer(stream, service):
-    client = Client(service.rerequests)
+def test_strangers_and_nonsense_are_counted_and_get_no_answer(stream, counting_service):
+    client = Client(counting_service.rerequests)
     session = sessions(stream)[0]
     client.send(request(session, 0, 1, "stranger"))
     client.send(request(session, 0, 1))
@@ -291,9 +300,9 @@ def test_strangers_and_nonsense_are_counted_and_get_no_answer(stream, service):
     client.socket.settimeout(0.5)
     with pytest.raises(TimeoutError):
         client.socket.recv(65536)
-    assert service.ended("unknown_host") == 2
-    assert service.ended("unknown_session") == 1
-    assert service.ended("malformed") == 4
+    assert counting_service.ended("unknown_host") == 2
+    assert counting_service.ended("unknown_session") == 1
+    assert counting_service.ended("malformed") == 4
 
 
 def test_a_host_is_known_by_its_address_whatever_name_it_gives(stream):
@@ -311,7 +320,7 @@ def test_a_host_is_known_by_its_address_whatever_name_it_gives(stream):
         service.close()
 
 
-def test_ten_thousand_hosts_that_ask_at_once_cost_one_pass_or_two(stream, service):
+def test_ten_thousand_hosts_that_ask_at_once_cost_one_pass_or_two(stream, counting_service):
     session = sessions(stream)[0]
     names = [f"guest{number}" for number in range(10_000)]
     row = stream.tables.rows("hosts")[0]
@@ -322,7 +331,7 @@ def test_ten_thousand_hosts_that_ask_at_once_cost_one_pass_or_two(stream, servic
             for number, name in enumerate(names)
         ],
     )
-    client = Client(service.rerequests)
+    client = Client(counting_service.rerequests)
     rows = len(stream.ledger)
     answers = 0
     for begin in range(0, len(names), 500):
@@ -334,7 +343,7 @@ def test_ten_thousand_hosts_that_ask_at_once_cost_one_pass_or_two(stream, servic
             assert not found and summary.until > 0
             answers += 1
     assert answers == len(names)
-    assert service.rerequests.computed <= 2 * rows
+    assert 0 < counting_service.rerequests.computed <= 2 * rows
 
 
 def test_a_receiver_that_loses_a_tenth_ends_with_exactly_its_own(stream, service):
