@@ -68,13 +68,13 @@ class World:
         self,
         spark: SparkSession,
         bootstrap: str,
-        empty: Path,
+        networked: Path,
         folder: Path,
         rules: Mapping[str, tuple[str, str]] = RULES,
         **others: Any,
     ) -> None:
         number = next(self.numbers)
-        shutil.copytree(empty, folder / "tables")
+        shutil.copytree(networked, folder / "tables")
         self.spark, self.tables = spark, Tables(spark, str(folder / "tables"))
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
@@ -99,11 +99,6 @@ class World:
         )
         self.settings = formats.of_settings(settings, settings.format)
         ensure_topic(bootstrap, self.settings.topic, 1)
-        for name, rows in network_to_rows(
-            NETWORK, dict.fromkeys(NETWORK.switches, "127.0.0.1:1")
-        ).items():
-            self.tables.append(name, rows)
-        self.tables.append("virtual_trees", [tree_to_row(tree) for tree in TREES])
         self.subscribe(rules)
         self.producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all")
         threading.Thread(target=self._receive, daemon=True).start()
@@ -120,8 +115,7 @@ class World:
         )
 
     def sql(self, text: str, table: str) -> None:
-        self.tables.attach()
-        self.spark.sql(text.format(self.tables.sql_name(table)))
+        self.spark.sql(text.format(f"delta.`{self.tables.location}/{table}`"))
 
     def publish(self, *records: bytes | None) -> None:
         for record in records:
@@ -206,11 +200,24 @@ class World:
                 return
 
 
+@pytest.fixture(scope="module")
+def networked(
+    spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Tables of the network and its trees."""
+    folder = tmp_path_factory.mktemp("networked") / "tables"
+    shutil.copytree(empty_tables, folder)
+    tables = Tables(spark, str(folder))
+    rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, "127.0.0.1:1"))
+    for name, content in rows.items():
+        tables.append(name, content)
+    tables.append("virtual_trees", [tree_to_row(tree) for tree in TREES])
+    return folder
+
+
 @pytest.fixture
-def world(
-    spark: SparkSession, bootstrap: str, empty_tables: Path, tmp_path: Path
-) -> Iterator[World]:
-    made = World(spark, bootstrap, empty_tables, tmp_path)
+def world(spark: SparkSession, bootstrap: str, networked: Path, tmp_path: Path) -> Iterator[World]:
+    made = World(spark, bootstrap, networked, tmp_path)
     yield made
     made.close()
 
@@ -306,9 +313,9 @@ def test_stopped_and_started_again_it_sends_each_record_once_and_cut_off_at_leas
     assert f'{{"{world.settings.topic}": {{"0": 122}}}}' in refused.value.message
 
 
-def test_events_of_attributes_leave_at_once_too(spark, bootstrap, empty_tables, tmp_path):
+def test_events_of_attributes_leave_at_once_too(spark, bootstrap, networked, tmp_path):
     rules = {"warm": ("h1", "temp > 20"), "damp": ("h2", "hum > 15 and temp < 25")}
-    world = World(spark, bootstrap, empty_tables, tmp_path, rules, format="attributes")
+    world = World(spark, bootstrap, networked, tmp_path, rules, format="attributes")
     who = {"registered_by": "test", "registered_at": dt.datetime.now(dt.UTC)}
     temp, hum = attribute(0, "temp", "decimal"), attribute(3, "hum", "unsigned")
     world.tables.append("attributes", [dataclasses.asdict(each) | who for each in (temp, hum)])

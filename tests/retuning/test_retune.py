@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -50,13 +51,9 @@ FEW = ["--strategies", "hops,relation"]
 
 
 class Deployment:
-    def __init__(self, spark: SparkSession, tables: Tables, folder: Path, p4runtime: str) -> None:
+    def __init__(self, spark: SparkSession, tables: Tables, folder: Path) -> None:
         self.spark, self.tables, self.folder = spark, tables, folder
         self.settings = Settings(tables=tables.location, wait_seconds=5, p4_folder=str(P4))
-        for name, rows in network_to_rows(
-            NETWORK, dict.fromkeys(NETWORK.switches, p4runtime)
-        ).items():
-            tables.append(name, rows)
 
     def publish(self, batch: int, receivers: Sequence[str], number: int) -> None:
         when = NOON + dt.timedelta(hours=batch)
@@ -126,9 +123,26 @@ def p4runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield json.loads(child.start(60))["p4runtime"]
 
 
+@pytest.fixture(scope="module")
+def networked(
+    spark: SparkSession,
+    empty_tables: Path,
+    p4runtime: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """Tables of the network alone."""
+    folder = tmp_path_factory.mktemp("networked") / "tables"
+    shutil.copytree(empty_tables, folder)
+    rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, p4runtime))
+    for name, content in rows.items():
+        Tables(spark, str(folder)).append(name, content)
+    return folder
+
+
 @pytest.fixture
-def deployment(spark: SparkSession, tables: Tables, tmp_path: Path, p4runtime: str) -> Deployment:
-    return Deployment(spark, tables, tmp_path, p4runtime)
+def deployment(spark: SparkSession, networked: Path, tmp_path: Path) -> Deployment:
+    shutil.copytree(networked, tmp_path / "tables")
+    return Deployment(spark, Tables(spark, str(tmp_path / "tables")), tmp_path)
 
 
 def test_a_tree_that_lost_a_link_goes_although_nothing_is_on_record(

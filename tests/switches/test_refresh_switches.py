@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -54,10 +55,10 @@ RIVAL = 7
 
 class Deployment:
     def __init__(self, spark: SparkSession, folder: Path, p4runtime: str) -> None:
+        """folder: empty tables are in it."""
         self._ready: tuple[dict[str, int], dict[str, int] | None] | None = None
         self.spark, self.p4runtime = spark, p4runtime
         self.tables = Tables(spark, str(folder / "tables"))
-        self.tables.create(*TABLES)
         self.settings = Settings(tables=self.tables.location, wait_seconds=1, p4_folder=str(P4))
         self.reset()
 
@@ -170,9 +171,10 @@ class Deployment:
 
 @pytest.fixture(scope="module")
 def deployment(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, empty_tables: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("refresh")
+    shutil.copytree(empty_tables, folder / "tables")
     rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, ""))
     (folder / "network.json").write_text(json.dumps(rows))
     line = [sys.executable, "-m", "lab.fabric.network", "--description", folder / "network.json"]
