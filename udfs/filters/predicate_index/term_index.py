@@ -36,7 +36,7 @@ class TermIndex:
         self.tokens: Told = tuple(sorted(told, key=token_order))
         self.hosts = tuple(token for token in self.tokens if isinstance(token, str))
         self.receivers = tuple(dict.fromkeys(map(_receivers, flat.outcomes)))
-        self.terms, self.rules = len(flat), len(np.unique(flat.rule))
+        self.terms, self.rules = len(flat), int(np.count_nonzero(np.bincount(flat.rule)))
 
     def __getstate__(self) -> dict[str, Any]:
         # Rows are asked of whom has compiled them.
