@@ -10,19 +10,28 @@
 //     |      what is absent is 0, and bit i of meta.bitmask tells which are there
 //     |
 //     |-- cut short, an id unknown or there twice, no attribute ----> drop, counted
-//     |-- no event ------------------------> route: IPv4, longest prefix > one port
+//     |-- IPv4 -----------------------------> route: longest prefix > one port
+//     |-- ARP, IPv6 ------------------------> bridge: Ethernet destination > ports
 //     |
-//   event: (bitmask, value_0 .. value_31) > multicast group | drop
+//   passes: pass -> rows, vectors, the next pass
 //     |
-//   traffic manager
+//   event: (rows, bitmask, value_0 .. value_31) -> ports
 //     |
-//   egress: no copy goes back to where the event came from
+//   value_0 .. value_31: (vectors, present, value) -> terms that it leaves; those left by all -> ports
+//     |
+//     |-- another pass ---> egress > again from the parser, with the ports so far
+//     |
+//   send: the ports of all passes, without the one that the event came in by
+//     |-- up to 8 ports that are neighbours: the multicast group of just these ports
+//     |-- others: FAN_OUT, one copy for each 8 ports > egress > again from the parser
+//     |
+//   traffic manager > egress
 //     |
 //   deparser: the event as it came
 //
-// The program knows no attribute by name: one that is new takes an id that was free, and entries of
-// table `event` are all that ever changes. What is dropped is counted in `ingress.dropped`, by the
-// reasons in attribute_value/sizes.p4.
+// The program knows no attribute by name: one that is new takes an id that was free, and entries are
+// all that ever changes. Rules that add up are rows of `event`, all others terms of bit vectors. What
+// is dropped is counted in `ingress.dropped`, by the reasons in attribute_value/sizes.p4.
 
 #include <core.p4>
 #include <v1model.p4>
@@ -33,6 +42,9 @@
 #include "attribute_value/parser.p4"
 #include "virtual_trees/verify_checksums.p4"
 #include "virtual_trees/route.p4"
+#include "virtual_trees/send.p4"
+#include "attribute_value/match.p4"
+#include "attribute_value/bridge.p4"
 #include "attribute_value/ingress.p4"
 #include "attribute_value/egress.p4"
 #include "virtual_trees/update_checksums.p4"

@@ -1,6 +1,6 @@
 """Entries of the one generic table against tables of one field each, for the same subscriptions.
 
-The generic table is KUNDEL's (III-C), made in each of its three ways; the tables of one field each
+The generic table is KUNDEL's (III-C), made in both of its ways; the tables of one field each
 are those that the CAMUS compiler makes, ranges as the fewest prefixes, so that both count rows of a
 TCAM. Subscriptions are on what the lab's sensors report, in families from those that the generic
 table likes best to the lab's own, which has some that suit switches and others that do not.
@@ -118,7 +118,6 @@ def entries(limit: int = MAX_ROWS) -> dict[str, dict[str, Curve]]:
                 way=table.method,
                 by_priorities=table.by_priorities,
                 with_holes=table.holes,
-                by_disjoint_rows=table.disjoint,
                 seconds=seconds,
                 to="tables_of_one_field",
                 ratio=len(table.rows) / in_fields,
@@ -152,7 +151,8 @@ def draw(curves: Mapping[str, Mapping[str, Curve]]) -> None:
             "Entries of the generic table and of tables of one field, against subscriptions",
             "Each panel is a family of subscriptions. Where they compare one attribute, or name "
             "one value of another first, both need about as many; where several attributes are "
-            "compared, the generic table needs a product of prefixes and soon has no room.",
+            "compared, rows of the generic table alone would be a product of prefixes: switches "
+            "match those as bit vectors.",
             panels,
             columns=2,
         ),

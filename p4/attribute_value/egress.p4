@@ -5,14 +5,17 @@ control egress(
     inout metadata_t meta,
     inout standard_metadata_t standard
 ) {
-    // By the port that an event came in by.
-    counter(PORTS, CounterType.packets) turned_back;
-
     apply {
-        // A group is for all ports that want an event, whichever of them it came in by.
-        if (meta.event == 1 && standard.egress_port == standard.ingress_port) {
-            turned_back.count((bit<32>) standard.ingress_port);
-            mark_to_drop(standard);
+        if (standard.egress_rid != 0) {
+            // One copy of FAN_OUT: it goes on to the ports of its own subset alone.
+            meta.ports = meta.ports & (64w0xff << (((bit<8>) standard.egress_rid - 1) << 3));
+            if (meta.ports == 0) {
+                mark_to_drop(standard);
+            } else {
+                recirculate_preserving_field_list(CARRIED);
+            }
+        } else if (meta.event == 1 && meta.pass != 0) {
+            recirculate_preserving_field_list(CARRIED);
         }
     }
 }

@@ -56,10 +56,17 @@ struct headers_t {
 
 // Values are here once more, because a key must not be a header that may be missing (KUNDEL III-C).
 struct metadata_t {
+    @field_list(CARRIED) port_t ingress_port;  // an event that goes round loses the one it had
+    @field_list(CARRIED) bit<32> pass;         // the next one; 0: the first, or none is left
+    @field_list(CARRIED) ports_t ports;        // of those who asked for the event
     bit<1> event;
     bitmask_t bitmask;  // the attributes that are there
-    EACH_ATTRIBUTE(VALUE_FIELD)  // value_0 .. value_31, 0 where absent
-    id_t next;       // id pairs: the attribute announced
+    EACH_ATTRIBUTE(VALUE_FIELD)  // 0 where absent
+    id_t next_id;    // id pairs: the attribute announced
     bitmask_t left;  // bitmask: the attributes not read yet
+    bit<32> rows;     // of table event that are for this pass; 0: none
+    bit<32> vectors;  // that are for this pass; 0: none
+    terms_t terms;    // that no attribute so far speaks against
+    bit<8> subset;    // n + 1: in words of the nth 8 ports; 0: in words of all
     reason_t reason;  // to drop the frame
 }

@@ -1,4 +1,5 @@
-// What becomes of a frame: an event is sent to a group, other traffic is routed, the rest dropped.
+// What becomes of a frame: an event is sent to the ports that asked for it, IPv4 is routed, ARP and
+// IPv6 are bridged, the rest is dropped.
 
 control ingress(
     inout headers_t hdr,
@@ -7,33 +8,10 @@ control ingress(
 ) {
     counter(REASONS, CounterType.packets) dropped;
 
+    match_event() subscriptions;
+    bridge() bridged;
+    send_copies() send;
     route_ipv4() route;
-
-    action send_to_group(group_t group) {
-        standard.mcast_grp = group;
-    }
-
-    // A hole in what another entry sends.
-    action drop_event() {
-        standard.mcast_grp = NO_GROUP;
-    }
-
-    // One generic table for all events (KUNDEL III-C, Listing 2). Its entries are prefixes, as those
-    // of the listing's lpm keys are, but v1model takes one lpm key a table ("multiple LPM keys in
-    // table ingress.event not supported"): the values are ternary, every mask a prefix. So entries
-    // need priorities, which overlapping ones need anyhow.
-    table event {
-        key = {
-            meta.bitmask: ternary @name("bitmask");
-            EACH_ATTRIBUTE(VALUE_KEY)
-        }
-        actions = {
-            send_to_group;
-            drop_event;
-        }
-        const default_action = drop_event();
-        size = EVENTS;
-    }
 
     apply {
         meta.reason = NOT_DROPPED;
@@ -45,13 +23,29 @@ control ingress(
             meta.reason = ID_TWICE;
         } else if (standard.parser_error != error.NoError) {
             meta.reason = CUT_SHORT;
-        } else if (meta.event == 1) {
-            event.apply();
-            if (standard.mcast_grp == NO_GROUP) {
-                meta.reason = NO_RECEIVER;
-            }
         } else {
-            route.apply(hdr, meta, standard);
+            if (standard.instance_type != RECIRCULATED) {
+                meta.ingress_port = standard.ingress_port;
+                meta.ports = 0;
+                meta.pass = 0;
+            }
+            if (standard.instance_type == RECIRCULATED && meta.pass == 0) {
+                // A copy of FAN_OUT: its ports are known.
+            } else if (meta.event == 1) {
+                subscriptions.apply(meta);
+                if (meta.pass != 0) {
+                    standard.egress_spec = NOWHERE;
+                } else if (meta.ports == 0) {
+                    meta.reason = NO_RECEIVER;
+                }
+            } else if (hdr.ethernet.type_ == ARP || hdr.ethernet.type_ == IPV6) {
+                bridged.apply(hdr, meta);
+            } else {
+                route.apply(hdr, meta, standard);
+            }
+            if (meta.pass == 0 && meta.ports != 0) {
+                send.apply(meta, standard);
+            }
         }
         if (meta.reason != NOT_DROPPED) {
             dropped.count((bit<32>) meta.reason);

@@ -1,7 +1,7 @@
 // Ethernet, then an event in either encoding or IPv4.
 //
 // One state an attribute (KUNDEL III-E); the way from one to the next goes by a state for all, so
-// that there are 32 transitions of an encoding, not one from each attribute to each later one.
+// that there are n_max transitions of an encoding, not one from each attribute to each later one.
 
 error {
     EmptyEvent,
@@ -52,7 +52,7 @@ parser frame_parser(
     state id_pairs {
         packet.extract(hdr.first);
         meta.bitmask = 0;
-        meta.next = hdr.first.id;
+        meta.next_id = hdr.first.id;
         transition select(hdr.first.id) {
             0: pair_0;
             default: later_pair;
@@ -60,15 +60,14 @@ parser frame_parser(
     }
 
     state next_pair {
-        transition select(meta.next) {
+        transition select(meta.next_id) {
             0: accept;
             default: later_pair;
         }
     }
 
     state later_pair {
-        verify((meta.bitmask >> meta.next)[0:0] == 0, error.IdTwice);
-        transition select(meta.next) {
+        transition select(meta.next_id) {
             EACH_LATER_ATTRIBUTE(NEXT_PAIR)
             default: unknown_attribute;
         }

@@ -27,10 +27,13 @@ control ingress(
                 EACH_POSITION(LOOK_UP_LABEL)
                 if (meta.untyped == 1) {
                     meta.reason = TYPE_00;
-                } else if (meta.unexamined == 0) {
-                    send.apply(meta, standard);
-                } else {
+                } else if (meta.unexamined != 0) {
                     standard.egress_spec = NOWHERE;
+                } else if ((meta.ports | meta.pruned) == 0) {
+                    meta.reason = UNKNOWN_LABELS;
+                } else {
+                    meta.ports = meta.ports & ~meta.pruned;
+                    send.apply(meta, standard);
                 }
             }
         }

@@ -20,6 +20,7 @@ from udfs.filters.subscriptions import Subscription, check
 from udfs.network.programs import ATTRIBUTES
 from udfs.network.topology import line
 from udfs.network_match.generic.network import AttributeFilters
+from udfs.switches.ports import port_groups
 
 pytestmark = pytest.mark.server
 
@@ -45,7 +46,8 @@ def switches(rules):
     filtered = FILTERS.entries(NETWORK, rules, {})
     assert not filtered.rejections
     for name, switch in NETWORK.switches.items():
-        fill(server.address, switch, filtered.entries[name], ATTRIBUTES)
+        groups = port_groups(name, [link.port for link in NETWORK.links if link.switch == name])
+        fill(server.address, switch, [*groups, *filtered.entries[name]], ATTRIBUTES)
     yield running
     server.stop()
 

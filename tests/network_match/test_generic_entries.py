@@ -1,137 +1,127 @@
-"""Rows of the generic table as entries and groups: what an entry says, which number it names."""
+"""Passes as entries: what an entry says, and which numbers it has."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from itertools import combinations
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from udfs.errors import FilterError
-from udfs.network.programs import EVENT
-from udfs.network_match.generic import entries as module
-from udfs.network_match.generic.entries import (
-    DROP,
-    MOST_GROUPS,
-    SEND,
-    event_entries,
-    group_numbers,
-)
+from udfs.errors import NetworkError
+from udfs.network.programs import EVENT, PASSES, VALUES
+from udfs.network_match.bit_vectors import BitVectors, FieldVectors
+from udfs.network_match.generic.entries import REQUIRE, SEND, event_entries
+from udfs.network_match.generic.passes import Pass
 from udfs.network_match.generic.table import GenericRow
-from udfs.switches.entry import GROUPS, SwitchEntry, canonical, group_entry, group_id, replicas
 from udfs.switches.match import Match
 
 pytestmark = pytest.mark.unit
 
 ALL = (1 << 32) - 1
-#: Sets of ports, one for each number that a set has to begin with: two in 32,767 may share it.
-POOL = list(
-    {
-        group_numbers("s1", [ports], [])[ports]: ports
-        for size in (1, 2, 3)
-        for ports in combinations(range(1, 17), size)
-    }.values()
-)
-sets = st.sampled_from(POOL)
+ANY = GenericRow(1, 1, (), ("1",))
+TEMP = FieldVectors(((0, 29, 3), (40, 40, 0)), 1, 2)
 
 
-def groups_of(entries):
-    return {group_id(e): tuple(p for p, _ in replicas(e)) for e in entries if e.table == GROUPS}
+def number(entry):
+    name, kind, value = entry.match[0]
+    assert kind == "exact"
+    return name, int.from_bytes(value, "big")
 
 
-def of(ports):
-    """A row with nothing but receivers that matters."""
-    return GenericRow(1, 1, ((0, ports[0] << 24, 8),), tuple(map(str, ports)))
+def numbers(entry):
+    return {name: int.from_bytes(value, "big") for name, value in entry.params}
+
+
+def of_table(entries, table):
+    return [entry for entry in entries if entry.table == table]
 
 
 def test_an_entry_has_the_fields_that_its_row_asks_for_and_no_other():
     row = GenericRow(0b101, 0b111, ((0, 16, 28), (2, 0x80000000, 1)), ("3", "12"))
-    group, entry = event_entries("s1", [row], [])
+    entry, first = event_entries("s1", [Pass((row,))], [])
     assert (entry.switch, entry.table, entry.action) == ("s1", EVENT, SEND)
-    assert [name for name, _, _ in entry.match] == ["bitmask", "value_0", "value_2"]
-    parts = [Match.parted(*field) for field in entry.match]
+    assert [name for name, _, _ in entry.match] == ["rows", "bitmask", "value_0", "value_2"]
+    parts = [Match.parted(*field) for field in entry.match[1:]]
     assert {m.kind for m in parts} == {"ternary"}
-    numbers = [tuple(int.from_bytes(x, "big") for x in (m.value, m.other)) for m in parts]
-    assert numbers == [(0b101, 0b111), (16, ALL - 15), (0x80000000, 0x80000000)]
+    found = [tuple(int.from_bytes(x, "big") for x in (m.value, m.other)) for m in parts]
+    assert found == [(0b101, 0b111), (16, ALL - 15), (0x80000000, 0x80000000)]
     assert entry.priority == row.priority
-    assert replicas(group) == [(3, 0), (12, 0)]
-    assert entry.params == (("group", canonical(group_id(group))),)
+    assert numbers(entry) == {"ports": 1 << 2 | 1 << 11}
+    assert first.table == PASSES and number(first) == ("pass", 0)
+    rows = number(entry)[1]
+    assert numbers(first) == {"rows": rows, "vectors": 0, "terms": 0, "subset": 0, "next": 0}
 
 
 def test_a_row_for_any_value_or_for_any_event_leaves_the_field_out():
-    whole = GenericRow(1, 1, ((0, 0, 0),), ("1",))
-    (_, entry) = event_entries("s1", [whole], [])
-    assert [name for name, _, _ in entry.match] == ["bitmask"]
-    (_, entry) = event_entries("s1", [GenericRow(0, 0, (), ("1",))], [])
-    assert entry.match == ()
-    assert entry.key.startswith(f"{EVENT}||priority=")
+    entry, _ = event_entries("s1", [Pass((GenericRow(1, 1, ((0, 0, 0),), ("1",)),))], [])
+    assert [name for name, _, _ in entry.match] == ["rows", "bitmask"]
+    entry, _ = event_entries("s1", [Pass((GenericRow(0, 0, (), ("1",)),))], [])
+    assert [name for name, _, _ in entry.match] == ["rows"]
 
 
-def test_a_row_that_leads_to_nobody_drops_and_needs_no_group():
-    (entry,) = event_entries("s1", [GenericRow(3, 3, (), ())], [])
-    assert (entry.action, entry.params) == (DROP, ())
+def test_a_row_that_leads_to_nobody_sends_to_no_port():
+    entry, _ = event_entries("s1", [Pass((GenericRow(3, 3, (), ()),))], [])
+    assert numbers(entry) == {"ports": 0}
 
 
-def test_ports_are_numbers_and_each_set_of_them_is_one_group():
-    rows = [
-        GenericRow(n, n, (), receivers)
-        for n, receivers in enumerate([("10", "9"), ("9", "10"), ("9",), ()], 1)
+def test_vectors_are_a_row_a_range_one_for_all_other_values_and_one_for_the_absent_attribute():
+    entries = event_entries("s1", [Pass((), BitVectors(3, {"01": TEMP}), 2)], [])
+    *rows, first = entries
+    assert {(entry.table, entry.action) for entry in rows} == {(f"{VALUES}1", REQUIRE)}
+    found = []
+    for entry in rows:
+        present = int.from_bytes(entry.match[1][2], "big")
+        span = None
+        if len(entry.match) == 3:
+            match = Match.parted(*entry.match[2])
+            span = tuple(int.from_bytes(x, "big") for x in (match.value, match.other))
+        found.append((present, span, numbers(entry)["terms"], entry.priority))
+    assert found == [(1, (0, 29), 3, 2), (1, (40, 40), 0, 2), (1, None, 1, 1), (0, None, 2, 1)]
+    (vectors,) = {number(entry)[1] for entry in rows}
+    assert numbers(first) == {"rows": 0, "vectors": vectors, "terms": 3, "subset": 2, "next": 0}
+
+
+def test_passes_are_a_chain_from_pass_0():
+    passes = [Pass((ANY,)), Pass((), BitVectors(3, {"01": TEMP})), Pass((ANY._replace(bits=0),))]
+    entries = of_table(event_entries("s1", passes, []), PASSES)
+    by_number = {number(entry)[1]: numbers(entry) for entry in entries}
+    chain, at = [], 0
+    while True:
+        chain.append(by_number[at])
+        if not (at := by_number[at]["next"]):
+            break
+    assert [(bool(one["rows"]), bool(one["vectors"])) for one in chain] == [
+        (True, False),
+        (False, True),
+        (True, False),
     ]
-    made = event_entries("s1", rows, [])
-    assert sorted(groups_of(made).values()) == [(9,), (9, 10)]
-    assert made[2].params == made[3].params != made[4].params
+    assert len(entries) == 3
 
 
-@given(st.sets(sets, max_size=12), st.sets(sets, max_size=12), st.sets(sets, max_size=12))
-def test_a_set_of_ports_keeps_its_number_and_no_number_ever_gets_other_ports(first, second, third):
-    held: list[SwitchEntry] = []
-    names: dict[int, tuple[int, ...]] = {}
-    for wanted in (first, second, third, first):
-        before = groups_of(held)
-        made = event_entries("s1", [of(ports) for ports in sorted(wanted)], held)
-        now = groups_of(made)
-        assert sorted(now.values()) == sorted(wanted)
-        assert all(now[n] == before[n] for n in now.keys() & before.keys())
-        kept = {ports: n for n, ports in before.items() if ports in wanted}
-        assert all(now[n] == ports for ports, n in kept.items())
-        assert all(1 <= n <= MOST_GROUPS for n in now)
-        # All along, a number means one set: a switch that was away for an edit sees no other.
-        assert all(names.setdefault(n, ports) == ports for n, ports in now.items())
-        # Without anything held, and in any order, the numbers are the same.
-        anew = event_entries("s1", [of(ports) for ports in sorted(wanted, reverse=True)], [])
-        assert groups_of(anew) == now
-        held = made
+def test_without_passes_there_is_nothing():
+    assert event_entries("s1", [], []) == []
 
 
-def test_numbers_of_groups_that_go_are_given_out_only_where_there_is_no_other(monkeypatch):
-    monkeypatch.setattr(module, "MOST_GROUPS", 4)
-    held = [group_entry("s1", n, [(n, 0)]) for n in (1, 2, 3)]
-    found = group_numbers("s1", [(2,), (9,)], held)
-    assert found == {(2,): 2, (9,): 4}
-    found = group_numbers("s1", [(2,), (7,), (8,), (9,)], held)
-    assert found[(2,)] == 2 and sorted(found.values()) == [1, 2, 3, 4]
-    with pytest.raises(FilterError) as refused:
-        group_numbers("s1", [(n,) for n in range(1, 6)], held)
-    assert refused.value.code == "FILTER.TOO_LARGE" and "'s1'" in refused.value.message
+def test_rows_keep_their_number_where_nothing_else_changes_and_take_another_where_more_does():
+    vectors = BitVectors(3, {"01": TEMP})
+    held = event_entries("s1", [Pass((ANY,))], [])
+    other = ANY._replace(receivers=("2",))
+    same = event_entries("s1", [Pass((other,))], held)
+    assert number(same[0]) == number(held[0]) and same[-1] == held[-1]
+    both = event_entries("s1", [Pass((other,), vectors)], held)
+    assert number(both[0]) != number(held[0])
+    # What the number stands for now is what it stood for: nothing else may have it.
+    back = event_entries("s1", [Pass((ANY,), vectors)], same)
+    assert number(back[0]) != number(same[0])
+    kept = event_entries("s1", [Pass((ANY,), vectors)], held)
+    assert number(kept[0]) == number(held[0])
 
 
-def test_groups_that_were_made_otherwise_are_left_alone_or_taken_for_what_they_send_to():
-    fan_out = group_entry("s1", 7, [(1, 1), (9, 2)])
-    plain = group_entry("s1", 255, [(1, 0), (9, 0)])
-    assert group_numbers("s1", [(1, 9)], [fan_out, plain]) == {(1, 9): 255}
-    (number,) = group_numbers("s1", [(1, 9)], [fan_out]).values()
-    assert number != 7
+def test_numbers_follow_from_what_they_stand_for():
+    passes = [Pass((ANY,), BitVectors(3, {"01": TEMP}))]
+    once = event_entries("s1", passes, [])
+    held = event_entries("s1", [Pass((ANY._replace(bits=0),))], [])
+    assert event_entries("s1", passes, held) == event_entries("s1", passes, once) == once
 
 
-def test_sets_that_begin_with_one_number_get_different_ones():
-    by_number = defaultdict(list)
-    for size in (1, 2, 3):
-        for ports in combinations(range(1, 33), size):
-            by_number[group_numbers("s1", [ports], [])[ports]].append(ports)
-    one, other = next(sets for sets in by_number.values() if len(sets) > 1)[:2]
-    both = group_numbers("s1", [one, other], [])
-    assert len(set(both.values())) == 2
-    held = event_entries("s1", [of(one)], [])
-    assert group_id(held[0]) not in group_numbers("s1", [other], held).values()
+def test_ports_that_no_group_can_send_to_are_refused():
+    with pytest.raises(NetworkError) as refused:
+        event_entries("s1", [Pass((ANY._replace(receivers=("65",)),))], [])
+    assert refused.value.code == "NETWORK.TOO_MANY_PORTS"

@@ -14,7 +14,6 @@ from generic_rows import (
     LAST,
     SENSORS,
     all_outcomes,
-    holds,
     outcomes,
     registry,
     rule,
@@ -76,18 +75,9 @@ def test_rows_send_all_events_of_interest_where_a_set_of_many_overlaps_sends_the
 
 @examples(15)
 @given(SETS)
-def test_no_event_matches_two_disjoint_rows(rules):
-    rows = generic_table(rules, SENSORS, ways=("disjoint",)).rows
-    for event in EVENTS[:: max(len(EVENTS) // 40, 1)]:
-        assert sum(holds(row, event) for row in rows) <= 1
-    assert all(row.receivers for row in rows)
-
-
-@examples(15)
-@given(SETS)
 def test_whatever_needs_fewest_rows_is_taken(rules):
     table = generic_table(rules, SENSORS)
-    counts = (table.by_priorities, table.holes, table.disjoint)
+    counts = (table.by_priorities, table.holes)
     assert len(table.rows) <= min(counts)
     if table.method != "mixed":
         chosen = dict(zip(WAYS, counts, strict=True))[table.method]
@@ -151,8 +141,8 @@ def test_the_range_16_to_47_is_two_rows():
 
 def test_temp_below_30_and_hum_above_15_is_prefixes_of_both_or_one_box_with_two_holes():
     rules = [rule("temp < 30 and hum > 15", "2")]
-    plain = generic_table(rules, SENSORS, ways=("priorities", "disjoint"))
-    assert (plain.by_priorities, plain.disjoint, len(plain.rows)) == (4 * 28, 4 * 28, 4 * 28)
+    plain = generic_table(rules, SENSORS, ways=("priorities",))
+    assert (plain.by_priorities, len(plain.rows)) == (4 * 28, 4 * 28)
     assert {length for row in plain.rows for i, _, length in row.prefixes if i == 3} == {
         *range(1, 29)
     }
@@ -166,25 +156,15 @@ def test_temp_below_30_and_hum_above_15_is_prefixes_of_both_or_one_box_with_two_
 
 
 def test_groups_of_rules_that_do_not_overlap_choose_for_themselves():
-    # The first two are cheap as disjoint rows, as nothing but their union is seen.
-    halves = [rule(f"temp <= {2**k - 1} and hum == 1", "1") for k in range(4, 9)]
+    holed = [rule("hum == 1 and temp != 5", "1")]
     alone = [rule("hum == 2 and gas >= 16 and gas <= 47", "2")]
-    ways = ("priorities", "disjoint")
-    first = generic_table(halves, SENSORS, ways=ways)
-    second = generic_table(alone, SENSORS, ways=ways)
-    both = generic_table(halves + alone, SENSORS, ways=ways)
+    first = generic_table(holed, SENSORS)
+    second = generic_table(alone, SENSORS)
+    both = generic_table(holed + alone, SENSORS)
     assert set(both.rows) == set(first.rows) | set(second.rows)
-    assert len(first.rows) == 1 and len(second.rows) == 2
-
-
-def test_a_group_is_held_as_disjoint_rows_where_priorities_need_more():
-    rules = [
-        rule("temp <= 5", "1"),
-        rule("temp >= 4 and temp <= 7", "1"),
-    ]
-    table = generic_table(rules, SENSORS, ways=("priorities", "disjoint"))
-    assert table.method == "disjoint"
-    assert (table.by_priorities, table.disjoint) == (2, 1)
+    assert (len(first.rows), first.method) == (2, "holes")
+    assert (len(second.rows), second.method) == (2, "priorities")
+    assert both.method == "mixed"
 
 
 def test_no_rules_are_no_rows_and_a_rule_that_nothing_satisfies_neither():
@@ -223,7 +203,7 @@ def test_a_thousand_rules_apart_and_two_hundred_that_overlap_fit():
     chance = random.Random(1)
     for rules in (apart, over):
         table = generic_table(rules, SENSORS)
-        counts = (table.by_priorities, table.holes, table.disjoint)
+        counts = (table.by_priorities, table.holes)
         assert len(table.rows) <= min(count for count in counts if count is not None)
         for _ in range(30):
             event = {0: chance.randrange(8000), 3: 1}

@@ -6,12 +6,13 @@ import json
 import random
 import re
 from contextlib import contextmanager
+from dataclasses import replace
 
 import attribute_value_cases as cases
 import numpy as np
 import p4_products
 import pytest
-from attribute_value_cases import ENCODINGS, REASONS, TABLE, Row, pairs_frame
+from attribute_value_cases import ENCODINGS, PORTS, REASONS, TABLE, Row, pairs_frame
 from examples import examples
 from google.protobuf import text_format
 from hypothesis import given
@@ -26,20 +27,19 @@ from virtual_trees_cases import datagram, plain_frame
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.messages.attributes.events import ATTRIBUTES, ETHERTYPE, FINE, code_of
 from udfs.messages.attributes.frames import BITMASK_GROUP, ID_PAIRS_GROUP, events_of_frames
+from udfs.network_match.generic.passes import MAX_PASSES, WORDS
+from udfs.network_match.generic.table import MAX_ROWS
+from udfs.switches.bridge import BRIDGE
+from udfs.switches.bridge import SEND as BRIDGE_SEND
+from udfs.switches.entry import canonical
+from udfs.switches.ports import port_groups
 from udfs.switches.routes import DELIVER, ROUTE, SEND
 
 pytestmark = pytest.mark.unit
 
 RANDOM = st.randoms(use_true_random=False)
 SIZES = (p4_products.FOLDER / "attribute_value/sizes.p4").read_text()
-PORTS = 12
-GROUPS_OF_PORTS = {
-    1: (1,),
-    2: (2, 3),
-    3: (4, 5, 12),
-    4: tuple(range(1, PORTS + 1)),
-    0x7FFF: (6, 11),
-}
+ALL_PORTS = tuple(range(1, PORTS + 1))
 DECODED = {
     FINE: [],
     code_of("truncated_event"): ["CUT_SHORT"],
@@ -64,16 +64,25 @@ def bare():
 @pytest.fixture(scope="module")
 def odd():
     """A switch that sends whatever is an event to port 4."""
-    return switch_with(cases.ODD_ROWS, cases.ODD_GROUPS, cached=False)
+    return switch_with(cases.ODD_ROWS, cached=False)
 
 
-def switch_with(rows, groups=None, **options) -> SimpleSwitch:
+def switch_with(rows, **options) -> SimpleSwitch:
     switch = SimpleSwitch(**options)
     switch.load(cases.PROGRAM.read_bytes())
-    entries = [*cases.group_entries(groups or GROUPS_OF_PORTS), *cases.route_entries()]
-    switch.apply({entry.key: entry for entry in entries})
+    switch.apply({entry.key: entry for entry in base_entries()})
     switch.apply({entry.key: entry for entry in (row.entry() for row in rows)})
     return switch
+
+
+def base_entries():
+    """All but rows: the one pass takes rows 1."""
+    return [
+        *port_groups("s", ALL_PORTS),
+        *cases.route_entries(),
+        *cases.bridge_entries(),
+        cases.pass_entry(0, rows=1),
+    ]
 
 
 @contextmanager
@@ -100,11 +109,10 @@ def told(switch, port, frame):
     return copies, [name for name, old, new in counts for _ in range(new - old)]
 
 
-def wanted(group, port, frame):
-    """What `told` must say of an event for a group."""
-    if group is None:
-        return [], ["NO_RECEIVER"]
-    return [(out, frame) for out in sorted(GROUPS_OF_PORTS[group]) if out != port], []
+def wanted(ports, port, frame):
+    """What `told` must say of an event for these ports."""
+    copies = [(out, frame) for out in sorted(ports) if out != port]
+    return copies, [] if copies else ["NO_PORT" if ports else "NO_RECEIVER"]
 
 
 # -- what p4c made of it
@@ -124,30 +132,54 @@ def test_numbers_of_the_program_are_those_of_events():
     assert int.from_bytes(cases.ID_PAIRS_GROUP) == ID_PAIRS_GROUP
 
 
-def test_one_table_takes_the_bitmask_and_every_value(info):
+def test_one_table_takes_the_bitmask_and_every_value_and_one_of_each_value_terms(info):
     tables = {table.preamble.name: table for table in info.tables}
-    assert tables.keys() == {TABLE, ROUTE}
-    ternary = p4info_pb2.MatchField.TERNARY
+    values = [f"{cases.MATCH}.value_{number}" for number in range(ATTRIBUTES)]
+    assert tables.keys() == {TABLE, f"{cases.MATCH}.passes", *values, ROUTE, BRIDGE}
+    kinds = p4info_pb2.MatchField
     assert [(f.id, f.name, f.bitwidth, f.match_type) for f in tables[TABLE].match_fields] == [
-        (1, "bitmask", ATTRIBUTES, ternary),
-        *((2 + number, f"value_{number}", 32, ternary) for number in range(ATTRIBUTES)),
+        (1, "rows", 32, kinds.EXACT),
+        (2, "bitmask", ATTRIBUTES, kinds.TERNARY),
+        *((3 + number, f"value_{number}", 32, kinds.TERNARY) for number in range(ATTRIBUTES)),
     ]
-    assert tables[TABLE].size == constant("EVENTS") == 16384
+    assert tables[TABLE].size == constant("EVENTS") == MAX_ROWS
+    for name in values:
+        assert [(f.name, f.bitwidth, f.match_type) for f in tables[name].match_fields] == [
+            ("vectors", 32, kinds.EXACT),
+            ("present", 1, kinds.EXACT),
+            ("value", 32, kinds.RANGE),
+        ]
     (route,) = tables[ROUTE].match_fields
-    assert (route.name, route.bitwidth, route.match_type) == ("dst", 32, p4info_pb2.MatchField.LPM)
+    assert (route.name, route.bitwidth, route.match_type) == ("dst", 32, kinds.LPM)
 
 
-def test_entries_send_to_a_group_drop_or_route(info):
+def test_entries_send_to_ports_leave_terms_or_route(info):
     names = {action.preamble.id: action.preamble.name for action in info.actions}
     free = {
         table.preamble.name: {
             names[ref.id] for ref in table.action_refs if ref.scope != ref.DEFAULT_ONLY
         }
         for table in info.tables
+        if not table.preamble.name.startswith(f"{cases.MATCH}.value_")
     }
-    assert free == {TABLE: {cases.SEND_TO_GROUP, cases.DROP_EVENT}, ROUTE: {SEND, DELIVER}}
+    assert free == {
+        TABLE: {cases.SEND_TO_PORTS},
+        f"{cases.MATCH}.passes": {f"{cases.MATCH}.take"},
+        ROUTE: {SEND, DELIVER},
+        BRIDGE: {BRIDGE_SEND},
+    }
     params = {p.name: p.bitwidth for action in info.actions for p in action.params}
-    assert params == {"group": 16, "port": 9, "mac": 48}
+    assert params == {
+        "ports": 64,
+        "rows": 32,
+        "vectors": 32,
+        "terms": 64 * WORDS,
+        "subset": 8,
+        "next": 32,
+        "port": 9,
+        "mac": 48,
+    }
+    assert constant("PASSES") >= 2 * MAX_PASSES
     assert info.pkg_info.name == "attribute_value"
 
 
@@ -155,7 +187,7 @@ def test_every_reason_to_drop_a_frame_is_counted_apart(info):
     numbers = re.findall(r"^const reason_t \w+ = (\d+);", SIZES, re.MULTILINE)
     assert [*map(int, numbers)] == list(range(constant("REASONS")))
     sizes = {counter.preamble.name: counter.size for counter in info.counters}
-    assert sizes == {"ingress.dropped": len(REASONS), "egress.turned_back": 512}
+    assert sizes == {"ingress.dropped": len(REASONS)}
     text = "".join(path.read_text() for path in p4_products.sources("attribute_value"))
     for name in REASONS[1:]:
         assert f"reason = {name};" in text, name
@@ -182,18 +214,18 @@ def test_p4c_finds_nothing_to_warn_of(pytestconfig):
 @examples(60)
 @given(RANDOM, st.booleans(), st.sampled_from([SOME_IDS, tuple(range(32))]))
 def test_an_event_goes_where_a_look_at_every_row_says(bare, rng, by_size, ids):
-    rows = cases.random_rows(rng, rng.choice([1, 5, 40]), ids, [*GROUPS_OF_PORTS], by_size=by_size)
+    rows = cases.random_rows(rng, rng.choice([1, 5, 40]), ids, by_size=by_size)
     with holding(bare, rows):
         for _ in range(10):
             event = cases.random_event(rng, ids)
-            groups = cases.outcomes(rows, event)
+            sets = cases.outcomes(rows, event)
             payload = rng.randbytes(rng.choice([0, 1, 18, 300]))
             port = rng.randint(1, PORTS)
             found = []
             for build in ENCODINGS.values():
                 frame = build(event, payload)
                 got = told(bare, port, frame)
-                assert got in [wanted(group, port, frame) for group in groups]
+                assert got in [wanted(ports, port, frame) for ports in sets]
                 found.append(([out for out, _ in got[0]], got[1]))
             # The same event has the same receivers, however it is encoded.
             assert found[0] == found[1]
@@ -202,12 +234,12 @@ def test_an_event_goes_where_a_look_at_every_row_says(bare, rng, by_size, ids):
 @examples(60)
 @given(st.dictionaries(st.integers(0, 31), st.integers(0, 2**32 - 1), min_size=1), st.binary())
 def test_frames_that_scapy_builds_leave_bit_by_bit_as_they_came(bare, event, payload):
-    with holding(bare, [Row((0, 0), (), 4, 1)]):
+    with holding(bare, [Row((0, 0), (), ALL_PORTS, 1)]):
         frames = cases.scapy_frames(event, payload)
         assert frames == [build(event, payload) for build in ENCODINGS.values()]
         for frame in frames:
             copies, reasons = told(bare, 7, frame)
-            assert copies == [(out, frame) for out in GROUPS_OF_PORTS[4] if out != 7]
+            assert copies == [(out, frame) for out in ALL_PORTS if out != 7]
             assert not reasons
 
 
@@ -216,7 +248,7 @@ def test_frames_that_scapy_builds_leave_bit_by_bit_as_they_came(bare, event, pay
 def test_pairs_have_any_order_and_leave_in_it(bare, rng):
     """Attribute 0 alone comes first, as after a pair its id is the end."""
     ids = rng.choice([SOME_IDS, tuple(range(32))])
-    rows = cases.random_rows(rng, 20, ids, [*GROUPS_OF_PORTS], by_size=False)
+    rows = cases.random_rows(rng, 20, ids, by_size=False)
     with holding(bare, rows):
         for _ in range(10):
             event = cases.random_event(rng, ids)
@@ -224,29 +256,29 @@ def test_pairs_have_any_order_and_leave_in_it(bare, rng):
             payload = rng.randbytes(rng.choice([0, 18]))
             head = cases.ID_PAIRS_GROUP + cases.SOURCE + cases.EVENT
             frame = head + cases.id_pairs(pairs, payload)
-            (group,) = cases.outcomes(rows, event)
-            assert told(bare, 5, frame) == wanted(group, 5, frame)
+            (ports,) = cases.outcomes(rows, event)
+            assert told(bare, 5, frame) == wanted(ports, 5, frame)
 
 
 def test_each_attribute_is_matched_at_its_own_place(bare):
     every = {number: 1000 + number for number in range(ATTRIBUTES)}
     for number, value in every.items():
         mask = (1 << number, 1 << number)
-        row = Row(mask, ((number, value, 32),), 2, 34)
+        row = Row(mask, ((number, value, 32),), (2, 3), 34)
         with holding(bare, [row]):
             for build in ENCODINGS.values():
                 for event in ({number: value}, every):
                     frame = build(event, b"rest")
-                    assert told(bare, 1, frame) == wanted(2, 1, frame)
+                    assert told(bare, 1, frame) == wanted((2, 3), 1, frame)
                 for other in ({number: value + 1}, {(number + 1) % 32: value}):
-                    assert told(bare, 1, build(other)) == wanted(None, 1, b"")
+                    assert told(bare, 1, build(other)) == wanted((), 1, b"")
 
 
 @examples(40)
 @given(RANDOM)
 def test_an_attribute_that_no_entry_names_changes_nothing(bare, rng):
     known, added = (0, 1, 5), (2, 17, 31)
-    rows = cases.random_rows(rng, 20, known, [*GROUPS_OF_PORTS], by_size=False)
+    rows = cases.random_rows(rng, 20, known, by_size=False)
     with holding(bare, rows):
         for _ in range(5):
             event = cases.random_event(rng, known)
@@ -257,49 +289,110 @@ def test_an_attribute_that_no_entry_names_changes_nothing(bare, rng):
 
 
 def test_an_absent_attribute_is_not_one_of_value_0(bare):
-    asks_for_0 = Row((1 << 5, 1 << 5), ((5, 0, 32),), 3, 34)
+    asks_for_0 = Row((1 << 5, 1 << 5), ((5, 0, 32),), (4, 12), 34)
     with holding(bare, [asks_for_0]):
         for build in ENCODINGS.values():
-            for event, group in (({5: 0}, 3), ({6: 0}, None), ({5: 0, 6: 9}, 3)):
+            for event, ports in (({5: 0}, (4, 12)), ({6: 0}, ()), ({5: 0, 6: 9}, (4, 12))):
                 frame = build(event)
-                assert told(bare, 1, frame) == wanted(group, 1, frame)
+                assert told(bare, 1, frame) == wanted(ports, 1, frame)
 
 
 def test_a_hole_takes_events_from_a_larger_entry(bare):
     is_there = (2, 2)
     rows = [
-        Row(is_there, ((1, 16, 28),), 2, 30),
-        Row(is_there, ((1, 20, 32),), None, 34),
+        Row(is_there, ((1, 16, 28),), (2, 3), 30),
+        Row(is_there, ((1, 20, 32),), (), 34),
     ]
     with holding(bare, rows):
         for value in range(10, 40):
-            group = 2 if 16 <= value <= 31 and value != 20 else None
+            ports = (2, 3) if 16 <= value <= 31 and value != 20 else ()
             for build in ENCODINGS.values():
                 frame = build({1: value})
-                assert told(bare, 1, frame) == wanted(group, 1, frame)
+                assert told(bare, 1, frame) == wanted(ports, 1, frame)
 
 
 def test_no_event_goes_back_to_where_it_came_from(bare):
-    with holding(bare, [Row((0, 0), (), 4, 1)]):
-        for port in (0, *GROUPS_OF_PORTS[4], 13, 511):
-            before = bare.counter("egress.turned_back", port)[0]
+    with holding(bare, [Row((0, 0), (), ALL_PORTS, 1)]):
+        for port in (0, *ALL_PORTS, 13, 511):
             frame = pairs_frame({3: 4}, b"x")
-            assert told(bare, port, frame) == wanted(4, port, frame)
-            turned = bare.counter("egress.turned_back", port)[0] - before
-            assert turned == (port in GROUPS_OF_PORTS[4])
-    with holding(bare, [Row((0, 0), (), 1, 1)]):
-        assert told(bare, 1, pairs_frame({3: 4})) == ([], [])
+            assert told(bare, port, frame) == wanted(ALL_PORTS, port, frame)
+    with holding(bare, [Row((0, 0), (), (1,), 1)]):
+        assert told(bare, 1, pairs_frame({3: 4})) == ([], ["NO_PORT"])
 
 
-def test_an_entry_for_group_0_sends_to_nobody(bare):
-    with holding(bare, [Row((0, 0), (), 0, 1)]):
-        for build in ENCODINGS.values():
-            assert told(bare, 1, build({3: 4})) == ([], ["NO_RECEIVER"])
+@examples(60)
+@given(RANDOM)
+def test_ports_of_all_passes_and_of_all_terms_that_hold_are_united(bare, rng):
+    """Entries made by hand; a term is right if each attribute that asks leaves its bit."""
+    entries, passes = [], []
+    numbers = rng.sample(range(1, 1 << 32), rng.randint(1, 4))
+    for at, number in enumerate(numbers):
+        rows = cases.random_rows(rng, 4, SOME_IDS, by_size=False) if rng.random() < 0.5 else []
+        asked = {}
+        for attribute in rng.sample(SOME_IDS, rng.randint(0, 3)):
+            asked[attribute] = [
+                *((1, span, rng.getrandbits(512)) for span in ((0, 3), (4, 4), (9, 1 << 31))),
+                *((present, None, rng.getrandbits(512)) for present in (0, 1)),
+            ]
+        subset = rng.choice([0, 1, 2])
+        terms = sum(rng.getrandbits(1) << bit for bit in range(512) if _port(bit, subset) <= PORTS)
+        passes.append((rows, asked, terms, subset))
+        following = numbers[at + 1] if at + 1 < len(numbers) else 0
+        # The chain begins with pass 0, whatever the numbers of the others.
+        own = 0 if at == 0 else number
+        entries.append(
+            cases.pass_entry(
+                own, rows=1 + at, vectors=number, terms=terms, subset=subset, next=following
+            )
+        )
+        entries += (replace(row.entry(), match=_of_rows(row, 1 + at)) for row in rows)
+        entries += (
+            cases.value_entry(a, number, *one) for a, found in asked.items() for one in found
+        )
+    bare.apply({entry.key: entry for entry in entries})
+    try:
+        for _ in range(8):
+            event = cases.random_event(rng, SOME_IDS)
+            ports = {
+                port
+                for rows, asked, terms, subset in passes
+                for port in _met(rows, asked, terms, subset, event)
+            }
+            for build in ENCODINGS.values():
+                frame = build(event, b"rest")
+                assert told(bare, 1, frame) == wanted(ports, 1, frame)
+    finally:
+        bare.apply(dict.fromkeys(entry.key for entry in entries))
+        bare.apply({entry.key: entry for entry in base_entries()})
+
+
+def _of_rows(row, number):
+    (name, kind, _), *others = row.entry().match
+    return ((name, kind, canonical(number)), *others)
+
+
+def _met(rows, asked, terms, subset, event):
+    """The ports of one pass: of its best row, and of each bit that all attributes leave."""
+    (found,) = cases.outcomes(rows, event)
+    yield from found
+    for attribute, entries in asked.items():
+        value = event.get(attribute)
+        present = int(attribute in event)
+        fitting = [one for p, span, one in entries if p == present and span is None]
+        if value is not None:
+            inside = [one for p, span, one in entries if span and span[0] <= value <= span[1]]
+            fitting = inside or fitting
+        terms &= fitting[0]
+    yield from (_port(bit, subset) for bit in range(512) if terms >> bit & 1)
+
+
+def _port(bit, subset):
+    return bit % 64 + 1 if not subset else bit % 8 + 1 + 8 * (subset - 1)
 
 
 def test_a_switch_that_remembers_frames_answers_the_same():
     rng = random.Random(8)
-    rows = cases.random_rows(rng, 40, SOME_IDS, [*GROUPS_OF_PORTS], by_size=False)
+    rows = cases.random_rows(rng, 40, SOME_IDS, by_size=False)
     fresh, remembering = (switch_with(rows, cached=cached) for cached in (False, True))
     events = [cases.random_event(rng, SOME_IDS) for _ in range(40)]
     for _ in range(400):
@@ -312,15 +405,15 @@ def test_a_switch_that_remembers_frames_answers_the_same():
 
 def test_metadata_need_not_be_zeros_at_first(monkeypatch):
     rng = random.Random(6)
-    rows = cases.random_rows(rng, 40, SOME_IDS, [*GROUPS_OF_PORTS], by_size=False)
+    rows = cases.random_rows(rng, 40, SOME_IDS, by_size=False)
     switch = switch_with(rows, cached=False)
     soil(monkeypatch, switch, cases.PROGRAM.read_bytes())
     for _ in range(200):
         event, port = cases.random_event(rng, SOME_IDS), rng.randint(1, PORTS)
-        (group,) = cases.outcomes(rows, event)
+        (ports,) = cases.outcomes(rows, event)
         for build in ENCODINGS.values():
             frame = build(event)
-            assert told(switch, port, frame) == wanted(group, port, frame)
+            assert told(switch, port, frame) == wanted(ports, port, frame)
     for _, frame, reason in cases.odd_frames():
         if reason is not None:
             assert told(switch, 1, frame) == ([], [reason])
@@ -387,11 +480,27 @@ def test_other_traffic_is_routed_by_its_address(odd):
 
 def test_every_statement_of_the_program_is_reached():
     switch = switch_with(
-        [Row((0, 0), (), 1, 1), Row((1, 1), (), None, 2), Row((2, 2), (), 0, 3)],
-        cases.ODD_GROUPS,
+        [Row((0, 0), (), (4,), 1), Row((1, 1), (), (), 2), Row((2, 2), (), (4, 12), 3)],
         cached=False,
         coverage=True,
     )
+    switch.process(1, pairs_frame({3: 4}))
+    more = [
+        cases.pass_entry(0, rows=1, vectors=1, terms=2, next=7),
+        cases.pass_entry(7, rows=2, vectors=2, subset=2),
+        *(cases.value_entry(number, 1, 1, (1, 1), 2) for number in range(ATTRIBUTES)),
+        *port_groups("s", range(1, 65)),
+    ]
+    # To one subset after the other, then to all, then to where it came in, then to nobody.
+    chosen = [*(1 << 8 * subset for subset in range(8)), (1 << 64) - 1, 1 << 19, 0]
+    for terms in chosen:
+        entry = cases.pass_entry(0, vectors=1, terms=terms)
+        switch.apply({entry.key: entry})
+        switch.process(20, pairs_frame({3: 4}))
+        switch.process(100, pairs_frame({3: 4}))
+    switch.apply({entry.key: None})
+    switch.process(1, pairs_frame({3: 4}))
+    switch.apply({entry.key: entry for entry in more})
     for _, frame, _ in cases.odd_frames():
         for port in (1, 4):
             switch.process(port, frame)
@@ -412,19 +521,19 @@ def test_bmv2_gives_events_to_the_same_receivers(pytestconfig, tmp_path):
     real = RealSwitch(str(pytestconfig.getoption("--bmv2")), tmp_path, PORTS)
     try:
         real.load(cases.INFO.read_text(), cases.PROGRAM.read_bytes())
-        real.insert([*cases.group_entries(GROUPS_OF_PORTS), *cases.route_entries()])
-        rows = cases.random_rows(rng, 60, SOME_IDS, [*GROUPS_OF_PORTS], by_size=False)
+        real.insert(base_entries())
+        rows = cases.random_rows(rng, 60, SOME_IDS, by_size=False)
         real.insert([row.entry() for row in rows])
         for _ in range(200):
             event = cases.random_event(rng, SOME_IDS)
-            (group,) = cases.outcomes(rows, event)
+            (ports,) = cases.outcomes(rows, event)
             port = rng.randint(1, PORTS)
             for build in ENCODINGS.values():
                 frame = build(event, rng.randbytes(rng.choice([0, 18, 60])))
-                copies, _ = wanted(group, port, frame)
+                copies, _ = wanted(ports, port, frame)
                 assert sorted(real.process(port, frame, len(copies))) == copies
         real.delete([row.entry() for row in rows])
-        everything = Row((0, 0), (), 3, 1)
+        everything = Row((0, 0), (), (4, 5, 12), 1)
         real.insert([everything.entry()])
         ours = switch_with([everything])
         begin = [packets for packets, _ in real.counter("ingress.dropped")]

@@ -18,14 +18,15 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 from virtual_trees_cases import datagram, plain_frame
 
-from udfs.switches.entry import SwitchEntry, canonical, group_entry
+from udfs.switches.entry import SwitchEntry, canonical
 from udfs.switches.match import Match
 from udfs.switches.routes import DELIVER, ROUTE, SEND
 
 INFO, PROGRAM = p4_products.products("attribute_value")
-TABLE = "ingress.event"
-SEND_TO_GROUP = "ingress.send_to_group"
-DROP_EVENT = "ingress.drop_event"
+MATCH = "ingress.subscriptions"
+TABLE = f"{MATCH}.event"
+SEND_TO_PORTS = f"{MATCH}.send_to_ports"
+BRIDGE = "ingress.bridged"
 ATTRIBUTES = 32
 BITS = 32
 
@@ -39,6 +40,10 @@ REASONS = re.findall(
     (p4_products.FOLDER / "attribute_value/sizes.p4").read_text(),
     re.MULTILINE,
 )
+
+PORTS = 12
+SETS_OF_PORTS = ((1,), (2, 3), (4, 5, 12), tuple(range(1, PORTS + 1)), (6, 11))
+"""Of one subset, and of both."""
 
 HOST = 0x0A010203
 HOST_MAC = 0x020000000001
@@ -118,12 +123,12 @@ def scapy_frames(event: Event, payload: bytes) -> list[bytes]:
 class Row:
     """One entry. ``mask``: value and mask of the bitmask; ``prefixes``: value and length by id.
 
-    ``group`` None: a hole.
+    Without ``ports`` it is a hole.
     """
 
     mask: tuple[int, int]
     prefixes: tuple[tuple[int, int, int], ...]
-    group: int | None
+    ports: tuple[int, ...]
     priority: int
 
     def holds(self, event: Event) -> bool:
@@ -139,16 +144,43 @@ class Row:
         return True
 
     def entry(self) -> SwitchEntry:
-        match = []
+        match = [_exact("rows", 1)]
         if self.mask[1]:
             match.append(_ternary("bitmask", *self.mask))
         for number, prefix, length in self.prefixes:
             if length:
                 match.append(_ternary(f"value_{number}", prefix, _prefix_mask(length)))
-        action, params = DROP_EVENT, ()
-        if self.group is not None:
-            action, params = SEND_TO_GROUP, (("group", canonical(self.group)),)
-        return SwitchEntry("s", TABLE, tuple(match), action, params, self.priority)
+        params = (("ports", canonical(mask_of(self.ports))),)
+        return SwitchEntry("s", TABLE, tuple(match), SEND_TO_PORTS, params, self.priority)
+
+
+def mask_of(ports: Collection[int]) -> int:
+    return sum(1 << port - 1 for port in ports)
+
+
+def pass_entry(number: int, **params: int) -> SwitchEntry:
+    """What is taken in a pass; what is not said is 0."""
+    names = ("rows", "vectors", "terms", "subset", "next")
+    values = tuple((name, canonical(params.get(name, 0))) for name in names)
+    match = (_exact("pass", number),)
+    return SwitchEntry("s", f"{MATCH}.passes", match, f"{MATCH}.take", values)
+
+
+def value_entry(
+    attribute: int, vectors: int, present: int, span: tuple[int, int] | None, terms: int
+) -> SwitchEntry:
+    """Terms that a value leaves, or where ``span`` is None any other."""
+    match = [_exact("vectors", vectors), _exact("present", present)]
+    if span is not None:
+        low, high = map(canonical, span)
+        match.append(("value", "range", Match("value", "range", low, high).joined()))
+    params = (("terms", canonical(terms)),)
+    table, action = f"{MATCH}.value_{attribute}", f"{MATCH}.require"
+    return SwitchEntry("s", table, tuple(match), action, params, 2 if span else 1)
+
+
+def _exact(name: str, value: int) -> tuple[str, str, bytes]:
+    return name, "exact", canonical(value)
 
 
 def _prefix_mask(length: int) -> int:
@@ -163,13 +195,13 @@ def fixed_bits(mask: tuple[int, int], prefixes: Collection[tuple[int, int, int]]
     return mask[1].bit_count() + sum(length for _, _, length in prefixes)
 
 
-def outcomes(rows: Collection[Row], event: Event) -> set[int | None]:
-    """The groups that may get the event: several if rows of one priority hold; None: nobody."""
+def outcomes(rows: Collection[Row], event: Event) -> set[tuple[int, ...]]:
+    """Ports that the event may go to: of equal priorities, the switch may take any."""
     holding = [row for row in rows if row.holds(event)]
     if not holding:
-        return {None}
+        return {()}
     best = max(row.priority for row in holding)
-    return {row.group for row in holding if row.priority == best}
+    return {row.ports for row in holding if row.priority == best}
 
 
 def random_event(rng: random.Random, ids: Sequence[int], most: int | None = None) -> dict[int, int]:
@@ -182,9 +214,7 @@ def _value(rng: random.Random) -> int:
     return rng.getrandbits(rng.choice([0, 2, 4, 32])) << rng.choice([0, 0, 28]) & 0xFFFFFFFF
 
 
-def random_rows(
-    rng: random.Random, count: int, ids: Sequence[int], groups: Sequence[int], *, by_size: bool
-) -> list[Row]:
+def random_rows(rng: random.Random, count: int, ids: Sequence[int], *, by_size: bool) -> list[Row]:
     """Rows that overlap a lot. by_size: their priority is 1 + fixed bits; else any, all different.
 
     Matches are all different.
@@ -200,17 +230,27 @@ def random_rows(
         wanted = sum(1 << number for number in chosen if rng.random() < 0.9)
         cared = wanted | (1 << rng.choice(ids) if rng.random() < 0.2 else 0)
         mask, values = (wanted, cared), tuple(p for p in prefixes if p[2])
-        group = None if rng.random() < 0.15 else rng.choice(groups)
+        ports = () if rng.random() < 0.15 else rng.choice(SETS_OF_PORTS)
         rank = 1 + fixed_bits(mask, values) if by_size else priority
-        rows[mask, values] = Row(mask, values, group, rank)
+        rows[mask, values] = Row(mask, values, ports, rank)
     return list(rows.values())
 
 
-def group_entries(groups: Mapping[int, Collection[int]]) -> list[SwitchEntry]:
-    """Ports by number of a group, as entries."""
+def bridge_entries() -> list[SwitchEntry]:
+    """A host on port 2; what is for a group to ports 2, 3 and 11."""
     return [
-        group_entry("s", group, [(port, 0) for port in sorted(ports)])
-        for group, ports in groups.items()
+        SwitchEntry(
+            "s",
+            f"{BRIDGE}.ethernet",
+            (("dst", "ternary", Match("dst", "ternary", canonical(value), mask).joined()),),
+            f"{BRIDGE}.send_to_ports",
+            (("ports", canonical(mask_of(ports))),),
+            1,
+        )
+        for value, mask, ports in (
+            (HOST_MAC, b"\xff" * 6, (2,)),
+            (1 << 40, canonical(1 << 40), (2, 3, 11)),
+        )
     ]
 
 
@@ -229,8 +269,7 @@ def _route(address: int, length: int, action: str, **params: int) -> SwitchEntry
 
 
 #: Of `odd_frames`: whatever is an event goes to port 4.
-ODD_GROUPS = {1: (4,)}
-ODD_ROWS = [Row((0, 0), (), 1, 1)]
+ODD_ROWS = [Row((0, 0), (), (4,), 1)]
 
 
 def odd_frames() -> Iterator[tuple[str, bytes, str | None]]:
@@ -277,7 +316,10 @@ def odd_frames() -> Iterator[tuple[str, bytes, str | None]]:
     yield "no route", plain_frame(datagram()), "NO_ROUTE"
     yield "a route", plain_frame(datagram(dst="10.1.9.9")), None
     yield "a host", plain_frame(datagram(dst="10.1.2.3")), None
-    yield "ARP", plain_frame(bytes(28), 0x0806), "NOT_IPV4"
+    for kind in (0x0806, 0x86DD):
+        yield f"type {kind:#x} for a host", plain_frame(bytes(28), kind, HOST_MAC), None
+        yield f"type {kind:#x} for all", plain_frame(bytes(28), kind, 0xFFFFFFFFFFFF), None
+        yield f"type {kind:#x} for nobody", plain_frame(bytes(28), kind, 0x0200000000EE), "NO_ROUTE"
     yield "a label stack", plain_frame(bytes(28), 0x9999), "NOT_IPV4"
     yield "EtherType 0x9000", plain_frame(bytes(28), 0x9000), "NOT_IPV4"
     whole = datagram(dst="10.1.2.3")

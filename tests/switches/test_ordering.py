@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from paths import P4
 
 from jobs.adapters.switches.program import P4Program
-from udfs.network.programs import EVENT
+from udfs.network.programs import EVENT, PASSES, VALUES
 from udfs.switches.election import describe_id, election_id, rank
 from udfs.switches.entry import GROUPS, Difference, SwitchEntry, canonical, difference, group_entry
 from udfs.switches.ordering import WriteStep, check_limits, full_tables, withheld, write_steps
@@ -39,7 +39,7 @@ def group(number: int, port: int = 1) -> SwitchEntry:
 
 
 def event(priority: int, value: int = 1, param: int = 1) -> SwitchEntry:
-    found = entry(EVENT, value, "ingress.send_to_group", param)
+    found = entry(EVENT, value, f"{STAGE}.send_to_ports", param)
     return SwitchEntry("s1", EVENT, found.match, found.action, found.params, priority)
 
 
@@ -199,15 +199,42 @@ def test_after_a_failure_nothing_is_removed_that_may_still_be_pointed_at() -> No
     assert withheld(WriteStep("insert", (leaf,)), [cell]) == ()
 
 
-@pytest.mark.parametrize("failed", [event(9), group(1)], ids=["entry", "group"])
 @pytest.mark.parametrize("kind", ["insert", "modify", "delete"])
-def test_after_a_failure_no_more_entries_of_events_are_written(failed, kind) -> None:
+def test_after_a_failure_no_more_entries_of_events_are_written(kind) -> None:
+    failed = event(9)
     route = entry("ingress.route.ipv4")
     step = WriteStep(kind, (event(3), route))
     assert withheld(step, [failed]) == (event(3),)
     assert withheld(step, [route]) == withheld(step, []) == ()
     # Removed last, and entries that stay may send to it.
     assert withheld(WriteStep("delete", (group(2),)), [event(9)]) == (group(2),)
+
+
+@pytest.mark.parametrize("kind", ["insert", "modify"])
+def test_after_a_failure_no_event_is_moved_to_what_is_not_whole(kind) -> None:
+    start = entry(f"{STAGE}.start")
+    first, later = (pass_entry(number) for number in (0, 7))
+    for failed in (entry(f"{STAGE}.value_3"), pass_entry(9), entry(f"{STAGE}.price.exact")):
+        assert withheld(WriteStep(kind, (start, first, later)), [failed]) == (start, first)
+    assert withheld(WriteStep(kind, (start, first)), [group(1)]) == ()
+
+
+def pass_entry(number: int) -> SwitchEntry:
+    match = (("pass", "exact", canonical(number)),)
+    return SwitchEntry("s1", PASSES, match, "take", (("next", canonical(0)),))
+
+
+def test_passes_come_after_what_they_take_and_the_first_of_them_last() -> None:
+    rows = [entry(f"{VALUES}{number}") for number in (0, 31)]
+    every = [pass_entry(0), pass_entry(7), event(3), *rows, group(1)]
+    steps = write_steps(insert(*every), ATTRIBUTES)
+    assert [step.entries for step in steps] == [
+        (group(1),),
+        tuple(rows),
+        (event(3),),
+        (pass_entry(7),),
+        (pass_entry(0),),
+    ]
 
 
 own = st.integers(1, (1 << 64) - 1)

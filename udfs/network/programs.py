@@ -16,8 +16,14 @@ FILTERING = "packet_subscriptions"
 ATTRIBUTES = "attribute_value"
 """The program of switches that match attribute/value events, whatever attributes there are."""
 
-EVENT = "ingress.event"
-"""The one table of `ATTRIBUTES` that matches (KUNDEL III-C)."""
+EVENT = "ingress.subscriptions.event"
+"""The generic table of `ATTRIBUTES` (KUNDEL III-C)."""
+
+PASSES = "ingress.subscriptions.passes"
+"""The table of `ATTRIBUTES` that says what is matched in which pass."""
+
+VALUES = "ingress.subscriptions.value_"
+"""What the tables of `ATTRIBUTES` begin with that hold bit vectors; the attribute's id follows."""
 
 MATCHING = frozenset({FILTERING, ATTRIBUTES})
 """Programs of switches that match."""

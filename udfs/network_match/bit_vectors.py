@@ -13,10 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from typing import NamedTuple
 
 from udfs.filters.intervals import Intervals, union
 from udfs.filters.meaning.normal_form import Term
-from udfs.network_match.layout import MASK_BITS, ProgramLayout, Stage
+from udfs.network_match.layout import MASK_BITS, ProgramLayout
 from udfs.network_match.port_terms import PortTerm, ports_in
 
 
@@ -66,11 +67,27 @@ def most_terms(terms: Merged) -> int:
 def bit_vectors(
     terms: Merged, passes: int, program: ProgramLayout
 ) -> tuple[list[BitVectors], set[int]]:
+    """Returns the terms as `vectors_in_words` does, with the words and the stages of a program."""
+    domains = {s.field: Domain(s.bits, s.kinds == ("exact",)) for s in program.stages}
+    options = program.options
+    return vectors_in_words(terms, passes, options.words, MASK_BITS, domains, options.rows)
+
+
+class Domain(NamedTuple):
+    """A field of so many bits. single: rows of its table are values."""
+
+    bits: int
+    single: bool = False
+
+
+def vectors_in_words(
+    terms: Merged, passes: int, words: int, width: int, domains: Mapping[str, Domain], rows: int
+) -> tuple[list[BitVectors], set[int]]:
     """Returns the terms of at most so many ``passes``, and the rules of those without room.
 
-    Where a port has more terms than that, those that come last go without.
+    A pass has so many ``words``, each a bit wide for each port up to ``width``. Where a port has
+    more terms than that, those that come last go without. ``rows``: of a table, at most.
     """
-    words = program.options.words
     room = words * passes
     held: list[list[tuple[int, Term]]] = []
     refused: set[int] = set()
@@ -80,9 +97,8 @@ def bit_vectors(
             at, word = divmod(place, words)
             if at == len(held):
                 held.append([])
-            held[at].append((1 << (MASK_BITS * word + number - 1), term))
-    stages = {stage.field: stage for stage in program.stages}
-    return [_vectors(each, stages, program.options.rows) for each in held], refused
+            held[at].append((1 << (width * word + number - 1), term))
+    return [_vectors(each, domains, rows) for each in held], refused
 
 
 def _merged(terms: Mapping[Term, set[int]]) -> Mapping[Term, set[int]]:
@@ -129,14 +145,14 @@ def _united(terms: Mapping[Term, set[int]], name: str) -> dict[Term, set[int]]:
 
 
 def _vectors(
-    terms: Sequence[tuple[int, Term]], stages: Mapping[str, Stage], rows: int
+    terms: Sequence[tuple[int, Term]], domains: Mapping[str, Domain], rows: int
 ) -> BitVectors:
     every = sum(bit for bit, _ in terms)
     asking: dict[str, list[tuple[int, Intervals]]] = {}
     for bit, term in terms:
         for name, allowed in term:
             asking.setdefault(name, []).append((bit, allowed))
-    fields = {name: _field(asked, every, stages[name], rows) for name, asked in asking.items()}
+    fields = {name: _field(asked, every, domains[name], rows) for name, asked in asking.items()}
     return BitVectors(every, fields)
 
 
@@ -149,10 +165,9 @@ def _values(low: int, high: int, rows: int) -> Iterable[tuple[int, int]]:
 
 
 def _field(
-    asked: Sequence[tuple[int, Intervals]], every: int, stage: Stage, most: int
+    asked: Sequence[tuple[int, Intervals]], every: int, domain: Domain, most: int
 ) -> FieldVectors:
-    single = stage.kinds == ("exact",)
-    changes: dict[int, int] = {0: 0, 1 << stage.bits: 0}
+    changes: dict[int, int] = {0: 0, 1 << domain.bits: 0}
     for bit, allowed in asked:
         for value in chain.from_iterable((low, high + 1) for low, high in allowed):
             changes[value] = changes.get(value, 0) ^ bit
@@ -167,10 +182,10 @@ def _field(
     # What costs most to list is left to the rows' end.
     cost: Counter[int] = Counter()
     for low, high, bits in spans:
-        cost[bits] += high - low + 1 if single else 1
+        cost[bits] += high - low + 1 if domain.single else 1
     otherwise = max(cost, key=lambda bits: (cost[bits], bits == absent))
     rows = [span for span in spans if span[2] != otherwise]
-    if single:
+    if domain.single:
         rows = [
             (first, last, bits)
             for low, high, bits in rows

@@ -13,6 +13,7 @@ from udfs.errors import SwitchError
 from udfs.network.network import Network
 from udfs.network.programs import ATTRIBUTES, EVENT, FILTERING, STACKS
 from udfs.network.virtual_tree import VirtualTree, stored
+from udfs.switches.bridge import bridging
 from udfs.switches.entry import GROUPS, SwitchEntry
 from udfs.switches.ports import port_groups
 from udfs.switches.rollout import DesiredEntries, NetworkVersion, rewired, together
@@ -55,6 +56,20 @@ def _without_filters(
 ) -> list[SwitchEntry]:
     """Makes groups and routes: filters are made of subscriptions, from one version to the next."""
     _check_program(FILTERING, _START, tables)
+    return _of_ports(network)
+
+
+def _without_passes(
+    network: Network, _trees: list[VirtualTree], tables: Collection[str]
+) -> list[SwitchEntry]:
+    """Makes the same for events of attributes, beside which ARP and IPv6 pass."""
+    _check_program(ATTRIBUTES, EVENT, tables)
+    bridged = bridging(network)
+    return [*_of_ports(network), *(entry for entries in bridged.values() for entry in entries)]
+
+
+def _of_ports(network: Network) -> list[SwitchEntry]:
+    """Makes the groups of any set of ports, and routes."""
     ports: dict[str, list[int]] = {name: [] for name in network.switches}
     for link in network.links:
         ports[link.switch].append(link.port)
@@ -63,14 +78,6 @@ def _without_filters(
         for switch, onward in routes(network).items()
         for entry in (*port_groups(switch, ports[switch]), *onward)
     ]
-
-
-def _routes_alone(
-    network: Network, _trees: list[VirtualTree], tables: Collection[str]
-) -> list[SwitchEntry]:
-    """Makes routes: the groups that events are sent to come with the entries of their table."""
-    _check_program(ATTRIBUTES, EVENT, tables)
-    return [entry for onward in routes(network).values() for entry in onward]
 
 
 def _check_program(name: str, table: str, tables: Collection[str]) -> None:
@@ -108,7 +115,7 @@ def _ports(entry: SwitchEntry) -> int:
 DERIVATIONS: Mapping[str, Derivation] = {
     **dict.fromkeys(STACKS, Derivation(_virtual_trees, _named_by_stacks, _ports)),
     FILTERING: Derivation(_without_filters, _never, _ports),
-    ATTRIBUTES: Derivation(_routes_alone, _never, _ports),
+    ATTRIBUTES: Derivation(_without_passes, _never, _ports),
 }
 
 

@@ -6,12 +6,13 @@ come first: groups, then the tables at the end of a packet's way (host ports, ro
 the tables before them from the last to the first, then the table of the way's start.
 Removal is the same backwards.
 
-Entries of the generic table of attributes (`EVENT`) overlap, and the highest priority wins. New
-ones are written from the highest priority to the lowest, a step each, then those that change, then
-old ones are removed from the lowest to the highest. So where a new entry wins it is the one that
-wins in the end, and where an old one wins it is the one that won before: every event has its old or
-its new outcome at any time. That costs as many steps as there are priorities among new and old
-entries, whatever their number: at most 1057, and some dozens where rules ask for two attributes.
+Entries of the generic table of attributes (`EVENT`) overlap, and the highest priority wins. Where
+rows change in their place, new ones are written from the highest priority to the lowest, a step
+each, then those that change, then old ones are removed from the lowest to the highest. So where a
+new entry wins it is the one that wins in the end, and where an old one wins it is the one that won
+before: every event has its old or its new outcome at any time. That costs as many steps as there
+are priorities among new and old entries, whatever their number: at most 1057, and some dozens where
+rules ask for two attributes.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import filterfalse
 from typing import Literal
 
-from udfs.network.programs import EVENT
-from udfs.switches.entry import GROUPS, Difference, SwitchEntry
+from udfs.network.programs import EVENT, PASSES, VALUES
+from udfs.switches.entry import GROUPS, Difference, SwitchEntry, canonical
 
 Kind = Literal["insert", "modify", "delete"]
 Rank = tuple[int, int]
 
 _START = ".start"
+_LAST = re.compile(r"\.(route|bridged)\.|\.leaf$")
 _DEPTH = re.compile(r"^(.*\.)[a-z]+_(\d+)$")
 _POSITION = re.compile(r"\.label_\d+\.")
 
@@ -42,22 +45,44 @@ class WriteStep:
 
 
 def write_steps(
-    difference: Difference, tables: Sequence[str] = (), full: Collection[str] = ()
+    difference: Difference,
+    tables: Sequence[str] = (),
+    full: Collection[str] = (),
+    held: Iterable[SwitchEntry] | None = None,
 ) -> list[WriteStep]:
     """Splits a difference of one switch into steps, to be taken one after the other.
 
     ``tables`` are the program's tables in the order of its P4Info, which is the way of a packet.
     From tables ``full`` (see :func:`full_tables`) old entries are removed before any is inserted:
-    they cannot hold both.
+    they cannot hold both. ``held``: entries that the switch holds, if that is known. Rows of
+    `EVENT` that no pass of these takes, as a write that was cut off leaves them, are removed or
+    changed first, too.
     """
-    early = [entry for entry in difference.delete if entry.table in full]
-    late = [entry for entry in difference.delete if entry.table not in full]
+    taken = None if held is None else _rows_taken(held)
+
+    def idle(entry: SwitchEntry) -> bool:
+        return taken is not None and entry.table == EVENT and entry.match[0][2] not in taken
+
+    early = [entry for entry in difference.delete if idle(entry) or entry.table in full]
+    late = [e for e in difference.delete if not idle(e) and e.table not in full]
     return [
         *reversed(_ranked("delete", early, tables)),
+        *_ranked("modify", filter(idle, difference.modify), tables),
         *_ranked("insert", difference.insert, tables),
-        *_ranked("modify", difference.modify, tables),
+        *_ranked("modify", filterfalse(idle, difference.modify), tables),
         *reversed(_ranked("delete", late, tables)),
     ]
+
+
+def _rows_taken(held: Iterable[SwitchEntry]) -> set[bytes]:
+    """Returns the numbers of the rows that an event meets, from pass 0 on."""
+    passes = {e.match[0][2]: dict(e.params) for e in held if e.table == PASSES}
+    found: set[bytes] = set()
+    number = canonical(0)
+    while taken := passes.pop(number, None):
+        found.add(taken["rows"])
+        number = taken["next"]
+    return found
 
 
 def _ranked(kind: Kind, entries: Iterable[SwitchEntry], tables: Sequence[str]) -> list[WriteStep]:
@@ -73,7 +98,7 @@ def _rank(kind: Kind, entry: SwitchEntry, position: Mapping[str, int]) -> Rank:
     table = entry.table
     if table == GROUPS:
         return 0, 0
-    if table.startswith("egress.") or ".route." in table or table.endswith(".leaf"):
+    if table.startswith(("egress.", VALUES)) or _LAST.search(table):
         return 1, 0
     if entry.action.endswith(".stop"):
         # While tables are refilled, a tree without the stops that prune it would reach too many.
@@ -81,8 +106,10 @@ def _rank(kind: Kind, entry: SwitchEntry, position: Mapping[str, int]) -> Rank:
     if table == EVENT:
         # What is modified keeps its place among the others, so the order does not matter.
         return 4, 0 if kind == "modify" else -entry.priority
-    if table.endswith(_START):
-        return 4, 0
+    if _is_start(entry):
+        return 6, 0
+    if table == PASSES:
+        return 5, 0
     return 3, -position.get(_family(table), 0)
 
 
@@ -98,26 +125,30 @@ def _family(table: str) -> str:
 def withheld(step: WriteStep, failed: Iterable[SwitchEntry]) -> tuple[SwitchEntry, ...]:
     """Returns entries that a step must leave as they are, as an update before it has failed.
 
-    Tables with a common start are one machine of states: an entry of it that could not be
-    written may leave the old states in use, so none is removed. Of `EVENT` nothing more is written
-    either: an entry stands for all below it that lack their groups or the entries above them.
+    Tables with a common start are one machine of states: while an entry of it could not be written
+    the old states stay in use, so the start stays as it is, and none is removed. Of `EVENT` nothing
+    more is written either: an entry stands for all below it that lack the entries above them.
     Entries of other tables stand for themselves, but a group may be pointed at by any that was not
     modified.
     """
     failed = list(failed)
-    if any(entry.table in (EVENT, GROUPS) for entry in failed):
-        overlapping = tuple(entry for entry in step.entries if entry.table == EVENT)
-    else:
-        overlapping = ()
-    if step.kind != "delete":
-        return overlapping
     troubled = {_machine(entry.table) for entry in failed} - {""}
-    groups = any(entry.table != GROUPS for entry in failed)
-    return overlapping + tuple(
+    rows = any(entry.table == EVENT for entry in failed)
+    groups = step.kind == "delete" and any(entry.table != GROUPS for entry in failed)
+    return tuple(
         entry
         for entry in step.entries
-        if _machine(entry.table) in troubled or (groups and entry.table == GROUPS)
+        if (rows and entry.table == EVENT)
+        or (groups and entry.table == GROUPS)
+        or (_machine(entry.table) in troubled and (step.kind == "delete" or _is_start(entry)))
     )
+
+
+def _is_start(entry: SwitchEntry) -> bool:
+    """Returns True for the entry that says where a packet's way through a machine begins."""
+    if entry.table == PASSES:
+        return not int.from_bytes(entry.match[0][2], "big")
+    return entry.table.endswith(_START)
 
 
 def _machine(table: str) -> str:

@@ -28,7 +28,7 @@ def routes(network: Network) -> dict[str, list[SwitchEntry]]:
     addresses that leave by one port share prefixes where these hold no other address. A host that
     no usable link leads to has no entry on the switches that cannot reach it.
     """
-    onward = _next_links(network)
+    onward = next_links(network)
     hosts: dict[str, list[tuple[Host, IPv4Network]]] = {}
     for host in network.hosts.values():
         if network.usable(network.link(host.switch, host.name)):
@@ -49,7 +49,7 @@ def routes(network: Network) -> dict[str, list[SwitchEntry]]:
     return entries
 
 
-def _next_links(network: Network) -> dict[tuple[str, str], Link]:
+def next_links(network: Network) -> dict[tuple[str, str], Link]:
     """Maps ``(switch, other switch)`` to the link by which the shortest path leaves the first."""
     towards: dict[str, list[Link]] = {name: [] for name in network.switches}
     for link in network.links:

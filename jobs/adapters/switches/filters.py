@@ -22,7 +22,6 @@ from udfs.network.labels import NARROW, LabelFormat
 from udfs.network.network import Network
 from udfs.network.programs import (
     ATTRIBUTES,
-    EVENT,
     FILTERING,
     MATCHING,
     matching_program,
@@ -31,7 +30,7 @@ from udfs.network.programs import (
 from udfs.network_match import layout
 from udfs.network_match.filters import Filtered, NetworkFilters, event_ports
 from udfs.network_match.generic.network import AttributeFilters
-from udfs.switches.entry import GROUPS, SwitchEntry, entry_from_row
+from udfs.switches.entry import SwitchEntry, entry_from_row
 from udfs.switches.rollout import Versions
 
 log = logging.getLogger(__name__)
@@ -109,7 +108,7 @@ class NetworkMatch:
         rules, unfit = check(selected, specification, hosts, self._publisher)
         before: dict[str, list[SwitchEntry]] = defaultdict(list)
         for row in held:
-            if self._is_ours(row["table_name"]):
+            if row["table_name"].startswith(f"{layout.PREFIX}."):
                 before[row["switch"]].append(entry_from_row(row))
         filtered = filters.entries(network, rules, before)
         for switch in filtered.entries:
@@ -149,11 +148,6 @@ class NetworkMatch:
                 registry, self._publisher, before=self._attributes
             )
         return made.specification, made
-
-    def _is_ours(self, table: str) -> bool:
-        if self.program == ATTRIBUTES:
-            return table in (EVENT, GROUPS)
-        return table.startswith(f"{layout.PREFIX}.")
 
     def forget(self) -> None:
         """Has `entries` read ``switch_entries`` again, as somebody else may have written it."""

@@ -314,7 +314,7 @@ class SwitchSession:
                     name,
                     ", ".join(sorted(crowded)),
                 )
-            for step in ordering.write_steps(change, connection.names.tables, crowded):
+            for step in ordering.write_steps(change, connection.names.tables, crowded, held):
                 failures += self._write(connection, step, failures, batch)
             held = connection.read_entries(name)
         left = difference(wanted.entries, held)

@@ -1,1 +1,1 @@
-"""Rules on attributes as rows of the one generic table, in three ways (KUNDEL III-C)."""
+"""Rules on attributes as passes: rows of one generic table, and bit vectors (KUNDEL III-C)."""

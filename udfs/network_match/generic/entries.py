@@ -1,114 +1,207 @@
-"""Rows of the generic table as entries of ``attribute_value.p4``, and the groups they send to.
+"""Passes as entries of ``attribute_value.p4``.
 
-An attribute that a row does not ask for is in none of its match fields. So an entry says the same
-however many attributes there are, and a new one leaves all as they are (KUNDEL V).
+An attribute that a row does not ask for is in none of its match fields, and one that no term of a
+pass asks for has no entry there. So entries say the same however many attributes there are, and a
+new one leaves all as they are (KUNDEL V).
+
+An edit that changes the rows of one pass and nothing else writes them where they are, in an order
+in which each event has its old or its new outcome. Any other gives new numbers to what it changes:
+that is written beside the old, the entry of pass 0 moves all events over, and then the old goes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 from zlib import crc32
 
-from udfs.errors import FilterError
 from udfs.messages.attributes.registry import BITS
-from udfs.network.programs import EVENT
+from udfs.network.programs import EVENT, PASSES, VALUES
+from udfs.network_match.bit_vectors import BitVectors
+from udfs.network_match.generic.passes import Pass
 from udfs.network_match.generic.table import GenericRow
-from udfs.switches.entry import GROUPS, SwitchEntry, group_entry, group_id, replicas
+from udfs.switches.entry import SwitchEntry
 from udfs.switches.match import Match, canonical
+from udfs.switches.ports import port_mask
 
-SEND = "ingress.send_to_group"
-DROP = "ingress.drop_event"
-BITMASK = "bitmask"
-
-MOST_GROUPS = (1 << 15) - 1
-"""Numbers of groups are 1 to this: from 2^15 on, targets keep them for themselves."""
+SEND = "ingress.subscriptions.send_to_ports"
+REQUIRE = "ingress.subscriptions.require"
+TAKE = "ingress.subscriptions.take"
 
 _ALL = (1 << BITS) - 1
+_MOST = (1 << 32) - 1
+"""Numbers of rows, vectors and passes are 1 to this; 0: none, of passes the first."""
 
-Ports = tuple[int, ...]
+Numbered = tuple[int, list[SwitchEntry]]
+_NONE: Numbered = (0, [])
 
 
 def event_entries(
-    switch: str, rows: Sequence[GenericRow], held: Iterable[SwitchEntry]
+    switch: str, passes: Sequence[Pass], held: Iterable[SwitchEntry]
 ) -> list[SwitchEntry]:
-    """Returns the groups, in ascending order of their numbers, then an entry for each row, in
-    order.
+    """Returns the entries of passes whose receivers are port numbers as text.
 
-    rows: with port numbers as text in ``receivers``. held: entries that the switch should hold so
-    far, of any table; a set of ports that has a group there keeps it, so entries that send to that
-    set stay as they are. Sets that no row sends to have no group.
+    held: entries that the switch should hold so far, of any table. What is as it was keeps its
+    number there. Other numbers follow from what they stand for, so a switch that was away for some
+    versions meets none that stands for something else.
 
-    Raises FilterError ``TOO_LARGE``.
+    Raises NetworkError TOO_MANY_PORTS.
     """
-    wanted = {ports for row in rows if (ports := _ports(row))}
-    numbers = group_numbers(switch, wanted, held)
-    groups = [
-        group_entry(switch, number, [(port, 0) for port in ports])
-        for ports, number in sorted(numbers.items(), key=lambda item: item[1])
+    if not passes:
+        return []
+    numbers = _Numbers(held)
+    vectors = [
+        numbers.of("vectors", one.vectors, lambda n, found: _vector_entries(switch, n, found))
+        if one.vectors
+        else _NONE
+        for one in passes
     ]
-    return groups + [_entry(switch, row, numbers) for row in rows]
+    rows = _rows(switch, passes, [number for number, _ in vectors], numbers)
+    made = [entry for _, entries in (*rows, *vectors) for entry in entries]
+    following = 0
+    for at in reversed(range(len(passes))):
+        terms = 0 if (found := passes[at].vectors) is None else found.terms
+        content = (rows[at][0], vectors[at][0], terms, passes[at].subset, following)
+        if at:
+            following, entries = numbers.of(
+                "pass", content, lambda n, taken: [_pass_entry(switch, n, *taken)]
+            )
+            made += entries
+        else:
+            made.append(_pass_entry(switch, 0, *content))
+    return made
 
 
-def group_numbers(
-    switch: str, wanted: Collection[Ports], held: Iterable[SwitchEntry]
-) -> dict[Ports, int]:
-    """Numbers each set of ports (ascending): the number it has, else a free one.
-
-    A free number is sought from one on that follows from the set alone. So a set that comes back
-    mostly has the number that it had, and a switch that was away for some versions does not meet
-    a number of other ports, to which its entries would send for a moment.
-
-    Raises FilterError ``TOO_LARGE``.
-    """
-    if len(wanted) > MOST_GROUPS:
-        raise FilterError(
-            "TOO_LARGE",
-            f"switch {switch!r} would need a multicast group for each of {len(wanted)} sets of "
-            f"ports, and there are {MOST_GROUPS} numbers: let fewer rules overlap, or spread their "
-            "receivers over more switches",
-            switch=switch,
-        )
-    known = {group_id(entry): _ports_of(entry) for entry in held if entry.table == GROUPS}
-    numbers: dict[Ports, int] = {}
-    for number, ports in sorted(known.items()):
-        if ports in wanted and number <= MOST_GROUPS:
-            numbers.setdefault(ports, number)
-    new = sorted(set(wanted) - numbers.keys())
-    taken = set(known)
-    if len(taken) + len(new) > MOST_GROUPS:
-        # Not enough beside those that go: better that some events go astray for a moment.
-        taken = set(numbers.values())
-    for ports in new:
-        number = crc32(",".join(map(str, ports)).encode()) % MOST_GROUPS + 1
-        while number in taken:
-            number = number % MOST_GROUPS + 1
-        numbers[ports] = number
-        taken.add(number)
-    return numbers
+def _rows(
+    switch: str, passes: Sequence[Pass], vectors: Sequence[int], numbers: _Numbers
+) -> list[Numbered]:
+    """Numbers the rows of each pass: as they were, if no more than one of them has changed."""
+    chain = numbers.chain()
+    before = [number for number, _ in chain] + [0] * (len(passes) - len(chain))
+    there = [
+        (number, _row_entries(switch, number, one.rows)) if number and one.rows else _NONE
+        for number, one in zip(before, passes, strict=False)
+    ]
+    same = [numbers.holds("rows", *one) for one in there]
+    alike = [bool(number) for number, _ in chain] == [bool(one.rows) for one in passes]
+    if alike and vectors == [number for _, number in chain] and sum(same) + 1 >= len(same):
+        return there
+    return [
+        there[at]
+        if not one.rows or (there[at][0] and same[at])
+        else numbers.of("rows", one.rows, lambda n, found: _row_entries(switch, n, found))
+        for at, one in enumerate(passes)
+    ]
 
 
-def _ports_of(group: SwitchEntry) -> Ports:
-    """Returns the ports of a group as it is made here; none of any other."""
-    copies = replicas(group)
-    if any(instance for _, instance in copies):
-        return ()
-    return tuple(sorted(port for port, _ in copies))
+class _Numbers:
+    """The numbers of what a switch should hold so far, and of what it should hold next."""
+
+    def __init__(self, held: Iterable[SwitchEntry]) -> None:
+        found: dict[tuple[str, int], set[SwitchEntry]] = defaultdict(set)
+        for entry in held:
+            if entry.table in (EVENT, PASSES) or entry.table.startswith(VALUES):
+                name, _, value = entry.match[0]
+                found[name, int.from_bytes(value, "big")].add(entry)
+        self._held = dict(found)
+        self._taken: dict[tuple[str, int], object] = {}
+
+    def holds(self, what: str, number: int, entries: Iterable[SwitchEntry]) -> bool:
+        """Returns True if the number stands for just these entries; 0 for none."""
+        return not number or self._held.get((what, number)) == set(entries)
+
+    def chain(self) -> list[tuple[int, int]]:
+        """Returns the numbers of rows and vectors, pass by pass."""
+        found: list[tuple[int, int]] = []
+        number, seen = 0, set[int]()
+        while (entries := self._held.get(("pass", number))) and number not in seen:
+            seen.add(number)
+            (entry,) = entries
+            values = {name: int.from_bytes(value, "big") for name, value in entry.params}
+            found.append((values["rows"], values["vectors"]))
+            number = values["next"]
+            if not number:
+                break
+        return found
+
+    def of(
+        self, what: str, content: Any, made: Callable[[int, Any], list[SwitchEntry]]
+    ) -> Numbered:
+        """Numbers what is in ``content``: as it follows from it, or the next one that is free."""
+        number = crc32(repr(content).encode()) % _MOST + 1
+        while True:
+            entries = made(number, content)
+            key = what, number
+            free = key not in self._held or self.holds(what, number, entries)
+            if free and self._taken.setdefault(key, content) == content:
+                return number, entries
+            number = number % _MOST + 1
 
 
-def _ports(row: GenericRow) -> Ports:
-    return tuple(sorted(map(int, row.receivers)))
+def _exact(name: str, value: int) -> tuple[str, str, bytes]:
+    return name, "exact", canonical(value)
 
 
-def _entry(switch: str, row: GenericRow, numbers: Mapping[Ports, int]) -> SwitchEntry:
-    fields = [Match(BITMASK, "ternary", canonical(row.bits), canonical(row.care))]
+def _row_entries(switch: str, number: int, rows: Sequence[GenericRow]) -> list[SwitchEntry]:
+    return [_row_entry(switch, number, row) for row in rows]
+
+
+def _row_entry(switch: str, number: int, row: GenericRow) -> SwitchEntry:
+    fields = [Match("bitmask", "ternary", canonical(row.bits), canonical(row.care))]
     for attribute, value, length in sorted(row.prefixes):
         mask = _ALL >> BITS - length << BITS - length
-        name = f"value_{attribute}"
-        fields.append(Match(name, "ternary", canonical(value & mask), canonical(mask)))
+        fields.append(
+            Match(f"value_{attribute}", "ternary", canonical(value & mask), canonical(mask))
+        )
     # P4Runtime leaves a ternary match of no bits out.
-    match = tuple((f.name, f.kind, f.joined()) for f in fields if f.other != b"\0")
-    ports = _ports(row)
-    if not ports:
-        return SwitchEntry(switch, EVENT, match, DROP, (), row.priority)
-    params = (("group", canonical(numbers[ports])),)
-    return SwitchEntry(switch, EVENT, match, SEND, params, row.priority)
+    match = [(f.name, f.kind, f.joined()) for f in fields if f.other != b"\0"]
+    ports = port_mask([int(port) for port in row.receivers])
+    return SwitchEntry(
+        switch,
+        EVENT,
+        (_exact("rows", number), *match),
+        SEND,
+        (("ports", canonical(ports)),),
+        row.priority,
+    )
+
+
+def _vector_entries(switch: str, number: int, vectors: BitVectors) -> list[SwitchEntry]:
+    return [
+        SwitchEntry(
+            switch,
+            f"{VALUES}{int(name)}",
+            (_exact("vectors", number), _exact("present", present), *value),
+            REQUIRE,
+            (("terms", canonical(terms)),),
+            priority,
+        )
+        for name, found in sorted(vectors.fields.items())
+        for present, value, terms, priority in (
+            *(
+                (1, (("value", "range", _range(low, high)),), terms, 2)
+                for low, high, terms in found.rows
+            ),
+            (1, (), found.otherwise, 1),
+            (0, (), found.absent, 1),
+        )
+    ]
+
+
+def _range(low: int, high: int) -> bytes:
+    return Match("value", "range", canonical(low), canonical(high)).joined()
+
+
+def _pass_entry(
+    switch: str, number: int, rows: int, vectors: int, terms: int, subset: int, following: int
+) -> SwitchEntry:
+    values = {
+        "rows": rows,
+        "vectors": vectors,
+        "terms": terms,
+        "subset": subset,
+        "next": following,
+    }
+    params = tuple((name, canonical(value)) for name, value in values.items())
+    return SwitchEntry(switch, PASSES, (_exact("pass", number),), TAKE, params)

@@ -15,15 +15,14 @@ from udfs.filters.meaning.evaluate import is_stateful
 from udfs.filters.subscriptions import CheckedRule, Rejection
 from udfs.messages.attributes.registry import Registry
 from udfs.network_match.generic.boxes import Box, boxes_of, groups, reach
-from udfs.network_match.generic.disjoint import apart
 from udfs.network_match.generic.priorities import Found, overlapping
 
 MAX_ROWS = 16_384
 """Rows that a table may have, unless told otherwise."""
 
-Way = Literal["priorities", "holes", "disjoint"]
-WAYS: tuple[Way, ...] = ("priorities", "holes", "disjoint")
-"""Overlaps solved by priorities; so with larger boxes that have holes; by disjoint rows."""
+Way = Literal["priorities", "holes"]
+WAYS: tuple[Way, ...] = ("priorities", "holes")
+"""Overlaps solved by priorities; so with larger boxes that have holes."""
 
 
 class GenericRow(NamedTuple):
@@ -57,7 +56,7 @@ class GenericTable:
     """Holds rows by descending priority. An event that none matches goes to nobody.
 
     method: the way that the rows are made, ``mixed`` if groups of rules have several.
-    by_priorities, holes, disjoint: rows if all were made in that one way, None if that is beyond
+    by_priorities, holes: rows if all were made in that one way, None if that is beyond
     the limit for some group, or was not asked for.
     """
 
@@ -65,7 +64,6 @@ class GenericTable:
     method: Way | Literal["mixed"]
     by_priorities: int | None
     holes: int | None
-    disjoint: int | None
 
 
 def generic_table(
@@ -75,54 +73,54 @@ def generic_table(
     max_rows: int = MAX_ROWS,
     ways: Sequence[Way] = WAYS,
 ) -> GenericTable:
-    """Makes the rows of rules on events of ``registry``'s attributes.
-
-    Each group of rules that overlap takes the one of ``ways`` that needs fewest rows, the first
-    of those that need as many. Equal sets of rules have equal rows, in any order, and whatever
-    attributes there are besides. With one way by priorities a rule that demands an attribute which
-    no other reads leaves all rows as they are, and adds its own.
+    """Makes the rows of rules on events of ``registry``'s attributes, as ``table_of_boxes``.
 
     Errors: ``FilterError`` TOO_LARGE beyond ``max_rows``, and ``SubscriptionError`` as of
     ``check``. Rules are those that ``refused`` does not name; rules without receivers have no rows.
     """
-    boxes = boxes_of(rules, registry)
+    return table_of_boxes(boxes_of(rules, registry), max_rows=max_rows, ways=ways)
+
+
+def table_of_boxes(
+    boxes: Sequence[Box], *, max_rows: int = MAX_ROWS, ways: Sequence[Way] = WAYS
+) -> GenericTable:
+    """Makes the rows of boxes.
+
+    Each group of boxes that overlap takes the one of ``ways`` that needs fewest rows, the first
+    of those that need as many. Equal boxes have equal rows, in any order, and whatever attributes
+    there are besides. With one way by priorities a rule that demands an attribute which
+    no other reads leaves all rows as they are, and adds its own.
+
+    Errors: ``FilterError`` TOO_LARGE beyond ``max_rows``.
+    """
     totals: dict[Way, int | None] = dict.fromkeys(WAYS, 0)
     found: list[Found] = []
     taken: set[Way] = set()
     for at_large in groups([reach(box, "holes" in ways) for box in boxes]):
         outer = [boxes[at] for at in at_large]
-        choice: list[Found] | None = []
-        choice_ways: set[Way] = set()
-        for places in groups([box.spans for box in outer]):
-            inner = [outer[at] for at in places]
-            several: dict[Way, list[Found] | None] = {
-                way: _made(inner, way, max_rows) for way in ways if way != "holes"
-            }
-            for way, rows in several.items():
-                _add(totals, way, rows)
-            best = _fewest(several, ways)
-            if best is None or choice is None:
-                choice = None
-            else:
-                choice = choice + best[1]
-                choice_ways.add(best[0])
+        choice: list[Found] | None = [] if "priorities" in ways else None
+        for places in groups([box.spans for box in outer]) if choice is not None else ():
+            rows = overlapping([outer[at] for at in places], False, max_rows)
+            choice = None if choice is None or rows is None else choice + rows
+        _add(totals, "priorities", choice)
+        way: Way = "priorities"
         if "holes" in ways:
             limit = 2 * max_rows if choice is None else min(2 * max_rows, 4 * len(choice) + 64)
-            rows = _made(outer, "holes", limit)
+            rows = overlapping(outer, True, limit)
             _add(totals, "holes", rows)
             if rows is not None and (choice is None or len(rows) < len(choice)):
-                choice, choice_ways = rows, {"holes"}
+                choice, way = rows, "holes"
         if choice is None or len(found) + len(choice) > max_rows:
             raise _too_large(max_rows)
         found += choice
-        taken |= choice_ways
+        taken.add(way)
     made = [GenericRow(*row) for row in found]
     made.sort(key=lambda row: (-row.priority, row))
     chosen: Way | Literal["mixed"] = "mixed"
     if len(taken) < 2:
         chosen = next(iter(taken), ways[0])
     asked = {way: totals[way] if way in ways else None for way in WAYS}
-    return GenericTable(tuple(made), chosen, asked["priorities"], asked["holes"], asked["disjoint"])
+    return GenericTable(tuple(made), chosen, asked["priorities"], asked["holes"])
 
 
 def refused(rules: Sequence[CheckedRule]) -> list[Rejection]:
@@ -146,19 +144,6 @@ def refused(rules: Sequence[CheckedRule]) -> list[Rejection]:
         )
         rejections.append(Rejection(rule.id, fault.code, 1, 1, fault.message))
     return rejections
-
-
-def _made(boxes: Sequence[Box], way: Way, limit: int) -> list[Found] | None:
-    if way == "disjoint":
-        return apart(boxes, limit)
-    return overlapping(boxes, way == "holes", limit)
-
-
-def _fewest(
-    several: dict[Way, list[Found] | None], ways: Sequence[Way]
-) -> tuple[Way, list[Found]] | None:
-    made = [(way, rows) for way in ways if (rows := several.get(way)) is not None]
-    return min(made, key=lambda pair: len(pair[1]), default=None)
 
 
 def _add(totals: dict[Way, int | None], way: Way, rows: list[Found] | None) -> None:

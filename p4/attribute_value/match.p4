@@ -1,0 +1,81 @@
+// One pass of an event: the ports of one row of the generic table, and of all terms that hold.
+
+control match_event(inout metadata_t meta) {
+    ports_t found = 0;
+
+    action take(bit<32> rows, bit<32> vectors, terms_t terms, bit<8> subset, bit<32> next) {
+        meta.rows = rows;
+        meta.vectors = vectors;
+        meta.terms = terms;
+        meta.subset = subset;
+        meta.pass = next;
+    }
+
+    action take_nothing() {
+        take(0, 0, 0, 0, 0);
+    }
+
+    // What is matched in which pass. That of pass 0 moves all events to other rows at once.
+    table passes {
+        key = {
+            meta.pass: exact @name("pass");
+        }
+        actions = {
+            take;
+            @defaultonly take_nothing;
+        }
+        const default_action = take_nothing();
+        size = PASSES;
+    }
+
+    action send_to_ports(ports_t ports) {
+        meta.ports = meta.ports | ports;
+    }
+
+    // One generic table for all events (KUNDEL III-C, Listing 2). Its entries are prefixes, as those
+    // of the listing's lpm keys are, but v1model takes one lpm key a table ("multiple LPM keys in
+    // table ingress.event not supported"): the values are ternary, every mask a prefix. So entries
+    // need priorities, which overlapping ones need anyhow. Ports 0 are a hole in another entry.
+    table event {
+        key = {
+            meta.rows: exact @name("rows");
+            meta.bitmask: ternary @name("bitmask");
+            EACH_ATTRIBUTE(VALUE_KEY)
+        }
+        actions = {
+            send_to_ports;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = EVENTS;
+    }
+
+    // Bit vectors (Lakshman and Stiliadis, SIGCOMM 1998): each attribute leaves the terms that it
+    // does not speak against. Bit p - 1 of each word is a term whose events go to port p; or,
+    // where words are of 8 ports, to the pth of a subset.
+    action require(terms_t terms) {
+        meta.terms = meta.terms & terms;
+    }
+
+    EACH_ATTRIBUTE(VALUE_TABLE)
+
+    apply {
+        passes.apply();
+        if (meta.rows != 0) {
+            event.apply();
+        }
+        if (meta.vectors != 0) {
+            EACH_ATTRIBUTE(MATCH_VALUE)
+            found = meta.terms[63:0] | meta.terms[127:64] | meta.terms[191:128]
+                | meta.terms[255:192] | meta.terms[319:256] | meta.terms[383:320]
+                | meta.terms[447:384] | meta.terms[511:448];
+            if (meta.subset != 0) {
+                found = found | found >> 32;
+                found = found | found >> 16;
+                found = (found | found >> 8) & 0xff;
+                found = found << ((meta.subset - 1) << 3);
+            }
+            meta.ports = meta.ports | found;
+        }
+    }
+}
