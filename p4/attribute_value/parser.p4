@@ -1,7 +1,7 @@
 // Ethernet, then an event in either encoding or IPv4.
 //
 // One state an attribute (KUNDEL III-E); the way from one to the next goes by a state for all, so
-// that there are n_max transitions of an encoding, not one from each attribute to each later one.
+// that there are 32 transitions of an encoding, not one from each attribute to each later one.
 
 error {
     EmptyEvent,

@@ -24,8 +24,10 @@ from udfs.switches.ports import PORTS, SUBSET
 WORDS, MAX_PASSES = 8, 16
 """Of ``attribute_value.p4``: words of terms in a pass, and most passes of an event."""
 
-_FREE, _FACTOR = 64, 4
-"""Rows add up if they are no more than so many, and so many a prefix of each attribute of a box."""
+_FREE, _MOST = 64, 1024
+"""Rows of boxes that overlap add up if they are no more than so many and one for each prefix of an
+attribute of a box; in any case they are no more than that, so that the end of an edit is in sight.
+"""
 
 _PROBE = 8
 """Boxes that begin to show whether all of them multiply; then twice as many, and so on."""
@@ -160,7 +162,7 @@ def _rows_of(boxes: tuple[Box, ...], ways: tuple[Way, ...]) -> _Rows | None:
         return None
     prefixes = sum(len(prefixes_of(values)) for box in boxes for _, values in box.spans)
     try:
-        return table_of_boxes(boxes, max_rows=_FREE + _FACTOR * prefixes, ways=ways).rows
+        return table_of_boxes(boxes, max_rows=min(_MOST, _FREE + prefixes), ways=ways).rows
     except FilterError:
         return None
 
