@@ -253,6 +253,11 @@ def test_deliveries_edits_and_bad_tables(world, caplog):
             return bool(world.delivered()["h4"])
 
         world.wait(asked_and_answered)
+        # And the table says since when.
+        live = "live_subscriptions"
+        world.wait(lambda: "new" in {row["id"] for row in polled(world.tables, live)})
+        since = {row["id"]: row["since_version"] for row in polled(world.tables, live)}
+        assert "sum" not in since and since.pop("new") > max(since.values())
 
         # Tables that cannot be used leave the last good plan where it is.
         world.sql("UPDATE {} SET host = 'feed9' WHERE role = 'publisher'", "hosts")
