@@ -157,7 +157,7 @@ def test_versions_that_vanish_under_a_running_stream_leave_the_last_plan_live(
 ):
     """A table is edited and cleaned between the moment a batch looks and the moment it reads."""
     deployment.publish(records()[:40])
-    current = BatchVersions.current
+    poll = BatchVersions.poll
     late: list[int] = []
 
     def overtaken() -> None:
@@ -174,11 +174,11 @@ def test_versions_that_vanish_under_a_running_stream_leave_the_last_plan_live(
         deployment.publish(records()[80:120])
 
     def seen(self: BatchVersions) -> dict[str, int]:
-        versions = current(self)
+        versions = poll(self)
         return versions | {"subscriptions": late[0]} if late else versions
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BatchVersions, "current", seen)
+        patch.setattr(BatchVersions, "poll", seen)
         deployment.run(overtaken, in_time)
     assert "TABLE.VERSION_GONE" in caplog.text
     assert "the last good ones stay live" in caplog.text
