@@ -10,7 +10,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -28,7 +27,6 @@ from jobs.adapters.stream.watch import (
     PENDING_SECONDS,
     SPARK_SECONDS,
     Seen,
-    StreamWatch,
     health_of,
     local_folder,
 )
@@ -268,23 +266,10 @@ def test_a_stream_is_judged_while_its_batches_come_and_go():
     assert not failures
 
 
-def test_tables_that_no_batch_has_taken_up_are_pending_in_micro_batches_too():
-    watch = StreamWatch.__new__(StreamWatch)
-    watch.metrics = metrics = StreamMetrics()
-    newest = {"subscriptions": 3}
-    watch._versions = SimpleNamespace(poll=lambda: newest)
-    watch._follow_tables(NOW)
-    assert not metrics.pending_for(NOW + 5)
-    metrics.versions = {"subscriptions": 2}
-    watch._follow_tables(NOW)
-    watch._follow_tables(NOW + 5)
-    assert metrics.pending_for(NOW + 40) == 40
+def test_tables_that_wait_to_be_live_are_a_remark_of_health():
+    metrics = StreamMetrics()
+    metrics.pending(NOW)
     (remark,) = health_of(WELL, metrics, NOW + 40).remarks[:1]
     assert "newer tables wait to be live for 40 s" in remark
-    metrics.refused(newest)
-    watch._follow_tables(NOW + 41)
-    assert not metrics.pending_for(NOW + 42)
-    metrics.refused(None)
-    metrics.versions = dict(newest)
-    watch._follow_tables(NOW + 43)
-    assert not metrics.pending_for(NOW + 44)
+    metrics.pending(None)
+    assert not [each for each in health_of(WELL, metrics, NOW + 40).remarks if "newer" in each]

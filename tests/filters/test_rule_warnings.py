@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 from examples import examples
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from udfs.errors import SubscriptionError
@@ -135,6 +135,7 @@ conditions = st.recursive(
 
 @examples(300)
 @given(conditions)
+@example("(price < 1 or not ((price < 1 or shares < 0)))")
 def test_never_and_always_are_what_trying_all_values_says(condition: str):
     """Of a rule that is told nothing, some event is met and some is not."""
     (rule, found) = parse_rule(condition, SPEC).condition, told([condition])

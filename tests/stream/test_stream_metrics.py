@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
-import signal
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -28,7 +25,6 @@ from lab.traffic.packets import groups
 from lab.traffic.publisher import ensure_topic
 from lab.traffic.trading_session import TradingSession
 from lab.up.broker import Broker, free_ports
-from lab.up.process import child_options, stop_process
 from udfs.errors import SettingsError
 from udfs.messages.reference import build_packet
 from udfs.network.rows import network_to_rows
@@ -141,7 +137,6 @@ def test_the_numbers_are_the_ledgers_and_health_follows_the_broker(
     publish(settings, [*PACKETS, *DAMAGED])
     lifecycle = Lifecycle()
     query, delivery = start(spark, settings, lifecycle)
-    restarted: subprocess.Popen[bytes] | None = None
     try:
         everything = len(PACKETS) + len(DAMAGED)
         wait_for(lambda: scrape(settings)["stackcast_packets_total",] == everything)
@@ -159,18 +154,13 @@ def test_the_numbers_are_the_ledgers_and_health_follows_the_broker(
         assert taken.value.code == "SETTINGS.PORT_TAKEN"
 
         # Killed as hard as can be, and started again with the same files, on the same port.
-        command = Path(f"/proc/{broker.pid}/cmdline").read_bytes().split(b"\0")[:-1]
-        os.kill(broker.pid, signal.SIGKILL)
+        broker.kill()
         told = until(settings, lambda code, _: code == 503)
         assert told["status"] == "unhealthy" and not told["broker_reachable"]
         assert any("broker" in problem for problem in told["problems"])
         gone = scrape(settings)
         assert gone["stackcast_healthy",] == 0 == gone["stackcast_broker_reachable",]
-        log = broker.folder / "log" / "again.log"
-        with log.open("wb") as console:
-            restarted = subprocess.Popen(
-                command, stdout=console, stderr=subprocess.STDOUT, **child_options()
-            )
+        broker.revive(200)
         until(settings, lambda code, _: code == 200)
         publish(settings, PACKETS)
         everything += len(PACKETS)
@@ -184,8 +174,6 @@ def test_the_numbers_are_the_ledgers_and_health_follows_the_broker(
         lifecycle.stopping.set()
         lifecycle.run(query, finished=lambda: True)
         delivery.close()
-        if restarted is not None:
-            stop_process(restarted, 15)
 
     # The server has ended with the job.
     with pytest.raises(OSError):

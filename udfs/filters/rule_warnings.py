@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from udfs.errors import SubscriptionError
 from udfs.filters.language.rule import parse_rule, subscription_error
 from udfs.filters.language.shapes import read_table
-from udfs.filters.meaning.normal_form import MESSAGE_TYPE, is_message_type, normal_form
+from udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term, is_message_type, normal_form
 from udfs.filters.nodes import And, Node, Not, Predicate, Rule, RuleWarning, StatePredicate
 from udfs.filters.subscriptions import Subscription
 from udfs.messages.specification import Specification
 
 _FEW = 1000
 """Texts below which it is cheaper to read each."""
+_MOST_TERMS = 16
+"""Of more terms it is not tried whether they leave nothing out, which may take long."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +108,35 @@ def _remarks(rule: Rule, specification: Specification) -> Iterator[RuleWarning]:
         why = "no event meets this rule; between alternatives stands 'or', as in a == 1 or a == 2"
         yield RuleWarning("NEVER_TRUE", line, column, why)
     if types.plain and "ALWAYS_TRUE" not in known:
+        by_type: dict[Term, list[Term]] = {}
         for term in terms:
-            if all(name == MESSAGE_TYPE for name, _ in term):
-                why = "every event that has the fields meets this rule; the rule for all is: all"
-                yield RuleWarning("ALWAYS_TRUE", line, column, why)
-                return
+            kind = tuple(literal for literal in term if literal[0] == MESSAGE_TYPE)
+            rest = tuple(literal for literal in term if literal[0] != MESSAGE_TYPE)
+            by_type.setdefault(kind, []).append(rest)
+        if any(_always(those, specification) for those in by_type.values()):
+            why = "every event that has the fields meets this rule; the rule for all is: all"
+            yield RuleWarning("ALWAYS_TRUE", line, column, why)
+
+
+def _always(terms: Sequence[Term], specification: Specification) -> bool:
+    """Whether any values meet one of the terms at least; of many terms it may say no wrongly."""
+    if not all(terms):
+        return True
+    if not terms or len(terms) > _MOST_TERMS or terms[0][0][0] not in specification.fields:
+        return False
+    name = terms[0][0][0]
+    last = (1 << specification.fields[name].bits) - 1
+    parted = [
+        (dict(term).get(name, ((0, last),)), tuple(each for each in term if each[0] != name))
+        for term in terms
+    ]
+    spans = [span for allowed, _ in parted for span in allowed]
+    # Between these values no term changes.
+    values = {0, *(low for low, _ in spans), *(high + 1 for _, high in spans if high < last)}
+    return all(
+        _always([t for allowed, t in parted if any(a <= v <= b for a, b in allowed)], specification)
+        for v in values
+    )
 
 
 class _Types:
