@@ -50,7 +50,6 @@ SLOWEST = {
     "test_processes": 21,
     "test_conjunctions": 21,
     "test_receive_command": 20,
-    "test_house": 20,
     "test_journal_tables": 19,
 }
 #: Any other.
