@@ -167,8 +167,8 @@ def test_a_secured_broker_that_dies_and_comes_back_is_waited_for(tmp_path):
             "ssl.truststore.location": str(tmp_path / "ca.pem"),
         }
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-        for number in range(400):
-            producer.send("t", b"%d" % number * 300, partition=0)
+        for number in range(800):
+            producer.send("t", b"%d" % number * 300, partition=number % 2)
         producer.close()
         fetcher = Fetcher(replace(options(broker, **kafka), patience=100.0))
         source = fetcher.batches(Range("t", 0, 0, 400))
@@ -179,6 +179,16 @@ def test_a_secured_broker_that_dies_and_comes_back_is_waited_for(tmp_path):
             broker.revive(200)
             assert seen + others.result() == 400
         fetcher.close()
+        # What one partition met does not harm another of the same broker.
+        impatient = Fetcher(replace(options(broker, **kafka), patience=0.5))
+        both = [Range("t", partition, 0, 400) for partition in (0, 1)]
+        assert [sum(b.num_rows for b in impatient.batches(each)) for each in both] == [400, 400]
+        broker.kill()
+        with pytest.raises(KafkaError, match=r"KAFKA.BROKER_UNREACHABLE"):
+            next(impatient.batches(both[0]))
+        broker.revive(200)
+        assert sum(batch.num_rows for batch in impatient.batches(both[1])) == 400
+        impatient.close()
         wrong = kafka | {"sasl.jaas.config": jaas.replace('password="p"', 'password="q"')}
         stranger = Fetcher(replace(options(broker, **wrong), patience=100.0))
         with pytest.raises(KafkaError, match=r"KAFKA.FETCH_REFUSED: .*Authentication"):

@@ -159,7 +159,9 @@ class Fetcher:
             net.close()
 
     def _forget(self, wanted: Range) -> None:
+        """Drops the leader of a partition, its connection, and all who would use that."""
         node, _ = self._leaders.pop(TopicPartition(wanted.topic, wanted.partition), (None, 0))
+        self._leaders = {place: held for place, held in self._leaders.items() if held[0] != node}
         if node in self._connections:
             self._connections.pop(node).close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from udfs.errors import KafkaError
@@ -19,16 +19,14 @@ class FetchOptions:
     of transactions that are not committed. patience: seconds without an answer until a task fails.
     """
 
-    client: tuple[tuple[str, Any], ...]
+    # Not to be printed: a password may be among them.
+
+    client: tuple[tuple[str, Any], ...] = field(repr=False)
     wait_ms: int = 500
     least: int = 1
     most: int = 1 << 22
     committed: bool = False
     patience: float = 120.0
-
-
-def _own_name(value: str) -> str:
-    return value
 
 
 def _checked(value: str) -> bool:
@@ -37,17 +35,16 @@ def _checked(value: str) -> bool:
 
 #: Java's name -> kafka-python's, and how its value is read.
 _CLIENT: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "bootstrap.servers": ("bootstrap_servers", _own_name),
-    "client.id": ("client_id", _own_name),
-    "client.dns.lookup": ("client_dns_lookup", _own_name),
+    "bootstrap.servers": ("bootstrap_servers", str),
+    "client.id": ("client_id", str),
+    "client.dns.lookup": ("client_dns_lookup", str),
     "request.timeout.ms": ("request_timeout_ms", int),
-    "security.protocol": ("security_protocol", _own_name),
-    "sasl.mechanism": ("sasl_mechanism", _own_name),
-    "sasl.kerberos.service.name": ("sasl_kerberos_service_name", _own_name),
+    "security.protocol": ("security_protocol", str),
+    "sasl.mechanism": ("sasl_mechanism", str),
     "ssl.endpoint.identification.algorithm": ("ssl_check_hostname", _checked),
-    "ssl.truststore.location": ("ssl_cafile", _own_name),
-    "ssl.keystore.location": ("ssl_certfile", _own_name),
-    "ssl.key.password": ("ssl_password", _own_name),
+    "ssl.truststore.location": ("ssl_cafile", str),
+    "ssl.keystore.location": ("ssl_certfile", str),
+    "ssl.key.password": ("ssl_password", str),
 }
 _FETCH: dict[str, tuple[str, Callable[[str], Any]]] = {
     "fetch.max.wait.ms": ("wait_ms", int),

@@ -26,18 +26,17 @@ from jobs.adapters.checkpoint.journal import Journal
 from jobs.adapters.checkpoint.pins import Pin, Pins
 from jobs.adapters.checkpoint.reports import Report, Reports, Rows
 from jobs.adapters.checkpoint.state import CarriedState
-from jobs.adapters.fetch.ranges import fetching, planned, tasks
 from jobs.adapters.planning import formats
 from jobs.adapters.planning.plans import Plans
 from jobs.adapters.planning.stream_plan import StreamPlan
 from jobs.adapters.planning.versions import FRESH, BatchVersions
-from jobs.adapters.stream.input import EventInput, fetch_of
+from jobs.adapters.stream.input import EventInput, fetch_of, fetched
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.metrics import StreamMetrics
 from jobs.adapters.stream.report import BatchReport, Reach
 from jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS, Tables
 from jobs.adapters.wire import open_sink, sink_options
-from udfs.columns import REPORT, Source, deliver
+from udfs.columns import REPORT, deliver
 from udfs.delivery.plan import Compilation
 from udfs.errors import StackcastError, TableError
 
@@ -129,10 +128,7 @@ class BatchDelivery:
         state = compilation.plan.state
         with stage("state"):
             carried = {} if state is None else self._state.before(batch_id)
-        source: Source = iter
-        if self._fetch is not None:
-            ranges = planned(records)
-            source, records = fetching(ranges, self._fetch), tasks(records, ranges)
+        records, source = fetched(records, self._fetch)
         run = deliver(
             self._broadcast,
             self._live.stacks(compilation),

@@ -1,22 +1,26 @@
-"""Records of attribute/value events, parsed by Spark before the workers read them.
+"""The records of a batch on their way to the workers: fetched by tasks or by Spark's connector.
 
-Names that no attribute has yet are registered on the way, where settings say so.
+Spark parses those that are JSON, and names that no attribute has yet are registered on the way,
+where settings say so.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.settings import PREFIX, Settings
+from jobs.adapters.fetch.client import Range, client_of
 from jobs.adapters.fetch.options import FetchOptions, fetch_options
 from jobs.adapters.planning import formats
 from jobs.adapters.tables.attribute_registry import register
 from jobs.adapters.tables.tables import Tables
+from udfs.columns import Source
 from udfs.errors import KafkaError, StackcastError
 from udfs.messages.attributes.events import LONGEST_JSON
 from udfs.messages.attributes.pairs import FLAT_IN_JAVA, NUMBER
@@ -55,6 +59,41 @@ def fetch_of(settings: Settings) -> FetchOptions | None:
             why = error.message
     log.info("records are read by Spark's Kafka connector: %s", why)
     return None
+
+
+def fetched(records: DataFrame, options: FetchOptions | None) -> tuple[DataFrame, Source]:
+    """Returns what tasks are given for a micro-batch of Spark's Kafka source, and the function by
+    which each makes the records of that.
+
+    Without options these are the records themselves. Else Spark only plans: a task is given the
+    number of a range of offsets, and fetches it.
+    """
+    if options is None:
+        return records, iter
+    ranges = _planned(records)
+    count = max(1, len(ranges))
+
+    def source(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column("id").to_pylist():
+                if number < len(ranges):
+                    yield from client_of(options).batches(ranges[number])
+
+    return records.sparkSession.range(0, count, 1, count), source
+
+
+def _planned(records: DataFrame) -> list[Range]:
+    """Returns the ranges of a micro-batch, a task's work each.
+
+    Spark gives them to no public name: they are in the partitions of its plan.
+    """
+    partitions = records._jdf.queryExecution().toRdd().partitions()
+    found = []
+    for number in range(len(partitions)):
+        span = partitions[number].inputPartition().get().offsetRange()
+        place = span.topicPartition()
+        found.append(Range(place.topic(), place.partition(), span.fromOffset(), span.untilOffset()))
+    return found
 
 
 def _json(settings: Settings) -> bool:
