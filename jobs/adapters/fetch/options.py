@@ -20,7 +20,6 @@ class FetchOptions:
     """
 
     # Not to be printed: a password may be among them.
-
     client: tuple[tuple[str, Any], ...] = field(repr=False)
     wait_ms: int = 500
     least: int = 1
