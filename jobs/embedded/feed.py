@@ -13,7 +13,7 @@ import numpy as np
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.wire import Sink
-from lab.traffic.feed import event_frames, feed_frames
+from lab.traffic.feed import GROUPS, event_frames, feed_frames
 from lab.traffic.packets import SESSION, new_packets
 from lab.traffic.publisher import Speed, paced
 from udfs.messages.attributes.registry import Registry
@@ -85,14 +85,18 @@ def feed_events(
     stop: StopRequest,
     progress: Callable[[int, int], None] = _log,
 ) -> Fed:
-    """Sends JSON records as attribute/value events, in both encodings in turn; else as `feed`.
+    """Sends JSON records as attribute/value events, as `feed` does.
+
+    In the encoding that the settings name; in both in turn where they name none.
 
     Raises SinkError, MessageError for a record that is no event.
     """
     began = shown = time.monotonic()
     pace = Speed.parse(settings.lab_speed)
     sent: list[tuple[int, int, bytes]] = []
-    made = ((each, []) for each in event_frames(records, publisher, registry))
+    named = "attributes.encoding" in settings.given
+    encodings = (settings.attributes_encoding,) if named else tuple(GROUPS)
+    made = ((each, []) for each in event_frames(records, publisher, registry, encodings))
     frames = paced(made, pace, stop)
     at_once = _AT_ONCE if pace.kind == "full" else 1
     while several := [frame for frame, _ in islice(frames, at_once)]:

@@ -10,12 +10,15 @@ import json
 import struct
 from collections import Counter
 from itertools import islice
+from threading import Event
 
 import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.adapters.app.settings import Settings
+from jobs.embedded.feed import feed_events
 from lab.fabric.hosts import LabHost, NetworkCard
 from lab.proof.attribute_reader import FRAMES, event_reader, frame_reader, read_json
 from lab.proof.receipts import KEY, Receipt, event_receipt, receipts
@@ -249,6 +252,43 @@ def test_json_means_the_same_to_the_plain_reader_and_to_the_stream(records):
 
 
 # --- switches that match ------------------------------------------------------------------------
+
+
+class Sent:
+    """A sink that keeps the addresses that frames go to."""
+
+    def __init__(self):
+        self.groups = []
+
+    def send(self, frames, offsets):
+        self.groups += [frames[at : at + 6].tobytes() for at in offsets[:-1]]
+
+    def flush(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("settings", "groups"),
+    [
+        (Settings(), list(GROUPS.values()) * 3),
+        *(
+            (
+                Settings(attributes_encoding=name, given=frozenset({"attributes.encoding"})),
+                [group] * 6,
+            )
+            for name, group in GROUPS.items()
+        ),
+    ],
+)
+def test_events_are_fed_in_the_encoding_that_was_asked_for_and_in_both_where_none_was(
+    settings, groups
+):
+    sink = Sent()
+    publisher = NETWORK.host("feed1")
+    fed = feed_events(settings, publisher, REGISTRY, sink, sensors.events(6), Event())
+    assert fed.messages == 6
+    assert sink.groups == [group.to_bytes(6) for group in groups]
+
 
 NETWORK = line(3, 2)
 HOSTS = NETWORK.subscribers()
