@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import random
+import socket
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import certificates
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
+from jobs.adapters.fetch import client
 from jobs.adapters.fetch.client import Fetcher, Range
 from jobs.adapters.fetch.options import FetchOptions, fetch_options
 from lab.up.broker import Broker, default_class_path, free_ports
@@ -77,6 +80,74 @@ def test_any_range_comes_whole_and_in_order_however_the_broker_compressed_it(
     assert rows(fetcher, topic, 0, 3000) == expected
     for first, until in ((0, 1), (1, 2), (499, 1502), (2999, 3000), (7, 7)):
         assert rows(fetcher, topic, first, until) == expected[first:until]
+
+
+class LosingSocket:
+    """A socket whose connection is lost once so many bytes have come, or when a request is sent."""
+
+    def __init__(self, held: socket.socket, bytes_left: int, requests_left: int) -> None:
+        self.held = held
+        self.bytes_left, self.requests_left = bytes_left, requests_left
+
+    def recv_into(self, buffer: memoryview) -> int:
+        got = self.held.recv_into(buffer[: max(1, min(len(buffer), self.bytes_left))])
+        self.bytes_left -= got
+        if self.bytes_left <= 0:
+            raise ConnectionResetError("lost")
+        return got
+
+    def sendall(self, content: bytes) -> None:
+        self.requests_left -= 1
+        if self.requests_left < 0:
+            raise BrokenPipeError("lost")
+        self.held.sendall(content)
+
+    def close(self) -> None:
+        self.held.close()
+
+
+def test_no_record_is_lost_or_doubled_wherever_connections_are_lost(broker, fetcher, monkeypatch):
+    topic = topic_of(broker)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=3)
+    for number in range(600):
+        producer.send(topic, b"%d" % number * 60, partition=0)
+        if number % 10 == 0:
+            producer.flush()
+    producer.close()
+    expected = rows(fetcher, topic, 3, 597)
+    assert [offset for offset, _, _ in expected] == list(range(3, 597))
+    chance = random.Random(1)
+    made: list[LosingSocket] = []
+    connect = client._Connection.__init__
+
+    def losing(connection: Any, *arguments: Any) -> None:
+        connect(connection, *arguments)
+        limits = (chance.randrange(1, 90_000), 99) if chance.random() < 0.7 else (1 << 30, 2)
+        made.append(LosingSocket(connection._socket, *limits))
+        connection._socket = made[-1]
+
+    monkeypatch.setattr(client._Connection, "__init__", losing)
+    monkeypatch.setattr(client, "_WAITS", (0.0,))
+    for _ in range(6):
+        lossy = Fetcher(options(broker))
+        assert rows(lossy, topic, 3, 597) == expected
+        lossy.close()
+    assert len(made) > 12
+
+
+def test_who_gives_up_in_the_middle_leaves_nothing_to_those_after_it(broker, fetcher):
+    topic = topic_of(broker)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+    for number in range(300):
+        producer.send(topic, b"%d" % number * 200, partition=0).get()
+    producer.close()
+    first = fetcher.batches(Range(topic, 0, 0, 300))
+    seen = next(first).num_rows
+    # A second reader of the same connection, in between: the broker still owes the first a piece.
+    assert [offset for offset, _, _ in rows(fetcher, topic, 40, 300)] == list(range(40, 300))
+    assert seen + sum(batch.num_rows for batch in first) == 300
+    next(fetcher.batches(Range(topic, 0, 0, 300)))
+    assert [offset for offset, _, _ in rows(fetcher, topic, 7, 9)] == [7, 8]
 
 
 def test_transactions_that_were_aborted_are_left_out_only_where_that_is_asked(broker):

@@ -16,7 +16,7 @@ from kafka.record.util import calc_crc32c
 
 from udfs.errors import KafkaError
 from udfs.messages import record_kernels
-from udfs.messages.record_batches import Aborted, read_records
+from udfs.messages.record_batches import Aborted, next_offset, read_records
 
 Record = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]
 END = 1 << 60
@@ -61,7 +61,9 @@ def compressed(made: bytes, codec: int) -> bytes:
 
 def read(data: bytes, first: int = 0, until: int = END, aborted: Sequence[Aborted] = ()) -> list:
     """(offset, time, value) of each record, and the offset to fetch next."""
-    found = read_records(np.frombuffer(data, np.uint8), first, until, aborted)
+    piece = np.frombuffer(data, np.uint8)
+    found = read_records(piece, first, until, aborted)
+    assert next_offset(piece, first, until) == found.next
     values = [
         found.content[a:b].tobytes()
         for a, b in zip(found.borders[:-1].tolist(), found.borders[1:].tolist(), strict=True)
@@ -73,6 +75,8 @@ def oracle(data: bytes, first: int, until: int) -> list:
     """The same by kafka-python."""
     found, end = [], first
     for held in iter(MemoryRecords(data).next_batch, None):
+        if held.base_offset >= until:
+            break
         for record in held:
             end = record.offset + 1
             if first <= record.offset < until:

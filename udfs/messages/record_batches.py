@@ -38,7 +38,8 @@ class Records(NamedTuple):
 
     offset: int64[n]. time: int64[n], milliseconds since 1970. borders: int64[n + 1], of the values
     in content: uint8[bytes]; a null is an empty value. next: the offset to fetch next, which is
-    further than that of the last record where transactions or compaction left gaps.
+    further than that of the last record where transactions or compaction left gaps, or where a
+    batch goes on after the records that were asked for.
     """
 
     offset: NDArray[np.int64]
@@ -54,11 +55,11 @@ def read_records(
     """Returns the records of whole batches whose offsets are ``first`` up to ``until``.
 
     data: uint8[n], contiguous, as a broker fetched it; it may begin before ``first`` and end in the
-    middle of a batch. aborted: transactions whose records are left out. Raises KafkaError
-    RECORDS_DAMAGED where a checksum is wrong or a batch cannot be read, RECORDS_OLD for a format
-    before 2.
+    middle of a batch; what begins at ``until`` or later is not looked at. aborted: transactions
+    whose records are left out. Raises KafkaError RECORDS_DAMAGED where a checksum is wrong or a
+    batch cannot be read, RECORDS_OLD for a format before 2.
     """
-    table, fault, at = kernels.scan(data)
+    table, fault, at = kernels.scan(data, until)
     if fault == kernels.OLD:
         raise KafkaError(
             "RECORDS_OLD",
@@ -72,7 +73,7 @@ def read_records(
     wanted = (flags & _CONTROL == 0) & (table[:, kernels.LAST] >= first)
     if aborted:
         wanted &= _committed(data, table, aborted)
-    table = table[wanted & (table[:, kernels.BASE] < until)]
+    table = table[wanted]
     if (table[:, kernels.FLAGS] & _CODEC).any():
         data, table = _decompressed(data, table)
     room = table[:, kernels.END] - table[:, kernels.START]
@@ -88,6 +89,15 @@ def read_records(
         raise _damaged(int(table[faulty, kernels.BASE]))
     borders = borders[: found + 1]
     return Records(offset[:found], time[:found], borders, content[: int(borders[-1])], end)
+
+
+def next_offset(data: NDArray[np.uint8], first: int, until: int) -> int:
+    """Returns `Records.next` of what `read_records` will make of the same, unless it raises.
+
+    It goes by what batches say of themselves, so that the next piece is asked for before this one
+    is read.
+    """
+    return int(kernels.end(data, first, until))
 
 
 def _end(table: NDArray[np.int64], first: int) -> int:

@@ -118,8 +118,24 @@ def _number(data, at, size):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def scan(data):  # type: ignore[no-untyped-def]
-    """Finds the whole batches of a fetched piece of a partition: uint8[n].
+def end(data, first, until):  # type: ignore[no-untyped-def]
+    """Returns the offset after the batches that `scan` finds if all are sound, by their lengths
+    alone; ``first`` where there is none."""
+    at = 0
+    while at + HEADER <= data.size:
+        size = _number(data, at + 8, 4)
+        base = _number(data, at, 8)
+        if size < HEADER - 12 or at + 12 + size > data.size or base >= until:
+            break
+        first = base + _number(data, at + 23, 4) + 1
+        at += 12 + size
+    return first
+
+
+@njit(cache=True, nogil=True)
+def scan(data, until):  # type: ignore[no-untyped-def]
+    """Finds the whole batches of a fetched piece of a partition, uint8[n], before the first that
+    begins at ``until`` or later.
 
     Returns int64[batches, COLUMNS], a fault and the byte where the faulty batch begins. A last
     batch that is cut off is left out, as the next fetch brings it.
@@ -134,7 +150,7 @@ def scan(data):  # type: ignore[no-untyped-def]
         end = at + 12 + size
         if size < HEADER - 12:
             return table[:found], DAMAGED, at
-        if end > data.size:
+        if end > data.size or _number(data, at, 8) >= until:
             break
         told = np.uint32(_number(data, at + 17, 4) & 0xFFFFFFFF)
         if crc32c(data, at + CHECKED, end) != told:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from jobs.adapters.fetch.options import FetchOptions
 from udfs.errors import KafkaError
-from udfs.messages.record_batches import Aborted, Records, read_records
+from udfs.messages.record_batches import Aborted, Records, next_offset, read_records
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,8 @@ _WAITS = (0.05, 0.1, 0.2, 0.5, 1.0)
 _ROWS = 4096
 """Most records of one Arrow batch: more do not stay in a core's caches."""
 _LARGEST = 1 << 31
+_LEAST = 1 << 16
+"""Bytes that are asked for at least."""
 
 _FINAL = (
     kafka_errors.AuthorizationError,
@@ -68,6 +70,8 @@ class Fetcher:
         self._options = options
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         self._connections: dict[int, _Connection] = {}
+        #: Bytes that an offset took in the last piece.
+        self._sizes: dict[TopicPartition, float] = {}
 
     def batches(self, wanted: Range) -> Iterator[pa.RecordBatch]:
         """Yields the records in order: columns partition, offset, value and timestamp.
@@ -124,12 +128,25 @@ class Fetcher:
         return time.monotonic() + self._options.patience
 
     def _fetch(self, wanted: Range, offset: int) -> Records:
-        """Asks once. Raises OSError or an error of kafka-python."""
+        """Takes one piece, and asks for the next before it is read: the broker works meanwhile.
+
+        Raises OSError or an error of kafka-python.
+        """
         place = TopicPartition(wanted.topic, wanted.partition)
         if place not in self._leaders:
             self._leaders[place] = self._find(place)
         node, epoch = self._leaders[place]
-        data, aborted = self._connections[node].fetch(place, offset, epoch)
+        connection = self._connections[node]
+
+        def piece(first: int) -> _Piece:
+            return _Piece(place, first, epoch, self._most(place, wanted.until - first))
+
+        data, aborted = connection.fetch(piece(offset))
+        end = next_offset(data, offset, wanted.until)
+        if end > offset:
+            self._sizes[place] = len(data) / (end - offset)
+            if end < wanted.until:
+                connection.ask(piece(end))
         found = read_records(data, offset, wanted.until, aborted)
         if len(data) and found.next <= offset:
             # A broker sends one whole batch at least.
@@ -140,6 +157,13 @@ class Fetcher:
                 offset=offset,
             )
         return found
+
+    def _most(self, place: TopicPartition, offsets: int) -> int:
+        """Returns how many bytes to ask for: what so many offsets will likely take."""
+        if place not in self._sizes:
+            return self._options.most
+        likely = _LEAST + int(1.25 * self._sizes[place] * offsets)
+        return min(self._options.most, likely)
 
     def _find(self, place: TopicPartition) -> tuple[int, int]:
         """Returns node and epoch of the leader of a partition, connected."""
@@ -183,13 +207,24 @@ async def _know(manager: Any, topic: str) -> None:
     raise error
 
 
+class _Piece(NamedTuple):
+    """What a broker is asked for: of a partition, from an offset on, so many bytes at most unless
+    the first batch has more."""
+
+    place: TopicPartition
+    offset: int
+    epoch: int
+    most: int
+
+
 class _Connection:
-    """One connection to a broker, which takes one request at a time."""
+    """One connection to a broker, which has one request at a time."""
 
     def __init__(self, options: FetchOptions, manager: Any, node: int) -> None:
         self._options = options
         self._numbers = itertools.count()
         self._buffer = bytearray(1 << 16)
+        self._asked: tuple[_Piece, FetchRequest] | None = None
 
         async def connected() -> Any:
             return await manager.get_connection(node)
@@ -209,46 +244,46 @@ class _Connection:
     def close(self) -> None:
         self._socket.close()
 
-    def fetch(
-        self, place: TopicPartition, offset: int, epoch: int
-    ) -> tuple[NDArray[np.uint8], list[Aborted]]:
-        """Returns what the broker has from an offset on, good until the next call; and transactions
-        to leave out."""
-        options = self._options
+    def ask(self, piece: _Piece) -> None:
+        """Sends a request, whose answer `fetch` of the same piece takes."""
+        if self._asked is not None:
+            # Whoever asked for that has given up.
+            self._answer()
+        options, version = self._options, self._version
         part = FetchRequest.FetchTopic.FetchPartition(
-            partition=place.partition,
-            current_leader_epoch=epoch,
-            fetch_offset=offset,
+            partition=piece.place.partition,
+            current_leader_epoch=piece.epoch,
+            fetch_offset=piece.offset,
             last_fetched_epoch=-1,
             log_start_offset=-1,
-            partition_max_bytes=options.most,
-            version=self._version,
+            partition_max_bytes=piece.most,
+            version=version,
         )
-        topic = FetchRequest.FetchTopic(topic=place.topic, partitions=[part], version=self._version)
+        topic = FetchRequest.FetchTopic(topic=piece.place.topic, partitions=[part], version=version)
         request = FetchRequest(
             replica_id=-1,
             max_wait_ms=options.wait_ms,
             min_bytes=options.least,
-            max_bytes=options.most,
+            max_bytes=piece.most,
             isolation_level=int(options.committed),
             session_id=0,
             session_epoch=-1,
             topics=[topic],
             forgotten_topics_data=[],
             rack_id="",
-            version=self._version,
+            version=version,
         )
         number = next(self._numbers) & 0x7FFFFFFF
         request.with_header(correlation_id=number, client_id="stackcast")
         self._socket.sendall(request.encode(framed=True, header=True))
-        size = int.from_bytes(self._receive(4))
-        if not 0 < size < _LARGEST:
-            raise kafka_errors.InvalidReceiveError(f"an answer of {size} bytes")
-        answer = _Answer(self._receive(size))
-        kind = request.header.get_response_class()
-        if kind.parse_header(answer).correlation_id != number:
-            raise kafka_errors.CorrelationIdError("the answer is to another request")
-        response = kind.decode(answer)
+        self._asked = piece, request
+
+    def fetch(self, piece: _Piece) -> tuple[NDArray[np.uint8], list[Aborted]]:
+        """Returns what the broker has from an offset on, good until the next answer; and
+        transactions to leave out."""
+        if self._asked is None or self._asked[0][:3] != piece[:3]:
+            self.ask(piece)
+        response = self._answer()
         if error := getattr(response, "error_code", 0):
             raise kafka_errors.for_code(error)()
         found = response.responses[0].partitions[0]
@@ -259,7 +294,20 @@ class _Connection:
             Aborted(each.producer_id, each.first_offset)
             for each in found.aborted_transactions or []
         ]
-        return records, aborted if options.committed else []
+        return records, aborted if self._options.committed else []
+
+    def _answer(self) -> Any:
+        """Receives the answer to what was asked."""
+        assert self._asked is not None
+        (_, request), self._asked = self._asked, None
+        size = int.from_bytes(self._receive(4))
+        if not 0 < size < _LARGEST:
+            raise kafka_errors.InvalidReceiveError(f"an answer of {size} bytes")
+        answer = _Answer(self._receive(size))
+        kind = request.header.get_response_class()
+        if kind.parse_header(answer).correlation_id != request.header.correlation_id:
+            raise kafka_errors.CorrelationIdError("the answer is to another request")
+        return kind.decode(answer)
 
     def _receive(self, size: int) -> memoryview:
         if len(self._buffer) < size:
