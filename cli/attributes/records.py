@@ -18,7 +18,7 @@ from cli.attributes.files import LONGEST, RecordBatch
 from udfs.messages.attributes import frames
 from udfs.messages.attributes.encodings import ENCODINGS
 from udfs.messages.attributes.events import REASONS, Events
-from udfs.messages.attributes.pairs import pairs_of_lines, read_pairs
+from udfs.messages.attributes.pairs import NUMBER, pairs_of_lines, read_pairs
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.specification import Field
 
@@ -26,7 +26,7 @@ KEY = 18
 """Bytes of the key behind a header that we published: session, and a number, as in MoldUDP64."""
 
 _SESSION = KEY - 8
-_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
+_NUMBER = re.compile(NUMBER)
 
 
 class Faults:
@@ -156,7 +156,7 @@ def render(events: Events, chosen: NDArray[np.intp], registry: Registry) -> list
     for number, field in _fields(registry).items():
         there = np.flatnonzero(mask >> np.uint32(number) & 1)
         values, places = np.unique(events.values[number, chosen[there]], return_inverse=True)
-        texts = [f"{json.dumps(field.name)}: {_json(field.render(raw))}" for raw in values.tolist()]
+        texts = [f"{json.dumps(field.name)}: {_json(field, raw)}" for raw in values.tolist()]
         for at, place in zip(there.tolist(), places.tolist(), strict=True):
             parts[at].append(texts[place])
     return ["{" + ", ".join(part) + "}" for part in parts]
@@ -181,6 +181,8 @@ def _fields(registry: Registry) -> dict[int, Field]:
     return dict(sorted(zip(registry.ids_of(fields), fields, strict=True), key=itemgetter(0)))
 
 
-def _json(text: str) -> str:
+def _json(field: Field, raw: int) -> str:
     """A rendered value: a number as one, whatever its digits, else text."""
-    return text if _NUMBER.fullmatch(text) else json.dumps(text)
+    text = field.render(raw)
+    is_number = field.kind != "string" and _NUMBER.fullmatch(text)
+    return text if is_number else json.dumps(text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -88,7 +89,7 @@ def read_json(record: bytes, registry: Registry, longest: int = LONGEST) -> dict
     is absent. Of several faults the first of this list counts.
 
     Raises MessageError EVENT_TOO_LARGE, MALFORMED_JSON, NESTED_JSON, UNKNOWN_ATTRIBUTE, ID_TWICE,
-    VALUE_OUT_OF_RANGE, NOT_A_NUMBER, EMPTY_EVENT.
+    VALUE_OUT_OF_RANGE, NOT_A_NUMBER, NOT_A_TEXT, EMPTY_EVENT.
     """
     if len(record) > longest:
         raise MessageError("EVENT_TOO_LARGE", f"{len(record)} bytes; {longest} at most")
@@ -101,22 +102,42 @@ def read_json(record: bytes, registry: Registry, longest: int = LONGEST) -> dict
     if len(dict(pairs)) < len(pairs):
         raise MessageError("ID_TWICE", "a name is there twice")
     given = {registry.by_name[name]: value for name, value in pairs if value is not None}
-    numbers = {one: _number(one, value) for one, value in given.items()}
+    texts = {one: value for one, value in given.items() if one.type == "text"}
+    numbers = {one: _number(one, value) for one, value in given.items() if one not in texts}
     values: dict[int, int] = {}
     for one, number in numbers.items():
         if number is None:
+            continue
+        if one.type == "float":
+            values[one.id] = _raw_float(one, number)
             continue
         # Half to even, as Python rounds.
         raw = round((number - float(one.offset)) / float(one.scale))
         if not 0 <= raw < 1 << 32:
             raise MessageError("VALUE_OUT_OF_RANGE", f"{one.name} is {number}")
         values[one.id] = raw
+    for one, text in texts.items():
+        if isinstance(text, str) and len(text) > 4 and text.isascii() and text.isprintable():
+            raise MessageError("VALUE_OUT_OF_RANGE", f"{one.name} is {text!r}")
     for one, number in numbers.items():
         if number is None:
             raise MessageError("NOT_A_NUMBER", f"{one.name} is {given[one]!r}")
+    for one, text in texts.items():
+        if not isinstance(text, str) or not text.isascii() or not text.isprintable():
+            raise MessageError("NOT_A_TEXT", f"{one.name} is {text!r}")
+        values[one.id] = int.from_bytes(f"{text:4}".encode())
     if not values:
         raise MessageError("EMPTY_EVENT", "no attribute at all")
     return values
+
+
+def _raw_float(one: Attribute, number: float) -> int:
+    """Bits of the nearest float, those of negative ones counted down from 0."""
+    try:
+        (bits,) = struct.unpack(">i", struct.pack(">f", abs(number)))
+    except OverflowError:
+        raise MessageError("VALUE_OUT_OF_RANGE", f"{one.name} is {number}") from None
+    return (1 << 31) + (bits if number >= 0 else -bits)
 
 
 class _Object:

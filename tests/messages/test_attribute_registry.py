@@ -67,7 +67,7 @@ def test_a_table_is_read_by_ascending_id_in_any_order_of_its_rows() -> None:
         ({"name": None}, "1 to 63 letters"),
         ({"name": "Between"}, "word of rules"),
         ({"name": "message_type"}, "word of rules"),
-        ({"type": "float"}, "unsigned, signed, decimal, timestamp"),
+        ({"type": "double"}, "unsigned, signed, decimal, timestamp"),
         ({"scale": Decimal(0)}, "above 0"),
         ({"scale": Decimal(-1)}, "above 0"),
         ({"scale": None}, "DECIMAL(38,18)"),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import re
+import struct
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 
 import attribute_value_cases as cases
 import numpy as np
@@ -25,9 +28,15 @@ from scapy.layers.l2 import Ether
 from virtual_trees_cases import datagram, plain_frame
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.subscriptions import CheckedRule
 from udfs.messages.attributes.events import ATTRIBUTES, ETHERTYPE, FINE, code_of
 from udfs.messages.attributes.frames import BITMASK_GROUP, ID_PAIRS_GROUP, events_of_frames
-from udfs.network_match.generic.passes import MAX_PASSES, WORDS
+from udfs.messages.attributes.registry import Registry
+from udfs.messages.attributes.registry import attribute as make_attribute
+from udfs.network_match.generic.boxes import boxes_of
+from udfs.network_match.generic.entries import event_entries
+from udfs.network_match.generic.passes import MAX_PASSES, WORDS, Limits, passes_of
 from udfs.network_match.generic.table import MAX_ROWS
 from udfs.switches.bridge import BRIDGE
 from udfs.switches.bridge import SEND as BRIDGE_SEND
@@ -545,3 +554,39 @@ def test_bmv2_gives_events_to_the_same_receivers(pytestconfig, tmp_path):
         assert [b - a for a, b in zip(begin, counted, strict=True)] == dropped(ours)
     finally:
         real.close()
+
+
+# -- rules on floats and texts
+
+
+def test_events_go_by_floats_and_texts_as_python_compares_them(bare):
+    registry = Registry((make_attribute(2, "level", "float"), make_attribute(5, "place", "text")))
+    conditions = {
+        "level > -0.5": lambda level, place: level > -0.5,
+        "level <= 0 and place == AB": lambda level, place: level <= 0 and place == "AB",
+        "place >= GO and place < GP": lambda level, place: place[:2] == "GO",
+        "not (level == 0) or place == GOOD": lambda level, place: level != 0 or place == "GOOD",
+        "level < -1e30": lambda level, place: level < -1e30,
+    }
+    rules = [
+        CheckedRule(text, parse_rule(text, registry.specification()).condition, (str(2 + at),))
+        for at, text in enumerate(conditions)
+    ]
+    # As rows, and where there is no room for any as bit vectors.
+    for limits in (Limits(), Limits(rows=0)):
+        made = passes_of(boxes_of(rules, registry), limits)
+        assert not made.refused
+        entries = event_entries("s", made.passes, ())
+        bare.apply({entry.key: entry for entry in entries})
+        for level, place in product(LEVELS, ("AB", "AC", "GOOD", "GO", "GP", "")):
+            (bits,) = struct.unpack(">I", struct.pack(">f", level))
+            raw = (1 << 31) + (-1 if bits >> 31 else 1) * (bits & 0x7FFFFFFF)
+            ports = [2 + at for at, holds in enumerate(conditions.values()) if holds(level, place)]
+            for build in ENCODINGS.values():
+                frame = build({2: raw, 5: int.from_bytes(f"{place:4}".encode())}, b"rest")
+                assert told(bare, 1, frame) == wanted(ports, 1, frame)
+        bare.apply(dict.fromkeys(entry.key for entry in entries))
+        bare.apply({entry.key: entry for entry in base_entries()})
+
+
+LEVELS = (0.0, -0.0, -0.5, 1e-45, -1e-45, 2.5, -3e38, -math.inf, math.inf)

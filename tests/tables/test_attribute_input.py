@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ from jobs.adapters.tables import who_gets
 from jobs.adapters.tables.attribute_registry import register
 from jobs.adapters.tables.tables import Tables
 from udfs.filters.compiler.compile import compile_texts
+from udfs.filters.explanation.sql import _value
 from udfs.messages.attributes.events import REASONS, Events
 from udfs.messages.attributes.pairs import pairs_of_lines, read_pairs
 from udfs.messages.attributes.registry import Registry, attribute
@@ -221,6 +223,20 @@ def test_sql_says_who_gets_an_event_in_units_of_its_attributes(spark: SparkSessi
     assert [found[at] for at in range(len(asked))] == list(asked.values())
     with pytest.raises(PySparkException, match="hum has 32 bits"):
         spark.sql("SELECT * FROM who_gets(hum => '4294967296')").collect()
+    # Floats and texts are read to the bits that the stream reads them to.
+    fields = Registry((attribute(0, "level", "float"), attribute(1, "place", "text")))
+    level, place = (header.fields[0] for header in fields.specification().headers)
+    edges = [2.0**power for power in (-149, -127, -126, -1, 0, 23, 127)]
+    numbers = [0.0, -0.0, 0.1, -2.5, 1e-45, 3.4028234663852886e38, *edges]
+    numbers += [-one for one in edges] + [math.nextafter(one, 0) for one in edges[2:]]
+    numbers += [one * (2 - 2.0**-23) for one in edges[2:]]
+    columns = [_value("given", level, 0).replace("`given`", f"'{one!r}'") for one in numbers]
+    columns += [
+        _value("given", place, 0).replace("`given`", f"'{one}'") for one in ("", "AB", "~z")
+    ]
+    (found_raw,) = spark.sql(f"SELECT {', '.join(columns)}").collect()
+    expected = [level.from_raw(one) for one in numbers]
+    assert list(found_raw) == expected + [place.from_raw(one) for one in ("", "AB", "~z")]
 
 
 @pytest.fixture

@@ -245,12 +245,28 @@ def _value(name: str, field: Field, lane: int) -> str:
 
 def _attribute_value(given: str, field: AttributeField) -> str:
     """Returns SQL of the raw value of a text in units of an attribute, rounded as events are."""
+    if field.of.type == "text":
+        return f"CAST(conv({_digits(given, field)}, 16, 10) AS DECIMAL(20, 0))"
+    if field.of.type == "float":
+        return _float_value(given)
     number = f"CAST({given} AS DOUBLE)"
     if field.of.type == "timestamp":
         # Micros by whole numbers, in UTC unless the text says otherwise.
         time = f"unix_micros(CAST({given} AS TIMESTAMP)) / 1000000D"
         number = f"if({given} LIKE '____-%', {time}, {number})"
     raw = f"rint(({number} - {float(field.of.offset)!r}D) / {float(field.of.scale)!r}D)"
+    return f"CAST({raw} AS DECIMAL(20, 0))"
+
+
+def _float_value(given: str) -> str:
+    """Returns SQL of the raw value of a float: its sign, and its bits by exponent and fraction."""
+    number = f"CAST(CAST({given} AS FLOAT) AS DOUBLE)"
+    # Logarithms are near; the powers of two are exact, and say which of two exponents it is.
+    near = f"greatest(floor(log2(abs({number}))), -126)"
+    power = f"(CASE WHEN abs({number}) < pow(2D, {near}) THEN greatest({near} - 1, -126) "
+    power += f"WHEN abs({number}) >= pow(2D, {near} + 1) THEN {near} + 1 ELSE {near} END)"
+    bits = f"(({power} + 126) * 8388608D + abs({number}) / pow(2D, {power} - 23))"
+    raw = f"2147483648D + if({number} = 0, 0D, sign({number}) * {bits})"
     return f"CAST({raw} AS DECIMAL(20, 0))"
 
 

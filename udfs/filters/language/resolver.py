@@ -35,6 +35,7 @@ from udfs.filters.nodes import (
     Update,
 )
 from udfs.messages.attributes.attribute_field import AttributeField
+from udfs.messages.attributes.ordered_fields import FloatField
 from udfs.messages.fields import MAX_VALUE_BITS, Field
 from udfs.messages.specification import MAX_TIME, Counter, Specification
 
@@ -210,6 +211,12 @@ class Resolver:
         if field.kind == "string" or field.bits > MAX_VALUE_BITS:
             what = "holds text" if field.kind == "string" else f"has over {MAX_VALUE_BITS} bits"
             message = f"{name} takes a number, and '{field.qualified}' {what}"
+            raise self._error("BAD_AGGREGATE", macro.field, message)
+        if function in ("avg", "sum") and isinstance(field, FloatField):
+            message = (
+                f"{function} adds raw values, and those of a float as '{field.name}' are no even "
+                "steps apart; ask for its min or max, or take an attribute of type decimal"
+            )
             raise self._error("BAD_AGGREGATE", macro.field, message)
         if function == "sum" and isinstance(field, AttributeField) and field.of.offset:
             message = (

@@ -13,7 +13,7 @@ from udfs.errors import SpecificationError
 from udfs.messages.attributes.times import seconds_of
 from udfs.messages.fields import Field
 
-Type = Literal["unsigned", "signed", "decimal", "timestamp"]
+Type = Literal["unsigned", "signed", "decimal", "timestamp", "float", "text"]
 
 BITS = 32
 
@@ -25,7 +25,10 @@ _EPOCH_YEARS = (-62_135_596_800, 253_402_300_799)
 
 @dataclass(frozen=True)
 class Attribute:
-    """One row of table ``attributes``. ``value = offset + raw * scale``, raw in 0..2^32 - 1."""
+    """One row of table ``attributes``. ``value = offset + raw * scale``, raw in 0..2^32 - 1.
+
+    Raw values of a float or a text are those of `udfs.messages.attributes.ordered_fields`.
+    """
 
     id: int
     name: str

@@ -28,6 +28,7 @@ REASONS = {
     67: "id_twice",
     68: "value_out_of_range",  # beyond 32 bits
     69: "not_a_number",  # NaN, infinity, text, true, false
+    74: "not_a_text",  # where a text is wanted: a number, true, false, no printing ASCII
     70: "malformed_json",  # no object, cut off, or something after it
     71: "nested_json",
     72: "event_too_large",

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from udfs.messages.attributes.attribute_field import Attribute
 from udfs.messages.attributes.events import ATTRIBUTES, FINE, Events, code_of
+from udfs.messages.attributes.ordered_fields import CHARACTERS, raw_floats
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.attributes.times import read_times
 
@@ -78,7 +79,7 @@ def read_pairs(
     1. event_too_large, whatever is in it;
     2. nested_json or malformed_json, whichever comes first in the record;
     3. of its pairs, in this order: unknown_attribute (unless it is null), id_twice (also where one
-       is null), value_out_of_range, not_a_number;
+       is null), value_out_of_range, not_a_number, not_a_text;
     4. empty_event, if no attribute is left.
 
     Values are rounded as `raw_values` does. There is no payload: its ends are 0.
@@ -134,7 +135,7 @@ def _read(
             raw, why = read_values(texts.take(pa.array(at)), one)
             values[one.id, row[at]] = raw
             mask[row[at]] |= np.uint32(1 << one.id)
-            for name in ("value_out_of_range", "not_a_number"):
+            for name in ("value_out_of_range", "not_a_number", "not_a_text"):
                 _blame(fault, row[at[why == code_of(name)]], name)
     return mask, values, np.where(fault == _NONE, FINE, fault).astype(np.uint8)
 
@@ -151,12 +152,16 @@ def raw_values(
 
     ``rint((value - offset) / scale)``, half to even. Where the reason is not 0 the value is 0:
     not_a_number for NaN and infinities, and so for numbers beyond doubles, as ``1e400``;
-    value_out_of_range beyond 32 bits.
+    value_out_of_range beyond 32 bits, or all floats. A float is the nearest one.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        raw = np.rint((values - float(attribute.offset)) / float(attribute.scale))
+        if attribute.type == "float":
+            fits = np.isfinite(values.astype(np.float32))
+            raw = raw_floats(np.where(fits, values, 0)).astype(np.float64)
+        else:
+            raw = np.rint((values - float(attribute.offset)) / float(attribute.scale))
+            fits = (raw >= 0) & (raw <= _MOST)
     reason = np.full(len(values), FINE, np.uint8)
-    fits = (raw >= 0) & (raw <= _MOST)
     reason[~fits] = code_of("value_out_of_range")
     reason[~np.isfinite(values)] = code_of("not_a_number")
     return np.where(fits, raw, 0).astype(np.uint32), reason
@@ -167,8 +172,12 @@ def read_values(
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
     """Reads JSON texts as raw values: a number ``25.5``, or, of a timestamp, ISO 8601 in quotes.
 
-    As `raw_values`; all other texts are not_a_number: ``"25.5"``, ``true``, ``NaN``.
+    As `raw_values`; all other texts are not_a_number: ``"25.5"``, ``true``, ``NaN``. Of an
+    attribute of text, texts in quotes are read: value_out_of_range beyond four characters; what is
+    none, or does not print in ASCII, is not_a_text.
     """
+    if attribute.type == "text":
+        return _read_texts(texts)
     compute: Any = pc
     is_number = compute.match_substring_regex(texts, rf"\A{NUMBER}\z")
     numerals = compute.if_else(is_number, texts, None)
@@ -180,6 +189,23 @@ def read_values(
         seconds, is_time = read_times(inner)
         values = np.where(is_time, seconds, values)
     return raw_values(values, attribute)
+
+
+def _read_texts(texts: pa.StringArray) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+    distinct = texts.dictionary_encode()
+    found = [_raw_text(text) for text in distinct.dictionary.to_pylist()] or [(0, FINE)]
+    raw, reason = np.array(found, np.uint32).T
+    at = distinct.indices.to_numpy(zero_copy_only=False)
+    return raw[at], reason[at].astype(np.uint8)
+
+
+def _raw_text(text: str) -> tuple[int, int]:
+    value = json.loads(text) if text.startswith('"') else None
+    if value is None or not value.isascii() or not value.isprintable():
+        return 0, code_of("not_a_text")
+    if len(value) > CHARACTERS:
+        return 0, code_of("value_out_of_range")
+    return int.from_bytes(value.encode().ljust(CHARACTERS)), FINE
 
 
 def pairs_of_lines(lines: Iterable[bytes]) -> tuple[pa.BinaryArray, pa.MapArray]:

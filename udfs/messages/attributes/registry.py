@@ -17,6 +17,7 @@ from typing import Any, cast, get_args
 from udfs.errors import AttributeTableError
 from udfs.messages.attributes.attribute_field import BITS, Attribute, AttributeField, Type
 from udfs.messages.attributes.events import ATTRIBUTES
+from udfs.messages.attributes.ordered_fields import FloatField, TextField
 from udfs.messages.fields import Field
 from udfs.messages.formats import Header, Specification
 
@@ -46,6 +47,7 @@ _DEFAULTS: dict[str, tuple[Decimal, Decimal]] = {
     "decimal": (Decimal("0.01"), Decimal(_LOWEST) / 100),
     "timestamp": (Decimal(1), Decimal(0)),
 }
+_PLAIN = (Decimal(1), Decimal(0))
 #: DECIMAL(38,18), as the table has it.
 _PLACES, _WHOLE = 18, 20
 _REMEDY = (
@@ -70,9 +72,9 @@ def attribute(
     """Makes an attribute; scale and offset are by default those of its type.
 
     unsigned 1 and 0, signed 1 and -2^31, decimal 0.01 and -2^31 * 0.01, timestamp 1 and 0: seconds
-    since 1970. Raises AttributeTableError BAD_ROW.
+    since 1970. Those of a float or a text are always 1 and 0. Raises AttributeTableError BAD_ROW.
     """
-    usual = _DEFAULTS.get(type, _DEFAULTS["unsigned"])
+    usual = _DEFAULTS.get(type, _PLAIN)
     row = {
         "id": id,
         "name": name,
@@ -149,7 +151,10 @@ class Registry:
 
 
 def _field(one: Attribute) -> AttributeField:
-    return AttributeField(one.name, one.name, BITS, 0, takes_text=False, attribute=one)
+    if one.type == "text":
+        return TextField(one.name, one.name, BITS, 0, "string", takes_text=False, attribute=one)
+    kind = FloatField if one.type == "float" else AttributeField
+    return kind(one.name, one.name, BITS, 0, takes_text=False, attribute=one)
 
 
 def _check_distinct(found: Sequence[Attribute]) -> None:
@@ -195,6 +200,8 @@ def _from_row(row: Mapping[str, Any], remedy: str) -> Attribute:
     if scale <= 0:
         raise bad(f"has scale {scale}, and it is above 0")
     found = Attribute(id, name, cast(Type, type), scale, offset)
+    if type not in _DEFAULTS and (scale, offset) != _PLAIN:
+        raise bad(f"is a {type}, whose scale is 1 and whose offset is 0")
     if not _is_exact(found):
         raise bad(
             "has values that doubles cannot tell apart: take a larger scale, or an offset that is "
