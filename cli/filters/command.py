@@ -148,7 +148,7 @@ def compile_command(
     First the entries, {"field", "state", "low", "high", "kind", "next"}, low and high as raw
     integers, both included; then the leaves, {"state", "ports", "actions"}, and "updates", each
     [cell, function, field], if there are any; then the cells of state, {"cell", "function",
-    "field", "window_us"}. Tables stand in their order; start in the first line's state. Last the
+    "field", "window_us" or raw "band"}. Tables stand in their order; start in the first line's state. Last the
     terms of rules that would multiply in tables, {"predicates", "ports", "actions"}: an event
     goes to the leaf that it reaches and to each term of which all predicates hold. What --dot and
     --p4 write and --report says is apart from this.

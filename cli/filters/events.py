@@ -105,7 +105,7 @@ def explain_event(file: RuleFile, text: str, after: str, others: int | None) -> 
     interpreter = Interpreter([rule for _, rule in sorted(rules.parsed.items())], specification)
     for before, _ in _events(reader, after) if after else ():
         interpreter.step(before.values, before.time_us)
-    state, cells = _state(interpreter, specification, reader.time_of(event))
+    state, cells = _state(interpreter, specification, event, reader.time_of(event))
     plain = rules.plain_matches(event)
     shown, left = [], 0
     for index in file.right:
@@ -157,7 +157,7 @@ def why_not(file: RuleFile, host: str, source: str) -> list[Json]:
     texts: dict[int, list[str]] = {}
     for event, now in _events(EventReader(specification), source):
         tried += 1
-        state, cells = _state(interpreter, specification, now)
+        state, cells = _state(interpreter, specification, event, now)
         for index, rule in asked.items():
             found = evaluate_rule(rule, event.values, specification, state, cells)
             texts.setdefault(index, [each.text for each in found.predicates])
@@ -185,10 +185,12 @@ def why_not(file: RuleFile, host: str, source: str) -> list[Json]:
 
 
 def _state(
-    interpreter: Interpreter, specification: Specification, now: int
+    interpreter: Interpreter, specification: Specification, event: Event, now: int
 ) -> tuple[dict[Subject, int | None], dict[str, int | None]]:
     """Returns the values that an event finds in variables, and in all cells by name."""
-    cells = {cell.name: interpreter.finds(cell.name, now) for cell in interpreter.cells}
+    cells = {
+        cell.name: interpreter.finds(cell.name, now, event.values) for cell in interpreter.cells
+    }
     return {counter: cells[counter.name] for counter in specification.counters}, cells
 
 

@@ -202,12 +202,13 @@ def _updates_json(outcome: Outcome) -> Json:
 
 
 def cell_json(cell: Cell) -> Json:
-    """Returns a cell that the tables read or the leaves update; the window in microseconds."""
+    """Returns a cell that the tables read or the leaves update; the window in microseconds, the
+    dead band of moved in raw values."""
     return {
         "cell": cell.name,
         "function": cell.function,
         "field": cell.field,
-        "window_us": cell.window,
+        "band" if cell.function == "moved" else "window_us": cell.window,
     }
 
 

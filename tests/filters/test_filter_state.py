@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from udfs.errors import SubscriptionError
 from udfs.filters.language.rule import parse_rule
+from udfs.filters.meaning.evaluate import matches
 from udfs.filters.meaning.interpreter import EventResult, Interpreter
 from udfs.filters.meaning.state import (
     EMPTY,
@@ -74,6 +75,11 @@ def field(one, operator, *values: int) -> Predicate:
 
 def macro(function, one=None, window: int = 100) -> Aggregate:
     return Aggregate(function, one, window)
+
+
+def moved(one, band: int = 1) -> StatePredicate:
+    """``changed(one)``, or ``moved`` by so many raw values."""
+    return compare(Aggregate("moved", one, band), "==", 1)
 
 
 def order(stock: int, price: int, shares: int = 1) -> dict[str, int]:
@@ -307,6 +313,34 @@ def test_an_empty_window_has_counted_and_summed_nothing():
         assert matching(Interpreter([Rule(condition)], SPEC), (0, order(GOOGL, 9))) == [True]
 
 
+@examples(300)
+@given(
+    st.sampled_from([PRICE, SHARES]),
+    st.integers(1, 3),
+    st.lists(st.deferred(lambda: st.sampled_from(PREDICATES)), max_size=2, unique_by=id),
+    st.deferred(lambda: st.lists(events, max_size=20)),
+    st.lists(st.integers(0, 20), max_size=2),
+)
+def test_a_change_is_one_from_the_value_of_the_last_change(one, band, rest, timeline, restarts):
+    """Of the events that have the field and meet all else that the rule asks for."""
+    change = moved(one, band)
+    rules = [Rule(And((*rest, each)) if rest else each) for each in (change, Not(change))]
+    interpreter, last = Interpreter(rules, SPEC), None
+    for at, (time, event) in enumerate(timeline):
+        if at in restarts:
+            # As with an edit of other rules: another version takes the cells over.
+            before, interpreter = interpreter, Interpreter([*rules, Rule(PREDICATES[0])], SPEC)
+            interpreter.carry(before)
+        raw, asked = event.get(one.qualified), (each.field.qualified for each in rest)
+        wanted = ()
+        if raw is not None and all(matches(each, event) for each in rest):
+            assert all(name in event for name in asked)
+            wanted = (0,) if last is None or abs(raw - last) >= band else (1,)
+            last = raw if wanted == (0,) else last
+        found = interpreter.step(event, time).rules
+        assert tuple(index for index in found if index < 2) == wanted
+
+
 def test_a_variable_that_nobody_updates_reads_as_zero_for_ever():
     interpreter = Interpreter([Rule(compare(OTHER, "==", 0))], SPEC)
     assert matching(interpreter, *((time, order(GOOGL, 1)) for time in range(3))) == [True] * 3
@@ -390,6 +424,7 @@ STATE_PREDICATES = [
     for operator in ("==", "!=", "<", ">=")
     for value in (1, 2, 3)
 ]
+CHANGES = [moved(one, band) for one in (PRICE, SHARES) for band in (1, 2, 3)] + [moved(STOCK)]
 
 
 def _wider(children):
@@ -398,7 +433,9 @@ def _wider(children):
 
 
 conditions = st.recursive(
-    st.sampled_from(PREDICATES) | st.sampled_from(STATE_PREDICATES), _wider, max_leaves=6
+    st.sampled_from(PREDICATES) | st.sampled_from(STATE_PREDICATES) | st.sampled_from(CHANGES),
+    _wider,
+    max_leaves=6,
 )
 updates = st.lists(
     st.sampled_from(
@@ -445,12 +482,14 @@ def run_terms(rules, timeline, spec=SPEC) -> list[tuple[int, ...]]:
     cells = {cell.name: cell for one in parted for cell in one.cells}
     states = dict.fromkeys(cells, EMPTY)
     clock = clock_of(spec)
-    windows = {name: cell.window * clock.units for name, cell in cells.items()}
+    windows = {name: cell.length(clock.units) for name, cell in cells.items()}
     result = []
     for given_time, event in timeline:
         time = clock.time(event, given_time)
         values = dict(event) | {
-            name: reading(cell.function, states[name], windows[name], time)
+            name: reading(
+                cell.function, states[name], windows[name], time, event.get(cell.field or "")
+            )
             for name, cell in cells.items()
         }
         wanted, matched = set(), []
@@ -494,6 +533,7 @@ TYPED_PREDICATES = [
     *(compare(TYPED.counters[0], operator, 2) for operator in ("<", ">=")),
     *(compare(macro("count", None, 4), operator, 2) for operator in ("<", ">=")),
     *(compare(macro("avg", ADD_PRICE, 4), operator, 1) for operator in ("<=", ">")),
+    *(moved(one, band) for one in (ADD_PRICE, LESS) for band in (1, 2)),
 ]
 typed_rules = st.lists(
     st.builds(

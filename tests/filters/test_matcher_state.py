@@ -52,6 +52,9 @@ READ = [
     f"sum(order.big) == {TOP}",
     "avg(order.price, 5) > 15",
     "max(trade.price, 9) > 15",
+    *(f"changed({name})" for name in FIELDS),
+    *(f"moved({name}, {band})" for name in FIELDS[1:] for band in (1, 2, 10)),
+    f"moved(order.big, {TOP // 2})",
 ]  # fmt: skip
 UPDATES = ["seen <- count()", "spent <- sum(order.price)", "spent <- sum(order.big)"]
 

@@ -127,6 +127,7 @@ def run(
     held: NDArray[np.uint64],
     function: NDArray[np.uint8],
     window: NDArray[np.int64],
+    compared: NDArray[np.int32],
     cell_of: NDArray[np.int32],
     update_begin: NDArray[np.int64],
     update_cell: NDArray[np.int32],
@@ -141,7 +142,8 @@ def run(
         while code >= 0:
             cell = int(cell_of[code])
             kind, length = cells[cell]
-            found = reading(kind, states[cell], length, now)
+            raw = int(values[compared[cell], i]) if kind == "moved" else None
+            found = reading(kind, states[cell], length, now, raw)
             if found is None:
                 code = int(lookup.absent[code])
             else:

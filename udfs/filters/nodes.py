@@ -13,7 +13,7 @@ from udfs.messages.specification import Counter, Field
 
 Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
 Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not in"]
-Function = Literal["count", "sum", "avg", "min", "max"]
+Function = Literal["count", "sum", "avg", "min", "max", "moved"]
 
 Span = tuple[int, int]
 """First and last of consecutive raw values."""
@@ -47,7 +47,8 @@ class Predicate:
 class Aggregate:
     """A macro in a condition, ``avg(price)``: over a tumbling window in microseconds.
 
-    ``field`` is None for ``count()`` only.
+    ``field`` is None for ``count()`` only. ``moved(price, 0.5)`` is 1 or 0, and its ``window`` a
+    span of raw values: the dead band. That of ``changed(price)`` is 1.
     """
 
     function: Function

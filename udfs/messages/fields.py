@@ -68,6 +68,11 @@ class Field:
         """The name with its header, ``header.field``."""
         return f"{self.header}.{self.name}"
 
+    @property
+    def unit(self) -> Decimal:
+        """The distance of two neighbouring values, as people write it."""
+        return Decimal(1).scaleb(-self.decimals)
+
     def lanes(self) -> tuple[Field, ...]:
         """Returns the fields of at most 64 bits that this is matched as, most significant first.
 

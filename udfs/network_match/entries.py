@@ -288,7 +288,7 @@ class _Entries:
             free = (
                 (block.number, slot)
                 for block in self._program.blocks
-                if block.microseconds == cell.window
+                if block.microseconds == cell.window and cell.function != "moved"
                 for slot in range(1, block.slots)
                 if (block.number, slot) not in used
             )

@@ -62,7 +62,9 @@ def refused_by_program(
     windows = {block.microseconds for block in program.blocks}
     for rule, cells in table.kept.items():
         for cell in cells:
-            if cell.window not in windows:
+            if cell.function == "moved":
+                found.setdefault(rule, _refusal("keeps no value that a field had", "ask for values"))
+            elif cell.window not in windows:
                 found.setdefault(rule, _no_window(cell.window))
     faults = {at: SubscriptionError("NOT_ON_SWITCHES", found[at]) for at in sorted(found)}
     names = ids_of(rules)

@@ -134,7 +134,7 @@ class Explainer:
         """Returns the path of an event. Without message types, their table is no part of it.
 
         ``event``: raw values by qualified name. ``cells``: values that the event finds in cells, by
-        name; one that is not named is empty: 0 for count and sum, no value for the others.
+        name; one that is not named is empty (``Cell.initial``).
         """
         values = self._values(event, message_type, cells or {})
         state = self.compiled.root
@@ -238,7 +238,7 @@ class Explainer:
                 shift = whole.bits - (lane.bit_offset - whole.bit_offset) - lane.bits
                 values[name] = (raw >> shift) & ((1 << lane.bits) - 1)
         for cell in self._grouped.cells:
-            found = cells.get(cell.name, None if cell.optional else 0)
+            found = cells.get(cell.name, cell.initial(event))
             if found is not None:
                 values[cell.name] = found
         return values
@@ -418,7 +418,7 @@ def _verdict_by_terms(
             shown = describe((literal,), specification) or name
             parts.append((shown, _among(values.get(name), allowed)))
         for cell, allowed in alternative.macros:
-            found = cells.get(cell.name, None if cell.optional else 0)
+            found = cells.get(cell.name, cell.initial(event))
             parts.append((describe(((cell.name, allowed),), specification), _among(found, allowed)))
         true = all(truth == "true" for _, truth in parts)
         holds |= true

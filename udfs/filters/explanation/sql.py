@@ -291,8 +291,13 @@ def _digits(given: str, field: Field) -> str:
 
 def _empty(cell: str, specification: Specification) -> str:
     """Returns SQL of the value that the first event finds in a cell."""
-    empty = specification.counter(cell) is not None or cell.startswith(("count(", "sum("))
-    return "CAST(0 AS DECIMAL(20, 0))" if empty else "CAST(NULL AS DECIMAL(20, 0))"
+    value = "NULL"
+    if specification.counter(cell) is not None or cell.startswith(("count(", "sum(")):
+        value = "0"
+    elif cell.startswith(("changed(", "moved(")):
+        # Fields come before cells, and what asks for this one asks that its field is there.
+        value = "1"
+    return f"CAST({value} AS DECIMAL(20, 0))"
 
 
 def _text(text: str) -> str:

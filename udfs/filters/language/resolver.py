@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 from typing import cast, get_args
 
 from lark import Token
@@ -14,7 +15,7 @@ from lark import Token
 from udfs.errors import SpecificationError, SubscriptionError
 from udfs.filters.intervals import comparison
 from udfs.filters.language.habits import begins_with
-from udfs.filters.language.syntax import Act, Macro, Test, Tree, place
+from udfs.filters.language.syntax import Act, Change, Macro, Test, Tree, place
 from udfs.filters.language.syntax_errors import MAX_NAME, nearest, subscription_error
 from udfs.filters.nodes import (
     Action,
@@ -36,7 +37,7 @@ from udfs.filters.nodes import (
 )
 from udfs.messages.attributes.attribute_field import AttributeField
 from udfs.messages.attributes.ordered_fields import FloatField
-from udfs.messages.fields import MAX_VALUE_BITS, Field
+from udfs.messages.fields import MAX_CONSTANT, MAX_VALUE_BITS, Field
 from udfs.messages.specification import MAX_TIME, Counter, Specification
 
 MAX_PORT = (1 << 32) - 1
@@ -59,7 +60,8 @@ _MICROSECONDS = {
     "min": 60_000_000,
     "h": 3_600_000_000,
 }
-_FUNCTIONS: tuple[str, ...] = get_args(Function)
+_FUNCTIONS = tuple(name for name in get_args(Function) if name != "moved")
+_BAND = re.compile(r"[0-9]+(\.[0-9]+)?|\.[0-9]+")
 _NO_PORT = re.compile(r"[0-9]+\.[0-9]*|0[xX][0-9A-Fa-f]*")
 _LIKE_FORWARD = ("fwd", "fw", "forward", "forwards", "send")
 
@@ -119,6 +121,9 @@ class Resolver:
         return tuple(found.values())
 
     def _test(self, test: Test, negated: bool) -> Node:
+        if isinstance(test.subject, Change):
+            change = self._change(test.subject)
+            return StatePredicate(change, "==", 1, self._text_of(test), *place(test.start))
         subject = self._subject(test.subject)
         if not isinstance(subject, tuple):
             return self._state_test(test, subject)
@@ -189,8 +194,55 @@ class Resolver:
             )
         return Aggregate(function, field, window)
 
+    def _change(self, change: Change) -> Aggregate:
+        name, band = change.function, change.band
+        if isinstance(change.field, Macro):
+            message = f"{name} compares a field of events, and no function of them"
+            raise self._error("BAD_AGGREGATE", change.field.function, message)
+        if change.field is None:
+            example = "changed(price)" if name == "changed" else "moved(price, 0.5)"
+            raise self._error("BAD_AGGREGATE", name, f"{name} takes a field, as in {example}")
+        if self._specification.counter(str(change.field)) is not None:
+            message = f"{name} compares a field of events, and '{change.field}' is a variable"
+            raise self._error("BAD_AGGREGATE", change.field, message)
+        field = self._field(change.field)
+        if field.bits > MAX_VALUE_BITS:
+            message = f"'{field.qualified}' has over {MAX_VALUE_BITS} bits: too wide to be kept"
+            raise self._error("BAD_AGGREGATE", change.field, message)
+        shown = f"changed({change.field})"
+        if name == "changed":
+            if band is not None:
+                message = f"{shown} is any change; by how much is said with moved"
+                raise self._error("BAD_AGGREGATE", band, message)
+            return Aggregate("moved", field, 1)
+        if field.kind == "string":
+            message = f"'{field.qualified}' holds text, which moves by no number; write {shown}"
+            raise self._error("BAD_AGGREGATE", change.field, message)
+        if band is None:
+            message = f"moved by how much? Write moved({change.field}, 0.5), or {shown} for any"
+            raise self._error("BAD_AGGREGATE", name, message)
+        return Aggregate("moved", field, self._band(band, field))
+
+    def _band(self, band: Token, field: Field) -> int:
+        """Returns a dead band in raw values."""
+        wanted = f"a dead band is a number above 0, in units of '{field.qualified}'"
+        if not _BAND.fullmatch(band) or len(band) > MAX_CONSTANT or not Fraction(band):
+            raise self._error("BAD_AGGREGATE", band, wanted)
+        raw = Fraction(band) / Fraction(field.unit)
+        if raw.denominator > 1:
+            why = f"values of '{field.qualified}' are {field.unit:f} apart, and a band is so many"
+            raise self._error("BAD_AGGREGATE", band, f"{why} times this")
+        most = min((1 << field.bits) - 1, MAX_TIME)
+        if raw > most:
+            message = f"no two values of '{field.qualified}' are so far apart"
+            raise self._error("BAD_AGGREGATE", band, message)
+        return int(raw)
+
     def _function(self, macro: Macro) -> tuple[Function, Field | None]:
         name = macro.function
+        if name in ("changed", "moved"):
+            message = f"{name}(...) is true or not, and no value for a variable"
+            raise self._error("BAD_AGGREGATE", name, message)
         if name not in _FUNCTIONS:
             raise self._error(
                 "BAD_AGGREGATE",

@@ -22,10 +22,20 @@ class Macro:
 
 
 @dataclass(frozen=True)
-class Test:
-    """A field, variable or macro compared with constants; ``end``: last position of its text."""
+class Change:
+    """A predicate on change, ``moved(field, band)``."""
 
-    subject: Token | Macro
+    function: Token
+    field: Token | Macro | None
+    band: Token | None
+
+
+@dataclass(frozen=True)
+class Test:
+    """A field, variable or macro compared with constants, or a predicate on change; ``end``: last
+    position of its text."""
+
+    subject: Token | Macro | Change
     operator: str
     negated: bool
     constants: tuple[Token, ...]
@@ -34,7 +44,7 @@ class Test:
     @property
     def start(self) -> Token:
         """The first word of the text."""
-        return self.subject.function if isinstance(self.subject, Macro) else self.subject
+        return self.subject if isinstance(self.subject, Token) else self.subject.function
 
 
 @dataclass(frozen=True)
@@ -111,6 +121,11 @@ class _Shape(Transformer[Token, Any]):
     def between(self, parts: list[Any]) -> Tree:
         constants = tuple(parts[-2:])
         return _leaf(Test(parts[0], "between", _negated(parts), constants, parts[-1].end_pos))
+
+    def change(self, parts: list[Any]) -> Tree:
+        function, *given, end = parts
+        field, band = given or (None, None)
+        return _leaf(Test(Change(function, field, band), "", False, (), end.end_pos))
 
     def field(self, parts: list[Token]) -> Token:
         return parts[0]

@@ -19,6 +19,7 @@ _WORDS: Mapping[str, str] = {
     "_BETWEEN": _COMPARISON,
     "FIELD": "a field",
     "FUNCTION": "a function such as avg(price)",
+    "CHANGE": "a function such as avg(price)",
     "NOT": "'not'",
     "LPAR": "'('",
     "WINDOW": "a window in microseconds",
@@ -44,6 +45,8 @@ _WORDS: Mapping[str, str] = {
 _FOUND = re.compile(r"[\w.\-]+|\S", re.ASCII)
 _INSIDE = re.compile(r"\b(?!(?:and|or|not)\b)([A-Za-z_]\w*)\s*\([^()]*$", re.IGNORECASE)
 _FUNCTIONS = ("count", "sum", "avg", "min", "max")
+_CHANGES = ("changed", "moved")
+_CALLED = re.compile(r"([A-Za-z_]\w*)\s*\([^()]*\)$")
 _PLACE = re.compile(r"line \d+, ")
 
 
@@ -110,6 +113,12 @@ def _place(text: str, position: int) -> tuple[int, int]:
 def _advice(text: str, position: int, names: set[str]) -> str:
     """Returns advice for the slips that people make."""
     here, before = text[position : position + 1], text[:position].rstrip()[-1:]
+    called = _CALLED.search(text[:position].rstrip())
+    if called and called[1] in _CHANGES and here in "=!<>≠≤≥":
+        return f"; {called[1]}(...) is true or not, and is compared with nothing"
+    change = nearest(called[1], _CHANGES) if called and "COMPARISON" in names else None
+    if change:
+        return f"; did you mean '{change}'?"
     if "BARE" in names:
         if here == ">" and before == "<":
             return "; write '!=' for 'differs from'"

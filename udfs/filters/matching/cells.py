@@ -19,7 +19,7 @@ from udfs.filters.matching.matcher import Matcher
 from udfs.filters.meaning.state import Cell
 from udfs.filters.nodes import Function
 
-FUNCTIONS: tuple[Function, ...] = ("count", "sum", "avg", "min", "max")
+FUNCTIONS: tuple[Function, ...] = ("count", "sum", "avg", "min", "max", "moved")
 """Functions of cells, in the order of the kernels' numbers."""
 
 CELL = np.dtype([("start", "<i8"), ("count", "<u8"), ("value", "<u8")])
@@ -41,16 +41,20 @@ class CellStates:
     """Begins and ends the state of a source with every slice of its events.
 
     identities: of the cells, their names in ``Carried``. ``units``: of times, in a microsecond
-    (``udfs.filters.meaning.state.Clock``).
+    (``udfs.filters.meaning.state.Clock``). ``fields``: those of which ``match`` takes the values.
     """
 
-    def __init__(self, cells: Sequence[Cell], units: int) -> None:
+    def __init__(self, cells: Sequence[Cell], units: int, fields: Sequence[str]) -> None:
         self.identities: tuple[str, ...] = tuple(cell.identity for cell in cells)
         self._function = np.array([FUNCTIONS.index(cell.function) for cell in cells], np.uint8)
-        self._window = np.array([cell.window * units for cell in cells], np.int64)
+        self._window = np.array([cell.length(units) for cell in cells], np.int64)
+        lanes = {name: at for at, name in enumerate(fields)}
+        compared = (cell.field if cell.function == "moved" else None for cell in cells)
+        self._compared = np.array([lanes.get(name or "", -1) for name in compared], np.int32)
 
     def begin(self, carried: Carried | None) -> tuple[NDArray[Any], ...]:
-        """Returns starts, counts and values of cells, to be changed, then functions and windows.
+        """Returns starts, counts and values of cells, to be changed, then functions, windows, and
+        the lanes of values that are compared with the cells'.
 
         Cells go by their identities: those unknown before are empty, those unknown now are dropped.
         ``carried``: not changed; None at the beginning of a source.
@@ -62,7 +66,7 @@ class CellStates:
             mine, theirs = _common(self.identities, carried.names)
             cells[mine] = carried.cells[theirs]
         held = (np.array(cells[name]) for name in CELL.names or ())
-        return *held, self._function, self._window
+        return *held, self._function, self._window, self._compared
 
     def end(self, held: Sequence[NDArray[Any]]) -> Carried:
         """Returns the state that a slice leaves behind; ``held``: as of ``begin``."""
@@ -112,7 +116,7 @@ class StatefulMatcher:
     def __init__(self, compiled: CompiledFilter, units: int = 1) -> None:
         self.matcher = Matcher(compiled)
         self.cells: tuple[Cell, ...] = tuple(compiled.cells)
-        self._states = CellStates(self.cells, units)
+        self._states = CellStates(self.cells, units, self.matcher.fields)
         number = {cell.name: at for at, cell in enumerate(self.cells)}
         lanes = {name: at for at, name in enumerate(self.matcher.fields)}
         lookup = self.matcher.lookup

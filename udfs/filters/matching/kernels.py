@@ -15,7 +15,7 @@ _LOWER = np.uint64(0xFFFFFFFF)
 _MAXIMUM = np.uint64(0xFFFFFFFFFFFFFFFF)
 _BLOCK = 512
 """Events that take a step together: while one waits for memory, the next ones are under way."""
-_COUNT, _SUM, _AVG, _MIN, _MAX = range(5)
+_COUNT, _SUM, _AVG, _MIN, _MAX, _MOVED = range(6)
 # Counting references to the arrays, at every call, would take nine tenths of the time; ``_nrt`` is
 # numba's own option for helpers.
 _helper: Any = njit(cache=True, nogil=True, _nrt=False)
@@ -171,18 +171,37 @@ def walk(
 
 
 @_helper
-def _is_open(cell: Any, now: Any, starts: Any, counts: Any, window: Any) -> Any:
+def _is_open(
+    cell: Any, raw: Any, now: Any, starts: Any, counts: Any, held: Any, function: Any, window: Any
+) -> Any:
+    if function[cell] == _MOVED:
+        away = max(raw, held[cell]) - min(raw, held[cell])
+        return counts[cell] > _NONE and away < np.uint64(window[cell])
     return counts[cell] > _NONE and -window[cell] < now - starts[cell] < window[cell]
 
 
 @_helper
 def _read(
-    cell: Any, now: Any, starts: Any, counts: Any, held: Any, function: Any, window: Any
+    cell: Any,
+    event: Any,
+    values: Any,
+    now: Any,
+    starts: Any,
+    counts: Any,
+    held: Any,
+    function: Any,
+    window: Any,
+    compared: Any,
 ) -> Any:
     """Returns whether the cell has a value, and the value."""
     kind = function[cell]
-    if not _is_open(cell, now, starts, counts, window):
-        return kind <= _SUM, _NONE
+    raw = _NONE
+    if kind == _MOVED:
+        raw = values[compared[cell], event]
+    if not _is_open(cell, raw, now, starts, counts, held, function, window):
+        return kind <= _SUM or kind == _MOVED, np.uint64(kind == _MOVED)
+    if kind == _MOVED:
+        return True, _NONE
     if kind == _COUNT:
         return True, counts[cell]
     if kind == _AVG:
@@ -201,13 +220,15 @@ def _update(
     function: Any,
     window: Any,
 ) -> None:
-    if not _is_open(cell, now, starts, counts, window):
+    kind = function[cell]
+    if not _is_open(cell, value, now, starts, counts, held, function, window):
         starts[cell] = now
         counts[cell] = _ONE
         held[cell] = value
         return
+    if kind == _MOVED:
+        return
     counts[cell] += _ONE
-    kind = function[cell]
     if kind == _MIN:
         held[cell] = min(held[cell], value)
     elif kind == _MAX:
@@ -228,6 +249,7 @@ def run(
     held: NDArray[np.uint64],
     function: NDArray[np.uint8],
     window: NDArray[np.int64],
+    compared: NDArray[np.int32],
     cell_of: NDArray[np.int32],
     update_begin: NDArray[np.int64],
     update_cell: NDArray[np.int32],
@@ -245,7 +267,8 @@ def run(
     """Takes ``events`` in order from their codes to leaves (in ``codes``), through the cells.
 
     ``starts``, ``counts`` and ``held`` are the cells, changed in place; ``function`` indexes
-    ``udfs.filters.matching.cells.FUNCTIONS``. ``cell_of``: by node, the cell it reads. Leaf f
+    ``udfs.filters.matching.cells.FUNCTIONS``. ``compared``: by cell, the row of ``values`` that
+    moved compares with what the cell holds. ``cell_of``: by node, the cell it reads. Leaf f
     updates the cells ``update_cell[update_begin[f]:update_begin[f + 1]]``, each with the value in
     ``update_lane``. For the rest see ``udfs.filters.matching.lookup.Lookup``.
     """
@@ -254,7 +277,9 @@ def run(
         code = codes[i]
         while code >= 0:
             cell = cell_of[code]
-            there, value = _read(cell, now, starts, counts, held, function, window)
+            there, value = _read(
+                cell, i, values, now, starts, counts, held, function, window, compared
+            )
             if there:
                 code = follow(
                     code, value, by_hash, base, shift, last, begin, bucket, low, following
@@ -282,6 +307,7 @@ def run_terms(
     held: NDArray[np.uint64],
     function: NDArray[np.uint8],
     window: NDArray[np.int64],
+    compared: NDArray[np.int32],
     term_begin: NDArray[np.int32],
     outcome: NDArray[np.int32],
     asked_begin: NDArray[np.int32],
@@ -332,7 +358,9 @@ def run_terms(
                 for at in range(asked_begin[term], asked_begin[term + 1]):
                     if asked[at] != cell:
                         cell = asked[at]
-                        there, value = _read(cell, now, starts, counts, held, function, window)
+                        there, value = _read(
+                            cell, i, values, now, starts, counts, held, function, window, compared
+                        )
                     holds = False
                     for part in range(interval[at], interval[at + 1]):
                         holds |= there and low[part] <= value <= high[part]

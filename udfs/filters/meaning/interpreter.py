@@ -92,7 +92,7 @@ class Interpreter:
         now = self._clock.time(event, time)
         event = self._with_types(event)
         state: dict[Subject, int | None] = {
-            counter: self._read(cell, now) for counter, cell in self._variables.items()
+            counter: self._read(cell, now, event) for counter, cell in self._variables.items()
         }
         values = {**event, **{counter.name: state[counter] for counter in self._variables}}
         matching: list[int] = []
@@ -104,7 +104,7 @@ class Interpreter:
                     if _true(alternative.rest, values):
                         updates.update(macro_update(cell) for cell, _ in alternative.macros)
                         holds = holds or all(
-                            _among(self._read(cell, now), allowed)
+                            _among(self._read(cell, now, event), allowed)
                             for cell, allowed in alternative.macros
                         )
             else:
@@ -122,10 +122,10 @@ class Interpreter:
             tuple(sorted(action for action in actions if isinstance(action, Call))),
         )
 
-    def finds(self, name: str, time: int) -> int | None:
+    def finds(self, name: str, time: int, event: Mapping[str, int] | None = None) -> int | None:
         """Returns the value that an event at ``time``, in the clock's units, would find in a
         cell."""
-        return self._read(self._cells[name], time)
+        return self._read(self._cells[name], time, event or {})
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -141,9 +141,10 @@ class Interpreter:
         found = ((cell.name, before.get(cell.identity)) for cell in self._used)
         self._states = {name: state for name, state in found if state is not None}
 
-    def _read(self, cell: Cell, now: int) -> int | None:
+    def _read(self, cell: Cell, now: int, event: Mapping[str, int]) -> int | None:
         state = self._states.get(cell.name, EMPTY)
-        return reading(cell.function, state, cell.window * self._clock.units, now)
+        raw = event.get(cell.field) if cell.field is not None else None
+        return reading(cell.function, state, cell.length(self._clock.units), now, raw)
 
     def _update(self, update: CellUpdate, event: Mapping[str, int], now: int) -> None:
         cell = self._cells[update.cell]
@@ -151,7 +152,7 @@ class Interpreter:
         if raw is None:
             return
         state = self._states.get(cell.name, EMPTY)
-        window = cell.window * self._clock.units
+        window = cell.length(self._clock.units)
         self._states[cell.name] = updated(cell.function, state, window, now, raw)
 
     def _with_types(self, event: Mapping[str, int]) -> dict[str, int]:

@@ -10,6 +10,7 @@ state are literals like others, on the name of their subject.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Context, Decimal
 from itertools import chain, product
 
 from udfs.errors import SubscriptionError
@@ -28,6 +29,8 @@ STATE_MAXIMUM = (1 << 64) - 1
 """The largest value that state can have."""
 _MAX_PRODUCTS = 100_000
 """Pairs of terms multiplied for one rule: bounds the time of a rule made to be slow."""
+
+_EXACT = Context(prec=200)
 
 Term = tuple[tuple[str, Intervals], ...]
 """(name, allowed values) sorted by name: qualified fields, ``message_type``, or what a predicate
@@ -53,10 +56,13 @@ def is_message_type(field: Field, message_type: int | None) -> bool:
 
 def subject_name(subject: Aggregate | Counter) -> str:
     """Names the subject of a predicate on state in a term: a variable, ``avg(a.price) per 100
-    us``."""
+    us``, ``changed(a.price)``, ``moved(a.price, 0.5000)``."""
     if isinstance(subject, Counter):
         return subject.name
     field = subject.field.qualified if subject.field is not None else ""
+    if subject.function == "moved" and subject.field is not None:
+        band = _EXACT.multiply(subject.field.unit, Decimal(subject.window))
+        return f"changed({field})" if subject.window == 1 else f"moved({field}, {band:f})"
     return f"{subject.function}({field}) per {subject.window} us"
 
 
@@ -239,7 +245,8 @@ def _merged(terms: Iterable[Term]) -> tuple[Term, ...]:
 
 def _state_predicate(node: StatePredicate, negated: bool) -> tuple[Term, ...]:
     operator = _NEGATED[node.operator] if negated else node.operator
-    domain: Intervals = ((0, STATE_MAXIMUM),)
+    change = isinstance(node.subject, Aggregate) and node.subject.function == "moved"
+    domain: Intervals = ((0, 1 if change else STATE_MAXIMUM),)
     constants = ((node.value, node.value),)
     allowed = intersection(comparison(operator, constants, STATE_MAXIMUM), domain)
     return (((subject_name(node.subject), allowed),),) if allowed else ()

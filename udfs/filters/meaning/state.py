@@ -8,7 +8,7 @@ Source: CAMUS 2 ("tumbling window") and 3.1 (registers and update functions).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
@@ -38,7 +38,8 @@ from udfs.messages.specification import Counter, Field, Specification
 
 CellState = tuple[int, int, int]
 """Start of the window (time of its first update), number of updates, and value: the sum for sum
-and avg, the extreme for min and max, 0 for count. Without updates it is ``EMPTY``."""
+and avg, the extreme for min and max, 0 for count. For moved they are the time of its last firing,
+1, and the value then. Without updates it is ``EMPTY``."""
 
 EMPTY: CellState = (0, 0, 0)
 
@@ -53,7 +54,7 @@ class Cell:
     ``name``: the variable, or a macro with the condition under which it is updated:
     ``avg(add_order.price) per 100 us where add_order.stock == GOOGL``. Equal conditions give equal
     names, different ones different names. ``field``: that which a macro aggregates, qualified.
-    ``window``: microseconds.
+    ``window``: microseconds, of moved the dead band in raw values.
     """
 
     name: str
@@ -61,10 +62,16 @@ class Cell:
     field: str | None
     window: int
 
-    @property
-    def optional(self) -> bool:
-        """True if it has no value while its window is empty; count and sum are 0 then."""
-        return self.function in ("avg", "min", "max")
+    def length(self, units: int) -> int:
+        """Returns the window in units of a clock that has so many in a microsecond; of moved, in
+        raw values."""
+        return self.window if self.function == "moved" else self.window * units
+
+    def initial(self, event: Container[str]) -> int | None:
+        """Returns the value that an event with these fields finds while the window is empty."""
+        if self.function == "moved":
+            return 1 if self.field in event else None
+        return 0 if self.function in ("count", "sum") else None
 
     @property
     def identity(self) -> str:
@@ -72,8 +79,7 @@ class Cell:
 
         It is the name, and for a variable the function: under another one it starts empty.
         """
-        named = self.name.startswith(f"{self.function}(")
-        return self.name if named else f"{self.name} <- {self.function}()"
+        return self.name if "(" in self.name else f"{self.name} <- {self.function}()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,21 +105,26 @@ def clock_of(specification: Specification) -> Clock:
     return Clock(fields, specification.clock_units)
 
 
-def current(state: CellState, window: int, time: int) -> CellState:
-    """Returns the cell as an event at ``time`` finds it: empty once the window is over.
+def current(function: Function, state: CellState, window: int, time: int, raw: int) -> CellState:
+    """Returns the cell as an event at ``time`` with a raw value finds it: empty once the window is
+    over.
 
-    ``window`` and ``time`` are in the clock's units. An event that is older than the start, by
-    less than a window, finds the open window; one that is older by more has another clock.
+    ``window``: as of ``Cell.length``; ``time`` is in the clock's units. An event that is older than
+    the start, by less than a window, finds the open window; one that is older by more has another
+    clock. The window of moved is over for a value that is as far from the one that opened it.
     """
-    start, count, _ = state
-    return EMPTY if count and abs(time - start) >= window else state
+    start, count, value = state
+    away = abs(raw - value) if function == "moved" else abs(time - start)
+    return EMPTY if count and away >= window else state
 
 
 def updated(function: Function, state: CellState, window: int, time: int, raw: int) -> CellState:
     """Returns the cell after an update at ``time`` with a raw value (not used by count)."""
-    start, count, value = current(state, window, time)
+    start, count, value = current(function, state, window, time, raw)
     if not count:
         return time, 1, 0 if function == "count" else raw
+    if function == "moved":
+        return state
     if function in ("sum", "avg"):
         value = min(value + raw, STATE_MAXIMUM)
     elif function == "min":
@@ -123,9 +134,18 @@ def updated(function: Function, state: CellState, window: int, time: int, raw: i
     return start, count + 1, value
 
 
-def reading(function: Function, state: CellState, window: int, time: int) -> int | None:
-    """Returns the value that an event at ``time`` finds in the cell; None if it has none."""
-    _, count, value = current(state, window, time)
+def reading(
+    function: Function, state: CellState, window: int, time: int, raw: int | None = None
+) -> int | None:
+    """Returns the value that an event at ``time`` finds in the cell; None if it has none.
+
+    ``raw``: the event's value of the field, which moved compares: it has none without.
+    """
+    if function == "moved" and raw is None:
+        return None
+    _, count, value = current(function, state, window, time, raw or 0)
+    if function == "moved":
+        return 0 if count else 1
     if function == "count":
         return count
     if function == "sum":
@@ -212,13 +232,18 @@ def split(
     own = [(cell_update(update), update.field) for update in updates]
     for alternative in alternatives(condition, specification, optional):
         cells |= {cell.name: cell for cell, _ in alternative.macros}
-        literals = tuple((cell.name, allowed) for cell, allowed in alternative.macros)
-        acting = tuple(sorted((*alternative.rest, *literals)))
-        gathered[acting] = (gathered.get(acting, ({}, True))[0], True)
-        wanted = [(acting, update, field) for update, field in own]
-        for cell, _ in alternative.macros:
+        acting: Term | None = alternative.rest
+        wanted: list[tuple[Term, CellUpdate, Field | None]] = []
+        for cell, allowed in alternative.macros:
             field = specification.fields[cell.field] if cell.field is not None else None
             wanted.append((alternative.rest, macro_update(cell), field))
+            asked: Term = ((cell.name, allowed),)
+            if cell.function == "moved" and field is not None:
+                asked += presence(field, specification, optional)
+            acting = None if acting is None else conjunction(acting, asked)
+        if acting is not None:
+            gathered[acting] = (gathered.get(acting, ({}, True))[0], True)
+            wanted += [(acting, update, field) for update, field in own]
         for base, update, field in wanted:
             demanded = presence(field, specification, optional) if field is not None else ()
             term = conjunction(base, demanded)
@@ -316,6 +341,9 @@ def _literals(term: Term, specification: Specification) -> Iterator[str]:
     typed = {header.name for header in specification.headers if header.message_type is not None}
     said = any(field is not None and field.header in typed for field in fields)
     for (name, allowed), field in zip(term, fields, strict=True):
+        if field is None and name.startswith(("changed(", "moved(")):
+            yield {((0, 0),): f"not {name}", ((1, 1),): name}.get(allowed, f"{name} or not")
+            continue
         if name == MESSAGE_TYPE and field is None:
             if not said:
                 yield f"{name} == {_byte(allowed[0][0])}"

@@ -38,7 +38,6 @@ class StatefulIndex(TermIndex):
     ) -> None:
         super().__init__(flat, specification)
         self.cells = tuple(cells)
-        self._states = CellStates(self.cells, clock_of(specification).units)
         number = {cell.name: at for at, cell in enumerate(self.cells)}
         cell_of = np.array([number.get(name, -1) for name in flat.names], np.int32)
         on_cell = cell_of[flat.field] >= 0
@@ -79,6 +78,7 @@ class StatefulIndex(TermIndex):
             *self._rests.definitions,
             *(specification.fields[name] for name in others),
         )
+        self._states = CellStates(self.cells, clock_of(specification).units, self.fields)
         place = {name: at for at, name in enumerate(self.fields)}
         self._updates = (
             np.cumsum([0, *map(len, made)]).astype(np.int32),

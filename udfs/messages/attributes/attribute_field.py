@@ -78,6 +78,11 @@ class AttributeField(Field):
         assert self.attribute is not None
         return self.attribute
 
+    @property
+    def unit(self) -> Decimal:
+        """That of the attribute."""
+        return self.of.scale
+
     def numerals(self) -> tuple[int, int] | None:
         """Returns decimals to read of a plain numeral, and the raw value of 0, to convert columns.
 
