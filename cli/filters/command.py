@@ -148,10 +148,10 @@ def compile_command(
     First the entries, {"field", "state", "low", "high", "kind", "next"}, low and high as raw
     integers, both included; then the leaves, {"state", "ports", "actions"}, and "updates", each
     [cell, function, field], if there are any; then the cells of state, {"cell", "function",
-    "field", "window_us" or raw "band"}. Tables stand in their order; start in the first line's state. Last the
-    terms of rules that would multiply in tables, {"predicates", "ports", "actions"}: an event
-    goes to the leaf that it reaches and to each term of which all predicates hold. What --dot and
-    --p4 write and --report says is apart from this.
+    "field", "window_us"}, of changes the raw "band". Tables stand in their order; start in the
+    first line's state. Last the terms of rules that would multiply in tables, {"predicates",
+    "ports", "actions"}: an event goes to the leaf that it reaches and to each term of which all
+    predicates hold. What --dot and --p4 write and --report says is apart from this.
 
     Without --partial the rows are those of a switch and of the stream, where the only header of a
     format, or a message of a type, is always whole. An event that lacks some of its fields may

@@ -342,6 +342,26 @@ def test_actions_have_numbers_and_texts_and_updates_are_not_told(tmp_path: Path)
     ]
 
 
+def test_a_change_is_told_in_tables_events_and_explanations(tmp_path: Path):
+    arguments = write(tmp_path, "stock == A and moved(price, 3) : fwd(1)")
+    name = "moved(add_order.price, 3) where add_order.stock == A"
+    (cell,) = [row for row in lines(run("compile", *arguments)) if "cell" in row]
+    assert cell == {"cell": name, "function": "moved", "field": "add_order.price", "band": 3}
+    prices = [9, 11, 50, 12, 9, 9]
+    events = [{"stock": stock, "price": p} for stock, p in zip("AABAAA", prices, strict=True)]
+    text = "\n".join(map(json.dumps, [*events, {"stock": "A"}]))
+    found = lines(match(tmp_path, "stock == A and moved(price, 3) : fwd(1)", text))
+    assert [row["ports"] for row in found] == [[1], [], [], [1], [1], [], []]
+    before = tmp_path / "before"
+    before.write_text("\n".join(map(json.dumps, events)))
+    for price, said in ((11, "false"), (12, "true"), (None, "unknown")):
+        event = json.dumps({"stock": "A", "price": price})
+        told = run("explain", *arguments, "--event", event, "--after", str(before), "--json")
+        (rule,) = json.loads(told.stdout)["rules"]
+        assert [each["truth"] for each in rule["predicates"]] == ["true", said]
+        assert rule["predicates"][1]["text"] == name
+
+
 def test_rules_with_state_see_the_events_in_order(tmp_path: Path):
     times = [0, 10, 20, 30, 40, 99, 100, 90]
     prices = [60, 20, 999, 90, 70, 80, 80, 40]
@@ -369,7 +389,7 @@ def test_tables_and_trees_agree_over_batches(
     rules += ["not (price < 4) or shares == 3 : fwd(8)"]
     if stateful:
         rules += ["shares > 3 and sum(price) > 20 : fwd(9)", "price > 5 : my_counter <- count()"]
-        rules += ["my_counter > 2 : fwd(10)"]
+        rules += ["my_counter > 2 : fwd(10)", "stock == S1 and not moved(price, 3) : fwd(11)"]
     events = [
         {
             name: value

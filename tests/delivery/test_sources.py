@@ -66,6 +66,9 @@ KEEPING = [
     "trade.price > 10 and sum(trade.price, 10000000) < 300",
     "not (stock == MSFT and min(price, 3) < 60)",
     "order_delete.order_reference_number == 1 and count(1) >= 1",
+    "changed(stock) : fwd(h5)",
+    "stock == MSFT and not moved(price, 20.5) and shares == 100",
+    "moved(trade.price, 30) or changed(order_delete.order_reference_number)",
 ]
 PLAIN = ["price > 60", "stock == GOOGL : fwd(h3)"]
 

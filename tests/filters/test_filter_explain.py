@@ -82,7 +82,10 @@ def rules(specification: Specification, stateful: bool = False) -> st.SearchStra
         field = "h.a" if "h.a" in specification.fields else "x.a"
         tests.append(
             st.sampled_from(
-                [f"avg({field}) > 1", "count() < 3", f"max({field}, 4) == 7", "seen >= 2"]
+                [
+                    *(f"avg({field}) > 1", "count() < 3", f"max({field}, 4) == 7", "seen >= 2"),
+                    *(f"changed({field})", f"moved({field}, 2)"),
+                ]
             )
         )
     conditions = st.recursive(
@@ -166,7 +169,7 @@ def test_with_state_rules_and_leaf_are_those_of_the_interpreter(data, specificat
     for one in data.draw(st.lists(events(specification), min_size=1, max_size=6)):
         event = reader.read_object(one)
         now = reader.time_of(event)
-        cells = {cell.name: interpreter.finds(cell.name, now) for cell in interpreter.cells}
+        cells = {c.name: interpreter.finds(c.name, now, event.values) for c in interpreter.cells}
         state = {counter: cells[counter.name] for counter in specification.counters}
         verdicts = [evaluate_rule(r, event.values, specification, state, cells) for r in parsed]
         way = explainer.path(event.values, event.message_type, cells)

@@ -159,7 +159,9 @@ def test_hundreds_of_rules_with_state_that_would_multiply_are_all_live_and_exact
         Subscription(
             f"a{at}",
             f"h{at % 64}",
-            f"f0 > {value()} and f1 > {value()} and avg(f2, 100) > {value()} : fwd(h{at % 64})",
+            f"f0 > {value()} and f1 > {value()} and "
+            + (f"avg(f2, 100) > {value()}" if at % 4 else f"moved(f2, {value()})")
+            + f" : fwd(h{at % 64})",
         )
         for at in range(400)
     ]
@@ -225,7 +227,9 @@ def stateful_texts(fields: int) -> st.SearchStrategy[str]:
         st.sampled_from(["100)", "7)"]),
         st.sampled_from([">", "<="]),
         constant,
-    ) | st.builds("{} > {}".format, st.sampled_from(["seen", "spent"]), constant)
+    )
+    reading |= st.builds("{} > {}".format, st.sampled_from(["seen", "spent"]), constant)
+    reading |= st.builds("changed({})".format, name) | st.builds("moved({}, 2)".format, name)
     parts = st.lists(st.one_of(plain, plain, reading), min_size=1, max_size=4)
     joined = st.builds(
         lambda found, joint, negated: f" {joint} ".join(

@@ -63,7 +63,8 @@ def refused_by_program(
     for rule, cells in table.kept.items():
         for cell in cells:
             if cell.function == "moved":
-                found.setdefault(rule, _refusal("keeps no value that a field had", "ask for values"))
+                why = _refusal("keeps no value that a field had: ask for values", "add registers")
+                found.setdefault(rule, why)
             elif cell.window not in windows:
                 found.setdefault(rule, _no_window(cell.window))
     faults = {at: SubscriptionError("NOT_ON_SWITCHES", found[at]) for at in sorted(found)}

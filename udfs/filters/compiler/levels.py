@@ -128,7 +128,8 @@ def live_cells(
 
 def cell_field(cell: Cell, specification: Specification) -> Field:
     """Returns a field of 64 bits for a cell, whose values are shown as those of its field."""
-    of = specification.fields[cell.field] if cell.field and cell.function not in ("count", "moved") else None
+    number = cell.function in ("count", "moved")
+    of = specification.fields[cell.field] if cell.field and not number else None
     if of is None or of.kind == "string":
         return Field("", cell.name, STATE_MAXIMUM.bit_length(), 0)
     if type(of) is not Field:

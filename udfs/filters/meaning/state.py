@@ -342,7 +342,8 @@ def _literals(term: Term, specification: Specification) -> Iterator[str]:
     said = any(field is not None and field.header in typed for field in fields)
     for (name, allowed), field in zip(term, fields, strict=True):
         if field is None and name.startswith(("changed(", "moved(")):
-            yield {((0, 0),): f"not {name}", ((1, 1),): name}.get(allowed, f"{name} or not")
+            low, high = allowed[0][0], allowed[-1][1]
+            yield f"{name} or not" if low < high else name if low else f"not {name}"
             continue
         if name == MESSAGE_TYPE and field is None:
             if not said:
