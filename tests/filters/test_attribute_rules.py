@@ -22,7 +22,7 @@ from udfs.filters.language.shapes import RuleTable, read_table
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.meaning.normal_form import normal_form
 from udfs.filters.meaning.state import describe
-from udfs.filters.nodes import Predicate, StatePredicate
+from udfs.filters.nodes import Aggregate, Predicate, StatePredicate
 from udfs.messages.attributes.pairs import pairs_of_lines, read_pairs
 from udfs.messages.attributes.registry import AttributeField, Registry, attribute
 
@@ -158,6 +158,19 @@ def test_aggregates_compare_in_units_and_sums_need_an_offset_of_0() -> None:
     assert value("sum(hum, 100) > 99999999999") == 99_999_999_999
     assert value("sum(coarse, 100) > 99999999900") == 999_999_999
     assert value("count(100) > 5") == 5
+
+
+def test_a_dead_band_is_in_units_whatever_the_offset() -> None:
+    def band(text: str) -> int:
+        condition = parse_rule(text, FORMAT).condition
+        assert isinstance(condition, StatePredicate) and isinstance(condition.subject, Aggregate)
+        return condition.subject.window
+
+    bands = ["temp, 0.5", "odd, 1.5", "thirds, .6", "coarse, 300", "ms, 1", "above, 7"]
+    assert [band(f"moved({text})") for text in bands] == [50, 6, 2, 3, 1000, 7]
+    assert band("changed(odd)") == 1
+    code, message = refusal("moved(odd, 0.3)")
+    assert code == "SUBSCRIPTION.BAD_AGGREGATE" and "are 0.25 apart" in message
 
 
 def test_a_field_stays_an_attribute_when_it_is_changed() -> None:

@@ -48,6 +48,16 @@ WARNED = [
     ("price > 5 and volume > 5", "TWO_MESSAGES", "volume", "'trade.volume' is a field of another"),
     ("shares > 1 or (price > 5 and not volume > 5)", "TWO_MESSAGES", "volume", "one message"),
     ("not (price > 5 or volume > 5)", "TWO_MESSAGES", "volume", "one message"),
+    ("price > 5 and changed(volume)", "TWO_MESSAGES", "changed(", "'trade.volume' is a field of"),
+    ("price == 5 and changed(price)", "NO_CHANGE", "changed", "changes once"),
+    ("stock == A and not changed(stock)", "NO_CHANGE", "changed", "no value to change to"),
+    (
+        "shares > 1 and (changed(shares) or price in {5, 9} and moved(price, 5))",
+        "NO_CHANGE",
+        "moved",
+        "'add.price'",
+    ),
+    ("changed(price) and not changed(price)", "NEVER_TRUE", "changed", "no event"),
     ("price > 5 : answer(5)", "UNKNOWN_ACTION", "answer", "no action that is known"),
 ]
 
@@ -63,6 +73,8 @@ MEANT = [
     "stock == 'price' or stock == 'NULL' or stock == \"none\"",
     "price in {1, 2} and seen > 5 and avg(price) > 7",
     "price > 5 : drop()",
+    "stock == A and changed(price)",
+    "price in {5, 10} and moved(price, 5) and not changed(price)",
 ]
 
 

@@ -158,6 +158,7 @@ TEXTS = (
     "recent > 5",
     "count(1000) > 5",
     "avg(price, 1000000) > 5 and max(shares, 5) > 3",
+    "stock == GOOGL and moved(price, 0.5)",
 )
 
 

@@ -1,8 +1,8 @@
 """Warnings: rules that are right, and most likely not what their author means.
 
 A constant or an action is remarked where it is read (``udfs.filters.language.resolver``); here is
-what the whole condition shows: that no event meets it, that every one does, or that it asks for
-two messages in one event.
+what the whole condition shows: that no event meets it, that every one does, that it asks for
+two messages in one event, or for a change of what it holds fast.
 """
 
 from __future__ import annotations
@@ -14,9 +14,19 @@ from udfs.errors import SubscriptionError
 from udfs.filters.language.rule import parse_rule, subscription_error
 from udfs.filters.language.shapes import read_table
 from udfs.filters.meaning.normal_form import MESSAGE_TYPE, Term, is_message_type, normal_form
-from udfs.filters.nodes import And, Node, Not, Predicate, Rule, RuleWarning, StatePredicate
+from udfs.filters.meaning.state import alternatives
+from udfs.filters.nodes import (
+    Aggregate,
+    And,
+    Node,
+    Not,
+    Predicate,
+    Rule,
+    RuleWarning,
+    StatePredicate,
+)
 from udfs.filters.subscriptions import Subscription
-from udfs.messages.specification import Specification
+from udfs.messages.specification import Field, Specification
 
 _FEW = 1000
 """Texts below which it is cheaper to read each."""
@@ -107,6 +117,8 @@ def _remarks(rule: Rule, specification: Specification) -> Iterator[RuleWarning]:
     if not terms and known.isdisjoint(("NEVER_TRUE", "TWO_MESSAGES")):
         why = "no event meets this rule; between alternatives stands 'or', as in a == 1 or a == 2"
         yield RuleWarning("NEVER_TRUE", line, column, why)
+    if types.changes:
+        yield from _fixed(rule, types.changes, specification)
     if types.plain and "ALWAYS_TRUE" not in known:
         by_type: dict[Term, list[Term]] = {}
         for term in terms:
@@ -116,6 +128,36 @@ def _remarks(rule: Rule, specification: Specification) -> Iterator[RuleWarning]:
         if any(_always(those, specification) for those in by_type.values()):
             why = "every event that has the fields meets this rule; the rule for all is: all"
             yield RuleWarning("ALWAYS_TRUE", line, column, why)
+
+
+def _fixed(
+    rule: Rule, changes: Sequence[StatePredicate], specification: Specification
+) -> Iterator[RuleWarning]:
+    """Yields changes of a field to which the rest of their alternative leaves no other value."""
+    found = {
+        (cell.field, cell.window)
+        for alternative in alternatives(rule.condition, specification, optional=False)
+        for cell, _ in alternative.macros
+        if cell.function == "moved"
+        and (spans := dict(alternative.rest).get(cell.field or ""))
+        and spans[-1][1] - spans[0][0] < cell.window
+    }
+    for node in changes:
+        field = _changing(node)
+        if field is not None and (field.qualified, node.subject.window) in found:
+            why = (
+                f"the rest of this rule leaves '{field.qualified}' no value to change to, so it "
+                "changes once, with the first event: only events on which the rest is true are "
+                "compared"
+            )
+            yield RuleWarning("NO_CHANGE", node.line, node.column, why)
+
+
+def _changing(node: Predicate | StatePredicate) -> Field | None:
+    """Returns the field that a predicate on change asks for."""
+    subject = node.subject if isinstance(node, StatePredicate) else None
+    change = isinstance(subject, Aggregate) and subject.function == "moved"
+    return subject.field if change and isinstance(subject, Aggregate) else None
 
 
 def _always(terms: Sequence[Term], specification: Specification) -> bool:
@@ -142,8 +184,9 @@ def _always(terms: Sequence[Term], specification: Specification) -> bool:
 class _Types:
     """The message types of which the parts of a condition can be true.
 
-    conflicts: of parts that ask for two. first: the place of the first predicate. plain: neither
-    ``all`` nor a message type is asked for, so that some value of a field should decide.
+    conflicts: of parts that ask for two. first: the place of the first predicate. changes: the
+    predicates on change. plain: neither ``all`` nor a message type is asked for, so that some value
+    of a field should decide.
     """
 
     def __init__(self, specification: Specification) -> None:
@@ -151,13 +194,19 @@ class _Types:
         self.conflicts: list[RuleWarning] = []
         self.first: tuple[int, int] | None = None
         self.plain = True
+        self.changes: list[StatePredicate] = []
 
     def of(self, node: Node, negated: bool) -> frozenset[int] | None:
         """Returns the types, or None if an event of any type may meet the node."""
         if isinstance(node, Predicate | StatePredicate):
             self.first = self.first or (node.line, node.column)
         if isinstance(node, StatePredicate):
-            return None
+            field = _changing(node)
+            if field is None:
+                return None
+            self.changes.append(node)
+            kind = self._of[field.header]
+            return None if kind is None else frozenset((kind,))
         if isinstance(node, Predicate):
             kind = self._of[node.field.header]
             self.plain = self.plain and not is_message_type(node.field, kind)
@@ -180,12 +229,13 @@ class _Types:
         return common
 
     def _conflict(self, node: Node) -> None:
-        while not isinstance(node, Predicate):
-            if isinstance(node, StatePredicate):
-                return
+        while not isinstance(node, Predicate | StatePredicate):
             node = node.child if isinstance(node, Not) else node.children[0]
+        field = node.field if isinstance(node, Predicate) else _changing(node)
+        if field is None:
+            return
         why = (
-            f"'{node.field.qualified}' is a field of another message than the comparisons before "
+            f"'{field.qualified}' is a field of another message than the comparisons before "
             "it, and an event is one message, so no event meets both; write 'or', or two rules"
         )
         self.conflicts.append(RuleWarning("TWO_MESSAGES", node.line, node.column, why))
