@@ -218,6 +218,12 @@ class Resolver:
         if field.kind == "string":
             message = f"'{field.qualified}' holds text, which moves by no number; write {shown}"
             raise self._error("BAD_AGGREGATE", change.field, message)
+        if isinstance(field, FloatField):
+            message = (
+                f"values of a float as '{field.name}' are no even steps apart; write {shown}, or "
+                "take an attribute of type decimal"
+            )
+            raise self._error("BAD_AGGREGATE", change.field, message)
         if band is None:
             message = f"moved by how much? Write moved({change.field}, 0.5), or {shown} for any"
             raise self._error("BAD_AGGREGATE", name, message)
