@@ -179,8 +179,8 @@ def ends(text: str) -> list[tuple[float, str]]:
         ("avg(level) > 3", "no even steps apart; ask for its min or max"),
         ("sum(level) > 3", "no even steps apart"),
         ("avg(place) > 3", "holds text"),
-        ("moved(level, 0.5)", "no even steps apart; write changed(level)"),
-        ("moved(place, 1)", "write changed(place)"),
+        ("moved(level, 0.5)", "no even steps apart; write changed"),
+        ("moved(place, 1)", "holds text, which moves by no number"),
     ],
 )
 def test_what_no_float_and_no_text_is_is_refused_with_the_reason(text: str, words: str) -> None:
