@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, types
 
 import schemas
 from jobs import load_topology
@@ -19,6 +22,7 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.checkpoint.files import KEPT
 from jobs.adapters.checkpoint.pins import Pin, Pins
 from jobs.adapters.checkpoint.state import CarriedState
+from jobs.adapters.tables import local
 from jobs.adapters.tables.tables import LAYOUT, NAMES, Tables
 from udfs.errors import StreamError, TableError
 from udfs.filters.matching.carried import pack, unpack
@@ -179,6 +183,68 @@ def test_a_transaction_counts_once_whoever_repeats_it(held: Tables) -> None:
     held.append("hosts", [host("once4")], ("another-stream", 1))
     names = [row["host"] for row in held.rows("hosts")]
     assert (names.count("once1"), names.count("once2"), names.count("once4")) == (1, 1, 1)
+
+
+def a_value(kind: types.DataType, number: int) -> Any:
+    """Some value of a column's type."""
+    if isinstance(kind, types.ArrayType):
+        return [a_value(kind.elementType, number)] * (number % 3)
+    if isinstance(kind, types.MapType):
+        return {a_value(kind.keyType, n): a_value(kind.valueType, n) for n in range(number % 3)}
+    if isinstance(kind, types.StructType):
+        return {field.name: a_value(field.dataType, number) for field in kind.fields}
+    return {
+        "string": f"a 'text' {number} \u00fc",
+        "bigint": (1 << 60) + number,
+        "int": number + 1,
+        "double": number + 0.5,
+        "boolean": number % 2 == 0,
+        "binary": bytes([0, number]),
+        "timestamp": dt.datetime(2026, 11, 1, 23, 59, 59, 999_990 + number, dt.UTC),
+        "decimal(38,18)": decimal.Decimal(f"1{number}.000000000000000001"),
+    }[kind.simpleString()]
+
+
+@pytest.mark.parametrize("name", ["egress_ledger", "switch_entries", "live_subscriptions"])
+def test_sparks_rows_and_those_of_delta_rs_are_the_same_whoever_wrote_them(
+    spark: SparkSession, tables: Tables, name: str
+) -> None:
+    fields = tables.read(name).schema.fields
+    rows = [
+        {
+            f.name: None if f.nullable and number == 3 else a_value(f.dataType, number)
+            for f in fields
+        }
+        for number in range(6)
+    ]
+    path = f"{tables.location}/{name}"
+    assert local.write(path, rows[:3], "append")
+    frame = spark.createDataFrame(
+        [tuple(row.values()) for row in rows[3:]], tables.read(name).schema
+    )
+    frame.write.format("delta").mode("append").save(path)
+
+    def sparks(version: int | None = None) -> list[dict[str, Any]]:
+        return tables.read(name, version).toArrow().to_pylist(maps_as_pydicts="strict")
+
+    def order(found: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+        assert found is not None
+        return sorted(found, key=lambda row: row[fields[0].name])
+
+    assert order(local.rows(path)) == order(sparks()) == order(rows)
+    assert order(local.rows(path, 1)) == order(sparks(1)) == order(rows[:3])
+    added = tables.added(name, 1, 2)
+    assert order(added) == order(rows[3:])
+    # Of a writer that marks rows as gone beside the file, Spark alone knows which are left.
+    tables.attach()
+    table, first = tables.sql_name(name), fields[0].name
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    value = rows[4][first]
+    spark.sql(f"DELETE FROM {table} WHERE {first} = {value!r}")
+    left = [row for row in rows if row[first] != value]
+    assert order(tables.rows(name)) == order(left)
+    tables.append(name, rows[4:5])
+    assert order(tables.rows(name)) == order(rows)
 
 
 def test_appending_nothing_makes_no_version(held: Tables) -> None:

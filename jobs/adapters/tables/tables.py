@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from operator import and_
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from delta.tables import DeltaTable
@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession, functions
 
 import schemas
 from jobs.adapters.app.places import qualified
+from jobs.adapters.tables import local
 from jobs.adapters.tables.log import LocalLog, SparkLog, actions, added_files, only_adds
 from udfs.errors import TableError
 
@@ -226,8 +227,9 @@ class Tables:
         if not paths:
             return []
         base = self._path(name) if self._by_path else self._located(name)
-        frame = self.read(name)
-        reader = self._spark.read.schema(frame.schema)
+        if self._local and (rows := local.rows_of_files(base, paths)) is not None:
+            return rows
+        reader = self._spark.read.schema(self.read(name).schema)
         return _pylist(reader.parquet(*(p if ":/" in p else f"{base}/{p}" for p in paths)))
 
     def _located(self, name: str) -> str:
@@ -256,6 +258,8 @@ class Tables:
         ``since``: only those whose columns are at least these values. Delta opens no file that has
         none.
         """
+        if self._local and (found := local.rows(self._path(name), version, since)) is not None:
+            return found
         frame = self.read(name, version)
         for column, value in (since or {}).items():
             frame = frame.where(functions.col(column) >= functions.lit(value))
@@ -401,6 +405,8 @@ class Tables:
         gone = [row for key, row in before.items() if key not in after]
         if not changed and not gone:
             return False
+        if self._local and (n := local.merge(self._path(name), changed, gone, keys)) is not None:
+            return bool(n)
         wanted = self._frame(name, changed, False).unionAll(self._frame(name, gone, True))
         same = " AND ".join(f"held.{k} = wanted.{k}" for k in keys)
         columns = {column: f"wanted.{column}" for column in wanted.columns if column != "gone"}
@@ -425,9 +431,11 @@ class Tables:
         self,
         name: str,
         rows: list[dict[str, Any]] | pa.Table,
-        mode: str,
+        mode: Literal["append", "overwrite"],
         transaction: tuple[str, int] | None,
     ) -> None:
+        if self._local and local.write(self._path(name), rows, mode, transaction):
+            return
         made = self._arrow_frame if isinstance(rows, pa.Table) else self._frame
         writer = made(name, rows).coalesce(1).write.format("delta").mode(mode)
         if transaction is not None:

@@ -1,0 +1,131 @@
+"""Tables in folders of this machine, read and written by delta-rs: milliseconds where a query of
+Spark takes some tenths of a second.
+
+What it cannot do (other storage, deletion vectors, constraints that it does not know) or finds
+wrong (a version that is gone, a row that a constraint forbids) is for Spark to do or to say: each
+function then answers None or False, and nothing has changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import reduce
+from operator import and_
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError
+
+log = logging.getLogger(__name__)
+
+#: A column beside a table's own.
+_GONE = "stackcast_gone"
+
+#: What delta-rs and Arrow raise: FileNotFoundError for a file that VACUUM has taken, ValueError and
+#: TypeError for values that are not of the column's type.
+_ERRORS = (DeltaError, pa.ArrowException, OSError, ValueError, TypeError)
+
+
+def rows(
+    path: str, version: int | None = None, since: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]] | None:
+    """The rows of a table as dictionaries, as of a version (the newest by default).
+
+    since: only those whose columns are at least these values. None: ask Spark.
+    """
+    try:
+        conditions = [ds.field(name) >= value for name, value in (since or {}).items()]
+        condition = reduce(and_, conditions) if conditions else None
+        return _pylist(DeltaTable(path, version).to_pyarrow_dataset().to_table(filter=condition))
+    except _ERRORS as error:
+        log.debug("Spark reads %s: %s", path, error)
+        return None
+
+
+def rows_of_files(path: str, files: list[str]) -> list[dict[str, Any]] | None:
+    """The rows of some of a table's files, named from its folder on. None: ask Spark."""
+    try:
+        schema = pa.schema(DeltaTable(path).schema().to_arrow())
+        found = ds.dataset([f"{path}/{file}" for file in files], schema, format="parquet")
+        return _pylist(found.to_table())
+    except _ERRORS as error:
+        log.debug("Spark reads %d files of %s: %s", len(files), path, error)
+        return None
+
+
+def write(
+    path: str,
+    rows: list[dict[str, Any]] | pa.Table,
+    mode: Literal["append", "overwrite"],
+    transaction: tuple[str, int] | None = None,
+) -> bool:
+    """Append rows or replace all, in one commit. With ``transaction`` = (writer, number), each
+    number counts once.
+
+    Columns that an Arrow table lacks are null; those that only it has are left out. False: nothing
+    is written, ask Spark.
+    """
+    try:
+        table = DeltaTable(path)
+        properties = None
+        if transaction is not None:
+            writer, number = transaction
+            known = table.transaction_version(writer)
+            if known is not None and known >= number:
+                return True
+            properties = CommitProperties(app_transactions=[Transaction(writer, number)])
+        schema = pa.schema(table.schema().to_arrow())
+        data = _shaped(rows, schema)
+        write_deltalake(table, data, mode=mode, commit_properties=properties)
+    except _ERRORS as error:
+        log.debug("Spark writes %s: %s", path, error)
+        return False
+    return True
+
+
+def merge(
+    path: str, changed: list[dict[str, Any]], gone: list[dict[str, Any]], keys: tuple[str, ...]
+) -> int | None:
+    """Insert or update ``changed`` and delete ``gone`` rows, by their keys, in one commit.
+
+    Returns how many rows of the table this concerned; without any, nothing is committed. None:
+    nothing is written, ask Spark.
+    """
+    try:
+        table = DeltaTable(path)
+        schema = pa.schema(table.schema().to_arrow())
+        wanted = pa.Table.from_pylist(changed + gone, schema=schema)
+        column = pa.array([False] * len(changed) + [True] * len(gone))
+        same = " AND ".join(f"held.{key} = wanted.{key}" for key in keys)
+        columns = {name: f"wanted.{name}" for name in schema.names}
+        made: dict[str, int] = (
+            table.merge(wanted.append_column(_GONE, column), same, "wanted", "held")
+            .when_matched_delete(f"wanted.{_GONE}")
+            .when_matched_update(columns)
+            .when_not_matched_insert(columns, f"NOT wanted.{_GONE}")
+            .execute()
+        )
+    except _ERRORS as error:
+        log.debug("Spark merges into %s: %s", path, error)
+        return None
+    return sum(made[f"num_target_rows_{done}"] for done in ("inserted", "updated", "deleted"))
+
+
+def _shaped(rows: list[dict[str, Any]] | pa.Table, schema: pa.Schema) -> pa.Table:
+    if not isinstance(rows, pa.Table):
+        return pa.Table.from_pylist(rows, schema=schema)
+    columns = [
+        rows[field.name].cast(field.type)
+        if field.name in rows.schema.names
+        else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _pylist(table: pa.Table) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
+    return found
