@@ -12,12 +12,11 @@ from typing import Annotated, Any, BinaryIO, Literal
 import typer
 
 import schemas
-from cli.attributes.files import AttributesOption, read_registry
+from cli.attributes.files import USUAL, AttributesOption, WidthsOption, read_registry, widths_of
 from cli.attributes.records import KEY, texts_of
 from cli.standard_streams import standard_input
 from jobs.adapters.wire.pcap import is_pcap, read_pcap
 from udfs.errors import StackcastError, StackError, printable
-from udfs.messages.attributes.events import ATTRIBUTES
 from udfs.messages.attributes.reference import read_event
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.reference import read_message
@@ -50,6 +49,7 @@ def dissect_command(
         typer.Option("--events", help="Messages are attribute/value events of this encoding."),
     ] = None,
     attributes: AttributesOption = None,
+    widths: WidthsOption = USUAL,
 ) -> None:
     """Print each frame of a pcap file or of hex text: stack, addresses, sequence, messages.
 
@@ -58,7 +58,7 @@ def dissect_command(
     encoding; messages of MoldUDP64 are ITCH's, or with --events such events.
     What cannot be read is told with a code and the byte of the frame; the exit code is 1 then.
     """
-    registry = read_registry(attributes)
+    registry = read_registry(attributes, widths_of(widths))
     specification = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
     reader = _Events(events, registry) if events else _Itch(specification)
     failed = False
@@ -151,7 +151,8 @@ class _Events:
         self._encoding, self._registry = encoding, registry
 
     def read(self, message: bytes) -> Row:
-        values, payload = read_event(message, self._encoding, (1 << ATTRIBUTES) - 1, len(message))
+        widths = self._registry.widths
+        values, payload = read_event(message, self._encoding, widths.ids, len(message), widths)
         row = {**self.kind(message), "name": self._encoding}
         row["attributes"] = texts_of(values, self._registry)
         return row | ({"payload": payload.hex()} if payload else {})
@@ -162,7 +163,7 @@ class _Events:
 
 def _event_row(frame: bytes, registry: Registry) -> Row:
     try:
-        parts = dissect_event(frame)
+        parts = dissect_event(frame, registry.widths)
     except StackError as error:
         return {"errors": [_error(error)]}
     return {

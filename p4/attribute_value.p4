@@ -15,9 +15,9 @@
 //     |
 //   passes: pass -> rows, vectors, the next pass
 //     |
-//   event: (rows, bitmask, value_0 .. value_31) -> ports
+//   event: (rows, bitmask, value_0 .. value_n) -> ports
 //     |
-//   value_0 .. value_31: (vectors, present, value) -> terms that it leaves; those left by all -> ports
+//   value_0 .. value_n: (vectors, present, value) -> terms that it leaves; those left by all -> ports
 //     |
 //     |-- another pass ---> egress > again from the parser, with the ports so far
 //     |

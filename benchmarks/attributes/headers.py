@@ -9,9 +9,10 @@ import numpy as np
 from benchmarks.compile import say
 from benchmarks.support.plot import Curve, Panel, svg
 from udfs.messages.attributes.encodings import ENCODINGS, header_bytes, type_bits
-from udfs.messages.attributes.events import ATTRIBUTES, Events
+from udfs.messages.attributes.events import WIDTHS, Events
 
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "attribute_headers.svg"
+ATTRIBUTES = WIDTHS.bitmask
 COUNTS = range(1, ATTRIBUTES + 1)
 NARROW, BUILT = 4, 8
 """Bits of an id: in Fig. 5, and as built."""
@@ -39,7 +40,7 @@ def built(encoding: str) -> dict[int, int]:
     count = np.arange(1, ATTRIBUTES + 1)
     nothing = np.zeros(ATTRIBUTES, np.int64)
     events = Events(
-        ((1 << count) - 1).astype(np.uint32),
+        ((1 << count) - 1).astype(np.uint64),
         np.zeros((ATTRIBUTES, ATTRIBUTES), np.uint32),
         np.zeros(ATTRIBUTES, np.uint8),
         nothing,

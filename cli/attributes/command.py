@@ -13,12 +13,15 @@ import typer
 
 from cli.attributes.files import (
     MOST,
+    USUAL,
     AttributesOption,
     RecordBatch,
+    WidthsOption,
     line_batches,
     open_file,
     read_registry,
     record_source,
+    widths_of,
 )
 from cli.attributes.publishing import Progress, paced, send, to_topic
 from cli.attributes.records import Faults, RecordEncoder, as_they_are, json_lines
@@ -43,6 +46,7 @@ def encode(
     *,
     encoding: EncodingOption = "id_pairs",
     attributes: AttributesOption = None,
+    widths: WidthsOption = USUAL,
     frames: Annotated[
         bool, typer.Option("--frames", help="Whole Ethernet frames, EtherType 0x9001.")
     ] = False,
@@ -71,7 +75,8 @@ def encode(
     if frames and out is not None and not as_hex and out.suffix != ".pcap":
         raise typer.BadParameter("--frames --out is a pcap file: its name ends in .pcap")
     faults = Faults("line")
-    encoder = RecordEncoder(encoding, read_registry(attributes), source if frames else "")
+    registry = read_registry(attributes, widths_of(widths))
+    encoder = RecordEncoder(encoding, registry, source if frames else "")
     with open_file(file) as stream:
         made = (encoder.encode(batch, faults) for batch in line_batches(stream))
         if out is None or as_hex:
@@ -97,6 +102,7 @@ def decode(
         Name | None, typer.Option("--encoding", help="Of what has no frames; id_pairs without it.")
     ] = None,
     attributes: AttributesOption = None,
+    widths: WidthsOption = USUAL,
 ) -> None:
     """Print each record as a line of JSON, with names, and values in their units.
 
@@ -105,7 +111,7 @@ def decode(
     the others. A record that is no event is told with its number and reason, and the exit code is
     1 then.
     """
-    registry = read_registry(attributes)
+    registry = read_registry(attributes, widths_of(widths))
     with open_file(file) as stream:
         found = record_source(stream)
         framed = found.what == "frame"
@@ -150,6 +156,7 @@ def publish(
         typer.Option("--encoding", help="json for a topic, id_pairs on a wire, without it."),
     ] = None,
     attributes: AttributesOption = None,
+    widths: WidthsOption = USUAL,
     rate: Annotated[
         float,
         typer.Option("--rate", min=0, max=1e9, help="Events a second; 0: as fast as it goes."),
@@ -175,7 +182,7 @@ def publish(
     if len(key) != len(SESSION):
         raise typer.BadParameter(f"--session: {session!r} has not ten characters")
     kind = encoding or ("json" if topic else "id_pairs")
-    registry = read_registry(attributes)
+    registry = read_registry(attributes, widths_of(widths))
     encoder = RecordEncoder(kind, registry, "" if topic else source, b"" if topic else key)
     told = Faults("event" if sensors else "line")
     progress = Progress("events")

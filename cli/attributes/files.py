@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import select
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from cli.standard_streams import standard_input
 from jobs.adapters.wire.pcap import is_pcap, read_pcap
 from lab.traffic.sensors import attribute_rows
 from udfs.errors import EventError
+from udfs.messages.attributes.events import Widths
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.reference import read_binary_file
 from udfs.stop_request import StopRequest
@@ -35,6 +37,12 @@ AttributesOption = Annotated[
         "without it those of the lab's sensors.",
     ),
 ]
+
+WidthsOption = Annotated[
+    str,
+    typer.Option("--widths", help="Bits of an id (8, 16) and of a bitmask (8, 16, 32, 64)."),
+]
+USUAL = "8/32"
 
 LONGEST = 1 << 20
 """Bytes of one event."""
@@ -71,14 +79,24 @@ class RecordFile:
     batches: Iterator[RecordBatch]
 
 
-def read_registry(path: Path | None) -> Registry:
+def widths_of(text: str) -> Widths:
+    """Returns the widths that ``--widths`` says. Raises typer.BadParameter."""
+    parts = re.fullmatch(r"(8|16)/(8|16|32|64)", text)
+    if parts is None:
+        raise typer.BadParameter(
+            f"--widths: {text!r} is not 8 or 16 for ids, and 8, 16, 32 or 64 for bitmasks, as 8/32"
+        )
+    return Widths(int(parts[1]), int(parts[2]))
+
+
+def read_registry(path: Path | None, widths: Widths) -> Registry:
     """Returns the attributes of a file of JSON lines with the columns of table ``attributes``.
 
     Without a file those of the lab's sensors. Raises EventError ``NOT_JSON``, OSError, and what
     `Registry.from_rows` does.
     """
     if path is None:
-        return Registry.from_rows(attribute_rows())
+        return Registry.from_rows(attribute_rows(), widths)
     rows = []
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         if not line.strip():
@@ -94,7 +112,7 @@ def read_registry(path: Path | None) -> Registry:
                 '{"id": 1, "name": "temp", "type": "decimal", "scale": 0.01, "offset": -100}',
             )
         rows.append(row)
-    return Registry.from_rows(rows)
+    return Registry.from_rows(rows, widths)
 
 
 class _Packed(gzip.GzipFile):

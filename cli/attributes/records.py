@@ -103,7 +103,8 @@ class RecordEncoder:
             payload.offsets[:-1],
             payload.offsets[1:],
         )
-        offsets, data = ENCODINGS[self._encoding].encode(events, payload.data)
+        encoding = ENCODINGS[self._encoding].of(self._registry.widths)
+        offsets, data = encoding.encode(events, payload.data)
         self.count += len(good)
         if self._source is None:
             return Encoded(offsets, data)
@@ -134,9 +135,11 @@ def json_lines(
     """
     offsets, data = batch.columns()
     if encoding is not None:
-        read = ENCODINGS[encoding].decode(offsets, data, registry.known, LONGEST)
+        read = (
+            ENCODINGS[encoding].of(registry.widths).decode(offsets, data, registry.known, LONGEST)
+        )
         return render(read, faults.of(batch, read.reason), registry)
-    which, read = frames.events_of_frames(offsets, data, registry.known, LONGEST)
+    which, read = frames.events_of_frames(offsets, data, registry.known, LONGEST, registry.widths)
     faults.pass_over(len(batch.records) - len(which))
     ours = RecordBatch([batch.places[at] for at in which.tolist()], [], batch.faults)
     return render(read, faults.of(ours, read.reason), registry)
@@ -154,7 +157,7 @@ def render(events: Events, chosen: NDArray[np.intp], registry: Registry) -> list
     parts: list[list[str]] = [[] for _ in chosen]
     mask = events.mask[chosen]
     for number, field in _fields(registry).items():
-        there = np.flatnonzero(mask >> np.uint32(number) & 1)
+        there = np.flatnonzero(mask >> np.uint64(number) & np.uint64(1))
         values, places = np.unique(events.values[number, chosen[there]], return_inverse=True)
         texts = [f"{json.dumps(field.name)}: {_json(field, raw)}" for raw in values.tolist()]
         for at, place in zip(there.tolist(), places.tolist(), strict=True):

@@ -33,6 +33,7 @@ from udfs.filters.meaning.normal_form import lane_terms
 from udfs.filters.meaning.state import add_updates, split
 from udfs.filters.nodes import Rule, Update
 from udfs.filters.rule_warnings import warnings_of
+from udfs.messages.attributes.events import Widths
 from udfs.messages.specification import Specification, parse_specification
 
 _FEW = 64
@@ -209,7 +210,7 @@ def _specification(format_: str) -> tuple[Specification, bool]:
     """A specification by path or shipped name, and whether it is a file that has headers."""
     path = Path(format_)
     if path.suffix == ".jsonl":
-        return read_registry(path).specification(), False
+        return read_registry(path, Widths(bitmask=64)).specification(), False
     if re.fullmatch(r"[a-z][a-z0-9_]*", format_) and not path.is_file():
         try:
             return parse_specification(

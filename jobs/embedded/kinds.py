@@ -72,7 +72,9 @@ class RunKind(ABC):
             message_format=settings.format,
         )
 
-    def registry(self, tables: Tables, version: int | None = None) -> Registry | None:
+    def registry(
+        self, settings: Settings, tables: Tables, version: int | None = None
+    ) -> Registry | None:
         """Returns the attributes that records name, if they do."""
         return None
 
@@ -168,12 +170,14 @@ class SensorRun(RunKind):
         self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
         stop: StopRequest,
     ) -> network_feed.Fed:  # fmt: skip
-        registry = formats.registry_of(tables)
+        registry = formats.registry_of(tables, settings.widths)
         records = source.read_bytes().splitlines()
         return network_feed.feed_events(settings, publisher, registry, sink, records, stop)
 
-    def registry(self, tables: Tables, version: int | None = None) -> Registry | None:
-        return formats.registry_of(tables, version)
+    def registry(
+        self, settings: Settings, tables: Tables, version: int | None = None
+    ) -> Registry | None:
+        return formats.registry_of(tables, settings.widths, version)
 
     def reader(self, settings: Settings, specification: Specification) -> verification.RecordReader:
         return attribute_reader.event_reader(

@@ -77,7 +77,7 @@ class NetworkProof(RunProof):
         self._subscriptions = tables.rows("subscriptions")
         self._rejected = {row["id"] for row in tables.rows("rejected_subscriptions")}
         self._read = kind.frame_reader()
-        self._registry = kind.registry(tables)
+        self._registry = kind.registry(settings, tables)
         rows, _ = select(self._subscriptions, settings.format, FORMATS, settings.rule_quota)
         hosts = set(network.subscribers())
         rules, _ = check(rows, self._specification, hosts, settings.publisher)

@@ -89,7 +89,7 @@ class RecordedBatches:
         return Recorded(batch, versions, live.cut_off, row["packets"])
 
     def _live_at(self, versions: Mapping[str, int], quota: int) -> _Live:
-        registry = self._kind.registry(self._tables, versions.get(ATTRIBUTES))
+        registry = self._kind.registry(self._settings, self._tables, versions.get(ATTRIBUTES))
         specification = self._specification if registry is None else registry.specification()
         network, cut_off = self._network_at(versions)
         settings = self._settings

@@ -51,8 +51,8 @@ def event_reader(
         if source == "json":
             values, payload = read_json(record, registry, LONGEST_JSON), b""
         else:
-            values, payload = read_event(record, source, registry.known, longest)
-        message = write_event(values, encoding, payload)
+            values, payload = read_event(record, source, registry.known, longest, registry.widths)
+        message = write_event(values, encoding, payload, registry.widths)
         if len(message) > longest:
             raise MessageError("EVENT_TOO_LARGE", f"{len(message)} bytes; {longest} at most")
         event = _named(values, registry)
@@ -75,7 +75,7 @@ def frame_reader(longest: int = LONGEST) -> RecordReader:
         registry = _registry(batch)
         encoding = "bitmask" if record[:6] == BITMASK_GROUP.to_bytes(6) else "id_pairs"
         content = record[_ETHERNET:]
-        values, payload = read_event(content, encoding, registry.known, longest)
+        values, payload = read_event(content, encoding, registry.known, longest, registry.widths)
         header = content[: len(content) - len(payload)]
         return iter((FoundMessage(header, _named(values, registry)),))
 

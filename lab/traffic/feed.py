@@ -92,5 +92,5 @@ def event_frames(
     source = publisher.mac.to_bytes(6) + ETHERTYPE.to_bytes(2)
     for number, (record, encoding) in enumerate(zip(records, cycle(encodings)), sequence):
         ethernet = GROUPS[encoding].to_bytes(6) + source
-        header = write_event(read_json(record, registry), encoding)
+        header = write_event(read_json(record, registry), encoding, b"", registry.widths)
         yield SentEvent(number, ethernet + header + KEY.pack(session, number))

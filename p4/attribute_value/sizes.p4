@@ -1,9 +1,15 @@
 // Widths, sizes and numbers that switches, control plane and frames must agree on.
 
-// n_max (KUNDEL IV): ids are 0 to 31. attributes.p4 spells them out.
+// k and n_max (KUNDEL IV), which p4c may be told others of: -DID_BITS=16 -DATTRIBUTES=64. Ids are 0
+// to ATTRIBUTES - 1; attributes.p4 spells them out, for 8, 16, 32 and 64.
+#ifndef ID_BITS
+#define ID_BITS 8
+#endif
+#ifndef ATTRIBUTES
 #define ATTRIBUTES 32
+#endif
 
-typedef bit<8> id_t;
+typedef bit<ID_BITS> id_t;
 typedef bit<32> value_t;
 typedef bit<ATTRIBUTES> bitmask_t;  // bit i is attribute i, so attribute 0 is the last bit
 typedef bit<9> port_t;
@@ -47,7 +53,7 @@ typedef bit<8> reason_t;
 const reason_t NOT_DROPPED = 0;
 const reason_t CUT_SHORT = 1;          // it ends before its attributes or its datagram do
 const reason_t EMPTY_EVENT = 2;        // its bitmask is 0
-const reason_t UNKNOWN_ATTRIBUTE = 3;  // an id of 32 or more
+const reason_t UNKNOWN_ATTRIBUTE = 3;  // an id of ATTRIBUTES or more
 const reason_t ID_TWICE = 4;           // an id was there before
 const reason_t NO_RECEIVER = 5;        // nobody asked for the event
 const reason_t NO_ROUTE = 6;           // no row holds the IPv4 or Ethernet destination

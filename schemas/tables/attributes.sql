@@ -1,5 +1,5 @@
 CREATE TABLE IF NOT EXISTS ${table} (
-  id INT NOT NULL COMMENT 'Number in headers, 0 to 31; never used again for another attribute',
+  id INT NOT NULL COMMENT 'Number in headers, less than the bits of a bitmask; never used again for another attribute',
   name STRING NOT NULL COMMENT 'Name in JSON and in rules, unique',
   type STRING NOT NULL COMMENT 'unsigned, signed, decimal, timestamp (seconds since 1970, or ISO 8601 text), float or text',
   scale DECIMAL(38,18) NOT NULL COMMENT 'Least difference of two values: value = offset + raw * scale; 1 for float and text',
@@ -13,7 +13,7 @@ TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
   'delta.appendOnly' = 'true',
   'delta.isolationLevel' = 'Serializable',
-  'delta.constraints.id_fits_mask' = 'id BETWEEN 0 AND 31',
+  'delta.constraints.id_fits_mask' = 'id BETWEEN 0 AND 63',
   'delta.constraints.name_is_word' = 'name RLIKE \'^[A-Za-z_][A-Za-z0-9_]{0,62}$$\'',
   'delta.constraints.type_known' = 'type IN (\'unsigned\', \'signed\', \'decimal\', \'timestamp\', \'float\', \'text\')',
   'delta.constraints.scale_positive' = 'scale > 0'

@@ -27,7 +27,7 @@ from cli.attributes.files import RecordBatch
 from cli.attributes.publishing import paced
 from cli.main import app
 from lab.traffic.sensors import events
-from udfs.errors import StackcastError
+from udfs.errors import AttributeTableError, StackcastError
 from udfs.messages.reference import build_packet
 
 pytestmark = pytest.mark.unit
@@ -292,6 +292,8 @@ def test_a_rate_is_kept_without_losing_any_event():
         ["publish", "--sensors", "3", "--tunnel", "h:1", "--source", "nobody"],
         ["encode", "--frames", "--out", "x.bin"],
         ["encode", "--encoding", "morse"],
+        ["encode", "--widths", "4/32"],
+        ["decode", "--widths", "16"],
     ],
 )
 def test_orders_that_make_no_sense_are_refused(arguments: list[str]):
@@ -338,3 +340,22 @@ def test_dissect_shows_events_of_frames_and_of_messages(registry: str):
 
 def dissect(frame: bytes, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["frames", "dissect", frame.hex(), *arguments])
+
+
+def test_headers_of_other_widths_are_written_read_and_shown(tmp_path: Path):
+    file = tmp_path / "wide.jsonl"
+    file.write_text('{"id": 63, "name": "hum", "type": "unsigned", "scale": 1, "offset": 0}\n')
+    known = ("--attributes", file, "--widths", "16/64")
+    line = '{"hum": 30}\n'
+    for encoding, header in (
+        ("id_pairs", "003f 0000001e 0000"),
+        ("bitmask", "8000000000000000 0000001e"),
+    ):
+        written = run("encode", "--encoding", encoding, *known, stdin=line)
+        assert written.stdout == header.replace(" ", "") + "\n", written.stderr
+        assert run("decode", "--encoding", encoding, *known, stdin=written.stdout).stdout == line
+        group = {"id_pairs": "01", "bitmask": "02"}[encoding]
+        frame = bytes.fromhex(f"0353430000{group} 020000000001 9001" + header)
+        assert "hum=30" in dissect(frame, *map(str, known)).stdout
+    with pytest.raises(AttributeTableError, match="no id of 0 to 31"):
+        run("encode", "--attributes", file, stdin=line)

@@ -1,5 +1,8 @@
 """Writes what is made of the P4 programs: ./spark-submit.sh make p4 --p4c FILE [--bmv2 FILE].
 
+With ``--widths 16/64 --out FOLDER`` it writes only the products of ``attribute_value.p4`` for ids
+and bitmasks of so many bits, into a folder for ``spark.stackcast.p4.folder``.
+
 Without p4c nothing can be made. It writes the text of the program that the ITCH specification
 makes, the products of all programs of ``p4/`` and ``tests/p4/``, and ``p4/CHECKSUMS``; with BMv2,
 which needs the right to make network interfaces, also what that answers to the feature programs.
@@ -20,7 +23,9 @@ from paths import P4, TEST_P4
 from real_switch import RealSwitch
 
 import schemas
+from cli.attributes.files import widths_of
 from udfs.messages.specification import parse_specification
+from udfs.network.programs import ATTRIBUTES
 from udfs.network_match.layout import program_layout
 from udfs.p4_program.program import files
 
@@ -51,6 +56,16 @@ def write_products(p4c: str) -> None:
     p4_products.write_sums()
 
 
+def write_widths(p4c: str, widths: str, folder: Path) -> None:
+    """Compile the program of attributes for headers of other widths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    info, program = p4_products.compile_program(
+        p4c, P4 / f"{ATTRIBUTES}.p4", p4_products.width_options(widths_of(widths))
+    )
+    (folder / f"{ATTRIBUTES}.p4info.txtpb").write_text(info)
+    (folder / f"{ATTRIBUTES}.json").write_text(program)
+
+
 def write_answers(bmv2: str) -> None:
     """Ask BMv2 for the copies of the feature programs' first frames."""
     with tempfile.TemporaryDirectory() as folder:
@@ -76,7 +91,14 @@ def main() -> None:
     parser = argparse.ArgumentParser("./spark-submit.sh make p4", description=__doc__)
     parser.add_argument("--p4c", metavar="FILE", required=True, help="p4c-bm2-ss")
     parser.add_argument("--bmv2", metavar="FILE", help="simple_switch_grpc")
+    parser.add_argument("--widths", metavar="K/N", help="bits of ids and of bitmasks, as 16/64")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, help="for the products of --widths")
     asked = parser.parse_args()
+    if (asked.widths is None) != (asked.out is None):
+        parser.error("--widths and --out go together")
+    if asked.widths is not None:
+        write_widths(asked.p4c, asked.widths, asked.out)
+        return
     write_generated()
     write_products(asked.p4c)
     if asked.bmv2:

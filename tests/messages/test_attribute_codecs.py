@@ -74,7 +74,7 @@ def plainly(record: bytes, encoding: str, known: int = ALL, longest: int = LONGE
 def table(made: Sequence[Made]) -> tuple[Events, np.ndarray]:
     """Events as columns, and their payloads one after another."""
     count = len(made)
-    mask = np.array([sum(1 << i for i in values) for values, _ in made], np.uint32)
+    mask = np.array([sum(1 << i for i in values) for values, _ in made], np.uint64)
     raw = np.zeros((32, count), np.uint32)
     for event, (values, _) in enumerate(made):
         for number, value in values.items():

@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from udfs.errors import StackcastError
-from udfs.messages.attributes.events import ATTRIBUTES
+from udfs.messages.attributes.events import WIDTHS
 from udfs.messages.attributes.pairs import raw_values
 from udfs.messages.attributes.registry import Attribute, Registry, Type, attribute, is_name
 
@@ -131,7 +131,7 @@ def test_new_names_get_free_ids_and_known_attributes_stay(
     assert set(before.attributes) | set(new) == set(after.attributes)
     assert len({one.id for one in after.attributes}) == len(after.attributes)
     wanted = sorted(name for name in asked if is_name(name) and name not in distinct)
-    assert [one.name for one in new] == wanted[: ATTRIBUTES - len(distinct)]
+    assert [one.name for one in new] == wanted[: WIDTHS.bitmask - len(distinct)]
     assert [one.id for one in new] == sorted(one.id for one in new)
     assert all(one == attribute(one.id, one.name, types[one.name]) for one in new)
     assert after.with_new(types)[0] == after

@@ -30,7 +30,7 @@ from virtual_trees_cases import datagram, plain_frame
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.subscriptions import CheckedRule
-from udfs.messages.attributes.events import ATTRIBUTES, ETHERTYPE, FINE, code_of
+from udfs.messages.attributes.events import ETHERTYPE, FINE, WIDTHS, code_of
 from udfs.messages.attributes.frames import BITMASK_GROUP, ID_PAIRS_GROUP, events_of_frames
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.attributes.registry import attribute as make_attribute
@@ -57,6 +57,7 @@ DECODED = {
     code_of("id_twice"): ["ID_TWICE"],
 }
 SOME_IDS = (0, 1, 5, 30, 31)
+ATTRIBUTES = WIDTHS.bitmask
 
 
 @pytest.fixture(scope="module")

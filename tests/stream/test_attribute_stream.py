@@ -294,7 +294,9 @@ class Deployment:
         specification = REGISTRY.specification()
         for row in self.ledger:
             versions = dict(row["versions"])
-            registry = formats.registry_of(self.tables, versions["attributes"])
+            registry = formats.registry_of(
+                self.tables, self.settings.widths, versions["attributes"]
+            )
             specification = registry.specification()
             rows, _ = select(
                 self.tables.rows("subscriptions", versions["subscriptions"]),

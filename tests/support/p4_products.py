@@ -18,6 +18,8 @@ from pathlib import Path
 
 from paths import P4
 
+from udfs.messages.attributes.events import Widths
+
 FOLDER = P4
 CHECKSUMS = FOLDER / "CHECKSUMS"
 COMMAND = "./spark-submit.sh make p4 --p4c FILE"
@@ -62,6 +64,11 @@ def compile_program(p4c: str, source: Path, options: Iterable[str] = ()) -> tupl
         )
         made = json.loads(program.read_text())
         return info.read_text(), json.dumps(made, separators=(",", ":")) + "\n"
+
+
+def width_options(widths: Widths) -> list[str]:
+    """Options of p4c for a program of headers of these widths."""
+    return [f"-DID_BITS={widths.id}", f"-DATTRIBUTES={widths.bitmask}"]
 
 
 def write_sums() -> None:

@@ -130,7 +130,7 @@ class _EventReader:
         offsets, data = binary_buffers(value)
         found = self._events(batch, value, offsets, data)
         reason = found.reason
-        written, content = ENCODINGS[self.encoding].encode(found, data)
+        written, content = ENCODINGS[self.encoding].of(self.registry.widths).encode(found, data)
         length = np.diff(written)
         # The other encoding may be longer than what came.
         reason = np.where(length > self.longest, np.uint8(code_of("event_too_large")), reason)
@@ -147,7 +147,7 @@ class _EventReader:
             values=found.values[ids][:, sound].astype(np.uint64),
             message_reason=np.zeros(count, np.uint8),
             packet_reason=reason.astype(np.uint8),
-            present=(mask >> np.array(ids, np.uint32).reshape(-1, 1) & np.uint32(1)).astype(
+            present=(mask >> np.array(ids, np.uint64).reshape(-1, 1) & np.uint64(1)).astype(
                 np.bool_
             ),
         )
@@ -158,4 +158,5 @@ class _EventReader:
     ) -> Events:
         if self.source == "json":
             return read_pairs(value, batch.column("pairs"), self.registry, events.LONGEST_JSON)
-        return ENCODINGS[self.source].decode(offsets, data, self.registry.known, self.longest)
+        source = ENCODINGS[self.source].of(self.registry.widths)
+        return source.decode(offsets, data, self.registry.known, self.longest)

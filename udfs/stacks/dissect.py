@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from udfs.errors import MessageError, StackError
 from udfs.messages.attributes.encodings import BITMASK_GROUP
-from udfs.messages.attributes.events import ATTRIBUTES, ETHERTYPE
+from udfs.messages.attributes.events import ETHERTYPE, WIDTHS, Widths
 from udfs.messages.attributes.reference import read_event
 from udfs.messages.reference import read_packet
 from udfs.messages.summaries import Summary, is_summary, unpack
@@ -86,8 +86,8 @@ def is_event(frame: bytes) -> bool:
     return frame[12:14] == ETHERTYPE.to_bytes(2)
 
 
-def dissect_event(frame: bytes) -> EventFrame:
-    """Dissects a frame of EtherType 0x9001; any id of 0 to 31 may be an attribute's.
+def dissect_event(frame: bytes, widths: Widths = WIDTHS) -> EventFrame:
+    """Dissects a frame of EtherType 0x9001; any id that the bitmask has may be an attribute's.
 
     Raises StackError with ``offset``, the byte of the frame where the fault is:
     ``TRUNCATED_FRAME``, or the code of `udfs.messages.attributes.reference.read_event`.
@@ -96,7 +96,7 @@ def dissect_event(frame: bytes) -> EventFrame:
     destination = int.from_bytes(frame[:6])
     encoding = "bitmask" if destination == BITMASK_GROUP else "id_pairs"
     try:
-        values, payload = read_event(frame[_ETHERNET:], encoding, (1 << ATTRIBUTES) - 1, len(frame))
+        values, payload = read_event(frame[_ETHERNET:], encoding, widths.ids, len(frame), widths)
     except MessageError as error:
         at = _ETHERNET + error.fields.get("offset", 0)
         raise StackError(

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from udfs.errors import SettingsError
+from udfs.messages.attributes.events import Widths
 from udfs.network.labels import FORMATS as LABEL_FORMATS
 from udfs.network.labels import LabelFormat
 
@@ -125,10 +126,19 @@ class Settings:
         "How they go out: pairs of id and value, or a bitmask of ids before the values",
         ("id_pairs", "bitmask"),
     )
+    attributes_id_bits: int = setting(
+        "attributes.idBits", 8, "Width of an id in pairs of id and value", ("8", "16")
+    )
+    attributes_bitmask_bits: int = setting(
+        "attributes.bitmaskBits",
+        32,
+        "Width of a bitmask, and how many ids there are; switches that match need a program for it",
+        ("8", "16", "32", "64"),
+    )
     attributes_unknown: str = setting(
         "attributes.unknown",
         "dead_letter",
-        "What becomes of JSON names that the table lacks: register gives them an id, 32 at most",
+        "What becomes of JSON names that the table lacks: register gives them an id",
         ("dead_letter", "register"),
     )
     filter_order: str = setting(
@@ -313,6 +323,11 @@ class Settings:
                 f"{KAFKA_PREFIX}bootstrap.servers is not set: give the properties of the stream "
                 "whose topic is asked for",
             )
+
+    @property
+    def widths(self) -> Widths:
+        """The widths of headers of attribute/value events."""
+        return Widths(self.attributes_id_bits, self.attributes_bitmask_bits)
 
     @property
     def labels(self) -> LabelFormat:

@@ -192,6 +192,8 @@ SHAPING = (
     "format",
     "attributes.input",
     "attributes.encoding",
+    "attributes.idBits",
+    "attributes.bitmaskBits",
     "filters.order",
     QUOTA,
 )

@@ -10,16 +10,13 @@ import schemas
 from jobs.adapters.app.settings import PREFIX, Settings
 from jobs.adapters.tables.tables import Tables
 from udfs.errors import SettingsError
-from udfs.messages.attributes import events
+from udfs.messages.attributes.events import Widths
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.readers import AttributeEvents, Encoding, Format, Input, Packets
 from udfs.messages.specification import Specification, parse_specification
 from udfs.network.labels import MAX_LABELS
 from udfs.stacks.frame import message_capacity
-
-#: Bytes of all attributes as pairs of id and value, the longer of the encodings.
-LONGEST_HEADER = 1 + 5 * events.ATTRIBUTES
 
 #: Of attribute/value events where the settings name none.
 _DEFAULTS = {
@@ -67,11 +64,11 @@ def of_settings(settings: Settings, job: str) -> Settings:
             name = before.removesuffix("checkpoint/itch") + name if "/" in name else name
             values: dict[str, Any] = {field.name: name}
             made = dataclasses.replace(made, **values)
-    if longest_event(made) < LONGEST_HEADER:
+    if (lacking := made.widths.longest - longest_event(made)) > 0:
         raise SettingsError(
             "BAD_VALUE",
-            f"{PREFIX}mtu is {made.mtu}: {LONGEST_HEADER - longest_event(made)} bytes more are "
-            f"needed for an event of {events.ATTRIBUTES} attributes beside a full stack",
+            f"{PREFIX}mtu is {made.mtu}: {lacking} bytes more are needed for an event of "
+            f"{made.widths.bitmask} attributes beside a full stack",
         )
     return made
 
@@ -82,14 +79,14 @@ def specification_of(settings: Settings, tables: Tables) -> Specification:
     Raises AttributeTableError where that table cannot be used.
     """
     if settings.format == ATTRIBUTES:
-        return registry_of(tables).specification()
+        return registry_of(tables, settings.widths).specification()
     text = schemas.read_text(f"messages/{settings.format}.spec")
     return parse_specification(text, settings.format)
 
 
-def registry_of(tables: Tables, version: int | None = None) -> Registry:
+def registry_of(tables: Tables, widths: Widths, version: int | None = None) -> Registry:
     """All attributes, as of a version of their table."""
-    return Registry.from_rows(tables.rows(ATTRIBUTES, version))
+    return Registry.from_rows(tables.rows(ATTRIBUTES, version), widths)
 
 
 def format_of(settings: Settings, tables: Tables, versions: Mapping[str, int]) -> Format:
@@ -97,7 +94,7 @@ def format_of(settings: Settings, tables: Tables, versions: Mapping[str, int]) -
     if settings.format != ATTRIBUTES:
         return Packets(specification_of(settings, tables))
     return AttributeEvents(
-        registry_of(tables, versions[ATTRIBUTES]),
+        registry_of(tables, settings.widths, versions[ATTRIBUTES]),
         cast(Input, settings.attributes_input),
         cast(Encoding, settings.attributes_encoding),
         longest_event(settings),

@@ -16,7 +16,6 @@ from udfs.errors import MessageError, ReplayError
 from udfs.filters.explanation.explain import evaluate_rule
 from udfs.filters.meaning.evaluate import is_stateful
 from udfs.filters.subscriptions import CheckedRule
-from udfs.messages.attributes.events import ATTRIBUTES
 from udfs.messages.attributes.reference import read_event
 from udfs.messages.attributes.registry import FORMAT
 from udfs.messages.reference import read_message, read_packet
@@ -125,9 +124,10 @@ class SentExplanation:
         specification = plan.specification
         if _attributes(prepared):
             versions = prepared.planned.compilation.versions
-            registry = formats.registry_of(self._tables, versions[FORMAT])
+            widths = prepared.settings.widths
+            registry = formats.registry_of(self._tables, widths, versions[FORMAT])
             encoding = prepared.settings.attributes_encoding
-            by_id, _ = read_event(message, encoding, (1 << ATTRIBUTES) - 1, len(message))
+            by_id, _ = read_event(message, encoding, widths.ids, len(message), widths)
             ids = dict(
                 zip(
                     registry.ids_of(specification.fields.values()),

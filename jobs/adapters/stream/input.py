@@ -105,6 +105,7 @@ class EventInput:
 
     def __init__(self, settings: Settings, tables: Tables) -> None:
         self._tables = tables
+        self._widths = settings.widths
         self._json = _json(settings)
         self._registers = self._json and settings.attributes_unknown == "register"
 
@@ -120,14 +121,14 @@ class EventInput:
         if not self._registers:
             return
         try:
-            registry = formats.registry_of(self._tables)
+            registry = formats.registry_of(self._tables, self._widths)
             names = unknown_names(records, registry)
             if not names:
                 return
             _, new = registry.with_new(names)
             if new:
                 # Another stream may have been faster: then the names have the ids that it gave.
-                registry = register(self._tables, new, REGISTRANT)
+                registry = register(self._tables, new, REGISTRANT, self._widths)
         except (StackcastError, *SQL_ERRORS) as error:
             # Events of names without an id are dead letters, and the others go on.
             log.error(

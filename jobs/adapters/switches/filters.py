@@ -29,7 +29,7 @@ from udfs.network.programs import (
 )
 from udfs.network_match import layout
 from udfs.network_match.filters import Filtered, NetworkFilters, event_ports
-from udfs.network_match.generic.network import AttributeFilters
+from udfs.network_match.generic.network import AttributeFilters, header_widths
 from udfs.switches.entry import SwitchEntry, entry_from_row
 from udfs.switches.rollout import Versions
 
@@ -59,7 +59,7 @@ class NetworkMatch:
     those of the network that decide what it makes.
 
     Raises SettingsError ``WRONG_PORT`` if the compiled program takes another UDP port for events
-    than hosts see, SwitchError ``NO_P4INFO``.
+    than hosts see, ``WRONG_WIDTHS`` if it reads headers of other widths, SwitchError ``NO_P4INFO``.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -68,11 +68,13 @@ class NetworkMatch:
         self._publisher = settings.publisher
         self._format = settings.format
         self._quota = settings.rule_quota
+        self._widths = settings.widths
         self._attributes: AttributeFilters | None = None
         self._messages: tuple[Specification, NetworkFilters] | None = None
         self.sources: tuple[str, ...] = ("subscriptions",)
         if self.program == ATTRIBUTES:
             self.sources = ("subscriptions", "attributes")
+            _check_widths(config, settings)
         else:
             _check_port(config, settings)
             specification = parse_specification(
@@ -140,7 +142,7 @@ class NetworkMatch:
         """Returns what rules are written for, and what makes entries of them."""
         if self._messages is not None:
             return self._messages
-        registry = Registry.from_rows(attributes)
+        registry = Registry.from_rows(attributes, self._widths)
         made = self._attributes
         if made is None or made.registry != registry:
             # Texts are parsed once for a specification, so it stays as long as it can.
@@ -204,6 +206,19 @@ def _check_port(config: bytes, settings: Settings) -> None:
             f"{PREFIX}multicast.port is {settings.port}, and the program {FILTERING} of "
             f"{settings.p4_folder} takes events at UDP port {', '.join(map(str, ports))}: set "
             "that, or make and compile the program for yours",
+        )
+
+
+def _check_widths(config: bytes, settings: Settings) -> None:
+    found, wanted = header_widths(config), settings.widths
+    if found is not None and found != wanted:
+        raise SettingsError(
+            "WRONG_WIDTHS",
+            f"{PREFIX}attributes.idBits is {wanted.id} and {PREFIX}attributes.bitmaskBits "
+            f"{wanted.bitmask}, and the program {ATTRIBUTES} of {settings.p4_folder} reads ids of "
+            f"{found.id} bits and bitmasks of {found.bitmask}: set these, or compile the program "
+            f"for yours (./spark-submit.sh make p4 --p4c FILE --widths {wanted.id}/"
+            f"{wanted.bitmask} --out FOLDER) and set {PREFIX}p4.folder to that folder",
         )
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.tables.tables import Tables
 from udfs.errors import TableError
+from udfs.messages.attributes.events import WIDTHS, Widths
 from udfs.messages.attributes.registry import Attribute, Registry
 
 TABLE = "attributes"
@@ -23,7 +24,9 @@ _WAIT = 0.05
 """Seconds before the second try; twice as many before each other, at most 2."""
 
 
-def register(tables: Tables, new: Sequence[Attribute], by: str) -> Registry:
+def register(
+    tables: Tables, new: Sequence[Attribute], by: str, widths: Widths = WIDTHS
+) -> Registry:
     """Add attributes, and return the registry as it is then.
 
     A name that is there by then keeps the row that it has. An id that is there by then is another
@@ -38,7 +41,7 @@ def register(tables: Tables, new: Sequence[Attribute], by: str) -> Registry:
         if attempt:
             time.sleep(wait)
             wait = min(2 * wait, 2.0)
-        held = Registry.from_rows(tables.rows(TABLE))
+        held = Registry.from_rows(tables.rows(TABLE), widths)
         missing = _placed(new, held)
         if not missing:
             return held

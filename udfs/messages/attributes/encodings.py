@@ -1,8 +1,8 @@
 """The two encodings of headers: reading, writing and sizes (KUNDEL III-B).
 
-id pairs: an id (8 bits), then a value (32) and the next id, until that is 0, so attribute 0 comes
-first or not at all. The others are read in any order, and written by ascending id. bitmask: 32
-bits, attribute i is bit ``1 << i``, then the values by ascending id. The text draws attribute 0 as
+id pairs: an id, then a value (32 bits) and the next id, until that is 0, so attribute 0 comes
+first or not at all. The others are read in any order, and written by ascending id. bitmask:
+attribute i is bit ``1 << i``, then the values by ascending id. The text draws attribute 0 as
 the first bit; its authors' publishers and parser have it last. Both are big-endian, and payload
 comes after the header.
 """
@@ -10,7 +10,7 @@ comes after the header.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from udfs.errors import MessageError
 from udfs.messages.attributes import kernels
-from udfs.messages.attributes.events import ATTRIBUTES, Events
+from udfs.messages.attributes.events import WIDTHS, Events, Widths
 from udfs.messages.buffers import read_only
 
 __all__ = [
@@ -35,23 +35,30 @@ __all__ = [
 ID_PAIRS_GROUP = 0x03_53_43_00_00_01
 BITMASK_GROUP = 0x03_53_43_00_00_02
 
-_IDS = (1 << ATTRIBUTES) - 1
-
 
 @dataclass(frozen=True)
 class Encoding:
     """One header layout.
 
     group: Ethernet destination of its frames, which tells a switch the encoding: both have one
-    EtherType. reader, writer: kernels. fixed, each: bytes of a header, and for each attribute.
+    EtherType. reader, writer: kernels. leads: True if an id stands before each value.
     """
 
     name: str
     group: int
     reader: Callable[..., Any]
     writer: Callable[..., Any]
-    fixed: int
-    each: int
+    leads: bool
+    widths: Widths = WIDTHS
+
+    def of(self, widths: Widths) -> Encoding:
+        """Returns the same layout with these widths."""
+        return replace(self, widths=widths)
+
+    @property
+    def _head(self) -> int:
+        """Bytes of an id, or of the bitmask."""
+        return (self.widths.id if self.leads else self.widths.bitmask) // 8
 
     def decode(
         self, offsets: NDArray[Any], data: NDArray[np.uint8], known: int, longest: int
@@ -85,8 +92,9 @@ class Encoding:
                 "BAD_OFFSETS", f"each record must lie within the {content.size} bytes there are"
             )
         # From numpy, not from the kernel: columns of attributes that no event has stay untouched.
-        values = np.zeros((ATTRIBUTES, begin.size), np.uint32)
-        mask, reason, payload = self.reader(begin, end, content, known & _IDS, longest, values)
+        values = np.zeros((self.widths.bitmask, begin.size), np.uint32)
+        ids = np.uint64(known & self.widths.ids)
+        mask, reason, payload = self.reader(begin, end, content, ids, longest, self._head, values)
         return Events(mask, values, reason, payload, end.copy())
 
     def encode(
@@ -99,12 +107,18 @@ class Encoding:
         Raises MessageError BAD_OFFSETS where a payload does not lie within ``data``.
         """
         content = read_only(data, np.uint8)
-        mask = read_only(events.mask, np.uint32)
+        mask = read_only(events.mask, np.uint64)
         start = read_only(events.payload_start, np.int64)
         end = read_only(events.payload_end, np.int64)
         reason = read_only(events.reason, np.uint8)
         offsets, bad = kernels.lay_out(
-            mask, reason, start, end, content.size, self.fixed, self.each
+            mask,
+            reason,
+            start,
+            end,
+            content.size,
+            self._head,
+            kernels.VALUE + (self._head if self.leads else 0),
         )
         if bad >= 0:
             raise MessageError(
@@ -113,7 +127,7 @@ class Encoding:
                 f"it must lie within the {content.size} bytes there are",
             )
         values = read_only(events.values, np.uint32)
-        return offsets, self.writer(offsets, mask, values, start, content)
+        return offsets, self.writer(offsets, mask, values, start, content, self._head)
 
 
 ENCODINGS: Mapping[str, Encoding] = MappingProxyType(
@@ -123,16 +137,14 @@ ENCODINGS: Mapping[str, Encoding] = MappingProxyType(
             ID_PAIRS_GROUP,
             kernels.read_id_pairs,
             kernels.write_id_pairs,
-            kernels.ID,
-            kernels.PAIR,
+            True,
         ),
         "bitmask": Encoding(
             "bitmask",
             BITMASK_GROUP,
             kernels.read_bitmasks,
             kernels.write_bitmasks,
-            kernels.MASK,
-            kernels.VALUE,
+            False,
         ),
     }
 )
@@ -152,17 +164,17 @@ def borders_of(offsets: NDArray[Any], data: NDArray[np.uint8]) -> NDArray[np.int
     return borders
 
 
-def type_bits(count: int, encoding: str, id_bits: int = 8) -> int:
+def type_bits(count: int, encoding: str, id_bits: int = 8, bitmask_bits: int = 32) -> int:
     """Counts the bits that name ``count`` attributes of an event, without values (KUNDEL Fig. 5).
 
     The id of each attribute and the one that ends the chain, ``id_bits`` each; or the bitmask's
-    n_max. With 4 bits both are 32 at n = 7, and the bitmask is smaller from n = 8; with 8 bits both
-    are 32 at n = 3. KUNDEL IV counts ``n * k``, without the end: both 32 at n = 8.
+    n_max. Of 32 bits that is smaller from n = 8 on with ids of 4 bits, where both are 32 at n = 7;
+    with 8 bits both are 32 at n = 3. KUNDEL IV counts ``n * k``, without the end: both 32 at n = 8.
 
     Ids of 4 bits name 16 attributes only: beyond n = 16 the formula goes on, but no such header
     exists.
     """
-    return {"id_pairs": (count + 1) * id_bits, "bitmask": ATTRIBUTES}[encoding]
+    return {"id_pairs": (count + 1) * id_bits, "bitmask": bitmask_bits}[encoding]
 
 
 def header_bytes(count: int, encoding: str, id_bits: int = 8) -> int:

@@ -7,10 +7,32 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ATTRIBUTES", "ETHERTYPE", "FINE", "LONGEST_JSON", "REASONS", "Events", "code_of"]
+__all__ = ["ETHERTYPE", "FINE", "LONGEST_JSON", "REASONS", "WIDTHS", "Events", "Widths", "code_of"]
 
-ATTRIBUTES = 32
-"""n_max: ids are 0 to 31 (KUNDEL IV)."""
+
+@dataclass(frozen=True)
+class Widths:
+    """Widths of headers (KUNDEL IV), in bits: whole bytes, as switches read them.
+
+    id: k, of an id, 8 or 16. bitmask: n_max, 8, 16, 32 or 64; ids are 0 to one less.
+    """
+
+    id: int = 8
+    bitmask: int = 32
+
+    @property
+    def ids(self) -> int:
+        """The bitmask of all ids."""
+        return (1 << self.bitmask) - 1
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest header: all attributes, as pairs of id and value."""
+        return self.id // 8 + (self.id // 8 + 4) * self.bitmask
+
+
+WIDTHS = Widths()
+"""What headers have unless told otherwise."""
 
 LONGEST_JSON = 1 << 16
 """Bytes of an event that is written as JSON: names and blanks are of its author's choice."""
@@ -47,14 +69,14 @@ def code_of(reason: str) -> int:
 class Events:
     """Columns of n events, one for each record, read or not.
 
-    mask: uint32[n], bit i says that attribute i is there; 0 where ``reason`` is not 0.
-    values: uint32[ATTRIBUTES, n], raw values; 0 where the event lacks the attribute.
+    mask: uint64[n], bit i says that attribute i is there; 0 where ``reason`` is not 0.
+    values: uint32[n_max, n], raw values; 0 where the event lacks the attribute.
     reason: uint8[n], 0 or a code of `REASONS`.
     payload_start, payload_end: int64[n], borders of the payload in the bytes that were read; equal
     where there is none.
     """
 
-    mask: NDArray[np.uint32]
+    mask: NDArray[np.uint64]
     values: NDArray[np.uint32]
     reason: NDArray[np.uint8]
     payload_start: NDArray[np.int64]

@@ -19,7 +19,7 @@ from udfs.messages.attributes.encodings import (
     ID_PAIRS_GROUP,
     borders_of,
 )
-from udfs.messages.attributes.events import ATTRIBUTES, ETHERTYPE, Events
+from udfs.messages.attributes.events import ETHERTYPE, WIDTHS, Events, Widths
 from udfs.messages.buffers import read_only
 
 __all__ = [
@@ -81,7 +81,11 @@ def headers_of(offsets: NDArray[Any], data: NDArray[np.uint8]) -> Headers:
 
 
 def events_of_frames(
-    offsets: NDArray[Any], data: NDArray[np.uint8], known: int, longest: int
+    offsets: NDArray[Any],
+    data: NDArray[np.uint8],
+    known: int,
+    longest: int,
+    widths: Widths = WIDTHS,
 ) -> tuple[NDArray[np.int64], Events]:
     """Reads the frames that are ours as (frame int64[m], its event); others are left out.
 
@@ -94,17 +98,17 @@ def events_of_frames(
     for code, name in enumerate(_NAMES):
         rows = np.flatnonzero(headers.encoding == code)
         start, end = headers.start[rows], headers.end[rows]
-        part = ENCODINGS[name].decode_between(start, end, data, known, longest)
+        part = ENCODINGS[name].of(widths).decode_between(start, end, data, known, longest)
         if len(rows) == len(headers.frame):
             return headers.frame, part
         parts.append((rows, part))
-    return headers.frame, _together(len(headers.frame), parts)
+    return headers.frame, _together(len(headers.frame), parts, widths.bitmask)
 
 
-def _together(count: int, parts: list[tuple[NDArray[np.int64], Events]]) -> Events:
+def _together(count: int, parts: list[tuple[NDArray[np.int64], Events]], most: int) -> Events:
     """Joins one table of events from parts of it, each with its rows."""
-    mask = np.zeros(count, np.uint32)
-    values = np.zeros((ATTRIBUTES, count), np.uint32)
+    mask = np.zeros(count, np.uint64)
+    values = np.zeros((most, count), np.uint32)
     reason = np.zeros(count, np.uint8)
     start, end = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for rows, part in parts:
@@ -113,7 +117,7 @@ def _together(count: int, parts: list[tuple[NDArray[np.int64], Events]]) -> Even
         start[rows] = part.payload_start
         end[rows] = part.payload_end
         there = int(np.bitwise_or.reduce(part.mask))
-        for number in range(ATTRIBUTES):
+        for number in range(most):
             if there >> number & 1:
                 values[number, rows] = part.values[number]
     return Events(mask, values, reason, start, end)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from udfs.messages.attributes.events import ATTRIBUTES, ETHERTYPE, FINE, code_of
+from udfs.messages.attributes.events import ETHERTYPE, FINE, code_of
 
 EMPTY = code_of("empty_event")
 TRUNCATED = code_of("truncated_event")
@@ -17,32 +17,27 @@ UNKNOWN = code_of("unknown_attribute")
 TWICE = code_of("id_twice")
 TOO_LARGE = code_of("event_too_large")
 
-# Bytes. An id pair is a value and the next id; a first id stands before them.
-ID = 1
-PAIR = 5
-MASK = 4
+# Bytes. Those of an id and of a bitmask are told by callers.
 VALUE = 4
 ETHERNET = 14
 ADDRESS = 6
 
-_LIMIT = np.uint64(ATTRIBUTES)
+_LIMIT = np.uint64(64)
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
 _THREE = np.uint64(3)
 _FOUR = np.uint64(4)
-_FIVE = np.uint64(5)
 _BYTE = np.uint64(8)
 _TWO_BYTES = np.uint64(16)
 _THREE_BYTES = np.uint64(24)
 
-# A bit's position from the bit: each shift of this number has other top five bits.
-_SEQUENCE = np.uint64(0x077CB531)
-_TOP = np.uint64(27)
-_FIVE_BITS = np.uint64(31)
-_POSITION = np.zeros(32, np.uint64)
-for _bit in range(32):
-    _POSITION[((int(_SEQUENCE) << _bit) >> 27) & 31] = _bit
+# A bit's position from the bit: each shift of this number has other top six bits.
+_SEQUENCE = np.uint64(0x03F79D71B4CB0A89)
+_TOP = np.uint64(58)
+_POSITION = np.zeros(64, np.uint64)
+for _bit in range(64):
+    _POSITION[((int(_SEQUENCE) << _bit) >> 58) & 63] = _bit
 
 
 @njit(cache=True, nogil=True)
@@ -68,8 +63,24 @@ def _put(out, at, value):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _position(bit):  # type: ignore[no-untyped-def]
-    """Returns i of ``1 << i``, i below 32."""
-    return _POSITION[((bit * _SEQUENCE) >> _TOP) & _FIVE_BITS]
+    """Returns i of ``1 << i``, i below 64."""
+    return _POSITION[(bit * _SEQUENCE) >> _TOP]
+
+
+@njit(cache=True, nogil=True)
+def _read(data, at, size):  # type: ignore[no-untyped-def]
+    """Reads the big-endian number of ``size`` bytes at ``at``."""
+    number = _ZERO
+    for byte in range(size):
+        number = number << _BYTE | np.uint64(data[at + np.uint64(byte)])
+    return number
+
+
+@njit(cache=True, nogil=True)
+def _write(out, at, size, number):  # type: ignore[no-untyped-def]
+    """Writes a number of ``size`` bytes, big-endian."""
+    for byte in range(size):
+        out[at + np.uint64(size - 1 - byte)] = np.uint8(number >> np.uint64(8 * byte))
 
 
 @njit(cache=True, nogil=True)
@@ -82,14 +93,15 @@ def _ones(bits):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def read_id_pairs(starts, ends, data, known, longest, values):  # type: ignore[no-untyped-def]
+def read_id_pairs(starts, ends, data, known, longest, size_of_id, values):  # type: ignore[no-untyped-def]
     """Reads the records ``data[starts[i]:ends[i]]`` as ``(mask, reason, payload_start)``.
 
-    values: uint32[ATTRIBUTES, n] of zeros, filled in. A record with a reason has no payload: it
-    starts where the record ends.
+    values: uint32[n_max, n] of zeros, filled in; ``known`` has no other ids. A record with a reason
+    has no payload: it starts where the record ends.
     """
     count = starts.size
-    mask = np.zeros(count, np.uint32)
+    width = np.uint64(size_of_id)
+    mask = np.zeros(count, np.uint64)
     reason = np.zeros(count, np.uint8)
     payload = np.empty(count, np.int64)
     registered = np.uint64(known)
@@ -102,11 +114,14 @@ def read_id_pairs(starts, ends, data, known, longest, values):  # type: ignore[n
         if size == 0:
             reason[event] = EMPTY
             continue
+        if size < size_of_id:
+            reason[event] = TRUNCATED
+            continue
         at = np.uint64(starts[event])
         end = np.uint64(ends[event])
         bits = _ZERO
         fault = FINE
-        number = np.uint64(data[at])
+        number = _read(data, at, size_of_id)
         while True:
             if number >= _LIMIT or (registered >> number) & _ONE == _ZERO:
                 fault = UNKNOWN
@@ -115,19 +130,19 @@ def read_id_pairs(starts, ends, data, known, longest, values):  # type: ignore[n
             if bits & bit != _ZERO:
                 fault = TWICE
                 break
-            following = at + _FIVE
-            if following >= end:
+            following = at + width + _FOUR
+            if following + width > end:
                 fault = TRUNCATED
                 break
-            values[number, event] = _number(data, at + _ONE)
+            values[number, event] = _number(data, at + width)
             bits |= bit
             at = following
-            number = np.uint64(data[at])
+            number = _read(data, at, size_of_id)
             if number == _ZERO:
                 break
         if fault == FINE:
             mask[event] = bits
-            payload[event] = np.int64(at + _ONE)
+            payload[event] = np.int64(at + width)
             continue
         reason[event] = fault
         while bits != _ZERO:
@@ -138,10 +153,10 @@ def read_id_pairs(starts, ends, data, known, longest, values):  # type: ignore[n
 
 
 @njit(cache=True, nogil=True)
-def read_bitmasks(starts, ends, data, known, longest, values):  # type: ignore[no-untyped-def]
+def read_bitmasks(starts, ends, data, known, longest, size_of_mask, values):  # type: ignore[no-untyped-def]
     """Reads records as `read_id_pairs` does."""
     count = starts.size
-    mask = np.zeros(count, np.uint32)
+    mask = np.zeros(count, np.uint64)
     reason = np.zeros(count, np.uint8)
     payload = np.empty(count, np.int64)
     unknown = ~np.uint64(known)
@@ -151,27 +166,28 @@ def read_bitmasks(starts, ends, data, known, longest, values):  # type: ignore[n
         if size > longest:
             reason[event] = TOO_LARGE
             continue
-        if size < MASK:
+        if size < size_of_mask:
             reason[event] = TRUNCATED if size else EMPTY
             continue
         at = np.uint64(starts[event])
-        bits = _number(data, at)
+        bits = _read(data, at, size_of_mask)
         if bits == _ZERO:
             reason[event] = EMPTY
             continue
         if bits & unknown != _ZERO:
             reason[event] = UNKNOWN
             continue
-        if size < MASK + VALUE * _ones(bits):
+        if size < size_of_mask + VALUE * _ones(bits):
             reason[event] = TRUNCATED
             continue
         mask[event] = bits
+        at += np.uint64(size_of_mask)
         while bits != _ZERO:
-            at += _FOUR
             rest = bits & (bits - _ONE)
             values[_position(bits ^ rest), event] = _number(data, at)
+            at += _FOUR
             bits = rest
-        payload[event] = np.int64(at + _FOUR)
+        payload[event] = np.int64(at)
     return mask, reason, payload
 
 
@@ -197,8 +213,9 @@ def lay_out(mask, reason, payload_start, payload_end, source, fixed, each):  # t
 
 
 @njit(cache=True, nogil=True)
-def write_id_pairs(offsets, mask, values, payload_start, data):  # type: ignore[no-untyped-def]
+def write_id_pairs(offsets, mask, values, payload_start, data, size_of_id):  # type: ignore[no-untyped-def]
     """Writes the records as ``offsets`` of `lay_out` has them: uint8[offsets[-1]]."""
+    width = np.uint64(size_of_id)
     out = np.empty(offsets[-1], np.uint8)
     for event in range(mask.size):
         if offsets[event] == offsets[event + 1]:
@@ -208,17 +225,17 @@ def write_id_pairs(offsets, mask, values, payload_start, data):  # type: ignore[
         while bits != _ZERO:
             rest = bits & (bits - _ONE)
             number = _position(bits ^ rest)
-            out[at] = np.uint8(number)
-            _put(out, at + _ONE, values[number, event])
-            at += _FIVE
+            _write(out, at, size_of_id, number)
+            _put(out, at + width, values[number, event])
+            at += width + _FOUR
             bits = rest
-        out[at] = 0
-        _copy(data, payload_start[event], out, at + _ONE, offsets[event + 1])
+        _write(out, at, size_of_id, _ZERO)
+        _copy(data, payload_start[event], out, at + width, offsets[event + 1])
     return out
 
 
 @njit(cache=True, nogil=True)
-def write_bitmasks(offsets, mask, values, payload_start, data):  # type: ignore[no-untyped-def]
+def write_bitmasks(offsets, mask, values, payload_start, data, size_of_mask):  # type: ignore[no-untyped-def]
     """Writes records as `write_id_pairs` does."""
     out = np.empty(offsets[-1], np.uint8)
     for event in range(mask.size):
@@ -226,8 +243,8 @@ def write_bitmasks(offsets, mask, values, payload_start, data):  # type: ignore[
             continue
         at = np.uint64(offsets[event])
         bits = np.uint64(mask[event])
-        _put(out, at, bits)
-        at += _FOUR
+        _write(out, at, size_of_mask, bits)
+        at += np.uint64(size_of_mask)
         while bits != _ZERO:
             rest = bits & (bits - _ONE)
             _put(out, at, values[_position(bits ^ rest), event])

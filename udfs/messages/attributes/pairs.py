@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from udfs.messages.attributes.attribute_field import Attribute
-from udfs.messages.attributes.events import ATTRIBUTES, FINE, Events, code_of
+from udfs.messages.attributes.events import FINE, Events, code_of
 from udfs.messages.attributes.ordered_fields import CHARACTERS, raw_floats
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.attributes.times import read_times
@@ -104,11 +104,11 @@ def read_pairs(
 
 def _read(
     pairs: pa.MapArray, held: NDArray[np.bool_], registry: Registry
-) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint8]]:
+) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint8]]:
     """Reads masks, values and reasons from the pairs alone."""
     count = len(pairs)
-    mask = np.zeros(count, np.uint32)
-    values = np.zeros((ATTRIBUTES, count), np.uint32)
+    mask = np.zeros(count, np.uint64)
+    values = np.zeros((registry.widths.bitmask, count), np.uint32)
     offsets = np.asarray(pairs.offsets.to_numpy(), np.int64)
     row = np.repeat(np.arange(count), np.diff(offsets))
     # A null may stand over pairs that mean nothing.
@@ -134,7 +134,7 @@ def _read(
         if at.size:
             raw, why = read_values(texts.take(pa.array(at)), one)
             values[one.id, row[at]] = raw
-            mask[row[at]] |= np.uint32(1 << one.id)
+            mask[row[at]] |= np.uint64(1 << one.id)
             for name in ("value_out_of_range", "not_a_number", "not_a_text"):
                 _blame(fault, row[at[why == code_of(name)]], name)
     return mask, values, np.where(fault == _NONE, FINE, fault).astype(np.uint8)

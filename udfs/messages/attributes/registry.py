@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, DecimalException
 from fractions import Fraction
 from functools import cached_property
@@ -16,7 +16,7 @@ from typing import Any, cast, get_args
 
 from udfs.errors import AttributeTableError
 from udfs.messages.attributes.attribute_field import BITS, Attribute, AttributeField, Type
-from udfs.messages.attributes.events import ATTRIBUTES
+from udfs.messages.attributes.events import WIDTHS, Widths
 from udfs.messages.attributes.ordered_fields import FloatField, TextField
 from udfs.messages.fields import Field
 from udfs.messages.formats import Header, Specification
@@ -68,6 +68,7 @@ def attribute(
     type: Type,
     scale: Decimal | str | int | None = None,
     offset: Decimal | str | int | None = None,
+    widths: Widths = WIDTHS,
 ) -> Attribute:
     """Makes an attribute; scale and offset are by default those of its type.
 
@@ -82,24 +83,25 @@ def attribute(
         "scale": usual[0] if scale is None else scale,
         "offset": usual[1] if offset is None else offset,
     }
-    return _from_row(row, "write another")
+    return _from_row(row, "write another", widths)
 
 
 @dataclass(frozen=True)
 class Registry:
-    """Holds all attributes, by ascending id."""
+    """Holds all attributes, by ascending id, and the widths of the headers that they are in."""
 
     attributes: tuple[Attribute, ...]
+    widths: Widths = WIDTHS
 
     @staticmethod
-    def from_rows(rows: Iterable[Mapping[str, Any]]) -> Registry:
+    def from_rows(rows: Iterable[Mapping[str, Any]], widths: Widths = WIDTHS) -> Registry:
         """Reads rows of table ``attributes``.
 
         Raises AttributeTableError BAD_ROW, DUPLICATE_ID, DUPLICATE_NAME.
         """
-        found = sorted((_from_row(row, _REMEDY) for row in rows), key=lambda one: one.id)
+        found = sorted((_from_row(row, _REMEDY, widths) for row in rows), key=lambda one: one.id)
         _check_distinct(found)
-        return Registry(tuple(found))
+        return Registry(tuple(found), widths)
 
     @cached_property
     def by_name(self) -> dict[str, Attribute]:
@@ -113,7 +115,7 @@ class Registry:
     @property
     def free(self) -> list[int]:
         """The ids that are not in use, ascending."""
-        return [id for id in range(ATTRIBUTES) if not self.known >> id & 1]
+        return [id for id in range(self.widths.bitmask) if not self.known >> id & 1]
 
     def specification(self) -> Specification:
         """Returns the message format of rules: a field for each attribute, all optional.
@@ -136,7 +138,8 @@ class Registry:
         """
         unknown = sorted(name for name in names if name not in self.by_name and is_name(name))
         new = [
-            attribute(id, name, names[name]) for id, name in zip(self.free, unknown, strict=False)
+            attribute(id, name, names[name], widths=self.widths)
+            for id, name in zip(self.free, unknown, strict=False)
         ]
         return self.extended(new), new
 
@@ -147,7 +150,7 @@ class Registry:
         """
         found = sorted((*self.attributes, *new), key=lambda one: one.id)
         _check_distinct(found)
-        return Registry(tuple(found))
+        return replace(self, attributes=tuple(found))
 
 
 def _field(one: Attribute) -> AttributeField:
@@ -177,7 +180,7 @@ def _check_distinct(found: Sequence[Attribute]) -> None:
             )
 
 
-def _from_row(row: Mapping[str, Any], remedy: str) -> Attribute:
+def _from_row(row: Mapping[str, Any], remedy: str, widths: Widths) -> Attribute:
     id, name, type = row.get("id"), row.get("name"), row.get("type")
 
     def bad(why: str) -> AttributeTableError:
@@ -186,8 +189,8 @@ def _from_row(row: Mapping[str, Any], remedy: str) -> Attribute:
             "BAD_ROW", f"attribute {shown} {why}; {remedy}", id=id, name=name
         )
 
-    if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < ATTRIBUTES:
-        raise bad(f"has no id of 0 to {ATTRIBUTES - 1}")
+    if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < widths.bitmask:
+        raise bad(f"has no id of 0 to {widths.bitmask - 1}")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise bad("has no name of 1 to 63 letters, digits and _, the first of them no digit")
     if name.lower() in RESERVED:

@@ -6,10 +6,12 @@ hosts behind it (KUNDEL III-D).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from udfs.errors import SubscriptionError
 from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection
+from udfs.messages.attributes.events import Widths
 from udfs.messages.attributes.registry import Registry
 from udfs.network.network import Network
 from udfs.network_match.filters import Filtered
@@ -20,6 +22,20 @@ from udfs.network_match.generic.table import refused
 from udfs.network_match.refusals import rules_without
 from udfs.network_match.routing import ports_towards, rules_of_switch
 from udfs.switches.entry import SwitchEntry
+
+
+def header_widths(device_config: bytes) -> Widths | None:
+    """Returns the widths of the headers that a program reads.
+
+    ``device_config``: the bytes that the target loads. None if it is no BMv2 JSON: other targets do
+    not say.
+    """
+    try:
+        headers = json.loads(device_config)["header_types"]
+        bits = {one["name"]: one["fields"][0][1] for one in headers if one["fields"]}
+        return Widths(bits["first_id_h"], bits["bitmask_h"])
+    except (ValueError, KeyError, TypeError, IndexError):
+        return None
 
 
 class AttributeFilters:
