@@ -2,8 +2,10 @@
 
 The generic table is KUNDEL's (III-C), made in both of its ways; the tables of one field each
 are those that the CAMUS compiler makes, ranges as the fewest prefixes, so that both count rows of a
-TCAM. Subscriptions are on what the lab's sensors report, in families from those that the generic
-table likes best to the lab's own, which has some that suit switches and others that do not.
+TCAM. What switches hold is rows of the generic table where these add up, and bit vectors of ranges
+where they multiply. Subscriptions are on what the lab's sensors report, in families from those that
+the generic table likes best to the lab's own, which has some that suit switches and others that do
+not.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ from udfs.filters.prefixes import cover
 from udfs.filters.subscriptions import CheckedRule, Subscription, check
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.specification import Specification
+from udfs.network_match.generic.boxes import Box, boxes_of
+from udfs.network_match.generic.entries import event_entries
+from udfs.network_match.generic.passes import Limits, passes_of
 from udfs.network_match.generic.table import MAX_ROWS, GenericTable, generic_table, refused
 
 COUNTS = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -31,6 +36,7 @@ HOSTS = [f"h{number}" for number in range(1, 5)]
 PATIENCE = 5.0
 """Seconds of making a generic table, on one core."""
 FIELDS = "tables of one field"
+HELD = "switches hold"
 
 
 def _threshold(random: Random) -> str:
@@ -95,6 +101,7 @@ def entries(limit: int = MAX_ROWS) -> dict[str, dict[str, Curve]]:
     for family, texts in FAMILIES.items():
         generic: list[tuple[float, float]] = []
         fields: list[tuple[float, float]] = []
+        held: list[tuple[float, float]] = []
         enough = False
         for count in COUNTS:
             rules = rules_of(texts(count), known)
@@ -104,6 +111,11 @@ def entries(limit: int = MAX_ROWS) -> dict[str, dict[str, Curve]]:
             in_fields = entries_of_per_field_tables(rules, known.specification())
             fields.append((count, in_fields))
             line = {"family": family, "rules": count, "tables_of_one_field": in_fields}
+            found = passes_of(_to_ports(boxes_of(rules, known)), Limits())
+            assert not found.refused
+            in_switch = len(event_entries("s1", found.passes, ()))
+            held.append((count, in_switch))
+            line |= {"switches_hold": in_switch, "passes": len(found.passes)}
             if table is None:
                 why = "left out" if enough else f"more than {limit}"
                 say("entries", **line, generic_table=why)
@@ -122,8 +134,15 @@ def entries(limit: int = MAX_ROWS) -> dict[str, dict[str, Curve]]:
                 to="tables_of_one_field",
                 ratio=len(table.rows) / in_fields,
             )
-        curves[family] = {FIELDS: fields, "generic table": generic}
+        curves[family] = {FIELDS: fields, "generic table": generic, HELD: held}
     return curves
+
+
+def _to_ports(boxes: Sequence[Box]) -> list[Box]:
+    """The boxes with a port for each host."""
+    return [
+        Box(box.spans, tuple(host.removeprefix("h") for host in box.receivers)) for box in boxes
+    ]
 
 
 def _table(rules: list[CheckedRule], known: Registry, limit: int) -> GenericTable | None:
@@ -152,7 +171,7 @@ def draw(curves: Mapping[str, Mapping[str, Curve]]) -> None:
             "Each panel is a family of subscriptions. Where they compare one attribute, or name "
             "one value of another first, both need about as many; where several attributes are "
             "compared, rows of the generic table alone would be a product of prefixes: switches "
-            "match those as bit vectors.",
+            "hold those as bit vectors, which add up.",
             panels,
             columns=2,
         ),
