@@ -58,6 +58,7 @@
 #include "packet_subscriptions/add_order_buy_sell_stage.p4"
 #include "packet_subscriptions/cell.p4"
 #include "packet_subscriptions/clock.p4"
+#include "packet_subscriptions/closing.p4"
 #include "packet_subscriptions/reading.p4"
 #include "packet_subscriptions/updating.p4"
 #include "packet_subscriptions/state_stage.p4"

@@ -4,6 +4,7 @@ const bit<8> SUM = 1;
 const bit<8> AVG = 2;
 const bit<8> MIN = 3;
 const bit<8> MAX = 4;
+const bit<8> MOVED = 5;
 
 struct cell_t {
     bit<8> block;  // registers of which counter

@@ -1,7 +1,6 @@
 // The registers of a cell to what a condition sees.
-control reading(in metadata_t meta, inout cell_t cell) {
-    start_t after = 0;
-    start_t before = 0;
+control reading(in metadata_t meta, in value_t operand, inout cell_t cell) {
+    closing() closing_;
     bit<128> divisor = 0;
     bit<128> less = 0;
     bit<128> work = 0;
@@ -272,14 +271,14 @@ control reading(in metadata_t meta, inout cell_t cell) {
     }
 
     apply {
+        closing_.apply(meta, operand, cell);
         cell.known = 1;
-        // Times differ around the clock, either way.
-        after = (start_t) meta.now - cell.start;
-        before = cell.start - (start_t) meta.now;
-        if ((bit<64>) after >= cell.window && (bit<64>) before >= cell.window) {
-            cell.count = 0;
-        }
-        if (cell.count == 0) {
+        if (cell.function == MOVED) {
+            cell.value = 0;
+            if (cell.count == 0) {
+                cell.value = 1;
+            }
+        } else if (cell.count == 0) {
             cell.value = 0;
             if (cell.function != COUNT && cell.function != SUM) {
                 cell.known = 0;

@@ -23,33 +23,35 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
     action set_state(state_t next) {
         meta.state = next;
     }
-    action load(bit<8> block, bit<32> slot, bit<8> function) {
+    action load(bit<8> block, bit<32> slot, bit<8> function, bit<64> window) {
         cell.block = block;
         cell.slot = slot;
         cell.function = function;
-    }
-    action update(bit<8> block, bit<32> slot, bit<8> function) {
-        load(block, slot, function);
+        cell.window = window;
         operand = 0;
         known = 1;
     }
-    action update_with_add_order_stock(bit<8> block, bit<32> slot, bit<8> function) {
-        load(block, slot, function);
+    action load_with_add_order_stock(
+            bit<8> block, bit<32> slot, bit<8> function, bit<64> window) {
+        load(block, slot, function, window);
         operand = (value_t) hdr.add_order.stock;
         known = hdr.add_order.isValid() ? 1w1 : 1w0;
     }
-    action update_with_add_order_price(bit<8> block, bit<32> slot, bit<8> function) {
-        load(block, slot, function);
+    action load_with_add_order_price(
+            bit<8> block, bit<32> slot, bit<8> function, bit<64> window) {
+        load(block, slot, function, window);
         operand = (value_t) hdr.add_order.price;
         known = hdr.add_order.isValid() ? 1w1 : 1w0;
     }
-    action update_with_add_order_shares(bit<8> block, bit<32> slot, bit<8> function) {
-        load(block, slot, function);
+    action load_with_add_order_shares(
+            bit<8> block, bit<32> slot, bit<8> function, bit<64> window) {
+        load(block, slot, function, window);
         operand = (value_t) hdr.add_order.shares;
         known = hdr.add_order.isValid() ? 1w1 : 1w0;
     }
-    action update_with_add_order_buy_sell(bit<8> block, bit<32> slot, bit<8> function) {
-        load(block, slot, function);
+    action load_with_add_order_buy_sell(
+            bit<8> block, bit<32> slot, bit<8> function, bit<64> window) {
+        load(block, slot, function, window);
         operand = (value_t) hdr.add_order.buy_sell;
         known = hdr.add_order.isValid() ? 1w1 : 1w0;
     }
@@ -61,6 +63,10 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
         }
         actions = {
             load;
+            load_with_add_order_stock;
+            load_with_add_order_price;
+            load_with_add_order_shares;
+            load_with_add_order_buy_sell;
             @defaultonly NoAction;
         }
         const default_action = NoAction();
@@ -116,6 +122,10 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
         }
         actions = {
             load;
+            load_with_add_order_stock;
+            load_with_add_order_price;
+            load_with_add_order_shares;
+            load_with_add_order_buy_sell;
             @defaultonly NoAction;
         }
         const default_action = NoAction();
@@ -171,6 +181,10 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
         }
         actions = {
             load;
+            load_with_add_order_stock;
+            load_with_add_order_price;
+            load_with_add_order_shares;
+            load_with_add_order_buy_sell;
             @defaultonly NoAction;
         }
         const default_action = NoAction();
@@ -226,6 +240,10 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
         }
         actions = {
             load;
+            load_with_add_order_stock;
+            load_with_add_order_price;
+            load_with_add_order_shares;
+            load_with_add_order_buy_sell;
             @defaultonly NoAction;
         }
         const default_action = NoAction();
@@ -280,11 +298,11 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             meta.state : exact @name("state");
         }
         actions = {
-            update;
-            update_with_add_order_stock;
-            update_with_add_order_price;
-            update_with_add_order_shares;
-            update_with_add_order_buy_sell;
+            load;
+            load_with_add_order_stock;
+            load_with_add_order_price;
+            load_with_add_order_shares;
+            load_with_add_order_buy_sell;
             @defaultonly NoAction;
         }
         const default_action = NoAction();
@@ -297,11 +315,11 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             meta.state : exact @name("state");
         }
         actions = {
-            update;
-            update_with_add_order_stock;
-            update_with_add_order_price;
-            update_with_add_order_shares;
-            update_with_add_order_buy_sell;
+            load;
+            load_with_add_order_stock;
+            load_with_add_order_price;
+            load_with_add_order_shares;
+            load_with_add_order_buy_sell;
             @defaultonly NoAction;
         }
         const default_action = NoAction();
@@ -314,11 +332,11 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             meta.state : exact @name("state");
         }
         actions = {
-            update;
-            update_with_add_order_stock;
-            update_with_add_order_price;
-            update_with_add_order_shares;
-            update_with_add_order_buy_sell;
+            load;
+            load_with_add_order_stock;
+            load_with_add_order_price;
+            load_with_add_order_shares;
+            load_with_add_order_buy_sell;
             @defaultonly NoAction;
         }
         const default_action = NoAction();
@@ -331,11 +349,11 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
             meta.state : exact @name("state");
         }
         actions = {
-            update;
-            update_with_add_order_stock;
-            update_with_add_order_price;
-            update_with_add_order_shares;
-            update_with_add_order_buy_sell;
+            load;
+            load_with_add_order_stock;
+            load_with_add_order_price;
+            load_with_add_order_shares;
+            load_with_add_order_buy_sell;
             @defaultonly NoAction;
         }
         const default_action = NoAction();
@@ -351,9 +369,8 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
                 recent_start.read(cell.start, cell.slot);
                 recent_count.read(cell.count, cell.slot);
                 recent_value.read(cell.value, cell.slot);
-                cell.window = 1000000000;
             }
-            reading_1.apply(meta, cell);
+            reading_1.apply(meta, operand, cell);
             found = false;
             if (cell.known == 1) {
                 if (exact_1_rows.apply().hit) {
@@ -371,9 +388,8 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
                 recent_start.read(cell.start, cell.slot);
                 recent_count.read(cell.count, cell.slot);
                 recent_value.read(cell.value, cell.slot);
-                cell.window = 1000000000;
             }
-            reading_2.apply(meta, cell);
+            reading_2.apply(meta, operand, cell);
             found = false;
             if (cell.known == 1) {
                 if (exact_2_rows.apply().hit) {
@@ -391,9 +407,8 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
                 recent_start.read(cell.start, cell.slot);
                 recent_count.read(cell.count, cell.slot);
                 recent_value.read(cell.value, cell.slot);
-                cell.window = 1000000000;
             }
-            reading_3.apply(meta, cell);
+            reading_3.apply(meta, operand, cell);
             found = false;
             if (cell.known == 1) {
                 if (exact_3_rows.apply().hit) {
@@ -411,9 +426,8 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
                 recent_start.read(cell.start, cell.slot);
                 recent_count.read(cell.count, cell.slot);
                 recent_value.read(cell.value, cell.slot);
-                cell.window = 1000000000;
             }
-            reading_4.apply(meta, cell);
+            reading_4.apply(meta, operand, cell);
             found = false;
             if (cell.known == 1) {
                 if (exact_4_rows.apply().hit) {
@@ -435,9 +449,8 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
                 recent_start.read(cell.start, cell.slot);
                 recent_count.read(cell.count, cell.slot);
                 recent_value.read(cell.value, cell.slot);
-                cell.window = 1000000000;
             }
-            updating_1.apply(meta, cell, operand);
+            updating_1.apply(meta, operand, cell);
             if (cell.block == 0) {
                 recent_start.write(cell.slot, cell.start);
                 recent_count.write(cell.slot, cell.count);
@@ -451,9 +464,8 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
                 recent_start.read(cell.start, cell.slot);
                 recent_count.read(cell.count, cell.slot);
                 recent_value.read(cell.value, cell.slot);
-                cell.window = 1000000000;
             }
-            updating_2.apply(meta, cell, operand);
+            updating_2.apply(meta, operand, cell);
             if (cell.block == 0) {
                 recent_start.write(cell.slot, cell.start);
                 recent_count.write(cell.slot, cell.count);
@@ -467,9 +479,8 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
                 recent_start.read(cell.start, cell.slot);
                 recent_count.read(cell.count, cell.slot);
                 recent_value.read(cell.value, cell.slot);
-                cell.window = 1000000000;
             }
-            updating_3.apply(meta, cell, operand);
+            updating_3.apply(meta, operand, cell);
             if (cell.block == 0) {
                 recent_start.write(cell.slot, cell.start);
                 recent_count.write(cell.slot, cell.count);
@@ -483,9 +494,8 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
                 recent_start.read(cell.start, cell.slot);
                 recent_count.read(cell.count, cell.slot);
                 recent_value.read(cell.value, cell.slot);
-                cell.window = 1000000000;
             }
-            updating_4.apply(meta, cell, operand);
+            updating_4.apply(meta, operand, cell);
             if (cell.block == 0) {
                 recent_start.write(cell.slot, cell.start);
                 recent_count.write(cell.slot, cell.count);

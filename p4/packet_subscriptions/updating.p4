@@ -1,18 +1,13 @@
 // The registers of a cell after an event with this operand.
-control updating(in metadata_t meta, inout cell_t cell, in value_t operand) {
-    start_t after = 0;
-    start_t before = 0;
+control updating(in metadata_t meta, in value_t operand, inout cell_t cell) {
+    closing() closing_;
     apply {
-        after = (start_t) meta.now - cell.start;
-        before = cell.start - (start_t) meta.now;
-        if ((bit<64>) after >= cell.window && (bit<64>) before >= cell.window) {
-            cell.count = 0;
-        }
+        closing_.apply(meta, operand, cell);
         if (cell.count == 0) {
             cell.start = (start_t) meta.now;
             cell.count = 1;
             cell.value = operand;
-        } else {
+        } else if (cell.function != MOVED) {
             cell.count = cell.count |+| 1;
             if (cell.function == SUM || cell.function == AVG) {
                 cell.value = cell.value |+| operand;

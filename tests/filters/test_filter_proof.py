@@ -260,7 +260,17 @@ def stateful_cases(draw: st.DrawFn) -> tuple[Case, list[str]]:
         operator = draw_(st.sampled_from(["==", "!=", "<", "<=", ">", ">="]))
         return f"{subject} {operator} {shown}"
 
-    leaves = predicates(case) | read(["seen", "seen", "spent"]) | read(functions)
+    @st.composite
+    def change(draw_: st.DrawFn) -> str:
+        name = draw_(st.sampled_from([n for n in case.names if "kind" not in n] or case.names))
+        field = case.field(name)
+        if field.kind == "string" or draw_(st.booleans()):
+            return f"changed({name})"
+        return (
+            f"moved({name}, {field.render(min((1 << field.bits) - 1, draw_(st.integers(1, 9))))})"
+        )
+
+    leaves = predicates(case) | read(["seen", "seen", "spent"]) | read(functions) | change()
     rule = st.builds("{} : {}".format, conditions(leaves, 3), actions(updates))
     count = draw(st.sampled_from([3, 2, 4, 1]))
     return case, draw(st.lists(rule, min_size=count, max_size=count))

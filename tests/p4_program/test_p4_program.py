@@ -20,7 +20,7 @@ from udfs.filters.compiler.compile import compile_texts
 from udfs.messages.specification import Specification, parse_specification
 from udfs.network_match.entries import program_entries
 from udfs.network_match.framing import Repetition
-from udfs.network_match.layout import NamedAction, ProgramOptions, program_layout
+from udfs.network_match.layout import PREFIX, NamedAction, ProgramOptions, program_layout
 from udfs.network_match.table_sizes import stage_sizes
 from udfs.p4_program.program import files, generate
 
@@ -176,6 +176,13 @@ def test_a_program_is_one_control_a_file_with_a_picture_in_the_main_one():
             assert text.startswith("// "), path
 
 
+def window(specification: Specification) -> int:
+    """Of the first counter, as entries have it."""
+    compiled = compile_texts([f"{specification.counters[0].name} > 1 : fwd(1)"], specification)
+    (load,) = by_table(program_entries(compiled, specification, {}))[f"{PREFIX}.cells.load_1"]
+    return int.from_bytes(dict(load.params)["window"])
+
+
 def test_fig_2_has_its_three_fields_in_order_and_registers_for_its_counter():
     program = program_layout(FIG2)
     assert [(stage.field, stage.kinds) for stage in program.stages] == [
@@ -185,7 +192,7 @@ def test_fig_2_has_its_three_fields_in_order_and_registers_for_its_counter():
     ]
     text = generate(FIG2)
     assert "register<start_t>(1024) my_counter_start;" in text
-    assert "cell.window = 100;" in text
+    assert window(FIG2) == 100
 
 
 def test_a_table_has_room_for_what_it_can_hold_and_no_more():
@@ -263,7 +270,7 @@ def test_a_resolution_in_the_specification_is_the_one_of_the_options():
 def test_windows_are_in_the_units_of_the_events_own_clock():
     program = program_layout(CLOCK)
     assert program.clock_units == 1000
-    assert program.blocks[0].window == 100_000
+    assert window(CLOCK) == 100_000
     assert program.start_bits == 48
     text = generate(CLOCK)
     assert text.index("hdr.add.at") < text.index("hdr.end.at")

@@ -58,8 +58,8 @@ def starting() -> list[SwitchEntry]:
 def cells(function: int, action: str, known: str, block: int = 0) -> Iterator[SwitchEntry]:
     """In state 1 every position reads a cell and updates it; ``known``: the table that hits."""
     for position in range(1, 5):
-        place = {"block": block, "slot": position, "function": function}
-        yield entry(f"{CELLS}.load_{position}", [STATE], f"{CELLS}.load", **place)
+        place = {"block": block, "slot": position, "function": function, "window": 10**9}
+        yield entry(f"{CELLS}.load_{position}", [STATE], f"{CELLS}.{action}", **place)
         yield entry(f"{CELLS}.update_{position}", [STATE], f"{CELLS}.{action}", **place)
         match = {
             "exact": [STATE, exact("value", 0)],
@@ -82,9 +82,9 @@ def pass_stateful(switch: SimpleSwitch) -> None:
             for kind, size in cases.LENGTHS.items()
         ),
     ]
-    actions = ["update", *(operand.action for operand in PROGRAM.operands)]
+    actions = ["load", *(operand.action for operand in PROGRAM.operands)]
     held: dict[str, SwitchEntry] = {}
-    for function in range(5):
+    for function in range(6):
         for number, action in enumerate(actions):
             for known in ("exact", "range", "otherwise", "nothing"):
                 if number and known != "nothing" and function:
@@ -93,7 +93,12 @@ def pass_stateful(switch: SimpleSwitch) -> None:
                 wanted = {row.key: row for row in made}
                 switch.apply({key: None for key in held if key not in wanted} | wanted)
                 held = wanted
-                for count, value, start in ((0, 0, 0), (1, 2**64 - 1, FAR), (3, 0, FAR), (1, 5, 0)):
+                for count, value, start in (
+                    (0, 0, 0),
+                    (1, 2**64 - 1, FAR),
+                    (3, 0, FAR),
+                    (1, 5, FAR + 1),
+                ):
                     for name, cell in (("start", start), ("count", count), ("value", value)):
                         for slot in range(1, 5):
                             switch.write_register(f"{CELLS}.recent_{name}", slot, cell)

@@ -157,7 +157,7 @@ class Switch:
             for stage, value in values.items():
                 state = self._stage(stage, state, value)
             if self.program.blocks:
-                state = self._read(state, time)
+                state = self._read(state, fields, time)
                 self._update(state, fields, time)
             leaf = self._hit(f"{PREFIX}.delivery.leaf", state)
             if leaf is not None:
@@ -207,18 +207,19 @@ class Switch:
         row = self._hit(stage.table("otherwise"), state, **more)
         return state if row is None else self._then(row, state)
 
-    def _read(self, state: int, time: int) -> int:
+    def _read(self, state: int, fields: Mapping[str, int], time: int) -> int:
         cells = f"{PREFIX}.cells"
         for place in range(1, self.program.options.variables + 1):
             load = self._hit(f"{cells}.load_{place}", state)
             if load is None:
                 continue
             where = _params(load)
-            start, count, value = self.registers[where["block"], where["slot"]]
-            if self._over(where["block"], start, time):
-                count = 0
+            operand = self._operand(load, fields)
+            _, count, value = self._held(where, operand or 0, time)
             function, known = FUNCTIONS[where["function"]], 1
-            if not count:
+            if function == "moved":
+                value = int(not count)
+            elif not count:
                 value, known = 0, int(function in ("count", "sum"))
             elif function == "count":
                 value = count
@@ -233,21 +234,18 @@ class Switch:
         return state
 
     def _update(self, state: int, fields: Mapping[str, int], time: int) -> None:
-        operands = {operand.action: operand.field for operand in self.program.operands}
         for place in range(1, self.program.options.updates + 1):
             row = self._hit(f"{PREFIX}.cells.update_{place}", state)
             if row is None:
                 continue
-            where, action = _params(row), row.action.split(".")[-1]
-            operand = 0 if action == "update" else fields.get(operands[action])
+            where, operand = _params(row), self._operand(row, fields)
             if operand is None:
                 continue
-            key = where["block"], where["slot"]
-            start, count, value = self.registers[key]
+            start, count, value = self._held(where, operand, time)
             function = FUNCTIONS[where["function"]]
-            if not count or self._over(where["block"], start, time):
+            if not count:
                 start, count, value = time, 1, operand
-            else:
+            elif function != "moved":
                 count = min(count + 1, (1 << 32) - 1)
                 if function in ("sum", "avg"):
                     value = min(value + operand, (1 << 64) - 1)
@@ -256,14 +254,22 @@ class Switch:
                 elif function == "max":
                     value = max(value, operand)
             assert not start >> self.program.start_bits
-            self.registers[key] = start, count, value
+            self.registers[where["block"], where["slot"]] = start, count, value
 
-    def _over(self, block: int, start: int, time: int) -> bool:
-        """Whether the time is a window or more away, around the clock either way."""
+    def _operand(self, row: TableEntry, fields: Mapping[str, int]) -> int | None:
+        """The value that an action loads beside a cell, None if the event lacks it."""
+        operands = {operand.action: operand.field for operand in self.program.operands}
+        action = row.action.split(".")[-1]
+        return 0 if action == "load" else fields.get(operands[action])
+
+    def _held(self, where: Mapping[str, int], operand: int, time: int) -> tuple[int, int, int]:
+        """A cell: empty if time, around the clock, or value are a window or more away."""
+        start, count, value = self.registers[where["block"], where["slot"]]
         mask = (1 << self.program.start_bits) - 1
-        return (
-            min((time - start) & mask, (start - time) & mask) >= self.program.blocks[block].window
-        )
+        away = min((time - start) & mask, (start - time) & mask)
+        if FUNCTIONS[where["function"]] == "moved":
+            away = abs(operand - value)
+        return start, 0 if away >= where["window"] else count, value
 
     def _hit(self, table: str, state: int, bits: int = 64, **keys: int) -> TableEntry | None:
         """The entry that a table finds: by longest prefix, or largest priority."""

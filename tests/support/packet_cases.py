@@ -42,6 +42,8 @@ STATE = (
     "recent > 150 : fwd(3)",
     "stock == MSFT : { fwd(8); recent <- sum(shares) }",
     "stock == IBM and max(shares, 1000000) > 99 and min(price) < 20 : fwd(9, 64)",
+    "stock == AAPL and moved(price, 30.5) : fwd(44)",
+    "changed(stock) : fwd(12)",
 )
 APART = (
     *(f"stock == {stock} and price > {n} : fwd(1)" for n, stock in enumerate(["X", "IBM", "MSFT"])),

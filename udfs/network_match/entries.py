@@ -89,6 +89,7 @@ class _Entries:
             self._rows[compiled.fields[index]].append((state, low, high, KINDS[kind], following))
         definitions = zip(compiled.fields[1:], compiled.definitions, strict=True)
         self._cell_fields = [name for name, field in definitions if not field.header]
+        self._cell = {cell.name: cell for cell in compiled.cells}
         self._slots = self._allocate(slots) if compiled.cells else {}
         default, arguments = program.default
         self._sent = {int(arguments[0])} if default == "fwd" else set()
@@ -288,16 +289,17 @@ class _Entries:
             free = (
                 (block.number, slot)
                 for block in self._program.blocks
-                if block.microseconds == cell.window and cell.function != "moved"
+                if cell.function == "moved" or block.microseconds == cell.window
                 for slot in range(1, block.slots)
                 if (block.number, slot) not in used
             )
             place = next(free, None)
             if place is None:
+                window = f" with a window of {cell.window} microseconds"
                 raise FilterError(
                     "NO_SLOT",
-                    f"no register is left for {cell.name}: give a @query_counter with a window of "
-                    f"{cell.window} microseconds more slots",
+                    f"no register is left for {cell.name}: give a @query_counter"
+                    f"{'' if cell.function == 'moved' else window} more slots",
                     cell=cell.name,
                 )
             used.add(place)
@@ -323,7 +325,6 @@ class _Entries:
                     f"switches' program reads {limit} for an event",
                     cell=cell_of[state],
                 )
-        functions = {cell.name: cell.function for cell in self._compiled.cells}
         tables: dict[tuple[int, str], list[TableEntry]] = {}
         for name in self._cell_fields:
             absent = {row[0]: row[4] for row in self._rows[name] if row[3] == "absent"}
@@ -334,10 +335,9 @@ class _Entries:
                 ):
                     tables.setdefault((place, table), []).append(entry)
                 if kind == "default":
-                    load = self._place(name, functions[name])
-                    entry = TableEntry(
-                        f"{_CELLS}.load_{place}", (_state(state),), f"{_CELLS}.load", load
-                    )
+                    moved = self._cell[name].function == "moved"
+                    load = self._load(name, self._cell[name].field if moved else None)
+                    entry = TableEntry(f"{_CELLS}.load_{place}", (_state(state),), *load)
                     tables.setdefault((place, "load"), []).append(entry)
         kinds = ("load", "exact", "range", "otherwise")
         return [
@@ -373,14 +373,29 @@ class _Entries:
                 TableEntry(f"{_CELLS}.{table}_{place}", match, action, _next(following), priority),
             )
 
-    def _place(self, cell: str, function: str) -> tuple[tuple[str, bytes], ...]:
-        block, slot = self._slots[cell]
-        values = {"block": block, "slot": slot, "function": FUNCTIONS.index(function)}
-        return tuple((name, canonical(value)) for name, value in values.items())
+    def _load(self, name: str, field: str | None) -> tuple[str, tuple[tuple[str, bytes], ...]]:
+        """Returns the action that loads a cell, and the value of a field to compare or to update it
+        with, and its arguments."""
+        actions = {operand.field: operand.action for operand in self._program.operands}
+        action = "load" if field is None else actions.get(field)
+        if action is None:
+            raise FilterError(
+                "NO_TABLE",
+                f"the switches' program does not read {field}, so it cannot keep {name}: "
+                "annotate the field with @query_field",
+                field=field,
+            )
+        cell, (block, slot) = self._cell[name], self._slots[name]
+        values = {
+            "block": block,
+            "slot": slot,
+            "function": FUNCTIONS.index(cell.function),
+            "window": cell.length(self._program.clock_units),
+        }
+        return f"{_CELLS}.{action}", tuple((n, canonical(value)) for n, value in values.items())
 
     def _updates(self) -> list[TableEntry]:
         limit = self._program.options.updates if self._program.blocks else 0
-        actions = {operand.field: operand.action for operand in self._program.operands}
         tables: list[list[TableEntry]] = [[] for _ in range(limit)]
         for state, outcome in self._outcomes:
             updates: Sequence[CellUpdate] = outcome.updates
@@ -393,22 +408,9 @@ class _Entries:
                     state=state,
                 )
             for place, update in enumerate(updates):
-                action = "update" if update.field is None else actions.get(update.field)
-                if action is None:
-                    raise FilterError(
-                        "NO_TABLE",
-                        f"the switches' program does not read {update.field}, so it cannot keep "
-                        f"{update.cell}: annotate the field with @query_field",
-                        field=update.field,
-                    )
-                tables[place].append(
-                    TableEntry(
-                        f"{_CELLS}.update_{place + 1}",
-                        (_state(state),),
-                        f"{_CELLS}.{action}",
-                        self._place(update.cell, update.function),
-                    )
-                )
+                load = self._load(update.cell, update.field)
+                table = f"{_CELLS}.update_{place + 1}"
+                tables[place].append(TableEntry(table, (_state(state),), *load))
         return [entry for table in tables for entry in table]
 
     # Leaves.

@@ -33,7 +33,7 @@ SLOT_BITS = 32
 OPTIONS = "options"
 """The header of IPv4 options."""
 VALUE_BITS = 64
-FUNCTIONS = ("count", "sum", "avg", "min", "max")
+FUNCTIONS = ("count", "sum", "avg", "min", "max", "moved")
 """Position is the number that the program's tables give."""
 
 _KEYWORDS = frozenset(
@@ -217,19 +217,18 @@ def take(stage: Stage, place: int) -> str:
 
 @dataclass(frozen=True)
 class Block:
-    """The registers of one ``@query_counter``; ``window`` in units of the program's clock."""
+    """The registers of one ``@query_counter``, for cells with its window and for changes."""
 
     number: int
     name: str
     counter: str
     microseconds: int
-    window: int
     slots: int
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A field whose values update state."""
+    """A field whose values update state, or are compared with it."""
 
     action: str
     field: str
@@ -442,14 +441,13 @@ class _Description:
                     self._unique(p4_name(counter.name)),
                     counter.name,
                     counter.window,
-                    counter.window * units,
                     max(1, counter.slots),
                 )
                 for number, counter in enumerate(specification.counters)
             ),
             operands=tuple(
                 Operand(
-                    f"update_with_{stage.name}",
+                    f"load_with_{stage.name}",
                     f.qualified,
                     stage.value,
                     stage.header,

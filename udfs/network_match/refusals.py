@@ -19,6 +19,8 @@ from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection
 from udfs.messages.specification import Specification
 from udfs.network_match.layout import MAX_EXPANDED, ProgramLayout
 
+_DECLARE = "declare one with @query_counter"
+
 
 def refused_by_program(
     rules: Sequence[CheckedRule], specification: Specification, program: ProgramLayout
@@ -63,8 +65,8 @@ def refused_by_program(
     for rule, cells in table.kept.items():
         for cell in cells:
             if cell.function == "moved":
-                why = _refusal("keeps no value that a field had: ask for values", "add registers")
-                found.setdefault(rule, why)
+                if not windows:
+                    found.setdefault(rule, _refusal("keeps no state: ask for values", _DECLARE))
             elif cell.window not in windows:
                 found.setdefault(rule, _no_window(cell.window))
     faults = {at: SubscriptionError("NOT_ON_SWITCHES", found[at]) for at in sorted(found)}
@@ -114,7 +116,7 @@ def _why(field: str, known: bool) -> str:
 def _no_window(microseconds: int) -> str:
     return _refusal(
         f"keeps no state over windows of {microseconds} microseconds: take another window",
-        "declare one with @query_counter",
+        _DECLARE,
     )
 
 

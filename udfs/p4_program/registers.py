@@ -11,7 +11,7 @@ from textwrap import dedent, indent
 from udfs.network_match.layout import FUNCTIONS, SLOT_BITS, VALUE_BITS, ProgramLayout
 from udfs.network_match.table_sizes import cell_sizes
 
-_COUNT, _SUM, _AVG, _MIN, _MAX = range(len(FUNCTIONS))
+_CELL = f"bit<8> block, bit<{SLOT_BITS}> slot, bit<8> function, bit<64> window"
 
 
 def state_controls(program: ProgramLayout) -> tuple[tuple[str, str], ...]:
@@ -21,6 +21,7 @@ def state_controls(program: ProgramLayout) -> tuple[tuple[str, str], ...]:
     return (
         ("cell", _cell()),
         ("clock", _clock(program)),
+        ("closing", _closing()),
         ("reading", _reading()),
         ("updating", _updating()),
         ("state_stage", _stage(program)),
@@ -68,6 +69,36 @@ def _clock(program: ProgramLayout) -> str:
     )
 
 
+def _closing() -> str:
+    return dedent("""\
+        // Empties a cell whose window is over: times differ around the clock, either way. That of
+        // MOVED is over for a value which is as far from the one that opened it.
+        control closing(in metadata_t meta, in value_t operand, inout cell_t cell) {
+            start_t after = 0;
+            start_t before = 0;
+            bit<64> away = 0;
+            apply {
+                if (cell.function == MOVED) {
+                    away = operand - cell.value;
+                    if (operand < cell.value) {
+                        away = cell.value - operand;
+                    }
+                } else {
+                    after = (start_t) meta.now - cell.start;
+                    before = cell.start - (start_t) meta.now;
+                    away = (bit<64>) after;
+                    if (before < after) {
+                        away = (bit<64>) before;
+                    }
+                }
+                if (away >= cell.window) {
+                    cell.count = 0;
+                }
+            }
+        }
+        """)
+
+
 def _reading() -> str:
     # Written without 'if', p4c would put each step's expression into the next one.
     step = (
@@ -77,9 +108,8 @@ def _reading() -> str:
     return (
         dedent("""\
             // The registers of a cell to what a condition sees.
-            control reading(in metadata_t meta, inout cell_t cell) {
-                start_t after = 0;
-                start_t before = 0;
+            control reading(in metadata_t meta, in value_t operand, inout cell_t cell) {
+                closing() closing_;
                 bit<128> divisor = 0;
                 bit<128> less = 0;
                 bit<128> work = 0;
@@ -94,14 +124,14 @@ def _reading() -> str:
         + step * VALUE_BITS
         + "        cell.value = work[63:0];\n    }\n\n    apply {\n"
         + dedent("""\
+                    closing_.apply(meta, operand, cell);
                     cell.known = 1;
-                    // Times differ around the clock, either way.
-                    after = (start_t) meta.now - cell.start;
-                    before = cell.start - (start_t) meta.now;
-                    if ((bit<64>) after >= cell.window && (bit<64>) before >= cell.window) {
-                        cell.count = 0;
-                    }
-                    if (cell.count == 0) {
+                    if (cell.function == MOVED) {
+                        cell.value = 0;
+                        if (cell.count == 0) {
+                            cell.value = 1;
+                        }
+                    } else if (cell.count == 0) {
                         cell.value = 0;
                         if (cell.function != COUNT && cell.function != SUM) {
                             cell.known = 0;
@@ -120,20 +150,15 @@ def _reading() -> str:
 def _updating() -> str:
     return dedent("""\
         // The registers of a cell after an event with this operand.
-        control updating(in metadata_t meta, inout cell_t cell, in value_t operand) {
-            start_t after = 0;
-            start_t before = 0;
+        control updating(in metadata_t meta, in value_t operand, inout cell_t cell) {
+            closing() closing_;
             apply {
-                after = (start_t) meta.now - cell.start;
-                before = cell.start - (start_t) meta.now;
-                if ((bit<64>) after >= cell.window && (bit<64>) before >= cell.window) {
-                    cell.count = 0;
-                }
+                closing_.apply(meta, operand, cell);
                 if (cell.count == 0) {
                     cell.start = (start_t) meta.now;
                     cell.count = 1;
                     cell.value = operand;
-                } else {
+                } else if (cell.function != MOVED) {
                     cell.count = cell.count |+| 1;
                     if (cell.function == SUM || cell.function == AVG) {
                         cell.value = cell.value |+| operand;
@@ -173,16 +198,16 @@ def _stage(program: ProgramLayout) -> str:
     for number in range(1, options.updates + 1):
         body += f"    updating() updating_{number};\n"
     body += indent(_actions(program), "    ")
+    loads = ["load", *(operand.action for operand in program.operands)]
     for number in range(1, options.variables + 1):
-        body += _table(f"load_{number}", ["meta.state : exact"], ["load"], sizes["load"])
+        body += _table(f"load_{number}", ["meta.state : exact"], loads, sizes["load"])
         for kind in ("exact", "range"):
             keys = ["meta.state : exact", f"cell.value : {kind}"]
             body += _table(f"{kind}_{number}", keys, ["set_state"], sizes[kind])
         keys = ["meta.state : exact", "cell.known : exact"]
         body += _table(f"otherwise_{number}", keys, ["set_state"], sizes["otherwise"])
-    updates = ["update", *(operand.action for operand in program.operands)]
     for number in range(1, options.updates + 1):
-        body += _table(f"update_{number}", ["meta.state : exact"], updates, sizes["update"])
+        body += _table(f"update_{number}", ["meta.state : exact"], loads, sizes["update"])
     apply = "clock_.apply(hdr, meta, standard_metadata);\n\n"
     apply += "// All conditions look at cells as the event finds them.\n"
     apply += "".join(_read(program, n) for n in range(1, options.variables + 1))
@@ -202,21 +227,19 @@ def _actions(program: ProgramLayout) -> str:
         action set_state(state_t next) {{
             meta.state = next;
         }}
-        action load(bit<8> block, bit<{SLOT_BITS}> slot, bit<8> function) {{
+        action load({_CELL}) {{
             cell.block = block;
             cell.slot = slot;
             cell.function = function;
-        }}
-        action update(bit<8> block, bit<{SLOT_BITS}> slot, bit<8> function) {{
-            load(block, slot, function);
+            cell.window = window;
             operand = 0;
             known = 1;
         }}
         """)
     for operand in program.operands:
         text += (
-            f"action {operand.action}(bit<8> block, bit<{SLOT_BITS}> slot, bit<8> function) {{\n"
-            "    load(block, slot, function);\n"
+            f"action {operand.action}(\n        {_CELL}) {{\n"
+            "    load(block, slot, function, window);\n"
             f"    operand = (value_t) {operand.value};\n"
             f"    known = {operand.header}.isValid() ? 1w1 : 1w0;\n}}\n"
         )
@@ -229,7 +252,7 @@ def _read(program: ProgramLayout, number: int) -> str:
         + indent(_registers(program, "read"), "    ")
         + indent(
             dedent(f"""\
-            reading_{number}.apply(meta, cell);
+            reading_{number}.apply(meta, operand, cell);
             found = false;
             if (cell.known == 1) {{
                 if (exact_{number}_rows.apply().hit) {{
@@ -252,7 +275,7 @@ def _update(program: ProgramLayout, number: int) -> str:
     return (
         f"known = 0;\nupdate_{number}_rows.apply();\nif (known == 1) {{\n"
         + indent(_registers(program, "read"), "    ")
-        + f"    updating_{number}.apply(meta, cell, operand);\n"
+        + f"    updating_{number}.apply(meta, operand, cell);\n"
         + indent(_registers(program, "write"), "    ")
         + "}\n"
     )
@@ -268,8 +291,6 @@ def _registers(program: ProgramLayout, what: str) -> str:
                 lines.append(f"{register}.read(cell.{member}, cell.slot);")
             else:
                 lines.append(f"{register}.write(cell.slot, cell.{member});")
-        if what == "read":
-            lines.append(f"cell.window = {block.window};")
         statements = indent("\n".join(lines), "    ")
         text += f"if (cell.block == {block.number}) {{\n{statements}\n}}\n"
     return text.replace("}\nif", "} else if")
