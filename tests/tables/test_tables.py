@@ -23,7 +23,7 @@ from jobs.adapters.checkpoint.files import KEPT
 from jobs.adapters.checkpoint.pins import Pin, Pins
 from jobs.adapters.checkpoint.state import CarriedState
 from jobs.adapters.tables import local
-from jobs.adapters.tables.tables import LAYOUT, NAMES, Tables
+from jobs.adapters.tables.tables import LAYOUT, LEDGER, NAMES, Tables
 from udfs.errors import StreamError, TableError
 from udfs.filters.matching.carried import pack, unpack
 from udfs.filters.matching.cells import CELL, Carried
@@ -245,6 +245,29 @@ def test_sparks_rows_and_those_of_delta_rs_are_the_same_whoever_wrote_them(
     assert order(tables.rows(name)) == order(left)
     tables.append(name, rows[4:5])
     assert order(tables.rows(name)) == order(rows)
+
+
+def test_the_last_row_of_each_is_the_same_for_spark_and_delta_rs(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = tables.read(LEDGER).schema.fields
+    rows = [
+        {f.name: a_value(f.dataType, number) for f in fields} | {"topic": f"t{number % 3}"}
+        for number in (4, 1, 0, 6, 2, 3, 5)
+    ]
+    tables.append(LEDGER, rows)
+    asked = [
+        (LEDGER, "topic", "batch_id", "versions", since)
+        for since in ({}, {"t0": rows[4]["batch_id"], "t1": 1 << 62})
+    ]
+    quick = [sorted(tables.last_of_each(*each), key=lambda row: row["topic"]) for each in asked]
+    with monkeypatch.context() as patched:
+        patched.setattr(local, "last_of_each", lambda *_: None)
+        sparks = [
+            sorted(tables.last_of_each(*each), key=lambda row: row["topic"]) for each in asked
+        ]
+    assert quick == sparks
+    assert [[row["topic"] for row in each] for each in quick] == [["t0", "t1", "t2"], ["t0", "t2"]]
 
 
 def test_appending_nothing_makes_no_version(held: Tables) -> None:

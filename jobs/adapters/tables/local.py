@@ -15,6 +15,7 @@ from operator import and_
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
@@ -40,6 +41,28 @@ def rows(
         conditions = [ds.field(name) >= value for name, value in (since or {}).items()]
         condition = reduce(and_, conditions) if conditions else None
         return _pylist(DeltaTable(path, version).to_pyarrow_dataset().to_table(filter=condition))
+    except _ERRORS as error:
+        log.debug("Spark reads %s: %s", path, error)
+        return None
+
+
+def last_of_each(
+    path: str, key: str, order: str, column: str, since: Mapping[Any, Any]
+) -> list[dict[str, Any]] | None:
+    """``column`` of the last row, by ``order``, of each value of ``key``.
+
+    since: an order for some keys, before which their rows are not looked at. None: ask Spark.
+    """
+    try:
+        conditions = [
+            (ds.field(key) != value) | (ds.field(order) >= least) for value, least in since.items()
+        ]
+        condition = reduce(and_, conditions) if conditions else None
+        dataset = DeltaTable(path).to_pyarrow_dataset()
+        found = dataset.to_table([key, order, column], filter=condition)
+        places = pc.sort_indices(found, [(order, "ascending")])
+        last = dict(zip(found[key].take(places).to_pylist(), places.to_pylist(), strict=True))
+        return _pylist(found.take(list(last.values())))
     except _ERRORS as error:
         log.debug("Spark reads %s: %s", path, error)
         return None

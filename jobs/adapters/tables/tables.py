@@ -273,6 +273,10 @@ class Tables:
         ``since``: an order for some keys; of those, rows before it are not looked at, and
         there is no row in the result where nothing else is left.
         """
+        if self._local:
+            found = local.last_of_each(self._path(name), key, order, column, since)
+            if found is not None:
+                return found
         frame = self.read(name)
         conditions = [
             (functions.col(key) != functions.lit(value))
