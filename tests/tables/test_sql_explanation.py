@@ -96,6 +96,7 @@ def test_a_filter_answers_as_its_rules_do(
     ]
     rules += ["shares < 7 : fwd(h1)", "system_event.event_code == O : fwd(h3)"]
     rules += ["not count() > 3 : fwd(h201)", "price > 1 and avg(price) > 1 : fwd(h202)"]
+    rules += ["shares > 6 and changed(price) : fwd(h203)", "not moved(price, 1) : fwd(h204)"]
     define(spark, rules, itch, None, indexed)
     parsed = [parse_rule(text, itch) for text in rules]
     events = [
