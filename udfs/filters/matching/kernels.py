@@ -171,13 +171,14 @@ def walk(
 
 
 @_helper
-def _is_open(
-    cell: Any, raw: Any, now: Any, starts: Any, counts: Any, held: Any, function: Any, window: Any
-) -> Any:
-    if function[cell] == _MOVED:
-        away = max(raw, held[cell]) - min(raw, held[cell])
-        return counts[cell] > _NONE and away < np.uint64(window[cell])
+def _is_open(cell: Any, now: Any, starts: Any, counts: Any, window: Any) -> Any:
     return counts[cell] > _NONE and -window[cell] < now - starts[cell] < window[cell]
+
+
+@_helper
+def _moved(cell: Any, raw: Any, counts: Any, held: Any, window: Any) -> Any:
+    away = max(raw, held[cell]) - min(raw, held[cell])
+    return counts[cell] == _NONE or away >= np.uint64(window[cell])
 
 
 @_helper
@@ -195,13 +196,11 @@ def _read(
 ) -> Any:
     """Returns whether the cell has a value, and the value."""
     kind = function[cell]
-    raw = _NONE
     if kind == _MOVED:
         raw = values[compared[cell], event]
-    if not _is_open(cell, raw, now, starts, counts, held, function, window):
-        return kind <= _SUM or kind == _MOVED, np.uint64(kind == _MOVED)
-    if kind == _MOVED:
-        return True, _NONE
+        return True, np.uint64(_moved(cell, raw, counts, held, window))
+    if not _is_open(cell, now, starts, counts, window):
+        return kind <= _SUM, _NONE
     if kind == _COUNT:
         return True, counts[cell]
     if kind == _AVG:
@@ -221,7 +220,11 @@ def _update(
     window: Any,
 ) -> None:
     kind = function[cell]
-    if not _is_open(cell, value, now, starts, counts, held, function, window):
+    if kind == _MOVED:
+        opens = _moved(cell, value, counts, held, window)
+    else:
+        opens = not _is_open(cell, now, starts, counts, window)
+    if opens:
         starts[cell] = now
         counts[cell] = _ONE
         held[cell] = value
