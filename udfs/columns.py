@@ -56,6 +56,7 @@ REPORT = StructType(
         StructField("first_sequence", LongType()),
         StructField("last_sequence", LongType()),
         StructField("packets", LongType()),
+        StructField("read_bytes", LongType()),
         StructField("messages", LongType()),
         StructField("matched", LongType()),
         StructField("frames", LongType()),

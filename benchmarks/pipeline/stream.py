@@ -150,7 +150,7 @@ def start_pass(
     spark: SparkSession, settings: Settings, work: Pass, schema: str, foreach: bool
 ) -> StreamingQuery:
     """Starts a stream of one ``mapInArrow``, in ``foreachBatch`` as ours, or without."""
-    records = Topics(spark, settings).stream()
+    records = Topics(spark, settings).stream(most=settings.max_offsets_per_trigger)
     if foreach:
 
         def process(batch: DataFrame, _: int) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import random
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer
-from pcap_deployment import Deployment, records
+from pcap_deployment import PARTITIONS, Deployment, records
 from pyspark.sql import SparkSession
 
+from jobs.adapters.stream.admission import GROWTH
 from jobs.adapters.wire.pcap import read_pcap
 from udfs.messages.summaries import Summary
 from udfs.stacks.dissect import dissect
@@ -87,3 +91,46 @@ def test_plans_that_are_replaced_leave_no_file_behind(
     deployment.run(*[edit_and_publish] * 4)
     # What the last plan of each run needs stays as long as the session does.
     assert len(list(folder.iterdir())) <= before + 2
+
+
+def sizes(deployment: Deployment, batches: list[dict[str, Any]]) -> list[int]:
+    """Bytes of each batch's records."""
+    found = []
+    for row in batches:
+        spans = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}
+        values = deployment.topics.read_spans(spans).toArrow().column("value").to_pylist()
+        found.append(sum(map(len, values)))
+    return found
+
+
+def test_batches_of_large_records_are_small_and_a_batch_that_was_cut_off_stays_as_it_was(
+    deployment: Deployment, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    most, large = 400_000, 100_000
+    deployment.set(max_bytes_per_trigger=most)
+    # Nothing that could be read: each is a dead letter, and is counted all the same.
+    deployment.publish([random.Random(1).randbytes(200)] * 600)
+
+    def grow() -> None:
+        deployment.publish([bytes(large)] * 12)
+
+    deployment.run(grow)
+    ledger = deployment.ledger
+    records = [row["packets"] for row in ledger]
+    assert sum(records) == 612
+    # Of a topic that takes records of a megabyte, the first batch has one of each partition.
+    assert records[0] == PARTITIONS
+    assert all(after <= GROWTH * before for before, after in itertools.pairwise(records))
+    big = [size for size in sizes(deployment, ledger) if size >= large]
+    # The first that meets them could not know; then they are kept within the bound.
+    assert len(big) > 1
+    assert all(size <= max(most, PARTITIONS * large) for size in big[1:])
+    last = ledger[-1]["batch_id"]
+    for name in (f"{last}", f".{last}.crc"):
+        Path(deployment.settings.checkpoint, "commits", name).unlink()
+    deployment.set(max_bytes_per_trigger=1)
+    deployment.run()
+    assert deployment.committed() == last
+    first, again = re.findall(rf"batch {last}: .* in .*; offsets (.*)", caplog.text)
+    assert again == first

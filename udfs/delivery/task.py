@@ -15,7 +15,7 @@ from udfs.delivery.partition_states import PartitionStates, needs_arrival
 from udfs.delivery.plan import Plan
 from udfs.delivery.receiver_summaries import ReceiverSummaries
 from udfs.errors import StreamError
-from udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, Messages
+from udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT
 from udfs.messages.readers import OUTSIDE, REASONS, Read
 from udfs.messages.sequence import MAX_OFFSET, session_id
 from udfs.stacks.frame import DATAGRAM, Frames, build_frames
@@ -89,7 +89,7 @@ class Task:
             sessions=self._session_of(partition),
             mtu=plan.mtu,
         )
-        self._count(partition, offset, messages, delivery, frames)
+        self._count(partition, offset, read, delivery, frames)
         self._dead_letter(partition, offset, read)
         return frames
 
@@ -166,11 +166,11 @@ class Task:
         self,
         partition: NDArray[np.int32],
         offset: NDArray[np.int64],
-        messages: Messages,
+        read: Read,
         delivery: NDArray[np.int32],
         frames: Frames,
     ) -> None:
-        size = np.diff(frames.offsets)
+        messages, size = read.messages, np.diff(frames.offsets)
         new = self._plan.headers.templates.templates - self._counts.shape[1]
         if new:
             self._counts = np.pad(self._counts, ((0, 0), (0, new)))
@@ -197,6 +197,7 @@ class Task:
                     "first_sequence": None,
                     "last_sequence": None,
                     "packets": 0,
+                    "read_bytes": 0,
                     "messages": 0,
                     "matched": 0,
                     "frames": 0,
@@ -206,6 +207,8 @@ class Task:
             total["from_offset"] = min(total["from_offset"], int(mine.min()))
             total["until_offset"] = max(total["until_offset"], int(mine.max()) + 1)
             total["packets"] += len(mine)
+            records = np.diff(read.offsets)
+            total["read_bytes"] += int((records if alone else records[partition == p]).sum())
             total["messages"] += len(delivery[of_messages])
             total["matched"] += int(np.count_nonzero(delivery[of_messages]))
             total["bytes"] += int(size[of_frames].sum())

@@ -95,6 +95,11 @@ class Settings:
     max_offsets_per_trigger: int = setting(
         "maxOffsetsPerTrigger", 200_000, "Most Kafka records in a micro-batch", least=1
     )
+    max_bytes_per_trigger: int = setting(
+        "maxBytesPerTrigger",
+        268_435_456,
+        "About as many bytes of values its records have at most; 0 bounds nothing",
+    )
     fetch: str = setting(
         "fetch",
         "tasks",

@@ -184,7 +184,7 @@ class RealTimeStream:
         live = self._spark.newSession()
         for key, value in SPARK.items():
             live.conf.set(key, value)
-        records = Topics(live, self.looked_at).stream(batches=False)
+        records = Topics(live, self.looked_at).stream()
         records = EventInput(settings, Tables(live, settings.tables)).prepare(records)
         work = deliver_at_once(
             partial(open_channel, self._channel.address),

@@ -30,6 +30,7 @@ from jobs.adapters.planning import formats
 from jobs.adapters.planning.plans import Plans
 from jobs.adapters.planning.stream_plan import StreamPlan
 from jobs.adapters.planning.versions import FRESH, BatchVersions
+from jobs.adapters.stream.admission import Admission, limit_next
 from jobs.adapters.stream.input import EventInput, fetch_of, fetched
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.metrics import StreamMetrics
@@ -49,9 +50,9 @@ FOLLOW_SECONDS = 0.25
 class BatchDelivery:
     """The state of a running stream: current plan, and where it writes.
 
-    ``process`` is the function for ``foreachBatch``. ``processed`` holds, by partition, the offset
-    after the last record whose frames were handed over. Call `close` at the end: it waits for what
-    is still being written beside the stream.
+    ``process`` is the function for ``foreachBatch``. ``admission`` bounds the next batch.
+    ``processed`` holds, by partition, the offset after the last record whose frames were handed
+    over. Call `close` at the end: it waits for what is still being written beside the stream.
     """
 
     def __init__(
@@ -83,6 +84,8 @@ class BatchDelivery:
         )
         self._input = EventInput(settings, tables)
         self._fetch = fetch_of(settings)
+        most = settings.max_offsets_per_trigger, settings.max_bytes_per_trigger
+        self.admission = Admission(*most, topics.largest_record())
         self._open_sink = partial(open_sink, sink_options(settings))
         self._compilation: Compilation | None = None
         self._broadcast: Any = None
@@ -155,6 +158,8 @@ class BatchDelivery:
         self.processed |= _ends(report.partitions)
         self._since = (self._since or {}) | _ends(report.partitions)
         self._metrics.processed(self.processed)
+        if self.admission.seen(report.total("packets"), report.total("read_bytes")):
+            limit_next(self._spark, self._query, self.admission.records)
         log.info(
             "batch %d: %d packets, %d messages, %d matched, %d frames, %d dead letters "
             "in %.2f s; %s; offsets %s",
@@ -388,8 +393,6 @@ class BatchDelivery:
         seconds: float,
     ) -> Report:
         """Makes the rows that ledger and statistics get of a batch."""
-        # The id of a query is kept in its checkpoint, so a new checkpoint counts batches anew.
-        query = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         ledger = {
             "topic": self._settings.topic,
             "versions": dict(compilation.versions),
@@ -411,7 +414,12 @@ class BatchDelivery:
             PUBLICATIONS: Rows(len(publications["receivers"]), batch | sent, publications),
             LEDGER: Rows(1, batch | ledger, {"partitions": [report.partitions]}),
         }
-        return Report(f"stackcast-{query}", batch_id, tables)
+        return Report(f"stackcast-{self._query}", batch_id, tables)
+
+    @property
+    def _query(self) -> str:
+        """The id of the query, which is kept in its checkpoint: a new one counts batches anew."""
+        return str(self._spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
 
 
 def _ends(partitions: Iterable[Mapping[str, Any]]) -> dict[int, int]:

@@ -37,6 +37,9 @@ MAX_BLOCK_MS = 5000
 REQUEST_TIMEOUT_MS = 4000
 DELIVERY_TIMEOUT_MS = 6000
 
+#: Kafka's own ``max.message.bytes``, nearly.
+LARGEST_RECORD = 1 << 20
+
 
 def impatient(options: Mapping[str, str]) -> dict[str, str]:
     """Returns the options of a producer that gives up within seconds, where ``options`` set nothing
@@ -61,11 +64,11 @@ class Topics:
         self._spark = spark
         self._settings = settings
 
-    def stream(self, timestamps: bool = False, batches: bool = True) -> DataFrame:
+    def stream(self, timestamps: bool = False, most: int | None = None) -> DataFrame:
         """Raw packets as a stream: partition (int), offset (long), value (binary).
 
-        With ``timestamps`` also timestamp, the record's. A partition is the work of one task.
-        Where there are no ``batches`` (real-time mode), nothing limits them.
+        With ``timestamps`` also timestamp, the record's. A partition is the work of one task. A
+        batch has so many records at ``most``.
         """
         settings = self._settings
         reader = (
@@ -74,8 +77,8 @@ class Topics:
             .option("startingOffsets", settings.starting_offsets)
             .option("failOnDataLoss", "true")
         )
-        if batches:
-            reader = reader.option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
+        if most is not None:
+            reader = reader.option("maxOffsetsPerTrigger", most)
         for key, value in settings.kafka.items():
             reader = reader.option(f"kafka.{key}", value)
         more = ("timestamp",) if timestamps else ()
@@ -207,6 +210,24 @@ class Topics:
             topic = described.get(settings.topic).topicId()
             zero = jvm.org.apache.kafka.common.Uuid.ZERO_UUID
             return str(cluster or ""), "" if topic.equals(zero) else str(topic.toString())
+        finally:
+            admin.close()
+
+    def largest_record(self) -> int:
+        """Returns how many bytes a record of the raw topic has at most, as it is written; Kafka's
+        own limit where the broker does not say."""
+        jvm: Any = self._spark._jvm
+        config = jvm.org.apache.kafka.common.config
+        kind = getattr(config, "ConfigResource$Type").TOPIC
+        topic = config.ConfigResource(kind, self._settings.topic)
+        admin = self._admin(self._properties())
+        try:
+            asked = admin.describeConfigs(jvm.java.util.Collections.singletonList(topic))
+            found = _await(asked.all(), self._settings).get(topic)
+            return int(found.get("max.message.bytes").value())
+        except (Py4JError, KafkaError) as error:
+            log.info("the broker does not say how large records may be: %s", _reason(error))
+            return LARGEST_RECORD
         finally:
             admin.close()
 

@@ -78,7 +78,7 @@ def _start(
         delivery.process(records, batch_id)
 
     query = (
-        topics.stream(timestamps=timestamps)
+        topics.stream(timestamps, delivery.admission.records)
         .writeStream.foreachBatch(process)
         .option("checkpointLocation", settings.checkpoint)
         .trigger(processingTime=settings.trigger)

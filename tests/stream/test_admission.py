@@ -1,0 +1,51 @@
+"""A micro-batch keeps within bytes as well as within records, and a stream always goes on."""
+
+from __future__ import annotations
+
+
+import pytest
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.adapters.stream.admission import GROWTH, Admission
+
+pytestmark = pytest.mark.unit
+
+LARGEST = 1 << 20
+
+
+@examples(200)
+@given(
+    most_records=st.integers(1, 100_000),
+    most_bytes=st.integers(1, 1 << 40),
+    batches=st.lists(st.tuples(st.integers(0, 50_000), st.integers(0, LARGEST)), max_size=8),
+)
+def test_the_next_batch_is_as_large_as_those_before_allow(most_records, most_bytes, batches):
+    admission = Admission(most_records, most_bytes, LARGEST)
+    # Of the first nothing is known but what the topic takes.
+    first = admission.records
+    assert first == 1 or first * LARGEST <= most_bytes
+    for records, each in batches:
+        before = admission.records
+        had = min(records, before)
+        changed = admission.seen(had, had * each)
+        limit = admission.records
+        assert changed == (limit != before)
+        assert 1 <= limit <= most_records
+        if had:
+            assert limit == 1 or limit * each <= most_bytes
+            assert limit <= max(first, GROWTH * had)
+            # No smaller than it must be.
+            assert (
+                limit in (most_records, max(first, GROWTH * had)) or (limit + 1) * each > most_bytes
+            )
+        else:
+            assert limit == before
+
+
+def test_without_a_bound_of_bytes_every_batch_may_have_all_records():
+    admission = Admission(70, 0, LARGEST)
+    assert admission.records == 70
+    assert not admission.seen(3, 1 << 50)
+    assert admission.records == 70
