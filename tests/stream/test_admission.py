@@ -11,20 +11,19 @@ from jobs.adapters.stream.admission import GROWTH, Admission
 
 pytestmark = pytest.mark.unit
 
-LARGEST = 1 << 20
+USUAL = 1 << 20
 
 
 @examples(200)
 @given(
     most_records=st.integers(1, 100_000),
     most_bytes=st.integers(1, 1 << 40),
-    batches=st.lists(st.tuples(st.integers(0, 50_000), st.integers(0, LARGEST)), max_size=8),
+    batches=st.lists(st.tuples(st.integers(0, 50_000), st.integers(0, USUAL)), max_size=8),
 )
 def test_the_next_batch_is_as_large_as_those_before_allow(most_records, most_bytes, batches):
-    admission = Admission(most_records, most_bytes, LARGEST)
-    # Of the first nothing is known but what the topic takes.
+    admission = Admission(most_records, most_bytes, USUAL)
     first = admission.records
-    assert first == 1 or first * LARGEST <= most_bytes
+    assert first == 1 or first * USUAL <= most_bytes
     for records, each in batches:
         before = admission.records
         had = min(records, before)
@@ -44,7 +43,7 @@ def test_the_next_batch_is_as_large_as_those_before_allow(most_records, most_byt
 
 
 def test_without_a_bound_of_bytes_every_batch_may_have_all_records():
-    admission = Admission(70, 0, LARGEST)
+    admission = Admission(70, 0, USUAL)
     assert admission.records == 70
     assert not admission.seen(3, 1 << 50)
     assert admission.records == 70

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import NewTopic
 from pcap_deployment import PARTITIONS, Deployment, records
 from pyspark.sql import SparkSession
 
 from jobs.adapters.stream.admission import GROWTH
+from jobs.adapters.stream.kafka import PACKET
 from jobs.adapters.wire.pcap import read_pcap
 from udfs.messages.summaries import Summary
 from udfs.stacks.dissect import dissect
@@ -115,12 +117,11 @@ def test_batches_of_large_records_are_small_and_a_batch_that_was_cut_off_stays_a
     def grow() -> None:
         deployment.publish([bytes(large)] * 12)
 
-    deployment.run(grow)
+    deployment.run(grow, grow)
     ledger = deployment.ledger
     records = [row["packets"] for row in ledger]
-    assert sum(records) == 612
-    # Of a topic that takes records of a megabyte, the first batch has one of each partition.
-    assert records[0] == PARTITIONS
+    assert sum(records) == 624
+    assert records[0] == most // PACKET
     assert all(after <= GROWTH * before for before, after in itertools.pairwise(records))
     big = [size for size in sizes(deployment, ledger) if size >= large]
     # The first that meets them could not know; then they are kept within the bound.
@@ -134,3 +135,16 @@ def test_batches_of_large_records_are_small_and_a_batch_that_was_cut_off_stays_a
     assert deployment.committed() == last
     first, again = re.findall(rf"batch {last}: .* in .*; offsets (.*)", caplog.text)
     assert again == first
+
+
+def test_the_first_batch_reckons_with_what_the_topic_was_made_for(deployment: Deployment) -> None:
+    assert deployment.topics.usual_record() == PACKET
+    name = f"large-{deployment.settings.topic}"
+    admin = KafkaAdminClient(bootstrap_servers=deployment.servers)
+    admin.create_topics([NewTopic(name, 1, 1, topic_configs={"max.message.bytes": "9000000"})])
+    admin.close()
+    deployment.set(topic=name)
+    assert deployment.topics.usual_record() == 9_000_000
+    # As without the right to describe it.
+    deployment.set(topic="nowhere")
+    assert deployment.topics.usual_record() == PACKET

@@ -173,6 +173,8 @@ def test_the_numbers_are_the_ledgers_and_health_follows_the_broker(
         margin = "stackcast_retention_margin_records"
         wait_for(lambda: sum(scrape(settings)[margin, p] for p in "01") == everything)
         last = scrape(settings)
+        # Spark's own reports count records that only tasks have seen.
+        wait_for(lambda: sum(report.numInputRows for report in query.recentProgress) == everything)
     finally:
         lifecycle.stopping.set()
         lifecycle.run(query, finished=lambda: True)

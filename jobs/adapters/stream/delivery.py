@@ -30,11 +30,12 @@ from jobs.adapters.planning import formats
 from jobs.adapters.planning.plans import Plans
 from jobs.adapters.planning.stream_plan import StreamPlan
 from jobs.adapters.planning.versions import FRESH, BatchVersions
-from jobs.adapters.stream.admission import Admission, limit_next
+from jobs.adapters.stream.admission import Admission
 from jobs.adapters.stream.input import EventInput, fetch_of, fetched
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.metrics import StreamMetrics
 from jobs.adapters.stream.report import BatchReport, Reach
+from jobs.adapters.stream.running_query import RunningQuery
 from jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS, Tables
 from jobs.adapters.wire import open_sink, sink_options
 from udfs.columns import REPORT, deliver
@@ -85,8 +86,9 @@ class BatchDelivery:
         self._input = EventInput(settings, tables)
         self._fetch = fetch_of(settings)
         most = settings.max_offsets_per_trigger, settings.max_bytes_per_trigger
-        self.admission = Admission(*most, topics.largest_record())
+        self.admission = Admission(*most, topics.usual_record())
         self._open_sink = partial(open_sink, sink_options(settings))
+        self._running: RunningQuery | None = None
         self._compilation: Compilation | None = None
         self._broadcast: Any = None
         self._reach: tuple[Compilation, Reach] | None = None
@@ -158,8 +160,7 @@ class BatchDelivery:
         self.processed |= _ends(report.partitions)
         self._since = (self._since or {}) | _ends(report.partitions)
         self._metrics.processed(self.processed)
-        if self.admission.seen(report.total("packets"), report.total("read_bytes")):
-            limit_next(self._spark, self._query, self.admission.records)
+        self._tell_spark(report.total("packets"), report.total("read_bytes"))
         log.info(
             "batch %d: %d packets, %d messages, %d matched, %d frames, %d dead letters "
             "in %.2f s; %s; offsets %s",
@@ -176,6 +177,15 @@ class BatchDelivery:
                 for p in report.partitions
             ),
         )
+
+    def _tell_spark(self, records: int, size: int) -> None:
+        """Tells what only the tasks know of a batch, which bounds the next; size: bytes."""
+        if self._running is None:
+            self._running = RunningQuery(self._spark, self._query)
+        if self._fetch is not None:
+            self._running.count(records)
+        if self.admission.seen(records, size):
+            self._running.limit_next(self.admission.records)
 
     def prepare(self) -> None:
         """Make a plan now, so that the first batch does not wait.

@@ -37,8 +37,10 @@ MAX_BLOCK_MS = 5000
 REQUEST_TIMEOUT_MS = 4000
 DELIVERY_TIMEOUT_MS = 6000
 
-#: Kafka's own ``max.message.bytes``, nearly.
-LARGEST_RECORD = 1 << 20
+#: Kafka's own ``max.message.bytes``.
+LARGEST_RECORD = 1_048_588
+#: More than a UDP packet has, bytes.
+PACKET = 1 << 16
 
 
 def impatient(options: Mapping[str, str]) -> dict[str, str]:
@@ -213,9 +215,9 @@ class Topics:
         finally:
             admin.close()
 
-    def largest_record(self) -> int:
-        """Returns how many bytes a record of the raw topic has at most, as it is written; Kafka's
-        own limit where the broker does not say."""
+    def usual_record(self) -> int:
+        """Returns how many bytes to reckon with for a record of the raw topic, before one is seen:
+        more than a packet has, or all that the topic takes where it was made for large ones."""
         jvm: Any = self._spark._jvm
         config = jvm.org.apache.kafka.common.config
         kind = getattr(config, "ConfigResource$Type").TOPIC
@@ -224,10 +226,11 @@ class Topics:
         try:
             asked = admin.describeConfigs(jvm.java.util.Collections.singletonList(topic))
             found = _await(asked.all(), self._settings).get(topic)
-            return int(found.get("max.message.bytes").value())
+            most = int(found.get("max.message.bytes").value())
+            return PACKET if most <= LARGEST_RECORD else most
         except (Py4JError, KafkaError) as error:
             log.info("the broker does not say how large records may be: %s", _reason(error))
-            return LARGEST_RECORD
+            return PACKET
         finally:
             admin.close()
 
