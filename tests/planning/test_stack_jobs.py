@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.unit
 class Jobs(StackJobs):
     """Without Spark: a job is a list of receiver sets, and may be held up."""
 
-    def __init__(self, slots: int = 3) -> None:
+    def __init__(self, slots: int = 3, kept: Sequence[dict[str, Any]] = ()) -> None:
         self.jobs: list[tuple[list[tuple[str, ...]], int]] = []
         self.written: list[list[dict[str, Any]]] = []
         self.sent: list[object] = []
@@ -33,7 +34,9 @@ class Jobs(StackJobs):
         #: What a set takes of a core.
         self.seconds = 0.0
         context = SimpleNamespace(defaultParallelism=slots + 1, broadcast=self.broadcast)
-        tables = SimpleNamespace(overwrite=lambda _, rows: self.written.append(rows))
+        tables = SimpleNamespace(
+            overwrite=lambda _, rows: self.written.append(rows), rows=lambda _: list(kept)
+        )
         super().__init__(SimpleNamespace(sparkContext=context), tables, "feed1")
 
     def broadcast(self, value: object) -> SimpleNamespace:
@@ -162,3 +165,45 @@ def test_the_end_of_a_stream_does_not_wait_for_ever(monkeypatch):
     threading.Timer(0.2, jobs.go.release).start()
     jobs.close()
     assert len(jobs.jobs) == 1 and plan.unknown() and not jobs.written
+
+
+def test_a_start_takes_from_the_table_what_it_would_make_itself_and_works_out_the_rest():
+    before, (plan,) = Jobs(), plans(200)
+    before.submit(plan).result()
+    (kept,) = before.written
+    before.close()
+    made = dict(zip(plan.receiver_sets, plan.with_known().stacks, strict=True))
+    (again,) = plans(230)
+    jobs = Jobs(kept=kept)
+    jobs.submit(again).result()
+    asked = [receivers for some, _ in jobs.jobs for receivers in some]
+    # New sets, those of whom somebody is cut off, and a few to see that they come out the same.
+    new = [r for r in again.receiver_sets if r and (r not in made or "h1" in r)]
+    assert set(new) < set(asked) and len(asked) < len(new) + 20
+    stacks = dict(zip(again.receiver_sets, again.with_known().stacks, strict=True))
+    assert None not in stacks.values() and stacks | made == stacks
+    # Nothing is written where the table has it all.
+    (same,) = plans(200)
+    jobs = Jobs(kept=kept)
+    jobs.submit(same).result()
+    assert not jobs.written and not same.unknown()
+    jobs.close()
+
+
+def test_stacks_that_were_made_from_something_else_are_not_taken():
+    before, (plan,) = Jobs(), plans(200)
+    before.submit(plan).result()
+    (kept,) = before.written
+    before.close()
+    other = {
+        "labels": [row | {"labels": [*row["labels"], 0x4001]} for row in kept],
+        "versions": [row | {"versions": row["versions"] | {"links": 77}} for row in kept],
+        "publisher": [row | {"publisher": "feed2"} for row in kept],
+    }
+    for rows in other.values():
+        (again,) = plans(200)
+        jobs = Jobs(kept=rows)
+        jobs.submit(again).result()
+        assert set(again.receiver_sets[1:]) <= {r for some, _ in jobs.jobs for r in some}
+        assert jobs.written == [kept]
+        jobs.close()

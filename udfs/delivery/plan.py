@@ -10,7 +10,7 @@ frames of those that do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol
@@ -41,7 +41,7 @@ from udfs.messages.specification import Field, Specification
 from udfs.network.network import Host, Network
 from udfs.network.virtual_tree import VirtualTree, check_ids
 from udfs.stacks.frame import header_template, label_capacity
-from udfs.trees.header_stacks import HeaderStacks, Receivers, Stacks
+from udfs.trees.header_stacks import HeaderStacks, Receivers, Stack, Stacks
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class Compilation:
 
         Their versions are those that stacks are made from: rules make none.
         """
-        versions = {name: v for name, v in self.versions.items() if name != "subscriptions"}
+        versions = self._stack_versions
         return [
             {
                 "publisher": publisher,
@@ -218,6 +218,27 @@ class Compilation:
             if (stacks := self.header_stacks.known(receivers)) is not None
             for number, part in enumerate(stacks.parts)
         ]
+
+    def stacks_of(
+        self, rows: Iterable[Mapping[str, Any]], publisher: str
+    ) -> dict[Receivers, Stacks]:
+        """Returns the stacks of this plan's receiver sets by rows that an earlier one wrote.
+
+        Only those of the same versions, and of sets that one stack reaches whole: who is cut off is
+        in no row.
+        """
+        sets = {receivers: receivers for receivers in self.receiver_sets}
+        found = {}
+        for row in rows:
+            receivers = sets.get(tuple(row["receivers"]))
+            same = row["publisher"] == publisher and row["versions"] == self._stack_versions
+            if receivers and same and row["part_receivers"] == row["receivers"]:
+                found[receivers] = Stacks((Stack(tuple(row["labels"]), receivers),))
+        return found
+
+    @cached_property
+    def _stack_versions(self) -> dict[str, int]:
+        return {name: v for name, v in self.versions.items() if name != "subscriptions"}
 
 
 class _Matching(NamedTuple):

@@ -1,7 +1,7 @@
 """Header stacks of all receiver sets of a plan, worked out by Spark beside the stream.
 
 Nothing waits for them: a batch works out what it uses itself. They go into the next plan, so that
-no worker works them out again, and into the table `header_stacks`.
+no worker works them out again, and into the table `header_stacks`, where the next start finds them.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ _JOB_SECONDS = 0.5
 _LEAST = 32
 #: How much larger a job can be than the one before.
 _GROWTH = 4
+#: Receiver sets whose stacks are worked out anew before others are taken from the table.
+_SAMPLE = 16
 #: How long the end of a stream waits for what is still to be worked out, seconds.
 _LAST_SECONDS = 60
 
@@ -55,6 +57,7 @@ class StackJobs:
         self._closing = threading.Event()
         self._size = _LEAST
         self._written: list[dict[str, Any]] | None = None
+        self._restored = False
         self._told: tuple[HeaderStacks, set[str]] | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="header-stacks")
 
@@ -99,6 +102,9 @@ class StackJobs:
             )
 
     def _work_out(self, compilation: Compilation, handle: Broadcast[HeaderStacks]) -> None:
+        if not self._restored:
+            self._restored = True
+            self._restore(compilation, handle)
         waiting = compilation.unknown()
         total, clock = len(waiting), time.monotonic()
         slots = max(1, self._spark.sparkContext.defaultParallelism - 1)
@@ -117,6 +123,34 @@ class StackJobs:
                 named(compilation.versions),
             )
         self._tell(compilation)
+
+    def _restore(self, compilation: Compilation, handle: Broadcast[HeaderStacks]) -> None:
+        """Takes what the run before wrote into the table, if this one makes the same of it."""
+        clock = time.monotonic()
+        try:
+            rows = self._tables.rows(TABLE)
+        except SQL_ERRORS as error:
+            log.warning("table %s could not be read: %s", TABLE, one_line(error))
+            return
+        kept = compilation.stacks_of(rows, self._publisher)
+        # The longest among them, which other settings or encoders would make otherwise first.
+        longest = sorted(kept, key=lambda each: len(kept[each].parts[0].labels), reverse=True)
+        sample = longest[:: len(longest) // _SAMPLE or 1]
+        if len(sample) == len(longest):
+            return
+        made, _ = self._run(sample, 1, handle)
+        if any(made[each] != kept[each] for each in sample):
+            log.info("header stacks are worked out anew: those of the table were made otherwise")
+            return
+        compilation.header_stacks.learn(kept)
+        self._written = rows
+        log.info(
+            "header stacks of %d receiver sets taken from table %s in %.2f s; %s",
+            len(kept),
+            TABLE,
+            time.monotonic() - clock,
+            named(compilation.versions),
+        )
 
     def _run(
         self, receiver_sets: list[Receivers], tasks: int, handle: Broadcast[HeaderStacks]

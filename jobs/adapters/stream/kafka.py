@@ -37,8 +37,6 @@ MAX_BLOCK_MS = 5000
 REQUEST_TIMEOUT_MS = 4000
 DELIVERY_TIMEOUT_MS = 6000
 
-#: Kafka's own ``max.message.bytes``.
-LARGEST_RECORD = 1_048_588
 #: More than a UDP packet has, bytes.
 PACKET = 1 << 16
 
@@ -217,7 +215,7 @@ class Topics:
 
     def usual_record(self) -> int:
         """Returns how many bytes to reckon with for a record of the raw topic, before one is seen:
-        more than a packet has, or all that the topic takes where it was made for large ones."""
+        as many as the topic takes where it has a limit of its own, else more than a packet has."""
         jvm: Any = self._spark._jvm
         config = jvm.org.apache.kafka.common.config
         kind = getattr(config, "ConfigResource$Type").TOPIC
@@ -225,9 +223,9 @@ class Topics:
         admin = self._admin(self._properties())
         try:
             asked = admin.describeConfigs(jvm.java.util.Collections.singletonList(topic))
-            found = _await(asked.all(), self._settings).get(topic)
-            most = int(found.get("max.message.bytes").value())
-            return PACKET if most <= LARGEST_RECORD else most
+            found = _await(asked.all(), self._settings).get(topic).get("max.message.bytes")
+            own = found.source().name() == "DYNAMIC_TOPIC_CONFIG"
+            return int(found.value()) if own else PACKET
         except (Py4JError, KafkaError) as error:
             log.info("the broker does not say how large records may be: %s", _reason(error))
             return PACKET
