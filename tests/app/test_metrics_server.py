@@ -269,6 +269,8 @@ def test_a_stream_is_judged_while_its_batches_come_and_go():
 def test_tables_that_wait_to_be_live_are_a_remark_of_health():
     metrics = StreamMetrics()
     metrics.pending(NOW)
+    # Who looks again sees them again.
+    metrics.pending(NOW + 10)
     (remark,) = health_of(WELL, metrics, NOW + 40).remarks[:1]
     assert "newer tables wait to be live for 40 s" in remark
     metrics.pending(None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
+import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,27 +14,30 @@ import pytest
 
 from jobs.adapters.planning.live_subscriptions import LiveSubscriptions
 from jobs.adapters.planning.plan_tables import PlanTables
+from jobs.adapters.tables.tables import LIVE
 from udfs.filters.subscriptions import Subscription
+from udfs.messages.specification import Specification
 
 pytestmark = pytest.mark.unit
 
 
 class SlowTables:
-    """Tables whose writes wait until they may go on."""
+    """Tables of which one is written only when it may be."""
 
-    def __init__(self) -> None:
+    def __init__(self, slow: str) -> None:
+        self.slow = slow
         self.go_on = threading.Event()
         self.began = threading.Event()
-        self.written: list[tuple[str, Any]] = []
+        self.written: dict[str, list[Any]] = {}
 
     def rows(self, name: str) -> list[Any]:
         return []
 
     def overwrite(self, name: str, rows: Any) -> None:
-        if name == "filter_entries":
+        if name == self.slow:
             self.began.set()
             assert self.go_on.wait(60)
-        self.written.append((name, rows.num_rows if isinstance(rows, pa.Table) else rows))
+        self.written.setdefault(name, []).append(rows)
 
 
 class Compilation:
@@ -40,10 +45,10 @@ class Compilation:
 
     announced = ()
     rejections = ()
-    plan = SimpleNamespace(specification=None)
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, specification: Specification) -> None:
         self.number = number
+        self.plan = SimpleNamespace(specification=specification)
         self.versions = {"subscriptions": number}
 
     def filter_rows(self) -> tuple[Any, Any]:
@@ -53,21 +58,51 @@ class Compilation:
         return [self.number]
 
 
-def test_plans_that_were_replaced_before_they_were_written_are_given_up():
-    tables = SlowTables()
+def submit(to: PlanTables, itch: Specification, *numbers: int) -> None:
+    """Plans with one subscription, which is another one in each."""
+    for number in numbers:
+        rows = [Subscription("a", "h1", f"price > {number}")]
+        to.submit(Compilation(number, itch), rows, None)  # type: ignore[arg-type]
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("slow", ["rejected_subscriptions", "live_subscriptions", "filter_entries"])
+def test_what_became_of_a_rule_waits_for_no_other_table(slow, itch):
+    tables = SlowTables(slow)
     made = PlanTables(tables, "feed1")  # type: ignore[arg-type]
-    made.submit(Compilation(0), [], None)  # type: ignore[arg-type]
+    submit(made, itch, 0)
     assert tables.began.wait(60)
-    for number in range(1, 50):
-        made.submit(Compilation(number), [], None)  # type: ignore[arg-type]
+    submit(made, itch, 1)
+
+    def last(name: str) -> Any:
+        return tables.written.get(name, [None])[-1]
+
+    if slow != "rejected_subscriptions":
+        until(lambda: last("rejected_subscriptions") == [1])
+    if slow != "live_subscriptions":
+        until(lambda: (rows := last(LIVE)) and rows["filter"].to_pylist() == ["price > 1"])
+    assert slow not in tables.written
     tables.go_on.set()
     made.close()
-    # What has become of rules waits for nothing but the table that is being written.
-    state = [("rejected_subscriptions", [0]), ("live_subscriptions", 0)]
-    newest = [("rejected_subscriptions", [49]), ("live_subscriptions", 0)]
-    first, *others = [("filter_entries", 0), ("filter_leaves", 0)]
-    last = [("filter_entries", 49), ("filter_leaves", 49)]
-    assert tables.written == [*state, first, *newest, *others, *last]
+
+
+def test_plans_that_were_replaced_before_they_were_written_are_given_up(itch):
+    tables = SlowTables("filter_entries")
+    made = PlanTables(tables, "feed1")  # type: ignore[arg-type]
+    submit(made, itch, 0)
+    assert tables.began.wait(60)
+    submit(made, itch, *range(1, 50))
+    tables.go_on.set()
+    made.close()
+    assert tables.written["filter_entries"] == [0, 49]
+    assert tables.written["filter_leaves"] == [0, 49]
+    assert tables.written["rejected_subscriptions"][-1] == [49]
 
 
 class HeldTable:

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
@@ -24,14 +23,15 @@ from udfs.retuning.relations import clients_of
 
 log = logging.getLogger(__name__)
 
+REJECTED = "rejected_subscriptions"
 #: The tables that say who may get what of a publisher.
 _MATCHED = ("subscriptions", "advertisements", "attributes")
 
 
 class PlanTables:
     """Writes what a plan's subscriptions have become (`rejected_subscriptions`,
-    `live_subscriptions`), and beside that what explains the plan (`filter_entries`,
-    `filter_leaves`, `subscription_warnings`, `matches`).
+    `live_subscriptions`), and then what explains the plan (`subscription_warnings`,
+    `filter_entries`, `filter_leaves`, `matches`).
 
     Of plans that come faster than they are written, the newest is. Errors go to the log: the next
     plan writes the tables anew. Call `close` at the end.
@@ -44,76 +44,51 @@ class PlanTables:
         self._warnings = SubscriptionWarnings()
         # Tables that are known to have no rows, and need none.
         self._empty: set[str] = set()
-        self._lock = threading.Lock()
-        self._waiting: list[Made] = []
-        self._newest: Made | None = None
-        self._steps: list[Callable[[], None]] = []
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan-tables")
+        # Who has edited a rule waits for its row: neither table waits for another one.
+        self._to_rejected = _Writer(REJECTED, self._write_rejected)
+        self._to_live = _Writer(LIVE, self._write_live)
+        self._to_others = _Writer("plan-tables", self._explain)
 
     def submit(
         self, compilation: Compilation, subscriptions: Sequence[Subscription], network: Network
     ) -> None:
         """Writes the tables of this plan, which is in use from now on."""
         made = Made(compilation, subscriptions, network, dt.datetime.now(dt.UTC))
-        with self._lock:
-            self._waiting.append(made)
-            self._newest = made
-        self._thread.submit(self._write)
+        self._to_rejected.submit(made)
+        self._to_live.submit(made)
 
     def close(self) -> None:
         """Wait for what is still being written."""
-        self._thread.shutdown(wait=True)
+        for writer in (self._to_rejected, self._to_live, self._to_others):
+            writer.close()
 
-    def _write(self) -> None:
-        """Writes all that there is to write.
-
-        Who has edited a rule waits for what became of it, so that comes before each other table.
-        """
-        while True:
-            with self._lock:
-                waiting, self._waiting = self._waiting, []
-                newest = None
-                if not waiting and not self._steps:
-                    newest, self._newest = self._newest, None
-            if waiting:
-                self._write_state(waiting)
-            elif newest is not None:
-                self._steps = self._explanation(newest)
-            elif self._steps:
-                self._steps.pop(0)()
-            else:
-                return
-
-    def _write_state(self, plans: Sequence[Made]) -> None:
+    def _write_rejected(self, plans: Sequence[Made]) -> None:
         newest = plans[-1].compilation
-        with _logged("rejected_subscriptions", newest):
-            self._replace("rejected_subscriptions", newest.rejection_rows())
-        with _logged(LIVE, newest):
+        with _logged(REJECTED, newest):
+            self._replace(REJECTED, newest.rejection_rows())
+
+    def _write_live(self, plans: Sequence[Made]) -> None:
+        with _logged(LIVE, plans[-1].compilation):
             # Those that are not written, too: what went live with one is live since then.
             for made in plans:
                 rejected = {rejection.id for rejection in made.compilation.rejections}
                 version = made.compilation.versions["subscriptions"]
                 self._live.take(made.subscriptions, rejected, version, made.at)
             self._live.write()
+        self._to_others.submit(plans[-1])
 
-    def _explanation(self, made: Made) -> list[Callable[[], None]]:
-        """Returns what writes the other tables, one each."""
+    def _explain(self, plans: Sequence[Made]) -> None:
+        made = plans[-1]
         compilation = made.compilation
+        with _logged("subscription_warnings", compilation):
+            self._write_warnings(made)
         entries, leaves = compilation.filter_rows()
-
-        def logged(name: str, write: Callable[[], None]) -> None:
-            with _logged(name, compilation):
-                write()
-
-        def overwrite(name: str, rows: list[dict[str, Any]]) -> Callable[[], None]:
-            return partial(logged, name, partial(self._tables.overwrite, name, rows))
-
-        return [
-            overwrite("filter_entries", entries),
-            overwrite("filter_leaves", leaves),
-            partial(logged, "subscription_warnings", partial(self._write_warnings, made)),
-            partial(logged, "matches", partial(self._write_matches, made)),
-        ]
+        with _logged("filter_entries", compilation):
+            self._tables.overwrite("filter_entries", entries)
+        with _logged("filter_leaves", compilation):
+            self._tables.overwrite("filter_leaves", leaves)
+        with _logged("matches", compilation):
+            self._write_matches(made)
 
     def _write_warnings(self, made: Made) -> None:
         """Writes what live subscriptions most likely do not mean."""
@@ -150,6 +125,31 @@ class PlanTables:
             self._empty.add(name)
 
 
+class _Writer:
+    """Calls ``write`` in a thread of its own, with the plans that came since its last call."""
+
+    def __init__(self, name: str, write: Callable[[Sequence[Made]], None]) -> None:
+        self._write = write
+        self._lock = threading.Lock()
+        self._waiting: list[Made] = []
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+
+    def submit(self, plan: Made) -> None:
+        with self._lock:
+            self._waiting.append(plan)
+        self._thread.submit(self._run)
+
+    def close(self) -> None:
+        """Wait for what is still being written."""
+        self._thread.shutdown(wait=True)
+
+    def _run(self) -> None:
+        with self._lock:
+            plans, self._waiting = self._waiting, []
+        if plans:
+            self._write(plans)
+
+
 class Made(NamedTuple):
     """A plan, what it was made from, and when."""
 
@@ -171,6 +171,8 @@ def _logged(table: str, compilation: Compilation) -> Iterator[None]:
             named(compilation.versions),
             one_line(error),
         )
+    except Exception:
+        log.exception("table %s could not be written", table)
 
 
 def match_rows(

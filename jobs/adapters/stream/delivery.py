@@ -45,7 +45,7 @@ from udfs.errors import StackcastError, TableError
 log = logging.getLogger(__name__)
 
 #: Between two looks at the tables beside batches, where a look takes microseconds.
-FOLLOW_SECONDS = 0.25
+FOLLOW_SECONDS = 0.1
 
 
 class BatchDelivery:
@@ -215,7 +215,7 @@ class BatchDelivery:
 
     def _follow(self) -> None:
         said = ""
-        while not self._closing.wait(FOLLOW_SECONDS if self._tables.local else FRESH):
+        while not self._closing.wait(FOLLOW_SECONDS if self._tables.local and not said else FRESH):
             try:
                 self._look()
                 said = ""
@@ -231,9 +231,7 @@ class BatchDelivery:
         if self._known(versions):
             self._metrics.pending(None)
             return
-        now = time.monotonic()
-        if not self._metrics.pending_for(now):
-            self._metrics.pending(now)
+        self._metrics.pending(time.monotonic())
         if self._turn.acquire(blocking=False):
             try:
                 # A batch may have ended since that took up newer ones.

@@ -215,8 +215,12 @@ class StreamMetrics:
         self._unknown.set(sets)
 
     def pending(self, since: float | None) -> None:
-        """Newer tables were seen at ``time.monotonic`` and are not live; None: none are."""
-        self._pending = since
+        """Newer tables were seen at ``time.monotonic`` and are not live; None: none are.
+
+        The first time that they were seen counts.
+        """
+        if since is None or self._pending is None:
+            self._pending = since
 
     def pending_for(self, now: float) -> float:
         """Seconds that newer tables wait to be live."""
