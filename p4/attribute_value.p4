@@ -18,6 +18,9 @@
 //   event: (rows, bitmask, value_0 .. value_n) -> ports
 //     |
 //   value_0 .. value_n: (vectors, present, value) -> terms that it leaves; those left by all -> ports
+//     |                  or, of a pass that asks a cell: whether the cell knows of the event
+//     |
+//   states: (states, value of the cell) -> ports; then the event updates the cell
 //     |
 //     |-- another pass ---> egress > again from the parser, with the ports so far
 //     |
@@ -43,6 +46,11 @@
 #include "virtual_trees/verify_checksums.p4"
 #include "virtual_trees/route.p4"
 #include "virtual_trees/send.p4"
+#include "packet_subscriptions/cell.p4"
+#include "packet_subscriptions/closing.p4"
+#include "packet_subscriptions/reading.p4"
+#include "packet_subscriptions/updating.p4"
+#include "attribute_value/state.p4"
 #include "attribute_value/match.p4"
 #include "attribute_value/bridge.p4"
 #include "attribute_value/ingress.p4"

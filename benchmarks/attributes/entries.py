@@ -86,7 +86,7 @@ def rules_of(texts: list[str], known: Registry) -> list[CheckedRule]:
     ]
     rules, rejected = check(rows, known.specification(), set(HOSTS), "feed1")
     assert not rejected
-    assert not refused(rules)
+    assert not refused(rules, known)
     return rules
 
 

@@ -32,7 +32,7 @@
 #define BIT(I) ((bitmask_t) 1 << I)
 
 #define NAME(WORD) #WORD
-#define VALUE_FIELD(I) value_t value_##I;
+#define VALUE_FIELD(I) raw_t value_##I;
 #define NO_VALUE(I) meta.value_##I = 0;
 
 // The generic table.
@@ -54,6 +54,13 @@
         size = VALUES; \
     }
 #define MATCH_VALUE(I) value_##I.apply();
+
+// State. An event that lacks the attribute of a cell does not update it.
+#define OPERAND(I) \
+    if (meta.operand == I) { \
+        operand = (value_t) meta.value_##I; \
+        known = meta.bitmask[I:I]; \
+    }
 
 // Id pairs.
 #define NEXT_PAIR(I) I: pair_##I;

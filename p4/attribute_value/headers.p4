@@ -11,7 +11,7 @@ header first_id_h {
 }
 
 header pair_h {
-    value_t value;
+    raw_t value;
     id_t next;  // 0: this was the last
 }
 
@@ -20,7 +20,7 @@ header bitmask_h {
 }
 
 header value_h {
-    value_t value;
+    raw_t value;
 }
 
 header ipv4_h {
@@ -59,6 +59,7 @@ struct metadata_t {
     @field_list(CARRIED) port_t ingress_port;  // an event that goes round loses the one it had
     @field_list(CARRIED) bit<32> pass;         // the next one; 0: the first, or none is left
     @field_list(CARRIED) ports_t ports;        // of those who asked for the event
+    @field_list(CARRIED) start_t now;          // when the event came, if it asks cells
     bit<1> event;
     bitmask_t bitmask;  // the attributes that are there
     EACH_ATTRIBUTE(VALUE_FIELD)  // 0 where absent
@@ -68,5 +69,7 @@ struct metadata_t {
     bit<32> vectors;  // that are for this pass; 0: none
     terms_t terms;    // that no attribute so far speaks against
     bit<8> subset;    // n + 1: in words of the nth 8 ports; 0: in words of all
+    bit<32> states;   // of table states that are for this pass; 0: it asks no cell
+    bit<32> operand;  // the attribute that updates the cell; or NO_OPERAND
     reason_t reason;  // to drop the frame
 }

@@ -32,7 +32,7 @@ control ingress(
             if (standard.instance_type == RECIRCULATED && meta.pass == 0) {
                 // A copy of FAN_OUT: its ports are known.
             } else if (meta.event == 1) {
-                subscriptions.apply(meta);
+                subscriptions.apply(meta, standard);
                 if (meta.pass != 0) {
                     standard.egress_spec = NOWHERE;
                 } else if (meta.ports == 0) {

@@ -1,18 +1,44 @@
-// One pass of an event: the ports of one row of the generic table, and of all terms that hold.
+// One pass of an event: the ports of one row of the generic table, and of all terms that hold; or
+// whether these know the event, and what the state of a cell then says.
 
-control match_event(inout metadata_t meta) {
+control match_event(inout metadata_t meta, in standard_metadata_t standard) {
+    ports_t asked = 0;
     ports_t found = 0;
+    bit<32> owner = 0;
+    bit<1> timed_ = 0;
+    cell_t cell = { 0, 0, 0, 0, 0, 0, 0, 0 };
+    ask_cell() cells;
 
-    action take(bit<32> rows, bit<32> vectors, terms_t terms, bit<8> subset, bit<32> next) {
+    // Timed is the first pass of events that will ask cells: time is known to that one alone.
+    action take(
+        bit<32> rows, bit<32> vectors, terms_t terms, bit<8> subset, bit<32> next, bit<1> timed
+    ) {
+        timed_ = timed;
         meta.rows = rows;
         meta.vectors = vectors;
         meta.terms = terms;
         meta.subset = subset;
         meta.pass = next;
+        meta.states = 0;
+    }
+
+    // A pass that asks a cell, which is ``own`` of all that the switch ever has.
+    action ask(
+        bit<32> rows, bit<32> vectors, terms_t terms, bit<8> subset, bit<32> next, bit<1> timed,
+        bit<32> states, bit<32> own, bit<32> slot, bit<8> function, bit<64> window,
+        bit<32> operand
+    ) {
+        take(rows, vectors, terms, subset, next, timed);
+        meta.states = states;
+        meta.operand = operand;
+        owner = own;
+        cell.slot = slot;
+        cell.function = function;
+        cell.window = window;
     }
 
     action take_nothing() {
-        take(0, 0, 0, 0, 0);
+        take(0, 0, 0, 0, 0, 0);
     }
 
     // What is matched in which pass. That of pass 0 moves all events to other rows at once.
@@ -22,6 +48,7 @@ control match_event(inout metadata_t meta) {
         }
         actions = {
             take;
+            ask;
             @defaultonly take_nothing;
         }
         const default_action = take_nothing();
@@ -29,7 +56,7 @@ control match_event(inout metadata_t meta) {
     }
 
     action send_to_ports(ports_t ports) {
-        meta.ports = meta.ports | ports;
+        asked = asked | ports;
     }
 
     // One generic table for all events (KUNDEL III-C, Listing 2). Its entries are prefixes, as those
@@ -61,6 +88,9 @@ control match_event(inout metadata_t meta) {
 
     apply {
         passes.apply();
+        if (timed_ == 1) {
+            meta.now = standard.ingress_global_timestamp;
+        }
         if (meta.rows != 0) {
             event.apply();
         }
@@ -75,7 +105,12 @@ control match_event(inout metadata_t meta) {
                 found = (found | found >> 8) & 0xff;
                 found = found << ((meta.subset - 1) << 3);
             }
-            meta.ports = meta.ports | found;
+            asked = asked | found;
+        }
+        if (meta.states == 0) {
+            meta.ports = meta.ports | asked;
+        } else if (asked != 0) {
+            cells.apply(meta, cell, owner);
         }
     }
 }

@@ -10,7 +10,9 @@
 #endif
 
 typedef bit<ID_BITS> id_t;
-typedef bit<32> value_t;
+typedef bit<32> raw_t;    // a value
+typedef bit<64> value_t;  // of a cell
+typedef bit<48> start_t;  // of a cell's window, microseconds that count around
 typedef bit<ATTRIBUTES> bitmask_t;  // bit i is attribute i, so attribute 0 is the last bit
 typedef bit<9> port_t;
 typedef bit<64> ports_t;  // bit p - 1 is port p
@@ -23,6 +25,10 @@ const bit<16> FAN_OUT = 0x1000;
 
 // Where an event is put that only passes egress to go round.
 const port_t NOWHERE = 0;
+
+// Registers of cells; a cell is in one of each.
+const bit<32> CELLS = 1024;
+const bit<32> NO_OPERAND = 0xffffffff;  // updates are counted
 
 // standard_metadata.instance_type
 const bit<32> RECIRCULATED = 4;
@@ -39,6 +45,7 @@ const bit<48> BITMASKS = 0x035343000002;
 const int PASSES = 64;
 const int EVENTS = 16384;
 const int VALUES = 16384;
+const int STATES = 16384;
 const int ROUTES = 4096;
 
 const bit<16> IPV4 = 0x0800;

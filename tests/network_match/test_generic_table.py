@@ -221,18 +221,19 @@ def test_too_many_rows_are_refused_with_what_to_do():
 def test_rules_with_state_or_named_actions_are_refused_alone_and_by_id():
     rows = [
         Subscription("1", "h1", "temp > 5"),
-        Subscription("2", "h1", "avg(temp, 100) > 5"),
+        Subscription("2", "h1", "avg(temp, 100) > 5 and max(gas, 100) < 3"),
+        Subscription("4", "h1", "avg(temp, 100) > 5"),
     ]
     rules, wrong = check(rows, SENSORS.specification(), {"h1"}, publisher="p")
     assert not wrong
     named = rule("hum > 1", "h1")
     named = type(named)("3", named.condition, ("h1",), (Call("mark", ("7",)),))
-    found = refused([*rules, named])
+    found = refused([*rules, named], SENSORS)
     assert [(one.id, one.code) for one in found] == [
         ("2", "SUBSCRIPTION.NOT_ON_SWITCHES"),
         ("3", "SUBSCRIPTION.NOT_ON_SWITCHES"),
     ]
-    assert "keeps no state" in found[0].message and "mark" in found[1].message
+    assert "asks one cell a pass" in found[0].message and "mark" in found[1].message
     assert "spark.stackcast.match=spark" in found[0].message
 
 

@@ -34,8 +34,9 @@ from udfs.messages.attributes.events import ETHERTYPE, FINE, WIDTHS, code_of
 from udfs.messages.attributes.frames import BITMASK_GROUP, ID_PAIRS_GROUP, events_of_frames
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.attributes.registry import attribute as make_attribute
+from udfs.network.programs import STATES
 from udfs.network_match.generic.boxes import boxes_of
-from udfs.network_match.generic.entries import event_entries
+from udfs.network_match.generic.entries import CELLS, SEND_BY_STATE, event_entries
 from udfs.network_match.generic.passes import MAX_PASSES, WORDS, Limits, passes_of
 from udfs.network_match.generic.table import MAX_ROWS
 from udfs.switches.bridge import BRIDGE
@@ -145,7 +146,7 @@ def test_numbers_of_the_program_are_those_of_events():
 def test_one_table_takes_the_bitmask_and_every_value_and_one_of_each_value_terms(info):
     tables = {table.preamble.name: table for table in info.tables}
     values = [f"{cases.MATCH}.value_{number}" for number in range(ATTRIBUTES)]
-    assert tables.keys() == {TABLE, f"{cases.MATCH}.passes", *values, ROUTE, BRIDGE}
+    assert tables.keys() == {TABLE, f"{cases.MATCH}.passes", STATES, *values, ROUTE, BRIDGE}
     kinds = p4info_pb2.MatchField
     assert [(f.id, f.name, f.bitwidth, f.match_type) for f in tables[TABLE].match_fields] == [
         (1, "rows", 32, kinds.EXACT),
@@ -159,6 +160,10 @@ def test_one_table_takes_the_bitmask_and_every_value_and_one_of_each_value_terms
             ("present", 1, kinds.EXACT),
             ("value", 32, kinds.RANGE),
         ]
+    assert [(f.name, f.bitwidth, f.match_type) for f in tables[STATES].match_fields] == [
+        ("states", 32, kinds.EXACT),
+        ("value", 64, kinds.RANGE),
+    ]
     (route,) = tables[ROUTE].match_fields
     assert (route.name, route.bitwidth, route.match_type) == ("dst", 32, kinds.LPM)
 
@@ -174,7 +179,8 @@ def test_entries_send_to_ports_leave_terms_or_route(info):
     }
     assert free == {
         TABLE: {cases.SEND_TO_PORTS},
-        f"{cases.MATCH}.passes": {f"{cases.MATCH}.take"},
+        f"{cases.MATCH}.passes": {f"{cases.MATCH}.take", f"{cases.MATCH}.ask"},
+        STATES: {SEND_BY_STATE},
         ROUTE: {SEND, DELIVER},
         BRIDGE: {BRIDGE_SEND},
     }
@@ -186,10 +192,18 @@ def test_entries_send_to_ports_leave_terms_or_route(info):
         "terms": 64 * WORDS,
         "subset": 8,
         "next": 32,
+        "timed": 1,
+        "states": 32,
+        "own": 32,
+        "slot": 32,
+        "function": 8,
+        "window": 64,
+        "operand": 32,
         "port": 9,
         "mac": 48,
     }
     assert constant("PASSES") >= 2 * MAX_PASSES
+    assert {register.size for register in info.registers} == {constant("CELLS")} == {CELLS}
     assert info.pkg_info.name == "attribute_value"
 
 
@@ -517,6 +531,26 @@ def test_every_statement_of_the_program_is_reached():
     for number in range(ATTRIBUTES):
         for build in ENCODINGS.values():
             switch.process(1, build({number: 1}))
+    # Each function, in a window that is open and in one that is over; averages of all lengths.
+    for function, window in product(range(6), (1 << 40, 0)):
+        asking = {"terms": 1, "vectors": 9, "states": 3, "own": 7, "timed": 1, "slot": function}
+        asking |= {"function": function, "window": window}
+        for operand in (1, (1 << 32) - 1):
+            found = cases.ask_entry(0, operand=operand, **asking), cases.state_entry(3, (0, 9), 6)
+            switch.apply({each.key: each for each in found})
+            for value in (5, 3, (1 << 32) - 1):
+                switch.process(1, pairs_frame({1: value}))
+                switch.process(1, pairs_frame({2: value}))
+            for name, cell in (("owners", 7), ("counts", 1), ("values", (1 << 64) - 1)):
+                switch.write_register(f"{cases.MATCH}.cells.{name}", function, cell)
+            switch.process(1, pairs_frame({1: 0}))
+    for number in range(ATTRIBUTES):
+        entry = cases.ask_entry(0, operand=number, **asking)
+        switch.apply({entry.key: entry})
+        switch.process(1, pairs_frame({number: 1}))
+    entry = cases.ask_entry(0, rows=99, states=3)
+    switch.apply({entry.key: entry})
+    switch.process(1, pairs_frame({1: 1}))
     missed = {
         what
         for number, what in switch.program.coverage_points.items()

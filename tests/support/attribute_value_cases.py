@@ -160,10 +160,27 @@ def mask_of(ports: Collection[int]) -> int:
 
 def pass_entry(number: int, **params: int) -> SwitchEntry:
     """What is taken in a pass; what is not said is 0."""
-    names = ("rows", "vectors", "terms", "subset", "next")
+    names = ("rows", "vectors", "terms", "subset", "next", "timed")
     values = tuple((name, canonical(params.get(name, 0))) for name in names)
     match = (_exact("pass", number),)
     return SwitchEntry("s", f"{MATCH}.passes", match, f"{MATCH}.take", values)
+
+
+def ask_entry(number: int, **params: int) -> SwitchEntry:
+    """What is taken in a pass that asks a cell."""
+    names = ("rows", "vectors", "terms", "subset", "next", "timed", "states", "own", "slot")
+    more = ("function", "window", "operand")
+    values = tuple((n, canonical(params.get(n, 0))) for n in (*names, *more))
+    match = (_exact("pass", number),)
+    return SwitchEntry("s", f"{MATCH}.passes", match, f"{MATCH}.ask", values)
+
+
+def state_entry(states: int, span: tuple[int, int], ports: int) -> SwitchEntry:
+    """Ports of events that find such a value in a cell."""
+    value = ("value", "range", Match("value", "range", *map(canonical, span)).joined())
+    table, action = f"{MATCH}.cells.states", f"{MATCH}.cells.send_to_ports"
+    match = (_exact("states", states), value)
+    return SwitchEntry("s", table, match, action, (("ports", canonical(ports)),), 1)
 
 
 def value_entry(

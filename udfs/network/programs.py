@@ -22,6 +22,9 @@ EVENT = "ingress.subscriptions.event"
 PASSES = "ingress.subscriptions.passes"
 """The table of `ATTRIBUTES` that says what is matched in which pass."""
 
+STATES = "ingress.subscriptions.cells.states"
+"""The table of `ATTRIBUTES` that says who gets an event by the state that it finds."""
+
 VALUES = "ingress.subscriptions.value_"
 """What the tables of `ATTRIBUTES` begin with that hold bit vectors; the attribute's id follows."""
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import filterfalse
 from typing import Literal
 
-from udfs.network.programs import EVENT, PASSES, VALUES
+from udfs.network.programs import EVENT, PASSES, STATES, VALUES
 from udfs.switches.entry import GROUPS, Difference, SwitchEntry, canonical
 
 Kind = Literal["insert", "modify", "delete"]
@@ -98,7 +98,7 @@ def _rank(kind: Kind, entry: SwitchEntry, position: Mapping[str, int]) -> Rank:
     table = entry.table
     if table == GROUPS:
         return 0, 0
-    if table.startswith(("egress.", VALUES)) or _LAST.search(table):
+    if table == STATES or table.startswith(("egress.", VALUES)) or _LAST.search(table):
         return 1, 0
     if entry.action.endswith(".stop"):
         # While tables are refilled, a tree without the stops that prune it would reach too many.

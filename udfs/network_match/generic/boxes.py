@@ -12,7 +12,8 @@ from functools import lru_cache
 
 from udfs.filters.compiler.outcomes import receiver_order
 from udfs.filters.intervals import Intervals, intersection, union
-from udfs.filters.meaning.normal_form import normal_form
+from udfs.filters.meaning.normal_form import Term
+from udfs.filters.meaning.state import alternatives
 from udfs.filters.prefixes import cover, split
 from udfs.filters.subscriptions import CheckedRule
 from udfs.messages.attributes.registry import BITS, Registry
@@ -38,6 +39,7 @@ class Box:
 def boxes_of(rules: Iterable[CheckedRule], registry: Registry) -> list[Box]:
     """Returns the terms of all rules: each match once, ascending, whatever the order of the rules.
 
+    Alternatives that ask for state are left out.
     Errors: ``SubscriptionError`` as of ``normal_form``.
     """
     specification = registry.specification()
@@ -45,10 +47,16 @@ def boxes_of(rules: Iterable[CheckedRule], registry: Registry) -> list[Box]:
     for rule in rules:
         if not rule.receivers:
             continue
-        for term in normal_form(rule.condition, specification, optional=True):
-            spans = tuple(sorted((registry.by_name[name].id, values) for name, values in term))
-            found.setdefault(spans, set()).update(rule.receivers)
+        for alternative in alternatives(rule.condition, specification, optional=True):
+            if not alternative.macros:
+                spans = spans_of(alternative.rest, registry)
+                found.setdefault(spans, set()).update(rule.receivers)
     return [Box(spans, in_order(found[spans])) for spans in sorted(found)]
+
+
+def spans_of(term: Term, registry: Registry) -> Spans:
+    """Returns a term without state by ids of attributes."""
+    return tuple(sorted((registry.by_name[name].id, values) for name, values in term))
 
 
 def in_order(receivers: Iterable[str]) -> tuple[str, ...]:

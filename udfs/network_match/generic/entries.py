@@ -12,15 +12,18 @@ that is written beside the old, the entry of pass 0 moves all events over, and t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
+from udfs.filters.meaning.normal_form import STATE_MAXIMUM
 from udfs.messages.attributes.registry import BITS
-from udfs.network.programs import EVENT, PASSES, VALUES
+from udfs.network.programs import EVENT, PASSES, STATES, VALUES
 from udfs.network_match.bit_vectors import BitVectors
+from udfs.network_match.generic.cells import CellTerms, ValueRow
 from udfs.network_match.generic.passes import Pass
 from udfs.network_match.generic.table import GenericRow
+from udfs.network_match.layout import FUNCTIONS
 from udfs.switches.entry import SwitchEntry
 from udfs.switches.match import Match, canonical
 from udfs.switches.ports import port_mask
@@ -28,6 +31,12 @@ from udfs.switches.ports import port_mask
 SEND = "ingress.subscriptions.send_to_ports"
 REQUIRE = "ingress.subscriptions.require"
 TAKE = "ingress.subscriptions.take"
+ASK = "ingress.subscriptions.ask"
+SEND_BY_STATE = "ingress.subscriptions.cells.send_to_ports"
+
+CELLS = 1024
+"""Registers of a switch, one of each kind a cell."""
+_NO_OPERAND = (1 << 32) - 1
 
 _ALL = (1 << BITS) - 1
 _MOST = (1 << 32) - 1
@@ -58,19 +67,47 @@ def event_entries(
         for one in passes
     ]
     rows = _rows(switch, passes, [number for number, _ in vectors], numbers)
-    made = [entry for _, entries in (*rows, *vectors) for entry in entries]
+    states = [
+        numbers.of("states", one.cell.rows, lambda n, found: _state_entries(switch, n, found))
+        if one.cell
+        else _NONE
+        for one in passes
+    ]
+    cells = numbers.cells([one.cell for one in passes if one.cell])
+    made = [entry for _, entries in (*rows, *vectors, *states) for entry in entries]
     following = 0
     for at in reversed(range(len(passes))):
         terms = 0 if (found := passes[at].vectors) is None else found.terms
-        content = (rows[at][0], vectors[at][0], terms, passes[at].subset, following)
+        content: dict[str, int] = {
+            "rows": rows[at][0],
+            "vectors": vectors[at][0],
+            "terms": terms,
+            "subset": passes[at].subset,
+            "next": following,
+            "timed": int(at == 0 and bool(cells)),
+        }
+        if (cell := passes[at].cell) is not None:
+            content |= _asked(cell, states[at][0], *cells[cell.cell.name])
         if at:
             following, entries = numbers.of(
-                "pass", content, lambda n, taken: [_pass_entry(switch, n, *taken)]
+                "pass", content, lambda n, taken: [_pass_entry(switch, n, taken)]
             )
             made += entries
         else:
-            made.append(_pass_entry(switch, 0, *content))
+            made.append(_pass_entry(switch, 0, content))
     return made
+
+
+def _asked(cell: CellTerms, states: int, own: int, slot: int) -> dict[str, int]:
+    """Returns the further parameters of a pass that asks a cell."""
+    return {
+        "states": states,
+        "own": own,
+        "slot": slot,
+        "function": FUNCTIONS.index(cell.cell.function),
+        "window": cell.cell.window,
+        "operand": _NO_OPERAND if cell.operand is None else cell.operand,
+    }
 
 
 def _rows(
@@ -101,7 +138,7 @@ class _Numbers:
     def __init__(self, held: Iterable[SwitchEntry]) -> None:
         found: dict[tuple[str, int], set[SwitchEntry]] = defaultdict(set)
         for entry in held:
-            if entry.table in (EVENT, PASSES) or entry.table.startswith(VALUES):
+            if entry.table in (EVENT, PASSES, STATES) or entry.table.startswith(VALUES):
                 name, _, value = entry.match[0]
                 found[name, int.from_bytes(value, "big")].add(entry)
         self._held = dict(found)
@@ -123,6 +160,31 @@ class _Numbers:
             number = values["next"]
             if not number:
                 break
+        return found
+
+    def cells(self, cells: Sequence[CellTerms]) -> dict[str, tuple[int, int]]:
+        """Returns a number and registers of each cell, by name: what it had, or others that are
+        free."""
+        held = {
+            params["own"]: params["slot"]
+            for (what, _), entries in self._held.items()
+            if what == "pass"
+            for entry in entries
+            if "own" in (params := {n: int.from_bytes(v, "big") for n, v in entry.params})
+        }
+        found: dict[str, tuple[int, int]] = {}
+        taken = set(held.values())
+        for name in sorted(one.cell.name for one in cells):
+            own = crc32(name.encode()) % _MOST + 1
+            while any(own == other for other, _ in found.values()):
+                own = own % _MOST + 1
+            slot = held.get(own)
+            if slot is None:
+                slot = own % CELLS
+                while slot in taken and len(taken) < CELLS:
+                    slot = (slot + 1) % CELLS
+            taken.add(slot)
+            found[name] = own, slot
         return found
 
     def of(
@@ -193,15 +255,29 @@ def _range(low: int, high: int) -> bytes:
     return Match("value", "range", canonical(low), canonical(high)).joined()
 
 
-def _pass_entry(
-    switch: str, number: int, rows: int, vectors: int, terms: int, subset: int, following: int
-) -> SwitchEntry:
-    values = {
-        "rows": rows,
-        "vectors": vectors,
-        "terms": terms,
-        "subset": subset,
-        "next": following,
-    }
+def _state_entries(switch: str, number: int, rows: Sequence[ValueRow]) -> list[SwitchEntry]:
+    return [
+        SwitchEntry(
+            switch,
+            STATES,
+            # P4Runtime leaves a range of all values out.
+            (
+                _exact("states", number),
+                *(
+                    ()
+                    if (low, high) == (0, STATE_MAXIMUM)
+                    else (("value", "range", _range(low, high)),)
+                ),
+            ),
+            SEND_BY_STATE,
+            (("ports", canonical(port_mask([int(port) for port in receivers]))),),
+            1,
+        )
+        for low, high, receivers in rows
+    ]
+
+
+def _pass_entry(switch: str, number: int, values: Mapping[str, int]) -> SwitchEntry:
     params = tuple((name, canonical(value)) for name, value in values.items())
-    return SwitchEntry(switch, PASSES, (_exact("pass", number),), TAKE, params)
+    action = ASK if "own" in values else TAKE
+    return SwitchEntry(switch, PASSES, (_exact("pass", number),), action, params)

@@ -15,12 +15,13 @@ from udfs.messages.attributes.events import Widths
 from udfs.messages.attributes.registry import Registry
 from udfs.network.network import Network
 from udfs.network_match.filters import Filtered
-from udfs.network_match.generic.boxes import Spans, boxes_of
+from udfs.network_match.generic.boxes import boxes_of
+from udfs.network_match.generic.cells import cells_of
 from udfs.network_match.generic.entries import event_entries
 from udfs.network_match.generic.passes import Limits, Passes, passes_of
 from udfs.network_match.generic.table import refused
 from udfs.network_match.refusals import rules_without
-from udfs.network_match.routing import ports_towards, rules_of_switch
+from udfs.network_match.routing import ports_towards, refused_in_network, rules_of_switch
 from udfs.switches.entry import SwitchEntry
 
 
@@ -73,8 +74,13 @@ class AttributeFilters:
         Raises NetworkError UNKNOWN_HOST, TOO_MANY_PORTS.
         """
         ports = ports_towards(network, self._publisher)
-        rejections = refused(rules)
+        first = network.host(self._publisher).switch
+        near = [name for name, host in network.hosts.items() if host.switch == first]
+        rejections = refused(rules, self.registry)
         live = rules_without(rules, {r.id for r in rejections}, self.specification)
+        beyond = refused_in_network(live, near)
+        rejections += beyond
+        live = rules_without(live, {r.id for r in beyond}, self.specification)
         made: dict[Hashable, Passes] = {}
         found: dict[str, Passes] = {}
         waiting = list(ports)
@@ -82,7 +88,7 @@ class AttributeFilters:
             switch = waiting.pop(0)
             own = rules_of_switch(live, ports[switch], self.specification)
             found[switch] = self._passes(own, made)
-            unfit = _with_any(own, found[switch].refused, self.registry)
+            unfit = _with_any(own, found[switch], self.registry)
             if unfit:
                 rejections += [_rejection(rule, switch, self._limits) for rule in unfit]
                 live = rules_without(live, set(unfit), self.specification)
@@ -100,24 +106,25 @@ class AttributeFilters:
         key = _known_by(rules)
         if key not in made:
             known = self._made.get(key)
-            made[key] = known or passes_of(boxes_of(rules, self.registry), self._limits)
+            made[key] = known or passes_of(
+                boxes_of(rules, self.registry), self._limits, cells_of(rules, self.registry)
+            )
         return made[key]
 
 
-def _with_any(
-    rules: Sequence[CheckedRule], terms: frozenset[tuple[Spans, str]], registry: Registry
-) -> list[str]:
-    """Returns the ids of the rules with a term among those for a port, in their order."""
-    if not terms:
+def _with_any(rules: Sequence[CheckedRule], made: Passes, registry: Registry) -> list[str]:
+    """Returns the ids of the rules with a term or a cell that found no room, in their order."""
+    if not made.refused and not made.without:
         return []
     return [
         rule.id
         for rule in rules
         if any(
-            (box.spans, port) in terms
+            (box.spans, port) in made.refused
             for box in boxes_of([rule], registry)
             for port in box.receivers
         )
+        or any(one.cell.name in made.without for one in cells_of([rule], registry))
     ]
 
 

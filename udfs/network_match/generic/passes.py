@@ -17,6 +17,7 @@ from udfs.errors import FilterError
 from udfs.messages.attributes.registry import BITS
 from udfs.network_match.bit_vectors import BitVectors, Domain, Merged, merged, vectors_in_words
 from udfs.network_match.generic.boxes import Box, Spans, groups, prefixes_of, reach
+from udfs.network_match.generic.cells import CellTerms
 from udfs.network_match.generic.table import MAX_ROWS, WAYS, GenericRow, Way, table_of_boxes
 from udfs.network_match.port_terms import PortTerm
 from udfs.switches.ports import PORTS, SUBSET
@@ -43,19 +44,23 @@ class Pass:
     """Holds what an event meets at once: rows by descending priority, and terms, none if None.
 
     subset: 0 if terms are in words of all ports, n + 1 if they are in words of the nth 8 ports.
+    cell: asked, and then updated, by events that meet a term; ports of terms mean nothing then.
     """
 
     rows: Sequence[GenericRow] = ()
     vectors: BitVectors | None = None
     subset: int = 0
+    cell: CellTerms | None = None
 
 
 @dataclass(frozen=True)
 class Passes:
-    """Holds the passes of a switch. refused: what found no room, as (spans, port)."""
+    """Holds the passes of a switch. refused: what found no room, as (spans, port). without: names
+    of cells that found none."""
 
     passes: Sequence[Pass]
     refused: frozenset[tuple[Spans, str]] = frozenset()
+    without: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,24 @@ class Limits:
     passes: int = MAX_PASSES
 
 
-def passes_of(boxes: Sequence[Box], limits: Limits) -> Passes:
+def passes_of(boxes: Sequence[Box], limits: Limits, cells: Sequence[CellTerms] = ()) -> Passes:
     """Makes passes of boxes whose receivers are port numbers as text: those that refuse least, of
-    these the fewest, of these those with fewest rows.
+    these the fewest, of these those with fewest rows. Each of ``cells`` has one more; the last ones
+    are those that find none.
 
     Equal boxes have equal passes.
     """
+    found = _without_state(boxes, limits)
+    room = limits.passes - len(found.passes)
+    asking = [
+        replace(_with_vectors([], [Box(one.spans, ("1",))], limits).passes[0], cell=one)
+        for one in cells[:room]
+    ]
+    without = frozenset(one.cell.name for one in cells[room:])
+    return replace(found, passes=[*found.passes, *asking], without=without)
+
+
+def _without_state(boxes: Sequence[Box], limits: Limits) -> Passes:
     best: Passes | None = None
     for found in _ways(boxes, limits):
         if not found.refused and len(found.passes) < 2:

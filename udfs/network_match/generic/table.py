@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from udfs.errors import FilterError, SubscriptionError
-from udfs.filters.meaning.evaluate import is_stateful
 from udfs.filters.subscriptions import CheckedRule, Rejection
 from udfs.messages.attributes.registry import Registry
 from udfs.network_match.generic.boxes import Box, boxes_of, groups, reach
+from udfs.network_match.generic.cells import refused_state
 from udfs.network_match.generic.priorities import Found, overlapping
 
 MAX_ROWS = 16_384
@@ -123,15 +123,17 @@ def table_of_boxes(
     return GenericTable(tuple(made), chosen, asked["priorities"], asked["holes"])
 
 
-def refused(rules: Sequence[CheckedRule]) -> list[Rejection]:
-    """Finds rules that the generic table cannot hold whatever other rules there are, in order.
+def refused(rules: Sequence[CheckedRule], registry: Registry) -> list[Rejection]:
+    """Finds rules that a switch cannot hold whatever other rules there are, in order.
 
-    It keeps no state and performs no action but to send (NOT_ON_SWITCHES).
+    It keeps the state of one cell an alternative, and performs no action but to send
+    (NOT_ON_SWITCHES).
     """
     rejections = []
     for rule in rules:
-        if rule.updates or is_stateful(rule.condition):
-            why = "keeps no state, and this rule reads or updates some: ask for attributes alone"
+        why = refused_state(rule, registry)
+        if why:
+            pass
         elif rule.calls:
             names = ", ".join(sorted({call.name for call in rule.calls}))
             why = f"has no action {names}: write fwd(...), or no action"

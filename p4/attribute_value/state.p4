@@ -1,0 +1,69 @@
+// State of one pass: rows and vectors say of which events a cell knows. Where one of these comes, its
+// value as the event finds it gives ports, and then the event updates it.
+
+
+control ask_cell(inout metadata_t meta, inout cell_t cell, in bit<32> owner) {
+    register<bit<32>>(CELLS) owners;
+    register<start_t>(CELLS) starts;
+    register<bit<32>>(CELLS) counts;
+    register<value_t>(CELLS) values;
+    bit<32> before = 0;
+    value_t operand = 0;
+    bit<1> known = 0;
+    reading() read;
+    updating() update;
+
+    action send_to_ports(ports_t ports) {
+        meta.ports = meta.ports | ports;
+    }
+
+    table states {
+        key = {
+            meta.states: exact @name("states");
+            cell.value: range @name("value");
+        }
+        actions = {
+            send_to_ports;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = STATES;
+    }
+
+    action load() {
+        starts.read(cell.start, cell.slot);
+        counts.read(cell.count, cell.slot);
+        values.read(cell.value, cell.slot);
+    }
+
+    apply {
+        EACH_ATTRIBUTE(OPERAND)
+        if (meta.operand == NO_OPERAND) {
+            known = 1;
+        }
+        // What another cell has left in these registers is nothing to this one.
+        owners.read(before, cell.slot);
+        load();
+        if (before != owner) {
+            cell.count = 0;
+        }
+        read.apply(meta, operand, cell);
+        if (cell.function == MOVED) {
+            cell.known = known;
+        }
+        if (cell.known == 1) {
+            states.apply();
+        }
+        if (known == 1) {
+            load();
+            if (before != owner) {
+                cell.count = 0;
+            }
+            update.apply(meta, operand, cell);
+            owners.write(cell.slot, owner);
+            starts.write(cell.slot, cell.start);
+            counts.write(cell.slot, cell.count);
+            values.write(cell.slot, cell.value);
+        }
+    }
+}
