@@ -541,7 +541,8 @@ def test_every_statement_of_the_program_is_reached():
             for value in (5, 3, (1 << 32) - 1):
                 switch.process(1, pairs_frame({1: value}))
                 switch.process(1, pairs_frame({2: value}))
-            for name, cell in (("owners", 7), ("counts", 1), ("values", (1 << 64) - 1)):
+            full = {"owners": 7, "counts": 1, "values": (1 << 64) - 1, "starts": 1 << 40}
+            for name, cell in full.items():
                 switch.write_register(f"{cases.MATCH}.cells.{name}", function, cell)
             switch.process(1, pairs_frame({1: 0}))
     for number in range(ATTRIBUTES):
