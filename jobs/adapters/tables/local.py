@@ -30,6 +30,15 @@ _GONE = "stackcast_gone"
 _ERRORS = (DeltaError, pa.ArrowException, OSError, ValueError, TypeError)
 
 
+def properties(path: str) -> dict[str, str] | None:
+    """The properties that a table was given. None: ask Spark."""
+    try:
+        return dict(DeltaTable(path).metadata().configuration)
+    except _ERRORS as error:
+        log.debug("Spark reads the properties of %s: %s", path, error)
+        return None
+
+
 def rows(
     path: str, version: int | None = None, since: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]] | None:

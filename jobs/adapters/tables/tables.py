@@ -171,12 +171,8 @@ class Tables:
 
     def _check_layout(self, name: str) -> None:
         """Refuses a table that a newer Stackcast has changed; asked once of each."""
-        snapshot = self._spark_log(name).snapshot()
-        if snapshot is None:
-            raise self._missing(name)
         # A table that somebody else made says none.
-        said = snapshot.metadata().configuration().get("stackcast.layout")
-        layout = int(said.get()) if said.isDefined() else 0
+        layout = int(self._property(name, "stackcast.layout") or 0)
         if layout > LAYOUT:
             raise TableError(
                 "NEWER_LAYOUT",
@@ -186,6 +182,15 @@ class Tables:
                 table=name,
             )
         self._readable.add(name)
+
+    def _property(self, name: str, key: str) -> str | None:
+        if self._local and (given := local.properties(self._path(name))) is not None:
+            return given.get(key)
+        snapshot = self._spark_log(name).snapshot()
+        if snapshot is None:
+            raise self._missing(name)
+        said = snapshot.metadata().configuration().get(key)
+        return str(said.get()) if said.isDefined() else None
 
     def head(self, name: str) -> tuple[str, int]:
         """Delta's id of the table, and its version: one that is made anew has another id.
