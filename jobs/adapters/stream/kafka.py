@@ -181,7 +181,9 @@ class Topics:
         try:
             names = jvm.java.util.Collections.singletonList(settings.topic)
             described = _await(admin.describeTopics(names).allTopicNames(), settings)
-            partitions = [int(p.partition()) for p in described.get(settings.topic).partitions()]
+            partitions = [
+                int(p.partition()) for p in _each(described.get(settings.topic).partitions())
+            ]
             found = []
             for name in which:
                 wanted = jvm.java.util.HashMap()
@@ -190,7 +192,12 @@ class Topics:
                 for partition in partitions:
                     wanted.put(kafka.common.TopicPartition(settings.topic, partition), spec)
                 offsets = _await(admin.listOffsets(wanted).all(), settings)
-                found.append({int(k.partition()): int(offsets.get(k).offset()) for k in offsets})
+                found.append(
+                    {
+                        int(k.partition()): int(offsets.get(k).offset())
+                        for k in _each(offsets.keySet())
+                    }
+                )
             return found
         finally:
             admin.close()
@@ -306,6 +313,12 @@ def _unreachable(settings: Settings) -> KafkaError:
         f"no Kafka broker answers at {settings.kafka['bootstrap.servers']}: check "
         "spark.stackcast.kafka.bootstrap.servers and that the broker is up",
     )
+
+
+def _each(collection: Any) -> list[Any]:
+    """What a Java collection holds. The end of an iterator is an exception of Java's, for which
+    PySpark asks in all jars."""
+    return list(collection.toArray())
 
 
 def _reason(error: Exception) -> str:
