@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import pytest
 from examples import examples
+from fill_switches import fill
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import P4
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
+from lab.switch.p4runtime.device import Device
+from lab.switch.p4runtime.server import P4RuntimeServer
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.interpreter import Interpreter
 from udfs.filters.nodes import Forward, Rule
@@ -180,3 +183,33 @@ def test_a_cell_keeps_its_registers_whatever_comes_and_goes_beside_it() -> None:
         kept = kept or slots
         assert len(set(slots.values())) == len(chosen)
         assert kept.items() <= slots.items()
+
+
+@pytest.mark.server
+def test_rules_with_state_go_to_a_switch_by_p4runtime_edit_after_edit() -> None:
+    running = {name: SimpleSwitch() for name in LINE.switches}
+    devices = [Device(n, s.device_id, running[n]) for n, s in LINE.switches.items()]
+    server = P4RuntimeServer(devices).start()
+    texts = ["a < 4 and count(1h) >= 1", "max(b, 1h) > 0 or c > 0", "changed(a)", "avg(a, 1h) >= 0"]
+    filters, held = AttributeFilters(REGISTRY, "feed1"), {}
+    publisher = LINE.hosts["feed1"]
+    port = LINE.hosts["h1"].port
+    head = bytes.fromhex("035343000002 020000000009 9001")
+    try:
+        for chosen in (texts[:2], texts, texts[2:]):
+            rows = [Subscription(text, "h1", text) for text in chosen]
+            rules, bad = check(rows, FORMAT, set(LINE.subscribers()), "feed1")
+            made = filters.entries(LINE, rules, held)
+            assert not bad and not made.rejections
+            held = made.entries
+            for name, switch in LINE.switches.items():
+                ports = [link.port for link in LINE.links if link.switch == name]
+                entries = [*port_groups(name, ports), *held[name]]
+                fill(server.address, switch, entries, "attribute_value")
+            sent = head + write_event({0: 3}, "bitmask", b"rest")
+            switch = running[publisher.switch]
+            copies = [switch.process(publisher.port, sent) for _ in range(2)]
+            # Whatever the cells held, the second event finds a count, and an average that lasts.
+            assert copies[1] == [(port, sent)]
+    finally:
+        server.stop()
