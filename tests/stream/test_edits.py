@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 from pcap_deployment import Deployment, records
 
+from jobs.adapters.tables.tables import Tables
+
 pytestmark = pytest.mark.integration
 
 
@@ -22,7 +24,19 @@ def edit(deployment: Deployment, text: str) -> None:
     deployment.sql(f"UPDATE {{}} SET filter = '{text}' WHERE id = 'high'", "subscriptions")
 
 
-def test_edits_answer_while_nothing_flows(deployment: Deployment) -> None:
+@pytest.fixture(params=["here", "elsewhere"])
+def place(request: pytest.FixtureRequest, deployment: Deployment) -> str:
+    """Tables in a folder of this machine, or behind a URL that only Spark can follow."""
+    if request.param == "elsewhere":
+        configuration = deployment.spark._jsc.hadoopConfiguration()
+        configuration.set("fs.viewfs.mounttable.far.link./tables", "file:" + str(deployment.folder))
+        deployment.set(tables="viewfs://far/tables/tables")
+        deployment.tables = Tables(deployment.spark, deployment.settings.tables)
+        assert not deployment.tables.local
+    return request.param
+
+
+def test_edits_answer_while_nothing_flows(deployment: Deployment, place: str, itch) -> None:
     def rejected() -> dict[str, str]:
         rows = deployment.tables.rows("rejected_subscriptions")
         return {row["id"]: row["code"] for row in rows}
@@ -39,6 +53,9 @@ def test_edits_answer_while_nothing_flows(deployment: Deployment) -> None:
     first, *_, last = deployment.ledger
     versions = [dict(row["versions"])["subscriptions"] for row in (first, last)]
     assert versions[1] - versions[0] == 2
+    outcome = deployment.outcome(itch)
+    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
+    assert outcome.received > 0
 
 
 def test_a_rule_that_is_most_likely_not_meant_is_live_with_a_warning(
