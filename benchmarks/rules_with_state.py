@@ -23,6 +23,7 @@ FIELDS = 12
 FORMS: Sequence[tuple[str, str, int]] = [
     ("f > a and g > b and avg(h) > c", "f0 > {} and f1 > {} and avg(f2, 100) > {}", 400),
     ("key and f > b and avg(g) > c", "f11 == {key} and f1 > {} and avg(f2, 1000) > {}", 10_000),
+    ("key and f > b and moved(g, c)", "f11 == {key} and f1 > {} and moved(f2, {})", 10_000),
 ]
 
 

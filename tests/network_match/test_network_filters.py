@@ -185,6 +185,22 @@ def test_a_rule_is_refused_just_if_the_program_cannot_hold_it_by_itself(text, ma
         assert not refused
 
 
+def test_a_program_without_registers_refuses_a_change_by_name():
+    text = "header_type t { fields { p: 32; q: 32; } } header t h; @query_field(h.p)"
+    rows = [Subscription(t, HOSTS[0], t) for t in ("p > 5", "p > 5 and moved(p, 2)", "changed(q)")]
+    for counters, refused in (("", rows[1:]), ("@query_counter(seen, 9, 4)", rows[2:])):
+        specification = parse_specification(f"{text} {counters}", "numbers")
+        found = refused_by_program(
+            check(rows, specification, set(HOSTS), "feed1")[0],
+            specification,
+            program_layout(specification),
+        )
+        assert {r.id for r in found} == {row.id for row in refused}
+        assert {r.code for r in found} == {"SUBSCRIPTION.NOT_ON_SWITCHES"}
+        words = "does not read h.q" if counters else "keeps no state: ask for values, declare one"
+        assert words in found[-1 if counters else 0].message
+
+
 @examples(60)
 @given(st.lists(st.tuples(st.sampled_from(HOSTS), st.sampled_from(TEXTS)), max_size=6))
 def test_rules_that_switches_cannot_hold_never_keep_the_others_from_being_live(wanted):
