@@ -171,6 +171,8 @@ def settings_of(lab: Lab, tables: str, **own: object) -> Settings:
         udp_endpoint=lab.ingress[PUBLISHER],
         udp_window=64,
         wait_seconds=10,
+        # What was published is one batch, also the first after a start.
+        max_bytes_per_trigger=0,
         kafka={"bootstrap.servers": lab.bootstrap_servers},
         given=frozenset(names[name] for name in own if name in names),
         **own,
