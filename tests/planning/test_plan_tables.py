@@ -33,6 +33,9 @@ class SlowTables:
     def rows(self, name: str) -> list[Any]:
         return []
 
+    def prepare_overwrite(self, name: str) -> None:
+        pass
+
     def overwrite(self, name: str, rows: Any) -> None:
         if name == self.slow:
             self.began.set()

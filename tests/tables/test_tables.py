@@ -270,6 +270,17 @@ def test_the_last_row_of_each_is_the_same_for_spark_and_delta_rs(
     assert [[row["topic"] for row in each] for each in quick] == [["t0", "t1", "t2"], ["t0", "t2"]]
 
 
+def test_a_prepared_overwrite_replaces_also_what_others_wrote_since(
+    held: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held, "_local", False)
+    held.overwrite("hosts", [host("h1")])
+    held.prepare_overwrite("hosts")
+    held.append("hosts", [host("h2")])
+    held.overwrite("hosts", [host("h3")])
+    assert held.rows("hosts") == [host("h3")]
+
+
 def test_appending_nothing_makes_no_version(held: Tables) -> None:
     before = held.version("links")
     held.append("links", [])

@@ -66,6 +66,7 @@ class PlanTables:
         newest = plans[-1].compilation
         with _logged(REJECTED, newest):
             self._replace(REJECTED, newest.rejection_rows())
+            self._tables.prepare_overwrite(REJECTED)
 
     def _write_live(self, plans: Sequence[Made]) -> None:
         with _logged(LIVE, plans[-1].compilation):
@@ -76,6 +77,8 @@ class PlanTables:
                 self._live.take(made.subscriptions, rejected, version, made.at)
             self._live.write()
         self._to_others.submit(plans[-1])
+        with _logged(LIVE, plans[-1].compilation):
+            self._tables.prepare_overwrite(LIVE)
 
     def _explain(self, plans: Sequence[Made]) -> None:
         made = plans[-1]
