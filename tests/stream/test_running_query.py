@@ -1,4 +1,4 @@
-"""A Spark that cannot be told of a batch: a bound is never dropped silently, a count is."""
+"""A Spark that cannot be told of a batch: a bound fails by name, a count is left out and said."""
 
 from __future__ import annotations
 
