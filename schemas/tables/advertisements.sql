@@ -11,6 +11,7 @@ USING delta
 COMMENT 'One row is one advertisement. Those of a publisher count together; without any it may publish everything.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
+  'delta.enableChangeDataFeed' = 'true',
   'delta.constraints.id_not_empty' = 'length(id) > 0',
   'delta.constraints.format_known' = 'format IN (\'itch\', \'attributes\')'
 )

@@ -11,6 +11,7 @@ USING delta
 COMMENT 'One row is one attribute of attribute/value events. Rows are added and never changed, so that an id keeps its meaning.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
+  'delta.enableChangeDataFeed' = 'true',
   'delta.appendOnly' = 'true',
   'delta.isolationLevel' = 'Serializable',
   'delta.constraints.id_fits_mask' = 'id BETWEEN 0 AND 63',

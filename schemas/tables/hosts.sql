@@ -10,6 +10,7 @@ USING delta
 COMMENT 'One row is one host and where it is attached.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
+  'delta.enableChangeDataFeed' = 'true',
   'delta.constraints.role_known' = 'role IN (\'subscriber\', \'publisher\')',
   'delta.constraints.mac_48_bits' = 'mac BETWEEN 0 AND 281474976710655'
 )

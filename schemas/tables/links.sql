@@ -11,6 +11,7 @@ USING delta
 COMMENT 'One row is one direction of one link: out of a switch, through one port. Hop and stop labels name these ids.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
+  'delta.enableChangeDataFeed' = 'true',
   'delta.constraints.link_id_fits_label' = 'link_id BETWEEN 1 AND 1073741823',
   'delta.constraints.weight_positive' = 'weight > 0 AND weight <= 1e12'
 )

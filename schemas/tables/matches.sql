@@ -7,6 +7,5 @@ CREATE TABLE IF NOT EXISTS ${table} (
 USING delta
 COMMENT 'How the subscriptions of each host stand to what a publisher advertises.'
 TBLPROPERTIES (
-  'stackcast.layout' = '${layout}',
-  'delta.constraints.match_known' = 'match IN (\'permanent\', \'potential\', \'none\')'
+  'stackcast.layout' = '${layout}'
 )

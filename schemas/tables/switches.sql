@@ -11,5 +11,6 @@ USING delta
 COMMENT 'One row is one switch of the network.'
 TBLPROPERTIES (
   'stackcast.layout' = '${layout}',
+  'delta.enableChangeDataFeed' = 'true',
   'delta.constraints.device_id_not_negative' = 'device_id >= 0'
 )

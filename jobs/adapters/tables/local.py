@@ -17,7 +17,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
 log = logging.getLogger(__name__)
@@ -28,6 +28,30 @@ _GONE = "stackcast_gone"
 #: What delta-rs and Arrow raise: FileNotFoundError for a file that VACUUM has taken, ValueError and
 #: TypeError for values that are not of the column's type.
 _ERRORS = (DeltaError, pa.ArrowException, OSError, ValueError, TypeError)
+
+
+def create(path: str, schema: str, comment: str, properties: Mapping[str, str]) -> bool:
+    """Make a table where there is none.
+
+    schema: as Spark writes it in JSON. False: nothing is made, ask Spark.
+    """
+    # delta-rs asks writers to know constraints only where they must know change feeds, too.
+    constraints = any(key.startswith("delta.constraints.") for key in properties)
+    if constraints and properties.get("delta.enableChangeDataFeed") != "true":
+        return False
+    try:
+        DeltaTable.create(
+            path,
+            Schema.from_json(schema),
+            mode="ignore",
+            description=comment,
+            configuration=dict(properties),
+            raise_if_key_not_exists=False,
+        )
+    except _ERRORS as error:
+        log.debug("Spark makes %s: %s", path, error)
+        return False
+    return True
 
 
 def properties(path: str) -> dict[str, str] | None:

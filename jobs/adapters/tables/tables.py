@@ -110,8 +110,24 @@ class Tables:
 
     def _create(self, name: str) -> None:
         text = string.Template(schemas.read_text(f"tables/{name}.sql"))
-        place = self._statement_name(name)
-        self._spark.sql(text.substitute(table=place, layout=LAYOUT))
+        statement = text.substitute(table=self._statement_name(name), layout=LAYOUT)
+        if not (self._local and local.create(self._path(name), *self._parsed(statement))):
+            self._spark.sql(statement)
+
+    def _parsed(self, statement: str) -> tuple[str, str, dict[str, str]]:
+        """Schema as JSON, comment and properties of a statement that makes a table."""
+        state: Any = self._spark._jsparkSession.sessionState()
+        jvm: Any = self._spark._jvm
+        plan = state.sqlParser().parsePlan(statement)
+        given = jvm.scala.jdk.javaapi.CollectionConverters.asJava(plan.tableSpec().properties())
+        prefix = "spark.databricks.delta.properties.defaults."
+        usual = {
+            f"delta.{key.removeprefix(prefix)}": value
+            for key, value in self._spark.conf.getAll.items()
+            if key.startswith(prefix)
+        }
+        own = {str(e.getKey()): str(e.getValue()) for e in given.entrySet().toArray()}
+        return str(plan.tableSchema().json()), str(plan.tableSpec().comment().get()), usual | own
 
     def _statement_name(self, name: str) -> str:
         """Returns what a statement calls the table, attached or not."""
