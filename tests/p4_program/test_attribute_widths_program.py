@@ -76,15 +76,21 @@ def deliver_as_rules_say(switch: SimpleSwitch, of: Widths, rng: Random) -> None:
     assert not made.refused
     entries = event_entries("s", made.passes, ())
     switch.apply({entry.key: entry for entry in entries})
-    for _ in range(8):
-        event = {i: rng.randrange(6) for i in range(of.bitmask) if i in ids or rng.random() < 0.1}
-        event = {i: raw for i, raw in event.items() if rng.random() < 0.7} or {0: 1}
-        named = {f"a{i}": raw for i, raw in event.items() if i in ids}
-        wanted = {int(port) for r in rules if matches(r.condition, named) for port in r.receivers}
-        for encoding in GROUPS:
-            sent = frame(write_event(event, encoding, b"rest", of), encoding)
-            assert sorted(switch.process(64, sent)) == [(port, sent) for port in sorted(wanted)]
-    switch.apply(dict.fromkeys(entry.key for entry in entries))
+    try:
+        for _ in range(8):
+            event = {
+                i: rng.randrange(6) for i in range(of.bitmask) if i in ids or rng.random() < 0.1
+            }
+            event = {i: raw for i, raw in event.items() if rng.random() < 0.7} or {0: 1}
+            named = {f"a{i}": raw for i, raw in event.items() if i in ids}
+            wanted = {
+                int(port) for r in rules if matches(r.condition, named) for port in r.receivers
+            }
+            for encoding in GROUPS:
+                sent = frame(write_event(event, encoding, b"rest", of), encoding)
+                assert sorted(switch.process(64, sent)) == [(port, sent) for port in sorted(wanted)]
+    finally:
+        switch.apply(dict.fromkeys(entry.key for entry in entries))
 
 
 @examples(60)
