@@ -47,20 +47,6 @@ SLOWEST = {
     "test_standard_streams": 24,
     "test_receive_command": 24,
     "test_filter_proof": 24,
-    "test_lab_network": 22,
-    "test_house": 22,
-    "test_rule_groups": 20,
-    "test_filter_shapes": 19,
-    "test_bmv2_program": 19,
-    "test_conjunctions": 17,
-    "test_attributes_command": 17,
-    "test_p4runtime_server": 16,
-    "test_filter_incremental": 16,
-    "test_attribute_input": 16,
-    "test_grouped": 14,
-    "test_filter_explain": 14,
-    "test_checking": 14,
-    "test_attribute_value_program": 14,
 }
 #: Any other.
 SECONDS = 4
