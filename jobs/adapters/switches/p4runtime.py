@@ -163,7 +163,10 @@ class SwitchConnection:
         try:
             if not (change == "reconciled" and self._reconcile(program)):
                 self._replace(program)
-                log.info("%s was given program %s, and is empty", self._client.where, program.name)
+                level = logging.DEBUG if change == "set" else logging.INFO
+                log.log(
+                    level, "%s was given program %s, and is empty", self._client.where, program.name
+                )
         except SwitchError:
             with contextlib.suppress(SwitchError):
                 self._write_groups("insert", groups)

@@ -463,7 +463,9 @@ class SwitchSession:
             else:
                 time.sleep(0.05)
         if self._read_in_term != connection.terms:
-            log.info("%s: we are its primary client", self._where)
+            # That a session begins is no news; that another client was primary meanwhile is.
+            level = logging.DEBUG if self._read_in_term is None else logging.INFO
+            log.log(level, "%s: we are its primary client", self._where)
 
     def _not_primary(self, connection: SwitchConnection) -> SwitchError:
         highest, taken = connection.rivals
