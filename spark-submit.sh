@@ -31,6 +31,8 @@ VAR=${STACKCAST_VAR:-$ROOT/var}
 # Set by make_var, once the folder is there.
 ENV_DIR=
 JARS=
+# Set by check_java.
+JAVA_VERSION=
 
 say() { printf 'stackcast: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -51,7 +53,8 @@ check_java() {
   java=$(java_program)
   [ -n "$java" ] || die "Java was not found: install a Java 17 runtime, or set JAVA_HOME to one."
   [ -x "$java" ] || die "JAVA_HOME=$JAVA_HOME has no bin/java: point it at a Java 17 runtime, or unset it."
-  version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1) || true
+  JAVA_VERSION=$("$java" -version 2>&1) || true
+  version=$(sed -n 's/.*version "\([0-9]*\).*/\1/p' <<<"$JAVA_VERSION" | head -n 1) || true
   [ "${version:-0}" -ge 17 ] ||
     die "Java 17 or newer is needed, but $java is version ${version:-unknown}: set JAVA_HOME to a newer one."
 }
@@ -127,6 +130,8 @@ install_packages() {
 install_jars() {
   local ivy jar log=$VAR/log/ivy.log pyspark
   unmark jars
+  # Of these files: others of the same names are others to a JVM.
+  unmark classes
   pyspark=$(pyspark_home)
   ivy=("$pyspark"/jars/ivy-*.jar)
   # Those of an earlier ivy.xml would stay on Spark's class path beside the new ones.
@@ -143,6 +148,34 @@ install_jars() {
   mark_done jars "$1"
 }
 
+# Class data (CDS) are of no use behind a folder with files in it, as conf is, and Spark puts the
+# folder of its settings first. By a name with a colon it finds the settings, and the JVM, for which
+# a colon ends an entry, nothing; behind the jars conf does no harm, and is found.
+use_class_data() {
+  [ -f "$VAR/classes.jsa" ] && [ -z "${SPARK_CONF_DIR:-}" ] && [ -d "$VAR/conf:" ] || return 0
+  export SPARK_CONF_DIR=$VAR/conf:
+  export SPARK_DIST_CLASSPATH=$ROOT/conf${SPARK_DIST_CLASSPATH:+:$SPARK_DIST_CLASSPATH}
+  # Where it does not fit, the JVM does without and says nothing.
+  export SPARK_SUBMIT_OPTS="\"-XX:SharedArchiveFile=$VAR/classes.jsa\" -Xlog:cds*=off ${SPARK_SUBMIT_OPTS:-}"
+}
+
+# $1: stamp. A JVM that maps class data does without reading and linking ten thousand classes.
+make_class_data() {
+  local archive=$VAR/classes.jsa
+  unmark classes
+  rm -f "$archive"
+  ln -sfn "$ROOT/conf" "$VAR/conf:"
+  (
+    export_environment
+    export SPARK_CONF_DIR=$VAR/conf: SPARK_DIST_CLASSPATH=$ROOT/conf
+    export SPARK_SUBMIT_OPTS="\"-XX:ArchiveClassesAtExit=$archive.new\" -Xlog:disable"
+    cd "$ROOT" && python -m jobs.adapters.tables.class_data
+  ) >"$VAR/log/classes.log" 2>&1 && mv "$archive.new" "$archive" ||
+    say "that failed, and starts take longer; the log says why: $VAR/log/classes.log"
+  # Not tried again either way.
+  mark_done classes "$1"
+}
+
 # Fails, and says nothing, where the environment is not whole. Isolated, since a pyspark of the
 # current folder or of PYTHONPATH is not the environment's.
 pyspark_home() {
@@ -154,7 +187,7 @@ runtime_works() { is_done runtime "$1" && pyspark_home >/dev/null; }
 
 # $1: runtime, test or bench (which is test, and what benchmarks compare with)
 ensure_environment() {
-  local name python python_stamp test_stamp bench_stamp jar_stamp
+  local name python python_stamp test_stamp bench_stamp jar_stamp class_stamp
   check_system
   check_java
   make_var
@@ -168,7 +201,10 @@ ensure_environment() {
   test_stamp=test-$python_stamp
   bench_stamp=bench-$python_stamp
   jar_stamp=$python_stamp-$(stamp <"$ROOT/conf/ivy.xml")
+  # Another Java cannot read it.
+  class_stamp=$jar_stamp-$(printf %s "$JAVA_VERSION" | stamp)
   if runtime_works "$python_stamp" && is_done jars "$jar_stamp" &&
+    is_done classes "$class_stamp" &&
     { [ "$1" = runtime ] || is_done test "$test_stamp"; } &&
     { [ "$1" != bench ] || is_done bench "$bench_stamp"; }; then return; fi
 
@@ -181,18 +217,22 @@ ensure_environment() {
   if ! runtime_works "$python_stamp"; then
     check_disk "the environment needs" 3072
     python=$(find_python) || exit 1
-    say "[1/3] a virtual environment in $ENV_DIR ($("$python" --version))"
-    for name in runtime jars test bench; do unmark "$name"; done
+    say "[1/4] a virtual environment in $ENV_DIR ($("$python" --version))"
+    for name in runtime jars classes test bench; do unmark "$name"; done
     rm -rf "$ENV_DIR"
     "$python" -m venv "$ENV_DIR" >"$VAR/log/venv.log" 2>&1 ||
       die "$python cannot make a virtual environment; its venv module may be missing (package python3-venv). Log: $VAR/log/venv.log"
-    say "[2/3] Python packages (a minute or more; log: $VAR/log/pip-runtime.log)"
+    say "[2/4] Python packages (a minute or more; log: $VAR/log/pip-runtime.log)"
     install_packages runtime "$python_stamp" -e "$ROOT"
   fi
   if ! is_done jars "$jar_stamp"; then
     check_disk "the jars need" 500
-    say "[3/3] jars for Delta, Kafka and the lab's broker (a minute; log: $VAR/log/ivy.log)"
+    say "[3/4] jars for Delta, Kafka and the lab's broker (a minute; log: $VAR/log/ivy.log)"
     install_jars "$jar_stamp"
+  fi
+  if ! is_done classes "$class_stamp"; then
+    say "[4/4] class data of the jars, for quick starts (half a minute; log: $VAR/log/classes.log)"
+    make_class_data "$class_stamp"
   fi
   if [ "$1" != runtime ] && ! is_done test "$test_stamp"; then
     check_disk "the packages for tests need" 500
@@ -261,6 +301,7 @@ export_environment() {
   export STACKCAST_HOME=$ROOT STACKCAST_VAR=$VAR
   export SPARK_HOME
   SPARK_HOME=$(pyspark_home)
+  use_class_data
   export SPARK_CONF_DIR=${SPARK_CONF_DIR:-$ROOT/conf}
   export PYSPARK_PYTHON=$ENV_DIR/bin/python
   [ -n "${NUMBA_CACHE_DIR:-}" ] || choose_kernel_cache
@@ -316,8 +357,9 @@ case "${1:-}" in
   env)
     ensure_environment runtime
     export_environment
-    for name in STACKCAST_HOME STACKCAST_VAR SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON NUMBA_CACHE_DIR PATH; do
-      printf 'export %s=%q\n' "$name" "${!name}"
+    for name in STACKCAST_HOME STACKCAST_VAR SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH SPARK_SUBMIT_OPTS \
+      PYSPARK_PYTHON NUMBA_CACHE_DIR PATH; do
+      [ -z "${!name:-}" ] || printf 'export %s=%q\n' "$name" "${!name}"
     done
     ;;
   *)

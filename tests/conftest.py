@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import class_data
 import costs
 import examples
 import jvm
@@ -30,7 +29,6 @@ from udfs.messages.specification import Specification, parse_specification
 pytest_cmdline_main = processes.pytest_cmdline_main
 pytest_configure_node = switch_suite.pytest_configure_node
 pytest_report_header = switch_suite.pytest_report_header
-pytest_runtestloop = class_data.pytest_runtestloop
 no_servers = costs.no_servers
 
 jvm.set_up()

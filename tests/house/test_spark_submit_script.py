@@ -24,8 +24,8 @@ from paths import ROOT
 pytestmark = pytest.mark.server
 
 TOOLS = (
-    "awk bash cat chmod cksum cp dirname env find flock grep head ls mkdir rm sed sleep sort tee "
-    "tr uname"
+    "awk bash cat chmod cksum cp dirname env find flock grep head ln ls mkdir mv rm sed sleep sort "
+    "tee tr uname"
 )
 
 SHELL = shutil.which("sh")
@@ -58,6 +58,8 @@ case "$1" in
       pytest*) echo "pytest in $PWD"; exit ;;
       tests.make.*) echo "$* in $PWD"; exit ;;
       udfs*kernel_cache*) echo compiled >>"$HOME/kernels"; [ ! -e "$HOME/no-compiler" ]; exit ;;
+      *.class_data*) note classes; [ ! -e "$HOME/no-archive" ] || exit 1
+        echo classes >"$STACKCAST_VAR/classes.jsa.new"; exit ;;
       *"[test]") note test; exit ;;
       *"[bench]") note bench; exit ;;
     esac
@@ -284,8 +286,8 @@ def able(tmp_path: Path) -> Iterator[Machine]:
         hold.unlink()
 
 
-#: A first start's steps; Ivy fetches two jars.
-FIRST = ["venv |", "runtime |", "jars | runtime", "jars | runtime"]
+#: A first start's steps; Ivy fetches two jars, whose classes are then archived.
+FIRST = ["venv |", "runtime |", "jars | runtime", "jars | runtime", "classes | jars runtime"]
 
 
 @pytest.fixture
@@ -312,9 +314,9 @@ def test_a_first_start_makes_all_and_runs_the_job(able: Machine):
     assert done.returncode == 0
     assert done.stdout == "spark-submit --properties-file my conf jobs/x.py a b\n"
     said = [line.removeprefix("stackcast: ")[:5] for line in done.stderr.splitlines()]
-    assert said == ["[1/3]", "[2/3]", "[3/3]", "the e"]
+    assert said == ["[1/4]", "[2/4]", "[3/4]", "[4/4]", "the e"]
     assert able.events() == FIRST
-    assert able.marks() == {"runtime", "jars"}
+    assert able.marks() == {"runtime", "jars", "classes"}
     assert jars(able) == {"own.jar", "ivy-2.5.3.jar", "delta-1.jar", "kafka-1.jar"}
 
 
@@ -391,6 +393,47 @@ def test_a_stream_starts_where_kernels_cannot_be_compiled_ahead(ready: Machine):
     assert "the log says why" in done.stderr
 
 
+def test_jobs_start_where_classes_cannot_be_archived(able: Machine):
+    (able.home / "no-archive").touch()
+    done = able.run("jobs/x.py")
+    assert done.returncode == 0 and done.stdout == "spark-submit jobs/x.py\n"
+    assert f"the log says why: {able.var}/log/classes.log" in done.stderr
+    assert "SPARK_SUBMIT_OPTS" not in able.run("env").stdout
+    assert able.events() == FIRST, "it is not tried at each start"
+
+
+def test_classes_are_archived_anew_for_another_java(ready: Machine):
+    ready.program("java", IVY.replace("17.0.9", "21.0.1"))
+    assert ready.run("jobs/x.py").returncode == 0
+    assert ready.events() == FIRST[-1:]
+
+
+def test_a_shell_gets_the_archive_beside_its_own_options_and_keeps_its_settings(ready: Machine):
+    shell = ready.run("env", SPARK_SUBMIT_OPTS="-Dmy=own").stdout
+    show = 'printf "%s\\n" "$SPARK_SUBMIT_OPTS" "$SPARK_CONF_DIR"'
+    said = subprocess.check_output(["bash", "-c", f"{shell}\n{show}"], text=True)
+    options, settings = said.splitlines()
+    assert f'"-XX:SharedArchiveFile={ready.var}/classes.jsa"' in options and "-Dmy=own" in options
+    assert Path(settings).resolve() == ready.clone / "conf"
+    shell = ready.run("env", SPARK_CONF_DIR="/my/conf").stdout
+    assert "SPARK_CONF_DIR=/my/conf\n" in shell and "SPARK_SUBMIT_OPTS" not in shell
+
+
+def test_spark_takes_its_classes_from_the_archive(tmp_path: Path):
+    """The real one of this environment; a JVM to which it does not fit would not say so."""
+    var, loaded = Path(os.environ["STACKCAST_VAR"]), tmp_path / "loaded"
+    options = f'"-XX:SharedArchiveFile={var / "classes.jsa"}" -Xlog:class+load:file={loaded}'
+    settings = {"SPARK_CONF_DIR": str(var / "conf:"), "SPARK_DIST_CLASSPATH": str(ROOT / "conf")}
+    subprocess.run(
+        [Path(os.environ["SPARK_HOME"]) / "bin" / "spark-submit", "--version"],
+        env=os.environ | settings | {"SPARK_SUBMIT_OPTS": options},
+        check=True,
+        capture_output=True,
+    )
+    of = "org.apache.spark.deploy.SparkSubmit source: shared objects file (top)\n"
+    assert of in loaded.read_text()
+
+
 def test_a_folder_may_be_given_relative_or_by_a_link(ready: Machine, tmp_path: Path):
     (tmp_path / "link").symlink_to(ready.var)
     (ready.home / "var").symlink_to(ready.var)
@@ -403,7 +446,7 @@ def test_a_folder_may_be_given_relative_or_by_a_link(ready: Machine, tmp_path: P
 def test_the_tests_need_their_packages_only_beside_what_is_there(ready: Machine):
     done = ready.run("test", "-x")
     assert done.returncode == 0 and done.stdout == f"pytest in {ready.clone}\n"
-    assert ready.events() == ["test | jars runtime"]
+    assert ready.events() == ["test | classes jars runtime"]
     assert "packages" not in ready.run("test").stderr and ready.events() == []
 
 
@@ -422,7 +465,10 @@ def test_benchmarks_need_what_they_compare_with_beside_the_tests_packages(ready:
         (folder / name).mkdir()
         (folder / name / f"{module}.py").write_text("")
     assert ready.run("bench", "speed", "--fast").returncode == 0
-    assert ready.events()[:2] == ["test | jars runtime", "bench | jars runtime test"]
+    assert ready.events()[:2] == [
+        "test | classes jars runtime",
+        "bench | classes jars runtime test",
+    ]
     done = ready.run("bench", "shared")
     assert last_line(done) == "stackcast: there is no benchmark 'shared'; there are: speed load"
     assert done.returncode == 1
@@ -473,7 +519,7 @@ def test_an_environment_that_lost_its_packages_is_made_anew(ready: Machine):
 def test_other_jars_replace_those_of_before(ready: Machine):
     (ready.clone / "conf" / "ivy.xml").write_text("delta-2.jar\n")
     assert ready.run("jobs/x.py").returncode == 0
-    assert ready.events() == ["jars | runtime"]
+    assert ready.events() == ["jars | runtime", FIRST[-1]]
     assert jars(ready) == {"own.jar", "ivy-2.5.3.jar", "delta-2.jar"}
 
 
@@ -493,10 +539,10 @@ def killed_in(machine: Machine, step: str, *arguments: str) -> None:
 @pytest.mark.parametrize(
     ("step", "redone"),
     [
-        ("venv", [*FIRST, "test | jars runtime"]),
-        ("runtime", [*FIRST, "test | jars runtime"]),
-        ("jars", [*FIRST[2:], "test | jars runtime"]),
-        ("test", ["test | jars runtime"]),
+        ("venv", [*FIRST, "test | classes jars runtime"]),
+        ("runtime", [*FIRST, "test | classes jars runtime"]),
+        ("jars", [*FIRST[2:], "test | classes jars runtime"]),
+        ("test", ["test | classes jars runtime"]),
     ],
 )
 def test_a_start_after_a_kill_redoes_the_step_it_fell_in(
@@ -534,7 +580,8 @@ def test_two_starts_at_once_wait_for_each_other(able: Machine):
         out, err = started.communicate(timeout=30)
         assert started.returncode == 0 and out == f"spark-submit jobs/{job}.py\n", err
     # None of them twice.
-    assert [event for event in able.events() if event.startswith("jars")] == FIRST[2:]
+    steps = "jars", "classes"
+    assert [event for event in able.events() if event.startswith(steps)] == FIRST[2:]
 
 
 def test_room_is_asked_for_by_step(ready: Machine):

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import os
 
-import class_data
-
-VARIABLE = class_data.VARIABLE
+VARIABLE = "SPARK_SUBMIT_OPTS"
 #: Alone, the quick compiler would have 48 MB for its code, which Spark fills. To verify the classes
 #: of jars that every run has takes a fifth of a start.
 QUICK = (
@@ -25,12 +23,13 @@ INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryM
 
 
 def set_up() -> None:
-    """Have all JVMs run so, where nobody said otherwise."""
-    if VARIABLE not in os.environ:
-        options = (QUICK, INTERPRETED, FEW_CHECKPOINTS, class_data.option())
-        os.environ |= {VARIABLE: " ".join(options), **class_data.class_path()}
+    """Have all JVMs run so, but for what somebody said otherwise."""
+    given = os.environ.get(VARIABLE, "")
+    if INTERPRETED not in given:
+        os.environ[VARIABLE] = " ".join((QUICK, INTERPRETED, FEW_CHECKPOINTS, given))
 
 
 def as_shipped() -> dict[str, str]:
     """Returns the environment of a Spark that compiles and commits as users have it."""
-    return {VARIABLE: f"{QUICK} {class_data.option()}"}
+    options = os.environ[VARIABLE]
+    return {VARIABLE: options.replace(INTERPRETED, "").replace(FEW_CHECKPOINTS, "")}
