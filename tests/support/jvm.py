@@ -18,6 +18,9 @@ QUICK = (
 )
 #: A checkpoint of a table's log at each tenth commit costs more than it saves in such a time.
 FEW_CHECKPOINTS = "-Dspark.databricks.delta.properties.defaults.checkpointInterval=100"
+#: A stream that waits for records asks Kafka a hundred times a second: a quarter of a core with the
+#: broker's part, while other tests want both.
+SELDOM = "-Dspark.sql.streaming.pollingDelay=50ms"
 #: What a query computes is the same.
 INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
 
@@ -26,7 +29,7 @@ def set_up() -> None:
     """Have all JVMs run so, but for what somebody said otherwise."""
     given = os.environ.get(VARIABLE, "")
     if INTERPRETED not in given:
-        os.environ[VARIABLE] = " ".join((QUICK, INTERPRETED, FEW_CHECKPOINTS, given))
+        os.environ[VARIABLE] = " ".join((QUICK, INTERPRETED, FEW_CHECKPOINTS, SELDOM, given))
 
 
 def as_shipped() -> dict[str, str]:
