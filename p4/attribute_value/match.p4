@@ -4,9 +4,8 @@
 control match_event(inout metadata_t meta, in standard_metadata_t standard) {
     ports_t asked = 0;
     ports_t found = 0;
-    bit<32> owner = 0;
     bit<1> timed_ = 0;
-    cell_t cell = { 0, 0, 0, 0, 0, 0, 0, 0 };
+    cell_t cell = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
     ask_cell() cells;
 
     // Timed is the first pass of events that will ask cells: time is known to that one alone.
@@ -22,16 +21,16 @@ control match_event(inout metadata_t meta, in standard_metadata_t standard) {
         meta.states = 0;
     }
 
-    // A pass that asks a cell, which is ``own`` of all that the switch ever has.
+    // A pass that asks a cell, which ``tag`` tells from all that the switch ever has.
     action ask(
         bit<32> rows, bit<32> vectors, terms_t terms, bit<8> subset, bit<32> next, bit<1> timed,
-        bit<32> states, bit<32> own, bit<32> slot, bit<8> function, bit<64> window,
+        bit<32> states, bit<96> tag, bit<32> slot, bit<8> function, bit<64> window,
         bit<32> operand
     ) {
         take(rows, vectors, terms, subset, next, timed);
         meta.states = states;
         meta.operand = operand;
-        owner = own;
+        cell.tag = tag;
         cell.slot = slot;
         cell.function = function;
         cell.window = window;
@@ -110,7 +109,7 @@ control match_event(inout metadata_t meta, in standard_metadata_t standard) {
         if (meta.states == 0) {
             meta.ports = meta.ports | asked;
         } else if (asked != 0) {
-            cells.apply(meta, cell, owner);
+            cells.apply(meta, cell);
         }
     }
 }

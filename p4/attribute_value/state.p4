@@ -2,12 +2,11 @@
 // value as the event finds it gives ports, and then the event updates it.
 
 
-control ask_cell(inout metadata_t meta, inout cell_t cell, in bit<32> owner) {
-    register<bit<32>>(CELLS) owners;
+control ask_cell(inout metadata_t meta, inout cell_t cell) {
+    register<bit<96>>(CELLS) owners;
     register<start_t>(CELLS) starts;
     register<bit<32>>(CELLS) counts;
     register<value_t>(CELLS) values;
-    bit<32> before = 0;
     value_t operand = 0;
     bit<1> known = 0;
     reading() read;
@@ -31,6 +30,7 @@ control ask_cell(inout metadata_t meta, inout cell_t cell, in bit<32> owner) {
     }
 
     action load() {
+        owners.read(cell.owner, cell.slot);
         starts.read(cell.start, cell.slot);
         counts.read(cell.count, cell.slot);
         values.read(cell.value, cell.slot);
@@ -41,12 +41,7 @@ control ask_cell(inout metadata_t meta, inout cell_t cell, in bit<32> owner) {
         if (meta.operand == NO_OPERAND) {
             known = 1;
         }
-        // What another cell has left in these registers is nothing to this one.
-        owners.read(before, cell.slot);
         load();
-        if (before != owner) {
-            cell.count = 0;
-        }
         read.apply(meta, operand, cell);
         if (cell.function == MOVED) {
             cell.known = known;
@@ -56,11 +51,8 @@ control ask_cell(inout metadata_t meta, inout cell_t cell, in bit<32> owner) {
         }
         if (known == 1) {
             load();
-            if (before != owner) {
-                cell.count = 0;
-            }
             update.apply(meta, operand, cell);
-            owners.write(cell.slot, owner);
+            owners.write(cell.slot, cell.owner);
             starts.write(cell.slot, cell.start);
             counts.write(cell.slot, cell.count);
             values.write(cell.slot, cell.value);

@@ -11,6 +11,8 @@ struct cell_t {
     bit<32> slot;
     bit<8> function;
     bit<64> window;
+    bit<96> tag;
+    bit<96> owner;  // the tag of the cell that wrote its registers
     start_t start;
     bit<32> count;
     value_t value;

@@ -1,5 +1,6 @@
 // Empties a cell whose window is over: times differ around the clock, either way. That of
-// MOVED is over for a value which is as far from the one that opened it.
+// MOVED is over for a value which is as far from the one that opened it. What another cell
+// has left in the registers is nothing to this one.
 control closing(in metadata_t meta, in value_t operand, inout cell_t cell) {
     start_t after = 0;
     start_t before = 0;
@@ -18,7 +19,7 @@ control closing(in metadata_t meta, in value_t operand, inout cell_t cell) {
                 away = (bit<64>) before;
             }
         }
-        if (away >= cell.window) {
+        if (away >= cell.window || cell.owner != cell.tag) {
             cell.count = 0;
         }
     }

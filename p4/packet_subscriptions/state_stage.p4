@@ -2,11 +2,12 @@
 // target that reaches a register once a pass needs its own registers for each position.
 control state_stage(in headers_t hdr, inout metadata_t meta,
                     in standard_metadata_t standard_metadata) {
+    register<bit<96>>(1024) recent_owner;
     register<start_t>(1024) recent_start;
     register<bit<32>>(1024) recent_count;
     register<value_t>(1024) recent_value;
 
-    cell_t cell = { 0, 0, 0, 0, 0, 0, 0, 0 };
+    cell_t cell = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
     value_t operand = 0;
     bit<1> known = 0;
     bool found = false;
@@ -23,35 +24,36 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
     action set_state(state_t next) {
         meta.state = next;
     }
-    action load(bit<8> block, bit<32> slot, bit<8> function, bit<64> window) {
+    action load(bit<8> block, bit<32> slot, bit<8> function, bit<64> window, bit<96> tag) {
         cell.block = block;
         cell.slot = slot;
         cell.function = function;
         cell.window = window;
+        cell.tag = tag;
         operand = 0;
         known = 1;
     }
     action load_with_add_order_stock(
-            bit<8> block, bit<32> slot, bit<8> function, bit<64> window) {
-        load(block, slot, function, window);
+            bit<8> block, bit<32> slot, bit<8> function, bit<64> window, bit<96> tag) {
+        load(block, slot, function, window, tag);
         operand = (value_t) hdr.add_order.stock;
         known = hdr.add_order.isValid() ? 1w1 : 1w0;
     }
     action load_with_add_order_price(
-            bit<8> block, bit<32> slot, bit<8> function, bit<64> window) {
-        load(block, slot, function, window);
+            bit<8> block, bit<32> slot, bit<8> function, bit<64> window, bit<96> tag) {
+        load(block, slot, function, window, tag);
         operand = (value_t) hdr.add_order.price;
         known = hdr.add_order.isValid() ? 1w1 : 1w0;
     }
     action load_with_add_order_shares(
-            bit<8> block, bit<32> slot, bit<8> function, bit<64> window) {
-        load(block, slot, function, window);
+            bit<8> block, bit<32> slot, bit<8> function, bit<64> window, bit<96> tag) {
+        load(block, slot, function, window, tag);
         operand = (value_t) hdr.add_order.shares;
         known = hdr.add_order.isValid() ? 1w1 : 1w0;
     }
     action load_with_add_order_buy_sell(
-            bit<8> block, bit<32> slot, bit<8> function, bit<64> window) {
-        load(block, slot, function, window);
+            bit<8> block, bit<32> slot, bit<8> function, bit<64> window, bit<96> tag) {
+        load(block, slot, function, window, tag);
         operand = (value_t) hdr.add_order.buy_sell;
         known = hdr.add_order.isValid() ? 1w1 : 1w0;
     }
@@ -366,6 +368,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
         // All conditions look at cells as the event finds them.
         if (load_1_rows.apply().hit) {
             if (cell.block == 0) {
+                recent_owner.read(cell.owner, cell.slot);
                 recent_start.read(cell.start, cell.slot);
                 recent_count.read(cell.count, cell.slot);
                 recent_value.read(cell.value, cell.slot);
@@ -385,6 +388,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
         }
         if (load_2_rows.apply().hit) {
             if (cell.block == 0) {
+                recent_owner.read(cell.owner, cell.slot);
                 recent_start.read(cell.start, cell.slot);
                 recent_count.read(cell.count, cell.slot);
                 recent_value.read(cell.value, cell.slot);
@@ -404,6 +408,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
         }
         if (load_3_rows.apply().hit) {
             if (cell.block == 0) {
+                recent_owner.read(cell.owner, cell.slot);
                 recent_start.read(cell.start, cell.slot);
                 recent_count.read(cell.count, cell.slot);
                 recent_value.read(cell.value, cell.slot);
@@ -423,6 +428,7 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
         }
         if (load_4_rows.apply().hit) {
             if (cell.block == 0) {
+                recent_owner.read(cell.owner, cell.slot);
                 recent_start.read(cell.start, cell.slot);
                 recent_count.read(cell.count, cell.slot);
                 recent_value.read(cell.value, cell.slot);
@@ -446,12 +452,14 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
         update_1_rows.apply();
         if (known == 1) {
             if (cell.block == 0) {
+                recent_owner.read(cell.owner, cell.slot);
                 recent_start.read(cell.start, cell.slot);
                 recent_count.read(cell.count, cell.slot);
                 recent_value.read(cell.value, cell.slot);
             }
             updating_1.apply(meta, operand, cell);
             if (cell.block == 0) {
+                recent_owner.write(cell.slot, cell.owner);
                 recent_start.write(cell.slot, cell.start);
                 recent_count.write(cell.slot, cell.count);
                 recent_value.write(cell.slot, cell.value);
@@ -461,12 +469,14 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
         update_2_rows.apply();
         if (known == 1) {
             if (cell.block == 0) {
+                recent_owner.read(cell.owner, cell.slot);
                 recent_start.read(cell.start, cell.slot);
                 recent_count.read(cell.count, cell.slot);
                 recent_value.read(cell.value, cell.slot);
             }
             updating_2.apply(meta, operand, cell);
             if (cell.block == 0) {
+                recent_owner.write(cell.slot, cell.owner);
                 recent_start.write(cell.slot, cell.start);
                 recent_count.write(cell.slot, cell.count);
                 recent_value.write(cell.slot, cell.value);
@@ -476,12 +486,14 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
         update_3_rows.apply();
         if (known == 1) {
             if (cell.block == 0) {
+                recent_owner.read(cell.owner, cell.slot);
                 recent_start.read(cell.start, cell.slot);
                 recent_count.read(cell.count, cell.slot);
                 recent_value.read(cell.value, cell.slot);
             }
             updating_3.apply(meta, operand, cell);
             if (cell.block == 0) {
+                recent_owner.write(cell.slot, cell.owner);
                 recent_start.write(cell.slot, cell.start);
                 recent_count.write(cell.slot, cell.count);
                 recent_value.write(cell.slot, cell.value);
@@ -491,12 +503,14 @@ control state_stage(in headers_t hdr, inout metadata_t meta,
         update_4_rows.apply();
         if (known == 1) {
             if (cell.block == 0) {
+                recent_owner.read(cell.owner, cell.slot);
                 recent_start.read(cell.start, cell.slot);
                 recent_count.read(cell.count, cell.slot);
                 recent_value.read(cell.value, cell.slot);
             }
             updating_4.apply(meta, operand, cell);
             if (cell.block == 0) {
+                recent_owner.write(cell.slot, cell.owner);
                 recent_start.write(cell.slot, cell.start);
                 recent_count.write(cell.slot, cell.count);
                 recent_value.write(cell.slot, cell.value);

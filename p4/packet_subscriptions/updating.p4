@@ -3,6 +3,7 @@ control updating(in metadata_t meta, in value_t operand, inout cell_t cell) {
     closing() closing_;
     apply {
         closing_.apply(meta, operand, cell);
+        cell.owner = cell.tag;
         if (cell.count == 0) {
             cell.start = (start_t) meta.now;
             cell.count = 1;

@@ -112,15 +112,18 @@ def test_in_the_middle_of_an_edit_every_event_goes_by_the_old_rules_or_by_the_ne
 
 
 def test_rules_that_stay_write_nothing():
-    filters = NetworkFilters(ITCH, "feed1")
-    held: dict[str, list[SwitchEntry]] = {}
-    for _ in range(3):
-        made = filters.entries(NETWORK, rules(7, 12), held)
-        if held:
-            assert made.entries == held
-        held = dict(made.entries)
-    # Nor after a restart, when nothing but the entries is known.
-    assert NetworkFilters(ITCH, "feed1").entries(NETWORK, rules(7, 12), held).entries == held
+    near = next(h for h in HOSTS if NETWORK.hosts[h].switch == NETWORK.hosts["feed1"].switch)
+    texts = ["changed(stock)", "stock == GOOGL and avg(price) > 5", "moved(price, 2)"]
+    rows = [Subscription(f"c{at}", near, text) for at, text in enumerate(texts)]
+    stateful = check(rows, ITCH, set(HOSTS), "feed1")[0]
+    for wanted in (rules(7, 12), stateful):
+        filters = NetworkFilters(ITCH, "feed1")
+        # Cells have not the registers that they would have if all were new.
+        held = dict(filters.entries(NETWORK, wanted[1:], {}).entries)
+        held = dict(filters.entries(NETWORK, wanted, held, 1).entries)
+        assert filters.entries(NETWORK, wanted, held, 2).entries == held
+        # Nor after a restart, when nothing but the entries is known.
+        assert NetworkFilters(ITCH, "feed1").entries(NETWORK, wanted, held, 3).entries == held
 
 
 def test_a_rule_with_state_beyond_the_first_switch_is_refused_and_harms_no_other():

@@ -130,6 +130,21 @@ def test_an_edit_that_changes_no_rule_changes_no_entry():
     assert entries(match, [row(1, "stock == AAPL and price > 1")], 5, first) != first
 
 
+def test_a_cell_of_state_has_one_tag_while_it_stays_and_another_when_it_comes_back():
+    near = next(
+        name
+        for name in NETWORK.subscribers()
+        if NETWORK.hosts[name].switch == NETWORK.hosts["feed1"].switch
+    )
+    rows, held, tags = [row(1, "changed(price)", near)], [], []
+    for version, wanted in enumerate((rows, [*rows, row(2, "price > 7", near)], [], rows)):
+        held = entries(NetworkMatch(settings()), wanted, version, held)
+        tags.append({value for one in held for name, value in one.params if name == "tag"})
+    first, stayed, gone, back = tags
+    assert len(first) == len(back) == 1 and not gone
+    assert first == stayed != back
+
+
 def test_only_switches_on_the_way_of_a_changed_rule_change():
     match = NetworkMatch(settings())
     near = next(

@@ -15,7 +15,8 @@ from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.meaning.interpreter import Interpreter
 from udfs.messages.specification import parse_specification
-from udfs.network_match.entries import Match, program_entries
+from udfs.network_match.cell_tags import HeldCells
+from udfs.network_match.entries import Match, ProgramEntries, program_entries
 from udfs.network_match.layout import NamedAction, ProgramOptions, program_layout
 from udfs.switches.entry import entry_to_row
 
@@ -95,9 +96,9 @@ def conditions(draw, names: tuple[str, ...], exact: tuple[str, ...] = ()) -> str
     return node(2)
 
 
-def switch_of(texts, specification, options=None, slots=None) -> Switch:
+def switch_of(texts, specification, options=None) -> Switch:
     compiled = compile_texts(texts, specification)
-    held = program_entries(compiled, specification, PORTS, options=options, slots=slots)
+    held = program_entries(compiled, specification, PORTS, options=options)
     return Switch(program_layout(specification, options), held)
 
 
@@ -285,9 +286,17 @@ def test_cells_stay_in_their_registers_when_rules_come_and_go():
         compile_texts(["stock == 2 and count() > 1 : fwd(1)"], STATE), STATE, PORTS
     )
     texts = ["stock == 1 and count() > 1 : fwd(1)", "stock == 2 and count() > 1 : fwd(1)"]
-    second = program_entries(compile_texts(texts, STATE), STATE, PORTS, slots=first.slots)
-    assert first.slots.items() <= second.slots.items()
-    assert len(set(second.slots.values())) == 2
+    held = HeldCells.of(first.entries, 5)
+    second = program_entries(compile_texts(texts, STATE), STATE, PORTS, held=held)
+    before, after = places_of(first), places_of(second)
+    assert len(before) == 1 and before < after
+    assert len({(block, slot) for _, block, slot in after}) == 2
+
+
+def places_of(made: ProgramEntries) -> set[tuple[bytes, ...]]:
+    """Tag, block and slot of each cell that entries load."""
+    loads = (dict(entry.params) for entry in made.entries if ".cells.load_" in entry.table)
+    return {(load["tag"], load["block"], load["slot"]) for load in loads}
 
 
 def test_a_leaf_has_its_ports_as_a_mask_whoever_is_behind_them():

@@ -18,6 +18,7 @@ from udfs.filters.meaning.interpreter import Interpreter
 from udfs.filters.subscriptions import CheckedRule, Subscription, check
 from udfs.messages.specification import Specification, parse_specification
 from udfs.network.topology import fabric
+from udfs.network_match.cell_tags import HeldCells
 from udfs.network_match.entries import program_entries
 from udfs.network_match.filters import NetworkFilters
 from udfs.network_match.fitting import fit, fitting_rules
@@ -67,7 +68,7 @@ def groups(texts: list[str], specification: Specification) -> Groups:
 
 def fitted(rules: list[CheckedRule], specification: Specification, options=None):
     program = program_layout(specification, options)
-    made = fitting_rules(rules, specification, program, "s1", None)
+    made = fitting_rules(rules, specification, program, "s1", HeldCells())
     return Switch(program, made.entries), made.rejections
 
 

@@ -194,7 +194,7 @@ def test_entries_send_to_ports_leave_terms_or_route(info):
         "next": 32,
         "timed": 1,
         "states": 32,
-        "own": 32,
+        "tag": 96,
         "slot": 32,
         "function": 8,
         "window": 64,
@@ -533,7 +533,7 @@ def test_every_statement_of_the_program_is_reached():
             switch.process(1, build({number: 1}))
     # Each function, in a window that is open and in one that is over; averages of all lengths.
     for function, window in product(range(6), (1 << 40, 0)):
-        asking = {"terms": 1, "vectors": 9, "states": 3, "own": 7, "timed": 1, "slot": function}
+        asking = {"terms": 1, "vectors": 9, "states": 3, "tag": 7, "timed": 1, "slot": function}
         asking |= {"function": function, "window": window}
         for operand in (1, (1 << 32) - 1):
             found = cases.ask_entry(0, operand=operand, **asking), cases.state_entry(3, (0, 9), 6)

@@ -36,6 +36,10 @@ from lab.switch.bmv2.simple_switch import SimpleSwitch
 
 pytestmark = pytest.mark.unit
 
+BIG = "recent > 1 : fwd(3)"
+SUM = "stock == AAPL : recent <- sum(shares)"
+SAME = [datagram([order("AAPL", 500_001, 9)] * 2 + [order("GOOGL", 500_001, 9)] * 3)]
+
 
 @examples(40)
 @given(st.lists(datagrams, min_size=1, max_size=4), st.sampled_from([FROM, 1, 9, 64, 300]))
@@ -46,11 +50,28 @@ def test_each_copy_has_the_messages_that_its_port_wants(frames, port):
 
 
 @examples(40)
-@given(st.lists(datagrams, min_size=1, max_size=6))
-def test_state_is_updated_message_by_message(frames):
-    pair = Pair(STATE)
-    for frame in frames:
-        pair.agree(frame)
+@given(
+    st.lists(
+        st.tuples(
+            st.just(STATE) | st.lists(st.sampled_from(STATE), unique=True, max_size=3),
+            st.lists(datagrams, min_size=1, max_size=6),
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+@example([(STATE[:1], SAME), (STATE[1:2], SAME)])
+@example([(("changed(price) : fwd(1)",), SAME), (("moved(price, 2) : fwd(2)",), SAME)])
+@example([(("changed(price) : fwd(1)",), SAME), ((), SAME), (("changed(price) : fwd(1)",), SAME)])
+@example([((BIG, SUM), SAME), ((BIG, SUM.replace("sum", "max")), SAME)])
+def test_state_is_updated_message_by_message_also_while_rules_change(versions):
+    """A new cell is empty, whosever registers it has, also if the same went before."""
+    pair = Pair(())
+    pair.switch = running(())
+    for number, (rules, frames) in enumerate(versions):
+        pair.edit(rules, number)
+        for frame in frames:
+            pair.agree(frame)
 
 
 @examples(40)

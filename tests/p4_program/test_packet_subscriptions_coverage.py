@@ -59,6 +59,7 @@ def cells(function: int, action: str, known: str, block: int = 0) -> Iterator[Sw
     """In state 1 every position reads a cell and updates it; ``known``: the table that hits."""
     for position in range(1, 5):
         place = {"block": block, "slot": position, "function": function, "window": 10**9}
+        place["tag"] = 7
         yield entry(f"{CELLS}.load_{position}", [STATE], f"{CELLS}.{action}", **place)
         yield entry(f"{CELLS}.update_{position}", [STATE], f"{CELLS}.{action}", **place)
         match = {
@@ -99,7 +100,8 @@ def pass_stateful(switch: SimpleSwitch) -> None:
                     (3, 0, FAR),
                     (1, 5, FAR + 1),
                 ):
-                    for name, cell in (("start", start), ("count", count), ("value", value)):
+                    state = {"owner": 7, "start": start, "count": count, "value": value}
+                    for name, cell in state.items():
                         for slot in range(1, 5):
                             switch.write_register(f"{CELLS}.recent_{name}", slot, cell)
                     for message in messages[: 4 if number or function else None]:

@@ -168,7 +168,7 @@ def pass_entry(number: int, **params: int) -> SwitchEntry:
 
 def ask_entry(number: int, **params: int) -> SwitchEntry:
     """What is taken in a pass that asks a cell."""
-    names = ("rows", "vectors", "terms", "subset", "next", "timed", "states", "own", "slot")
+    names = ("rows", "vectors", "terms", "subset", "next", "timed", "states", "tag", "slot")
     more = ("function", "window", "operand")
     values = tuple((n, canonical(params.get(n, 0))) for n in (*names, *more))
     match = (_exact("pass", number),)

@@ -15,6 +15,7 @@ from udfs.filters.language.shapes import read_table
 from udfs.filters.meaning.evaluate import matches
 from udfs.messages.specification import Specification
 from udfs.network_match.bit_vectors import bit_vectors, merged
+from udfs.network_match.cell_tags import HeldCells
 from udfs.network_match.conjunctions import KeySets
 from udfs.network_match.entries import port_of, program_entries
 from udfs.network_match.groups import Groups
@@ -67,6 +68,7 @@ def entries_of(
     specification: Specification,
     options: ProgramOptions | None = None,
     ports: Mapping[str, int] = MappingProxyType({}),
+    held: HeldCells | None = None,
     **others: Sequence[str],
 ) -> ProgramEntries:
     """Entries of rules that are ``grouped`` like that."""
@@ -78,6 +80,7 @@ def entries_of(
         options=options,
         vectors=found.vectors,
         conjunctions=found.conjunctions,
+        held=held or HeldCells(),
     )
 
 
@@ -117,7 +120,7 @@ def read_back(entries: Iterable[SwitchEntry]) -> ProgramEntries:
         )
         for entry in entries
     ]
-    return ProgramEntries(tuple(rows), {})
+    return ProgramEntries(tuple(rows))
 
 
 class Switch:
@@ -131,7 +134,7 @@ class Switch:
             number = _number(first.value) if first.name == "state" else -1
             self.rows.setdefault((entry.table, number), []).append(entry)
         self.registers = {
-            (block.number, slot): (0, 0, 0)
+            (block.number, slot): (0, 0, 0, 0)
             for block in program.blocks
             for slot in range(block.slots)
         }
@@ -254,7 +257,7 @@ class Switch:
                 elif function == "max":
                     value = max(value, operand)
             assert not start >> self.program.start_bits
-            self.registers[where["block"], where["slot"]] = start, count, value
+            self.registers[where["block"], where["slot"]] = where["tag"], start, count, value
 
     def _operand(self, row: TableEntry, fields: Mapping[str, int]) -> int | None:
         """The value that an action loads beside a cell, None if the event lacks it."""
@@ -263,13 +266,15 @@ class Switch:
         return 0 if action == "load" else fields.get(operands[action])
 
     def _held(self, where: Mapping[str, int], operand: int, time: int) -> tuple[int, int, int]:
-        """A cell: empty if time, around the clock, or value are a window or more away."""
-        start, count, value = self.registers[where["block"], where["slot"]]
+        """A cell: empty if time, around the clock, or value are a window or more away, or the
+        registers are another's."""
+        owner, start, count, value = self.registers[where["block"], where["slot"]]
         mask = (1 << self.program.start_bits) - 1
         away = min((time - start) & mask, (start - time) & mask)
         if FUNCTIONS[where["function"]] == "moved":
             away = abs(operand - value)
-        return start, 0 if away >= where["window"] else count, value
+        over = away >= where["window"] or owner != where["tag"]
+        return start, 0 if over else count, value
 
     def _hit(self, table: str, state: int, bits: int = 64, **keys: int) -> TableEntry | None:
         """The entry that a table finds: by longest prefix, or largest priority."""

@@ -15,13 +15,16 @@ from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.interpreter import Interpreter
 from udfs.messages.specification import parse_specification
+from udfs.network_match.cell_tags import HeldCells
 from udfs.switches.entry import SwitchEntry, canonical
 from udfs.switches.ports import port_groups
 
 JSON = (ROOT / "p4/packet_subscriptions.json").read_bytes()
 ITCH = parse_specification((ROOT / "schemas/messages/itch.spec").read_text(), "itch")
 LENGTHS = {h.message_type: h.length for h in ITCH.headers if h.message_type is not None}
-REGISTERS = [f"ingress.subscriptions.cells.recent_{of}" for of in ("start", "count", "value")]
+REGISTERS = [
+    f"ingress.subscriptions.cells.recent_{of}" for of in ("owner", "start", "count", "value")
+]
 PORTS = (1, 2, 3, 8, 9, 12, 20, 33, 44, 52, 64)
 FROM = 12
 """The port that frames come in by, unless a test says another."""
@@ -87,7 +90,18 @@ class Pair:
                 if value:
                     self.switch.write_register(name, index, 0)
         self._interpreter = Interpreter([parse_rule(text, ITCH) for text in texts], ITCH)
+        self._held: list[SwitchEntry] = []
         self.model = Model(self._wanted, LENGTHS, ROUTES)
+
+    def edit(self, rules: Iterable[str], number: int) -> None:
+        """Gives both other rules; the entries of the last edit are all that is known of cells."""
+        texts, cells = list(rules), HeldCells.of(self._held, number)
+        gone = {entry.key for entry in self._held}
+        self._held = [entry.on("s") for entry in entries_of(texts, ITCH, held=cells).entries]
+        self.switch.apply(dict.fromkeys(gone) | {entry.key: entry for entry in self._held})
+        before = self._interpreter
+        self._interpreter = Interpreter([parse_rule(text, ITCH) for text in texts], ITCH)
+        self._interpreter.carry(before)
 
     def _wanted(self, message: bytes) -> set[int]:
         return {int(name) for name in self._interpreter.step(fields_of(message)).receivers}

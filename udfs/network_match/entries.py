@@ -13,10 +13,12 @@ from itertools import pairwise
 from udfs.errors import FilterError
 from udfs.filters.compiler.tables import KINDS, CompiledFilter
 from udfs.filters.meaning.normal_form import MESSAGE_TYPE
+from udfs.filters.meaning.state import Cell
 from udfs.filters.nodes import Call, CellUpdate, Outcome
 from udfs.filters.prefixes import split
 from udfs.messages.specification import Specification
 from udfs.network_match.bit_vectors import BitVectors, FieldVectors
+from udfs.network_match.cell_tags import HeldCells
 from udfs.network_match.conjunctions import Conjunctions
 from udfs.network_match.layout import (
     FUNCTIONS,
@@ -36,9 +38,13 @@ from udfs.switches.match import Match, canonical
 
 __all__ = ["Match", "ProgramEntries", "TableEntry", "program_entries"]
 
+_NONE = HeldCells()
 _CELLS = f"{PREFIX}.cells"
 _DELIVERY = f"{PREFIX}.delivery"
 _CALL = f"{PREFIX}.call"
+
+_Place = tuple[int, int]
+"""Block and slot of the registers of a cell."""
 
 _Row = tuple[int, int, int, str, int]
 """state, low, high, kind, next; for a state of bit vectors, the terms that are left."""
@@ -50,7 +56,7 @@ def program_entries(
     ports: Mapping[str, int],
     *,
     options: ProgramOptions | None = None,
-    slots: Mapping[str, tuple[int, int]] | None = None,
+    held: HeldCells = _NONE,
     vectors: Sequence[BitVectors] = (),
     conjunctions: Sequence[Sequence[Conjunctions]] = (),
 ) -> ProgramEntries:
@@ -58,9 +64,9 @@ def program_entries(
 
     ``ports``: host name to port; numeric receivers are ports themselves. A leaf names its ports as
     a mask, so an edit of rules never touches a multicast group (``udfs.switches.ports``).
-    ``slots``: places that cells have already. ``vectors``: groups of rules that an event meets
-    after those of ``compiled``, a pass each. ``conjunctions``: by table of keys, what it holds in
-    each pass, beside what else the pass has.
+    ``held``: cells that stay where they are. ``vectors``: groups of rules that an event meets after
+    those of ``compiled``, a pass each. ``conjunctions``: by table of keys, what it holds in each
+    pass, beside what else the pass has.
 
     Raises FilterError: NO_TABLE (a field or kind of match that the program has no table for),
     WRONG_ORDER (tables in another order than the program's), TOO_MANY_CODES (more intervals than
@@ -68,7 +74,7 @@ def program_entries(
     UNKNOWN_PORT, UNKNOWN_ACTION, BAD_ACTION.
     """
     program = program_layout(specification, options)
-    return _Entries(compiled, program, ports, slots or {}, vectors, conjunctions).make()
+    return _Entries(compiled, program, ports, held, vectors, conjunctions).make()
 
 
 class _Entries:
@@ -77,7 +83,7 @@ class _Entries:
         compiled: CompiledFilter,
         program: ProgramLayout,
         ports: Mapping[str, int],
-        slots: Mapping[str, tuple[int, int]],
+        held: HeldCells,
         vectors: Sequence[BitVectors],
         conjunctions: Sequence[Sequence[Conjunctions]],
     ) -> None:
@@ -90,7 +96,8 @@ class _Entries:
         definitions = zip(compiled.fields[1:], compiled.definitions, strict=True)
         self._cell_fields = [name for name, field in definitions if not field.header]
         self._cell = {cell.name: cell for cell in compiled.cells}
-        self._slots = self._allocate(slots) if compiled.cells else {}
+        self._held = held
+        self._places = self._allocate() if compiled.cells else {}
         default, arguments = program.default
         self._sent = {int(arguments[0])} if default == "fwd" else set()
         taken = (compiled.entries["state"], compiled.entries["next"], [compiled.root], [0])
@@ -124,7 +131,7 @@ class _Entries:
             for root, following in pairwise(roots)
         ]
         result += self._calls()
-        return ProgramEntries(tuple(result), self._slots, tuple(sorted(self._sent)))
+        return ProgramEntries(tuple(result), tuple(sorted(self._sent)))
 
     # Keys.
 
@@ -273,27 +280,23 @@ class _Entries:
 
     # State.
 
-    def _allocate(self, slots: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    def _allocate(self) -> dict[str, _Place]:
         blocks = {block.counter: block for block in self._program.blocks}
-        found: dict[str, tuple[int, int]] = {}
+        found: dict[str, _Place] = {}
         macros = []
         for cell in sorted(self._compiled.cells, key=lambda cell: cell.name):
             if cell.name in blocks:
                 found[cell.name] = (blocks[cell.name].number, 0)
-            elif cell.name in slots:
-                found[cell.name] = slots[cell.name]
+                continue
+            held = self._held.place(cell)
+            place = (held["block"], held["slot"]) if held else None
+            if place is not None and place in self._fitting(cell):
+                found[cell.name] = place
             else:
                 macros.append(cell)
         used = set(found.values())
         for cell in macros:
-            free = (
-                (block.number, slot)
-                for block in self._program.blocks
-                if cell.function == "moved" or block.microseconds == cell.window
-                for slot in range(1, block.slots)
-                if (block.number, slot) not in used
-            )
-            place = next(free, None)
+            place = next((place for place in self._fitting(cell) if place not in used), None)
             if place is None:
                 window = f" with a window of {cell.window} microseconds"
                 raise FilterError(
@@ -305,6 +308,12 @@ class _Entries:
             used.add(place)
             found[cell.name] = place
         return found
+
+    def _fitting(self, cell: Cell) -> Iterator[_Place]:
+        """Yields all places that a macro's cell may have."""
+        for block in self._program.blocks:
+            if cell.function == "moved" or block.microseconds == cell.window:
+                yield from ((block.number, slot) for slot in range(1, block.slots))
 
     def _cells(self) -> list[TableEntry]:
         """Makes the entries of cells: each state is in the table of its depth, behind those that
@@ -385,12 +394,13 @@ class _Entries:
                 "annotate the field with @query_field",
                 field=field,
             )
-        cell, (block, slot) = self._cell[name], self._slots[name]
+        cell, (block, slot) = self._cell[name], self._places[name]
         values = {
             "block": block,
             "slot": slot,
             "function": FUNCTIONS.index(cell.function),
             "window": cell.length(self._program.clock_units),
+            "tag": self._held.tag(cell),
         }
         return f"{_CELLS}.{action}", tuple((n, canonical(value)) for n, value in values.items())
 

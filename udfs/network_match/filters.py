@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from udfs.filters.subscriptions import CheckedRule, Rejection
 from udfs.messages.specification import Specification
 from udfs.network.network import Network
+from udfs.network_match.cell_tags import HeldCells
 from udfs.network_match.fitting import fitting_rules
 from udfs.network_match.layout import PREFIX, STATE_BITS, ProgramOptions, program_layout
 from udfs.network_match.refusals import refused_by_program, rules_without
@@ -62,16 +63,16 @@ class NetworkFilters:
         self._specification = specification
         self._publisher = publisher
         self._program = program_layout(specification, options)
-        self._slots: dict[str, Mapping[str, tuple[int, int]]] = {}
 
     def entries(
         self,
         network: Network,
         rules: Sequence[CheckedRule],
         held: Mapping[str, Iterable[SwitchEntry]],
+        edit: int = 0,
     ) -> Filtered:
         """Makes the filters of ``rules``; ``held``: entries that switches should hold so far, of
-        any table.
+        any table; ``edit``: as of ``HeldCells``.
 
         If nothing has changed for a switch the result is the held entries, so it is not written.
         A rule that one switch has no room for is refused alone, and held by no switch. Raises
@@ -86,13 +87,14 @@ class NetworkFilters:
         beyond = refused_in_network(live, near)
         rejections += beyond
         live = rules_without(live, {r.id for r in beyond}, self._specification)
+        cells = {switch: HeldCells.of(held.get(switch, ()), edit) for switch in ports}
         while True:
             made, passes = {}, 1
             without: dict[str, Rejection] = {}
             for switch, behind in ports.items():
                 own = rules_of_switch(live, behind, self._specification)
                 fitting = fitting_rules(
-                    own, self._specification, self._program, switch, self._slots.get(switch)
+                    own, self._specification, self._program, switch, cells[switch]
                 )
                 made[switch] = fitting.entries
                 passes = max(passes, fitting.passes)
@@ -101,8 +103,6 @@ class NetworkFilters:
                 break
             rejections += without.values()
             live = rules_without(live, set(without), self._specification)
-        # An error leaves everything as it was.
-        self._slots |= {switch: entries.slots for switch, entries in made.items()}
         found = {
             switch: _next_generation(switch, entries.entries, held.get(switch, ()))
             for switch, entries in made.items()

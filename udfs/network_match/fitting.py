@@ -11,6 +11,7 @@ from udfs.filters.compiler.compile import table_of_rules
 from udfs.filters.compiler.term_table import TermTable
 from udfs.filters.subscriptions import CheckedRule, Rejection
 from udfs.messages.specification import Specification
+from udfs.network_match.cell_tags import HeldCells
 from udfs.network_match.entries import ProgramEntries, program_entries
 from udfs.network_match.groups import Grouping, Groups, Way
 from udfs.network_match.layout import ProgramLayout
@@ -18,6 +19,7 @@ from udfs.network_match.port_terms import PortTerm
 from udfs.network_match.refusals import ids_of
 from udfs.network_match.table_sizes import check_sizes
 
+_NONE = HeldCells()
 _EFFORT = 1 << 20
 """Rules with state times failures: so often they are compiled in vain before those that are in
 doubt together are refused together."""
@@ -52,11 +54,12 @@ def fitting_rules(
     specification: Specification,
     program: ProgramLayout,
     switch: str,
-    slots: Mapping[str, tuple[int, int]] | None,
+    held: HeldCells,
 ) -> Fitting:
-    """Makes the entries of a switch for rules whose receivers are ports."""
+    """Makes the entries of a switch for rules whose receivers are ports. ``held``: as of
+    ``program_entries``."""
     table = table_of_rules(rules, specification)
-    fitted = fit(table, len(rules), specification, program, {}, slots, switch)
+    fitted = fit(table, len(rules), specification, program, {}, held, switch)
     names = ids_of(rules)
     rejections = [
         Rejection(names[at], fault.code, 1, 1, fault.message)
@@ -71,7 +74,7 @@ def fit(
     specification: Specification,
     program: ProgramLayout,
     ports: Mapping[str, int],
-    slots: Mapping[str, tuple[int, int]] | None = None,
+    held: HeldCells = _NONE,
     switch: str = "a switch",
 ) -> Fitted:
     """Makes the entries of a switch for as many as fit of ``count`` rules, those of ``table``.
@@ -80,12 +83,12 @@ def fit(
     group them that refuses fewest is taken, and of these that with the fewest passes. Where a port
     has more terms than there is room for, those that fewest rules share are refused; where a table
     has too few rows, those of the rules that ask for its field that come last.
-    ports: host name to port; numeric receivers are ports themselves. slots: as of
+    ports: host name to port; numeric receivers are ports themselves. held: as of
     ``program_entries``.
 
     Raises FilterError as ``program_entries`` does for what has nothing to do with room.
     """
-    return _Search(table, count, specification, program, ports, slots, switch).found()
+    return _Search(table, count, specification, program, ports, held, switch).found()
 
 
 class _Search:
@@ -96,11 +99,11 @@ class _Search:
         specification: Specification,
         program: ProgramLayout,
         ports: Mapping[str, int],
-        slots: Mapping[str, tuple[int, int]] | None,
+        held: HeldCells,
         switch: str,
     ) -> None:
         self._specification, self._program = specification, program
-        self._ports, self._slots, self._switch = ports, slots, switch
+        self._ports, self._held, self._switch = ports, held, switch
         self._count = count
         self._grouping = Grouping(table, count, specification, program, ports)
 
@@ -136,7 +139,7 @@ class _Search:
             self._specification,
             self._ports,
             options=self._program.options,
-            slots=self._slots,
+            held=self._held,
             vectors=groups.vectors,
             conjunctions=groups.conjunctions,
         )

@@ -30,6 +30,7 @@ MAX_EXPANDED = 256
 """Values of a range that become rows of their own where a table matches exactly."""
 GROUP_BITS = 16
 SLOT_BITS = 32
+TAG_BITS = 96
 OPTIONS = "options"
 """The header of IPv4 options."""
 VALUE_BITS = 64

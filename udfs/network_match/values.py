@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
@@ -39,12 +38,10 @@ class ProgramEntries:
     """Holds the entries of one switch.
 
     entries: in the order of the program's tables, each by match.
-    slots: cell to (block, slot): to be given to the next call, so that cells stay where they are.
     ports: all that an event may be sent to, ascending; ``udfs.switches.ports`` has their groups.
     """
 
     entries: tuple[TableEntry, ...]
-    slots: Mapping[str, tuple[int, int]]
     ports: tuple[int, ...] = ()
 
 

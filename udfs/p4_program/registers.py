@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from textwrap import dedent, indent
 
-from udfs.network_match.layout import FUNCTIONS, SLOT_BITS, VALUE_BITS, ProgramLayout
+from udfs.network_match.layout import FUNCTIONS, SLOT_BITS, TAG_BITS, VALUE_BITS, ProgramLayout
 from udfs.network_match.table_sizes import cell_sizes
 
-_CELL = f"bit<8> block, bit<{SLOT_BITS}> slot, bit<8> function, bit<64> window"
+_CELL = f"bit<8> block, bit<{SLOT_BITS}> slot, bit<8> function, bit<64> window, bit<{TAG_BITS}> tag"
+_REGISTERS = (
+    (f"bit<{TAG_BITS}>", "owner"),
+    ("start_t", "start"),
+    ("bit<32>", "count"),
+    ("value_t", "value"),
+)
 
 
 def state_controls(program: ProgramLayout) -> tuple[tuple[str, str], ...]:
@@ -38,6 +44,8 @@ def _cell() -> str:
             bit<{SLOT_BITS}> slot;
             bit<8> function;
             bit<64> window;
+            bit<{TAG_BITS}> tag;
+            bit<{TAG_BITS}> owner;  // the tag of the cell that wrote its registers
             start_t start;
             bit<32> count;
             value_t value;
@@ -72,7 +80,8 @@ def _clock(program: ProgramLayout) -> str:
 def _closing() -> str:
     return dedent("""\
         // Empties a cell whose window is over: times differ around the clock, either way. That of
-        // MOVED is over for a value which is as far from the one that opened it.
+        // MOVED is over for a value which is as far from the one that opened it. What another cell
+        // has left in the registers is nothing to this one.
         control closing(in metadata_t meta, in value_t operand, inout cell_t cell) {
             start_t after = 0;
             start_t before = 0;
@@ -91,7 +100,7 @@ def _closing() -> str:
                         away = (bit<64>) before;
                     }
                 }
-                if (away >= cell.window) {
+                if (away >= cell.window || cell.owner != cell.tag) {
                     cell.count = 0;
                 }
             }
@@ -154,6 +163,7 @@ def _updating() -> str:
             closing() closing_;
             apply {
                 closing_.apply(meta, operand, cell);
+                cell.owner = cell.tag;
                 if (cell.count == 0) {
                     cell.start = (start_t) meta.now;
                     cell.count = 1;
@@ -183,10 +193,10 @@ def _stage(program: ProgramLayout) -> str:
     body = "".join(
         f"    register<{kind}>({block.slots}) {block.name}_{what};\n"
         for block in program.blocks
-        for kind, what in (("start_t", "start"), ("bit<32>", "count"), ("value_t", "value"))
+        for kind, what in _REGISTERS
     )
     body += dedent("""
-        cell_t cell = { 0, 0, 0, 0, 0, 0, 0, 0 };
+        cell_t cell = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
         value_t operand = 0;
         bit<1> known = 0;
         bool found = false;
@@ -232,6 +242,7 @@ def _actions(program: ProgramLayout) -> str:
             cell.slot = slot;
             cell.function = function;
             cell.window = window;
+            cell.tag = tag;
             operand = 0;
             known = 1;
         }}
@@ -239,7 +250,7 @@ def _actions(program: ProgramLayout) -> str:
     for operand in program.operands:
         text += (
             f"action {operand.action}(\n        {_CELL}) {{\n"
-            "    load(block, slot, function, window);\n"
+            "    load(block, slot, function, window, tag);\n"
             f"    operand = (value_t) {operand.value};\n"
             f"    known = {operand.header}.isValid() ? 1w1 : 1w0;\n}}\n"
         )
@@ -285,7 +296,7 @@ def _registers(program: ProgramLayout, what: str) -> str:
     text = ""
     for block in program.blocks:
         lines = []
-        for member in ("start", "count", "value"):
+        for _, member in _REGISTERS:
             register = f"{block.name}_{member}"
             if what == "read":
                 lines.append(f"{register}.read(cell.{member}, cell.slot);")

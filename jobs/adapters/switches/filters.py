@@ -31,7 +31,7 @@ from udfs.network_match import layout
 from udfs.network_match.filters import Filtered, NetworkFilters, event_ports
 from udfs.network_match.generic.network import AttributeFilters, header_widths
 from udfs.switches.entry import SwitchEntry, entry_from_row
-from udfs.switches.rollout import Versions
+from udfs.switches.rollout import Versions, age
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +49,7 @@ class Filters(Protocol):
         network: Network,
         rules: Sequence[CheckedRule],
         held: Mapping[str, Sequence[SwitchEntry]],
+        edit: int = 0,
     ) -> Filtered: ...
 
 
@@ -112,7 +113,7 @@ class NetworkMatch:
         for row in held:
             if row["table_name"].startswith(f"{layout.PREFIX}."):
                 before[row["switch"]].append(entry_from_row(row))
-        filtered = filters.entries(network, rules, before)
+        filtered = filters.entries(network, rules, before, age(versions))
         for switch in filtered.entries:
             if pipelines.get(switch) != self.program:
                 raise NetworkError(

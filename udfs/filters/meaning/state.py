@@ -81,6 +81,11 @@ class Cell:
         """
         return self.name if "(" in self.name else f"{self.name} <- {self.function}()"
 
+    @property
+    def number(self) -> int:
+        """A number of 64 bits, never 0, that stands for the identity."""
+        return int.from_bytes(blake2b(self.identity.encode(), digest_size=8).digest()) or 1
+
 
 @dataclass(frozen=True, slots=True)
 class Clock:

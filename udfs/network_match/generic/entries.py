@@ -17,9 +17,11 @@ from typing import Any
 from zlib import crc32
 
 from udfs.filters.meaning.normal_form import STATE_MAXIMUM
+from udfs.filters.meaning.state import Cell
 from udfs.messages.attributes.registry import BITS
 from udfs.network.programs import EVENT, PASSES, STATES, VALUES
 from udfs.network_match.bit_vectors import BitVectors
+from udfs.network_match.cell_tags import HeldCells
 from udfs.network_match.generic.cells import CellTerms, ValueRow
 from udfs.network_match.generic.passes import Pass
 from udfs.network_match.generic.table import GenericRow
@@ -47,18 +49,19 @@ _NONE: Numbered = (0, [])
 
 
 def event_entries(
-    switch: str, passes: Sequence[Pass], held: Iterable[SwitchEntry]
+    switch: str, passes: Sequence[Pass], held: Iterable[SwitchEntry], edit: int = 0
 ) -> list[SwitchEntry]:
     """Returns the entries of passes whose receivers are port numbers as text.
 
     held: entries that the switch should hold so far, of any table. What is as it was keeps its
     number there. Other numbers follow from what they stand for, so a switch that was away for some
-    versions meets none that stands for something else.
+    versions meets none that stands for something else. edit: as of ``HeldCells``.
 
     Raises NetworkError TOO_MANY_PORTS.
     """
     if not passes:
         return []
+    held = list(held)
     numbers = _Numbers(held)
     vectors = [
         numbers.of("vectors", one.vectors, lambda n, found: _vector_entries(switch, n, found))
@@ -73,7 +76,7 @@ def event_entries(
         else _NONE
         for one in passes
     ]
-    cells = numbers.cells([one.cell for one in passes if one.cell])
+    cells = _cells([one.cell.cell for one in passes if one.cell], HeldCells.of(held, edit))
     made = [entry for _, entries in (*rows, *vectors, *states) for entry in entries]
     following = 0
     for at in reversed(range(len(passes))):
@@ -87,7 +90,7 @@ def event_entries(
             "timed": int(at == 0 and bool(cells)),
         }
         if (cell := passes[at].cell) is not None:
-            content |= _asked(cell, states[at][0], *cells[cell.cell.name])
+            content |= _asked(cell, states[at][0], *cells[cell.cell])
         if at:
             following, entries = numbers.of(
                 "pass", content, lambda n, taken: [_pass_entry(switch, n, taken)]
@@ -98,16 +101,31 @@ def event_entries(
     return made
 
 
-def _asked(cell: CellTerms, states: int, own: int, slot: int) -> dict[str, int]:
+def _asked(cell: CellTerms, states: int, tag: int, slot: int) -> dict[str, int]:
     """Returns the further parameters of a pass that asks a cell."""
     return {
         "states": states,
-        "own": own,
+        "tag": tag,
         "slot": slot,
         "function": FUNCTIONS.index(cell.cell.function),
         "window": cell.cell.window,
         "operand": _NO_OPERAND if cell.operand is None else cell.operand,
     }
+
+
+def _cells(cells: Iterable[Cell], held: HeldCells) -> dict[Cell, tuple[int, int]]:
+    """Returns tag and registers of each cell: what it had, or others that are free."""
+    found: dict[Cell, tuple[int, int]] = {}
+    taken = {params["slot"] for params in held.params.values()}
+    for cell in sorted(cells, key=lambda cell: cell.name):
+        slot = held.place(cell).get("slot")
+        if slot is None:
+            slot = cell.number % CELLS
+            while slot in taken and len(taken) < CELLS:
+                slot = (slot + 1) % CELLS
+        taken.add(slot)
+        found[cell] = held.tag(cell), slot
+    return found
 
 
 def _rows(
@@ -160,31 +178,6 @@ class _Numbers:
             number = values["next"]
             if not number:
                 break
-        return found
-
-    def cells(self, cells: Sequence[CellTerms]) -> dict[str, tuple[int, int]]:
-        """Returns a number and registers of each cell, by name: what it had, or others that are
-        free."""
-        held = {
-            params["own"]: params["slot"]
-            for (what, _), entries in self._held.items()
-            if what == "pass"
-            for entry in entries
-            if "own" in (params := {n: int.from_bytes(v, "big") for n, v in entry.params})
-        }
-        found: dict[str, tuple[int, int]] = {}
-        taken = set(held.values())
-        for name in sorted(one.cell.name for one in cells):
-            own = crc32(name.encode()) % _MOST + 1
-            while any(own == other for other, _ in found.values()):
-                own = own % _MOST + 1
-            slot = held.get(own)
-            if slot is None:
-                slot = own % CELLS
-                while slot in taken and len(taken) < CELLS:
-                    slot = (slot + 1) % CELLS
-            taken.add(slot)
-            found[name] = own, slot
         return found
 
     def of(
@@ -279,5 +272,5 @@ def _state_entries(switch: str, number: int, rows: Sequence[ValueRow]) -> list[S
 
 def _pass_entry(switch: str, number: int, values: Mapping[str, int]) -> SwitchEntry:
     params = tuple((name, canonical(value)) for name, value in values.items())
-    action = ASK if "own" in values else TAKE
+    action = ASK if "tag" in values else TAKE
     return SwitchEntry(switch, PASSES, (_exact("pass", number),), action, params)

@@ -65,9 +65,10 @@ class AttributeFilters:
         network: Network,
         rules: Sequence[CheckedRule],
         held: Mapping[str, Iterable[SwitchEntry]],
+        edit: int = 0,
     ) -> Filtered:
         """Makes the filters of ``rules``; ``held``: entries that switches should hold so far, of
-        any table.
+        any table; ``edit``: as of ``HeldCells``.
 
         If nothing has changed for a switch the result is the held entries, so it is not written.
         Rules that find no room on one switch are held by none, whatever was live before.
@@ -96,7 +97,7 @@ class AttributeFilters:
                 waiting = list(ports)
         self._made = made
         entries = {
-            switch: event_entries(switch, found[switch].passes, held.get(switch, ()))
+            switch: event_entries(switch, found[switch].passes, held.get(switch, ()), edit)
             for switch in ports
         }
         passes = max((len(one.passes) for one in found.values()), default=1)
