@@ -72,10 +72,13 @@ def bring_up(
         lab = stack.enter_context(Lab(folder, network, broker=broker))
         lab.clear()
         wait = stack.enter_context(kind.source(settings, folder))
+        log.info("starting switches, hosts, %sSpark and its workers", "a broker, " * broker)
         spark_and_tables = in_background(lambda: open_tables(settings))
         lab.up()
         at = f"broker {lab.bootstrap_servers}; " if broker else ""
         log.info("%s%d switches at %s", at, len(network.switches), lab.p4runtime)
+        if not spark_and_tables.done():
+            log.info("waiting for Spark and its tables")
         spark, tables = spark_and_tables.result()
         if not keep_spark:
             stack.callback(spark.stop)

@@ -64,7 +64,9 @@ def _deliver(up: RunningLab, lifecycle: Lifecycle, kind: RunKind) -> Published:
 
     # The topic must be there before the stream looks for it.
     kind.publish(settings, None, stop)
+    log.info("starting the stream: it waits for its plan and its workers")
     query, delivery = micro_batches.start(up.spark, settings, lifecycle)
+    log.info("publishing to topic %s", settings.topic)
     publishing = in_background(lambda: kind.publish(settings, up.source, stop))
     topics = Topics(up.spark, settings)
 
@@ -82,6 +84,7 @@ def _deliver(up: RunningLab, lifecycle: Lifecycle, kind: RunKind) -> Published:
         lifecycle.run(query, finished=drained)
     finally:
         stop.set()
+        log.info("the stream has ended; waiting for its ledger and tables to be written")
         delivery.close()
     published = publishing.result()
     log.info("topic %s is drained: %d packets", settings.topic, published.packets)
