@@ -33,7 +33,6 @@ class Admission:
 
     def _bounded(self, records: int, size: int) -> int:
         """Returns how many records are of ``most_bytes`` if so many have so many bytes."""
-        if not self._most_bytes:
+        if not self._most_bytes or not size:
             return self._most_records
-        fitting = self._most_bytes * records // max(1, size)
-        return max(1, min(self._most_records, fitting))
+        return max(1, min(self._most_records, self._most_bytes * records // size))
