@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 
 #: Between two looks at the tables beside batches, where a look takes microseconds.
 FOLLOW_SECONDS = 0.1
+#: On other storage a look is some requests to it.
+FOLLOW_SECONDS_ELSEWHERE = 0.5
 
 
 class BatchDelivery:
@@ -215,7 +217,8 @@ class BatchDelivery:
 
     def _follow(self) -> None:
         said = ""
-        while not self._closing.wait(FOLLOW_SECONDS if self._tables.local and not said else FRESH):
+        usual = FOLLOW_SECONDS if self._tables.local else FOLLOW_SECONDS_ELSEWHERE
+        while not self._closing.wait(FRESH if said else usual):
             try:
                 self._look()
                 said = ""
