@@ -281,6 +281,43 @@ def test_a_prepared_overwrite_replaces_also_what_others_wrote_since(
     assert held.rows("hosts") == [host("h3")]
 
 
+def test_a_commit_counts_once_where_its_log_can_have_no_checkpoint(
+    spark: SparkSession, tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    name, keys = "hosts", ("host",)
+    spark.sql(
+        f"ALTER TABLE delta.`{tables.location}/{name}` "
+        "SET TBLPROPERTIES ('delta.checkpointInterval' = '1')"
+    )
+    log = Path(tables.location, name, "_delta_log")
+    (log / "_last_checkpoint").unlink(missing_ok=True)
+    (log / "_last_checkpoint" / "x").mkdir(parents=True)
+    before = tables.version(name)
+    tables.append(name, [host("once")])
+    tables.replace_changed(name, [host("once", port=2), host("more")], keys)
+    assert tables.version(name) == before + 2
+    assert sorted((row["host"], row["port"]) for row in tables.rows(name)) == [
+        ("more", 1),
+        ("once", 2),
+    ]
+    assert "has no new checkpoint" in caplog.text
+
+
+def test_a_log_gets_a_checkpoint_where_one_is_due(spark: SparkSession, tables: Tables) -> None:
+    spark.sql(
+        f"ALTER TABLE delta.`{tables.location}/hosts` "
+        "SET TBLPROPERTIES ('delta.checkpointInterval' = '4')"
+    )
+    for number in range(8):
+        tables.append("hosts", [host(f"h{number}")])
+    log = Path(tables.location, "hosts", "_delta_log")
+    assert sorted(path.name[:20] for path in log.glob("*.checkpoint.parquet")) == [
+        f"{4:020}",
+        f"{8:020}",
+    ]
+    assert len(tables.rows("hosts")) == tables.read("hosts").count() == 8
+
+
 def test_appending_nothing_makes_no_version(held: Tables) -> None:
     before = held.version("links")
     held.append("links", [])

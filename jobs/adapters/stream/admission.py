@@ -1,10 +1,22 @@
-"""How much a micro-batch takes at most, in records and in bytes.
+"""How much a micro-batch takes at most, in records and in bytes, and how Spark is told.
 
 Spark's Kafka source counts records alone, and nobody knows their sizes before they are read: so the
 limit of records that it plans the next batch by follows from the sizes of those before it.
 """
 
 from __future__ import annotations
+
+import logging
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.error_texts import one_line
+from jobs.adapters.app.settings import PREFIX
+from udfs.errors import StreamError
+
+log = logging.getLogger(__name__)
 
 GROWTH = 16
 """How many times the records of the batch before a batch may have: a few small ones say little of
@@ -36,3 +48,46 @@ class Admission:
         if not self._most_bytes or not size:
             return self._most_records
         return max(1, min(self._most_records, self._most_bytes * records // size))
+
+
+class RunningQuery:
+    """Tells Spark of a batch while it runs, for which Spark has no public way.
+
+    query: id of the query whose batch it is.
+    """
+
+    def __init__(self, spark: SparkSession, query: str) -> None:
+        jvm: Any = spark._jvm
+        self._read_limit = jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
+        self._query = spark._jsparkSession.streams().get(query)
+        self._counts = True
+
+    def limit_next(self, records: int) -> None:
+        """Has Spark plan the next batch with so many records at most.
+
+        A partition that has any gets one at least. Raises StreamError LIMIT_NOT_TAKEN where this
+        version of Spark has no such limit.
+        """
+        try:
+            execution = self._query.streamingQuery()
+            limits = execution.uniqueSources()
+            limits = limits.updated(limits.keys().head(), self._read_limit.maxRows(records))
+            getattr(execution, "uniqueSources_$eq")(limits)
+        except (Py4JError, TypeError) as error:
+            raise StreamError(
+                "LIMIT_NOT_TAKEN",
+                f"this version of Spark takes no limit for its next batch ({one_line(error)}): "
+                f"set {PREFIX}maxBytesPerTrigger to 0, and only records bound a batch",
+            ) from error
+
+    def count(self, records: int) -> None:
+        """Counts records of this batch that came past Spark's source, so that its reports of
+        progress have them."""
+        if not self._counts:
+            return
+        try:
+            leaves = self._query.streamingQuery().lastExecution().executedPlan().collectLeaves()
+            leaves.head().metrics().apply("numOutputRows").add(records)
+        except (Py4JError, TypeError) as error:
+            self._counts = False
+            log.warning("Spark's reports of progress count no rows: %s", one_line(error))

@@ -30,12 +30,11 @@ from jobs.adapters.planning import formats
 from jobs.adapters.planning.plans import Plans
 from jobs.adapters.planning.stream_plan import StreamPlan
 from jobs.adapters.planning.versions import FRESH, BatchVersions
-from jobs.adapters.stream.admission import Admission
+from jobs.adapters.stream.admission import Admission, RunningQuery
 from jobs.adapters.stream.input import EventInput, fetch_of, fetched
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.metrics import StreamMetrics
 from jobs.adapters.stream.report import BatchReport, Reach
-from jobs.adapters.stream.running_query import RunningQuery
 from jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS, Tables
 from jobs.adapters.wire import open_sink, sink_options
 from udfs.columns import REPORT, deliver

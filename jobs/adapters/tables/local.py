@@ -17,13 +17,25 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Schema,
+    Transaction,
+    write_deltalake,
+)
 from deltalake.exceptions import DeltaError
 
 log = logging.getLogger(__name__)
 
 #: A column beside a table's own.
 _GONE = "stackcast_gone"
+
+#: What may fail behind a commit is no part of it, or Spark would write again what is written.
+_COMMIT_ALONE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+#: Commits from one checkpoint of a log to the next, where the table does not say: Delta's own.
+_CHECKPOINT_INTERVAL = "10"
 
 #: What delta-rs and Arrow raise: FileNotFoundError for a file that VACUUM has taken, ValueError and
 #: TypeError for values that are not of the column's type.
@@ -126,19 +138,24 @@ def write(
     """
     try:
         table = DeltaTable(path)
-        properties = None
+        commit = None
         if transaction is not None:
             writer, number = transaction
             known = table.transaction_version(writer)
             if known is not None and known >= number:
                 return True
-            properties = CommitProperties(app_transactions=[Transaction(writer, number)])
-        schema = pa.schema(table.schema().to_arrow())
-        data = _shaped(rows, schema)
-        write_deltalake(table, data, mode=mode, commit_properties=properties)
+            commit = CommitProperties(app_transactions=[Transaction(writer, number)])
+        write_deltalake(
+            table,
+            _shaped(rows, pa.schema(table.schema().to_arrow())),
+            mode=mode,
+            commit_properties=commit,
+            post_commithook_properties=_COMMIT_ALONE,
+        )
     except _ERRORS as error:
         log.debug("Spark writes %s: %s", path, error)
         return False
+    _keep_log_short(table)
     return True
 
 
@@ -158,7 +175,13 @@ def merge(
         same = " AND ".join(f"held.{key} = wanted.{key}" for key in keys)
         columns = {name: f"wanted.{name}" for name in schema.names}
         made: dict[str, int] = (
-            table.merge(wanted.append_column(_GONE, column), same, "wanted", "held")
+            table.merge(
+                wanted.append_column(_GONE, column),
+                same,
+                "wanted",
+                "held",
+                post_commithook_properties=_COMMIT_ALONE,
+            )
             .when_matched_delete(f"wanted.{_GONE}")
             .when_matched_update(columns)
             .when_not_matched_insert(columns, f"NOT wanted.{_GONE}")
@@ -167,7 +190,19 @@ def merge(
     except _ERRORS as error:
         log.debug("Spark merges into %s: %s", path, error)
         return None
+    _keep_log_short(table)
     return sum(made[f"num_target_rows_{done}"] for done in ("inserted", "updated", "deleted"))
+
+
+def _keep_log_short(table: DeltaTable) -> None:
+    """Writes a checkpoint of the log where one is due, and removes what is too old of it."""
+    try:
+        every = table.metadata().configuration.get("delta.checkpointInterval")
+        if table.version() % int(every or _CHECKPOINT_INTERVAL) == 0:
+            table.create_checkpoint()
+            table.cleanup_metadata()
+    except _ERRORS as error:
+        log.warning("the log of %s has no new checkpoint: %s", table.table_uri, error)
 
 
 def _shaped(rows: list[dict[str, Any]] | pa.Table, schema: pa.Schema) -> pa.Table:

@@ -249,25 +249,15 @@ def _range(low: int, high: int) -> bytes:
 
 
 def _state_entries(switch: str, number: int, rows: Sequence[ValueRow]) -> list[SwitchEntry]:
-    return [
-        SwitchEntry(
-            switch,
-            STATES,
-            # P4Runtime leaves a range of all values out.
-            (
-                _exact("states", number),
-                *(
-                    ()
-                    if (low, high) == (0, STATE_MAXIMUM)
-                    else (("value", "range", _range(low, high)),)
-                ),
-            ),
-            SEND_BY_STATE,
-            (("ports", canonical(port_mask([int(port) for port in receivers]))),),
-            1,
-        )
-        for low, high, receivers in rows
-    ]
+    made = []
+    for low, high, receivers in rows:
+        # P4Runtime leaves a range of all values out.
+        everything = (low, high) == (0, STATE_MAXIMUM)
+        values = () if everything else (("value", "range", _range(low, high)),)
+        ports = (("ports", canonical(port_mask([int(port) for port in receivers]))),)
+        match = (_exact("states", number), *values)
+        made.append(SwitchEntry(switch, STATES, match, SEND_BY_STATE, ports, 1))
+    return made
 
 
 def _pass_entry(switch: str, number: int, values: Mapping[str, int]) -> SwitchEntry:
