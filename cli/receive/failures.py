@@ -1,4 +1,4 @@
-"""What ``stackcast receive`` tells beside its output, and errors of a network that may pass."""
+"""Messages of ``stackcast receive`` beside its output, and errors of a network that may pass."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def _changing(node: Predicate | StatePredicate) -> Field | None:
 
 
 def _always(terms: Sequence[Term], specification: Specification) -> bool:
-    """Whether any values meet one of the terms at least; of many terms it may say no wrongly."""
+    """Returns whether any values meet one of the terms at least; of many it may say no wrongly."""
     if not all(terms):
         return True
     if not terms or len(terms) > _MOST_TERMS or terms[0][0][0] not in specification.fields:

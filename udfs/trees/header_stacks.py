@@ -167,7 +167,7 @@ class HeaderStacks:
 
 
 def _bytes(receivers: Receivers, stacks: Stacks) -> int:
-    """What the stacks of a receiver set take in memory, about; names of hosts are shared by all."""
+    """Returns about how many bytes the stacks of a receiver set take; all share names of hosts."""
     size = _ENTRY + sys.getsizeof(receivers)
     for part in stacks.parts:
         size += _PART + _LABEL * len(part.labels)

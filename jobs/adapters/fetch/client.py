@@ -208,7 +208,7 @@ async def _know(manager: Any, topic: str) -> None:
 
 
 class _Piece(NamedTuple):
-    """What a broker is asked for: of a partition, from an offset on, so many bytes at most unless
+    """A piece of a partition to ask a broker for: from an offset on, so many bytes at most unless
     the first batch has more."""
 
     place: TopicPartition
@@ -358,7 +358,7 @@ def arrow_batches(partition: int, records: Records) -> Iterator[pa.RecordBatch]:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether the same may go well later, or at another broker."""
+    """Returns whether the same may go well later, or at another broker."""
     if isinstance(error, OSError):
         return True
     return not isinstance(error, _FINAL)

@@ -85,8 +85,8 @@ class Reply:
 
 @dataclass
 class _Worker:
-    """What the driver knows of a worker, over all its connections. active: its tasks that may
-    still send, and reports that are not taken; using: as of `Poll`; heard: when it last asked;
+    """State of a worker as the driver knows it, over all its connections. active: its tasks that
+    may still send, and reports that are not taken; using: as of `Poll`; heard: when it last asked;
     taken: the number of its first report that is not taken."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -1,4 +1,4 @@
-"""Where in a topic versions of the subscriptions went live."""
+"""Finds from which offsets of a topic on versions of the subscriptions were live."""
 
 from __future__ import annotations
 

@@ -316,8 +316,8 @@ def _unreachable(settings: Settings) -> KafkaError:
 
 
 def _each(collection: Any) -> list[Any]:
-    """What a Java collection holds. The end of an iterator is an exception of Java's, for which
-    PySpark asks in all jars."""
+    """Returns what a Java collection holds. The end of an iterator is an exception of Java's, for
+    which PySpark asks in all jars."""
     return list(collection.toArray())
 
 

@@ -238,7 +238,7 @@ class Primitives:
     # -- requests to the traffic manager
 
     def _mark_to_drop(self, node: Json) -> None:
-        """Of the metadata that is named, which may be a copy that the switch does not look at."""
+        """Marks the metadata that is named, perhaps a copy that the switch does not look at."""
         place = self.expressions.place(node)
         fields = place.type.by_name
         if "egress_spec" not in fields:

@@ -1,4 +1,4 @@
-"""What indexes of terms have in common: receivers as bits, and rows for people."""
+"""Common parts of indexes of terms: receivers as bits, and rows for people."""
 
 from __future__ import annotations
 
