@@ -10,6 +10,8 @@
 //     |      what is absent is 0, and bit i of meta.bitmask tells which are there
 //     |
 //     |-- cut short, an id unknown or there twice, no attribute ----> drop, counted
+//   source: by ingress port -> a switch or a publisher, another host of this address; or dropped
+//     |
 //     |-- IPv4 -----------------------------> route: longest prefix > one port
 //     |-- ARP, IPv6 ------------------------> bridge: Ethernet destination > ports
 //     |
@@ -44,6 +46,7 @@
 #include "attribute_value/headers.p4"
 #include "attribute_value/parser.p4"
 #include "virtual_trees/verify_checksums.p4"
+#include "virtual_trees/source.p4"
 #include "virtual_trees/route.p4"
 #include "virtual_trees/send.p4"
 #include "packet_subscriptions/cell.p4"

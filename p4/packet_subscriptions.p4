@@ -13,6 +13,8 @@
 //     |    direct_listing_capital_raise
 //     |                                                                 |
 //     |-- cut short, or lengths or checksums wrong ----> drop, counted  |
+//   source: by ingress port -> a switch or a publisher,                 |
+//     |       another host of this address; or dropped, counted         |
 //     |-- no event ------------------------------------> route: IPv4,   |
 //     |                                          longest prefix         |
 //   start: feed -> state                                                |
@@ -65,6 +67,7 @@
 #include "packet_subscriptions/conjunctions.p4"
 #include "packet_subscriptions/leaf.p4"
 #include "packet_subscriptions/one_event.p4"
+#include "packet_subscriptions/source.p4"
 #include "packet_subscriptions/ipv4_route.p4"
 #include "packet_subscriptions/sending.p4"
 #include "packet_subscriptions/ingress.p4"

@@ -4,6 +4,8 @@
 //     |
 //   parser: ethernet > label count > the next LABELS_A_PASS labels, the other labels | ipv4
 //     |
+//   source: by ingress port -> a switch or a publisher, another host of this address; or dropped
+//     |
 //     |-- no stack of labels -----> route: IPv4, longest prefix > one port
 //     |
 //   check: the count is right, an IPv4 datagram comes after the labels
@@ -39,6 +41,7 @@
 #include "virtual_trees/headers.p4"
 #include "virtual_trees/parser.p4"
 #include "virtual_trees/verify_checksums.p4"
+#include "virtual_trees/source.p4"
 #include "virtual_trees/check.p4"
 #include "virtual_trees/label.p4"
 #include "virtual_trees/send.p4"

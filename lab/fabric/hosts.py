@@ -5,13 +5,15 @@ from __future__ import annotations
 import select
 import socket
 import struct
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable
 from ipaddress import AddressValueError, IPv4Address
+from itertools import islice
 from pathlib import Path
 
 from udfs.errors import LabError
 from udfs.messages.attributes.events import ETHERTYPE
+from udfs.network.network import Network
 
 _ATTRIBUTES = ETHERTYPE.to_bytes(2)
 _ETHERNET = 14
@@ -109,9 +111,9 @@ class NetworkCard:
 class LabHost:
     """A host with its own UDP socket, whose application appends what it reads to a file.
 
-    The file has a u16 big-endian length before each payload. No more payloads are under way than
-    the socket's buffer holds: the application reads in between. ``more``: the file goes on where it
-    ends.
+    The file has a u16 big-endian length before each payload; a file ``.times`` beside it has an u64
+    for each: when its frame came to the network. No more payloads are under way than the socket's
+    buffer holds: the application reads in between. ``more``: the files go on where they end.
 
     ``delivered`` counts payloads in the file, ``outstanding`` those sent and not read yet,
     ``lost`` those that the kernel never handed over.
@@ -130,20 +132,25 @@ class LabHost:
         self._room = granted // 2
         self._taken = 0
         self._wire = _connected(self._socket.getsockname())
-        self._file = receipts.open("ab" if more else "wb", buffering=0)
+        mode = "ab" if more else "wb"
+        self._file = receipts.open(mode, buffering=0)
+        self._times = receipts.with_suffix(".times").open(mode, buffering=0)
         self._unwritten: list[bytes] = []
+        self._arrived: deque[int] = deque()
 
     @property
     def address(self) -> str:
         ip, port = self._socket.getsockname()
         return f"{ip}:{port}"
 
-    def take(self, payload: bytes) -> None:
-        """Send a payload to the host's socket."""
+    def take(self, payload: bytes, arrived: int = 0) -> None:
+        """Send a payload to the host's socket. ``arrived``: when its frame came to the network,
+        nanoseconds since 1970."""
         cost = 2 * len(payload) + _BOOKKEEPING
         if self._taken + cost > self._room:
             self.settle()
         self._wire.send(payload)
+        self._arrived.append(arrived)
         self.outstanding += 1
         self._taken += cost
 
@@ -163,14 +170,18 @@ class LabHost:
             self._unwritten += (len(payload).to_bytes(2), payload)
         self._taken = 0
         if self._unwritten:
+            times = islice(self._arrived, len(self._unwritten) // 2)
+            self._times.write(struct.pack(f">{len(self._unwritten) // 2}Q", *times))
             self._file.write(b"".join(self._unwritten))
             self._unwritten.clear()
+        self._arrived.clear()
 
     def close(self) -> None:
         self.settle()
         self._wire.close()
         self._socket.close()
         self._file.close()
+        self._times.close()
 
 
 class ExternalHost:
@@ -189,7 +200,8 @@ class ExternalHost:
         ip, _, port = address.rpartition(":")
         self._wire = _connected((ip, int(port)))
 
-    def take(self, payload: bytes) -> None:
+    def take(self, payload: bytes, arrived: int = 0) -> None:
+        """Send a payload to the host."""
         try:
             self._wire.send(payload)
         except OSError:
@@ -227,6 +239,11 @@ def external_hosts(texts: Iterable[str]) -> dict[str, str]:
             )
         found[name] = address
     return found
+
+
+def receivers(network: Network) -> tuple[str, ...]:
+    """Returns the hosts that may receive: subscribers, and publishers where there are several."""
+    return network.subscribers() if len(network.publishers()) < 2 else tuple(network.hosts)
 
 
 def check_external(external: Iterable[str], subscribers: Collection[str]) -> None:

@@ -11,8 +11,10 @@ where: ``{"p4runtime", "ingress": {publisher: address}, "hosts": {host: address}
 JSON lines on standard input are answered on standard output: ``{"command": "status"}`` with
 counters, ``{"command": "stop"}`` with a last status. It also ends at the end of its input and on
 SIGTERM. What hosts receive is in ``DIR/receipts/<host>.mold``: a u16 big-endian length and a
-payload, again and again; a frame that was acknowledged to its sender is in the files. ``ADDRESSES``
-is the line of a network that has ended: this one is where it was, and its hosts write on.
+payload, again and again; ``<host>.times`` has an u64 for each, the nanoseconds since 1970 at which
+its frame came to the first switch's socket. A frame that was acknowledged to its sender is in the
+files. ``ADDRESSES`` is the line of a network that has ended: this one is where it was, and its
+hosts write on.
 """
 
 from __future__ import annotations
@@ -24,13 +26,21 @@ import os
 import selectors
 import signal
 import socket
+import struct
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.fabric.hosts import ExternalHost, LabHost, NetworkCard, check_external, external_hosts
+from lab.fabric.hosts import (
+    ExternalHost,
+    LabHost,
+    NetworkCard,
+    check_external,
+    external_hosts,
+    receivers,
+)
 from lab.fabric.switches import Fabric
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.switch.p4runtime.device import Device
@@ -46,14 +56,19 @@ _BATCH = 256
 # The kernel's buffer is small without root: it is emptied after every few frames.
 _BETWEEN_PULLS = 8
 _LONGEST_QUEUE = 4096
-# Linux; Python's socket module does not name it.
+# Linux; Python's socket module does not name these.
 _SO_RCVBUFFORCE = 33
+_SO_TIMESTAMPNS = 35
+_TIMESPEC = struct.Struct("@qq")
+_ROOM_BESIDE = socket.CMSG_SPACE(_TIMESPEC.size)
 
 _Address = tuple[str, int]
 
 
 class Ingress:
     """A loopback UDP socket; each datagram is one frame that enters the publisher's switch.
+
+    ``send`` is given the publisher, the frame, and when the kernel had it, ns since 1970.
 
     ``port`` 0 takes a free one.
 
@@ -64,7 +79,9 @@ class Ingress:
     ``net.core.rmem_max`` and without root that is about 180 frames of 1,500 bytes.
     """
 
-    def __init__(self, publisher: str, send: Callable[[str, bytes], None], port: int = 0) -> None:
+    def __init__(
+        self, publisher: str, send: Callable[[str, bytes, int], None], port: int = 0
+    ) -> None:
         self.publisher = publisher
         self._send = send
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -72,9 +89,10 @@ class Ingress:
         # Root may have more than the system's limit; without it, windows keep bursts small.
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         self._socket.bind(("127.0.0.1", port))
         self._socket.setblocking(False)
-        self._waiting: deque[tuple[bytes, _Address]] = deque()
+        self._waiting: deque[tuple[bytes, _Address, int]] = deque()
         self._processed: dict[_Address, int] = {}
         self._unanswered: set[_Address] = set()
 
@@ -98,8 +116,8 @@ class Ingress:
                 self._pull()
             if not self._waiting:
                 return
-            frame, source = self._waiting.popleft()
-            self._send(self.publisher, frame)
+            frame, source, arrived = self._waiting.popleft()
+            self._send(self.publisher, frame, arrived)
             self._processed[source] = self._processed.get(source, 0) + 1
             self._unanswered.add(source)
 
@@ -114,9 +132,11 @@ class Ingress:
     def _pull(self) -> None:
         while len(self._waiting) < _LONGEST_QUEUE:
             try:
-                self._waiting.append(self._socket.recvfrom(_LARGEST))
+                frame, beside, _, source = self._socket.recvmsg(_LARGEST, _ROOM_BESIDE)
             except BlockingIOError:
                 return
+            seconds, rest = _TIMESPEC.unpack(beside[0][2])
+            self._waiting.append((frame, source, seconds * 1_000_000_000 + rest))
 
     def close(self) -> None:
         self._socket.close()
@@ -153,15 +173,16 @@ class LabNetwork:
             name: ExternalHost(name, external[name])
             if name in external
             else LabHost(name, receipts / f"{name}.mold", again is not None)
-            for name in network.subscribers()
+            for name in receivers(network)
         }
         data_planes = {name: SimpleSwitch() for name in network.switches}
         self._fabric = Fabric(network, data_planes, self._deliver)
         places = again["ingress"] if again else {}
         ports = {name: int(place.rpartition(":")[2]) for name, place in places.items()}
         self._ingress = [
-            Ingress(name, self._fabric.send, ports.get(name, 0)) for name in network.publishers()
+            Ingress(name, self._enter, ports.get(name, 0)) for name in network.publishers()
         ]
+        self._arrived = 0
         self._server = P4RuntimeServer(
             (
                 Device(switch.name, switch.device_id, data_planes[switch.name])
@@ -239,6 +260,10 @@ class LabNetwork:
             each.close()
         self._server.stop()
 
+    def _enter(self, publisher: str, frame: bytes, arrived: int) -> None:
+        self._arrived = arrived
+        self._fabric.send(publisher, frame)
+
     def _deliver(self, host: str, frame: bytes) -> None:
         receiver = self._hosts.get(host)
         if receiver is None:
@@ -246,7 +271,7 @@ class LabNetwork:
             return
         payload = self._card.read(frame)
         if payload is not None:
-            receiver.take(payload)
+            receiver.take(payload, self._arrived)
 
     def _obey(self, line: bytes, answer: Callable[[Any], None]) -> bool:
         """Answer one command; False if it was the last."""

@@ -8,6 +8,7 @@ control ingress(
 ) {
     counter(REASONS, CounterType.packets) dropped;
 
+    check_source() source;
     match_event() subscriptions;
     bridge() bridged;
     send_copies() send;
@@ -28,8 +29,11 @@ control ingress(
                 meta.ingress_port = standard.ingress_port;
                 meta.ports = 0;
                 meta.pass = 0;
+                source.apply(hdr, meta.event == 1, meta, standard);
             }
-            if (standard.instance_type == RECIRCULATED && meta.pass == 0) {
+            if (meta.reason != NOT_DROPPED) {
+                // Nobody may send this here.
+            } else if (standard.instance_type == RECIRCULATED && meta.pass == 0) {
                 // A copy of FAN_OUT: its ports are known.
             } else if (meta.event == 1) {
                 subscriptions.apply(meta, standard);

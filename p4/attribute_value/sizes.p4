@@ -47,6 +47,7 @@ const int EVENTS = 16384;
 const int VALUES = 16384;
 const int STATES = 16384;
 const int ROUTES = 4096;
+const int SOURCES = 64;
 
 const bit<16> IPV4 = 0x0800;
 const bit<16> ARP = 0x0806;
@@ -68,4 +69,7 @@ const reason_t TTL_OVER = 7;           // the IPv4 time to live ends here
 const reason_t NOT_IPV4 = 8;           // none of an event, IPv4, ARP and IPv6
 const reason_t BAD_CHECKSUM = 9;       // of the IPv4 header
 const reason_t NO_PORT = 10;           // only the port that the event came in by asked for it
-const bit<32> REASONS = 11;
+const reason_t UNKNOWN_PORT = 11;      // nothing is known to be behind the port that it came in by
+const reason_t NO_PUBLISHER = 12;      // an event from a host that is no publisher
+const reason_t FORGED_ADDRESS = 13;    // IPv4 from another address than the host's
+const bit<32> REASONS = 14;

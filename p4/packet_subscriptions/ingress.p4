@@ -2,6 +2,7 @@
 control ingress(inout headers_t hdr, inout metadata_t meta,
                 inout standard_metadata_t standard_metadata) {
     counter(REASONS, CounterType.packets) dropped;
+    check_source() source;
     one_event() subscriptions;
     sending() send;
     ipv4_route() route;
@@ -26,49 +27,54 @@ control ingress(inout headers_t hdr, inout metadata_t meta,
             meta.reason = CUT_SHORT;
         } else if (standard_metadata.checksum_error == 1) {
             meta.reason = BAD_CHECKSUM;
-        } else if (meta.step == WHOLE) {
-            meta.ready = 1;
-        } else if (meta.events == 1) {
-            if (meta.step == DELIVER) {
+        } else if (meta.step == ARRIVED) {
+            source.apply(hdr, hdr.moldudp64.isValid(), meta, standard_metadata);
+        }
+        if (meta.reason == NOT_DROPPED) {
+            if (meta.step == WHOLE) {
                 meta.ready = 1;
-            } else {
-                if (meta.feed == FEED) {
-                    subscriptions.apply(hdr, meta, standard_metadata);
+            } else if (meta.events == 1) {
+                if (meta.step == DELIVER) {
+                    meta.ready = 1;
                 } else {
-                    meta.ports = 0;
-                }
-                if (meta.next == 0) {
-                    meta.all_ports = meta.all_ports | meta.ports;
-                    meta.place = meta.place + 1;
-                }
-                if (meta.next != 0 || hdr.moldudp64.count > 1) {
-                    standard_metadata.egress_spec = NOWHERE;
-                    meta.again = 1;
-                    meta.step = EXAMINE;
-                }
-                if (meta.next == 0 && hdr.moldudp64.count > 1) {
-                    // The message and who wants it stay in front while the next is examined.
-                    hdr.wanted_now.setValid();
-                    hdr.wanted_now.ports = meta.ports;
-                    meta.examined_bits = meta.examined_bits + WANTED_BITS + LENGTH_BITS
-                        + ((bit<32>) hdr.message_block.length << 3);
-                }
-                if (meta.next == 0 && meta.place == hdr.moldudp64.count) {
-                    meta.ports = meta.all_ports;
-                    meta.ports = meta.ports & meta.elsewhere;
-                    meta.step = DELIVER;
-                    if (meta.all_ports == 0) {
-                        meta.reason = UNWANTED;
-                    } else if (meta.ports == 0) {
-                        meta.reason = NO_PORT;
-                    } else if (hdr.moldudp64.count == 1) {
-                        meta.step = WHOLE;
-                        meta.ready = 1;
+                    if (meta.feed == FEED) {
+                        subscriptions.apply(hdr, meta, standard_metadata);
+                    } else {
+                        meta.ports = 0;
+                    }
+                    if (meta.next == 0) {
+                        meta.all_ports = meta.all_ports | meta.ports;
+                        meta.place = meta.place + 1;
+                    }
+                    if (meta.next != 0 || hdr.moldudp64.count > 1) {
+                        standard_metadata.egress_spec = NOWHERE;
+                        meta.again = 1;
+                        meta.step = EXAMINE;
+                    }
+                    if (meta.next == 0 && hdr.moldudp64.count > 1) {
+                        // The message and who wants it stay in front while the next is examined.
+                        hdr.wanted_now.setValid();
+                        hdr.wanted_now.ports = meta.ports;
+                        meta.examined_bits = meta.examined_bits + WANTED_BITS + LENGTH_BITS
+                            + ((bit<32>) hdr.message_block.length << 3);
+                    }
+                    if (meta.next == 0 && meta.place == hdr.moldudp64.count) {
+                        meta.ports = meta.all_ports;
+                        meta.ports = meta.ports & meta.elsewhere;
+                        meta.step = DELIVER;
+                        if (meta.all_ports == 0) {
+                            meta.reason = UNWANTED;
+                        } else if (meta.ports == 0) {
+                            meta.reason = NO_PORT;
+                        } else if (hdr.moldudp64.count == 1) {
+                            meta.step = WHOLE;
+                            meta.ready = 1;
+                        }
                     }
                 }
+            } else {
+                route.apply(hdr, meta, standard_metadata);
             }
-        } else {
-            route.apply(hdr, meta, standard_metadata);
         }
         if (meta.reason != NOT_DROPPED) {
             dropped.count((bit<32>) meta.reason);

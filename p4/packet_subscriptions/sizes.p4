@@ -10,6 +10,7 @@ typedef bit<48> start_t;  // of a cell's window
 const bit<16> EVENT_PORT = 26400;
 const int ROWS = 65536;  // of a table, at most
 const int ROUTES = 4096;
+const int SOURCES = 64;
 const port_t PORTS = 64;
 const ports_t ALL_PORTS = 0xffffffffffffffff;
 const group_t FAN_OUT = 0x1000;  // a copy for each subset of the ports
@@ -54,4 +55,7 @@ const reason_t NO_PORT = 7;  // only the port that the packet came in by wants a
 const reason_t NO_ROUTE = 8;  // no prefix holds the IPv4 destination
 const reason_t TTL_OVER = 9;  // the IPv4 time to live ends here
 const reason_t NOT_IPV4 = 10;  // neither an event nor IPv4
-const bit<32> REASONS = 11;
+const reason_t UNKNOWN_PORT = 11;  // nothing is known to be behind the port that it came in by
+const reason_t NO_PUBLISHER = 12;  // an event from a host that is no publisher
+const reason_t FORGED_ADDRESS = 13;  // IPv4 from another address than the host's
+const bit<32> REASONS = 14;

@@ -7,6 +7,7 @@ control ingress(
 ) {
     counter(REASONS, CounterType.packets) dropped;
 
+    check_source() source;
     check_stack() check;
     EACH_POSITION(LABEL_TABLE)
     send_copies() send;
@@ -17,13 +18,16 @@ control ingress(
         meta.untyped = 0;
         if (standard.parser_error != error.NoError) {
             meta.reason = CUT_SHORT;
-        } else if (!hdr.stack.isValid()) {
-            route.apply(hdr, meta, standard);
-        } else {
-            if (standard.instance_type != RECIRCULATED) {
+        } else if (standard.instance_type != RECIRCULATED) {
+            source.apply(hdr, hdr.stack.isValid(), meta, standard);
+            if (meta.reason == NOT_DROPPED && hdr.stack.isValid()) {
                 check.apply(hdr, meta, standard);
             }
-            if (meta.reason == NOT_DROPPED) {
+        }
+        if (meta.reason == NOT_DROPPED) {
+            if (!hdr.stack.isValid()) {
+                route.apply(hdr, meta, standard);
+            } else {
                 EACH_POSITION(LOOK_UP_LABEL)
                 if (meta.untyped == 1) {
                     meta.reason = TYPE_00;

@@ -33,6 +33,7 @@ const int LABELS_BITS = 64 * LABEL_BITS;  // of as many labels
 // Entries of a table.
 const int LABELS = 16512;  // 16,383 trees, a hop and a stop of each port, however wide labels are
 const int HOST_PORTS = 64;
+const int SOURCES = 64;
 const int ROUTES = 4096;
 
 typedef bit<9> port_t;
@@ -74,4 +75,7 @@ const reason_t NO_ROUTE = 8;        // no prefix holds the IPv4 destination
 const reason_t TTL_OVER = 9;        // the IPv4 time to live ends here
 const reason_t NOT_IPV4 = 10;       // neither a stack nor IPv4
 const reason_t BAD_CHECKSUM = 11;   // of the IPv4 header
-const bit<32> REASONS = 12;
+const reason_t UNKNOWN_PORT = 12;   // nothing is known to be behind the port that it came in by
+const reason_t NO_PUBLISHER = 13;   // a stack from a host that is no publisher
+const reason_t FORGED_ADDRESS = 14; // plain IPv4 from another address than the host's
+const bit<32> REASONS = 15;

@@ -13,6 +13,7 @@ from fill_switches import fill
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from paths import P4, ROOT
+from port_group import open_ports
 from rollout_world import FakeSession, World, hasty
 
 from jobs.adapters.app.settings import Settings
@@ -53,9 +54,9 @@ from udfs.switches.entry import (
     entry_to_row,
 )
 from udfs.switches.ordering import withheld, write_steps
-from udfs.switches.ports import port_groups
 from udfs.switches.rollout import NetworkVersion
 from udfs.switches.routes import ROUTE
+from udfs.switches.sources import SOURCE
 from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
@@ -467,7 +468,7 @@ def test_each_format_has_the_program_that_matches_it():
 
 def test_subscriptions_of_other_formats_and_rules_that_no_switch_holds_leave_the_rest_live():
     match = NetworkMatch(of_attributes())
-    assert match.sources == ("subscriptions", "attributes")
+    assert match.sources == ("subscriptions", "grants", "attributes")
     good = [row(1, "temp < 30 and hum > 15", "h5")]
     bad = [
         row(2, "stock == AAPL", format="itch"),
@@ -531,7 +532,7 @@ def test_such_a_switch_holds_routes_its_entries_and_their_groups_and_nothing_els
     source = NetworkVersion(LINE, broadcast_trees(LINE))
     union = derive(source, [source], PIPELINES, {ATTRIBUTES: [EVENT, ROUTE]}, filters)
     assert not union.taken_back
-    others = {GROUPS, ROUTE, BRIDGE}
+    others = {GROUPS, ROUTE, BRIDGE, SOURCE}
     assert {entry.table for entry in union.entries} == {*others, PASSES, EVENT}
     assert {e for e in union.entries if e.table not in others} == set(filters)
     with pytest.raises(SwitchError) as refused:
@@ -570,7 +571,7 @@ class Site:
             switch: {
                 key: entry
                 for key, entry in held.items()
-                if entry.table not in (GROUPS, ROUTE, BRIDGE)
+                if entry.table not in (GROUPS, ROUTE, BRIDGE, SOURCE)
             }
             for switch, held in self.world.held.items()
         }
@@ -685,7 +686,7 @@ def test_the_software_switches_deliver_both_encodings_as_the_rules_say_edit_afte
         found = rules([(rng.choice(hosts), text) for text in rng.sample(CONDITIONS, 5)])
         held = made(filters, found, held)
         for name, switch in LINE.switches.items():
-            groups = port_groups(name, [link.port for link in LINE.links if link.switch == name])
+            groups = open_ports(name, [link.port for link in LINE.links if link.switch == name])
             fill(address, switch, [*groups, *held[name]], ATTRIBUTES)
         came = 0
         for event in events(edit, 25):

@@ -117,8 +117,9 @@ def test_a_new_attribute_changes_no_entry_and_a_rule_on_it_adds_some(
     source.write_bytes(b"".join(record + b"\n" for record in records))
     endpoint = deployed.lab.ingress["feed1"]
     sink = open_sink(SinkOptions("udp", endpoint=endpoint, window=deployment.WINDOW))
+    publisher = NETWORK.host("feed1")
     fed = SensorRun().feed(
-        deployed.settings, deployed.tables, NETWORK.host("feed1"), sink, source, Event()
+        deployed.settings, deployed.tables, publisher, sink, source, Event(), lambda *_: None
     )
     sink.close()
     outcome = deployed.outcome(fed)

@@ -13,6 +13,7 @@ from fill_switches import fill
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import P4
+from port_group import open_ports
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.switch.p4runtime.device import Device
@@ -32,7 +33,6 @@ from udfs.network_match.generic.entries import event_entries
 from udfs.network_match.generic.network import AttributeFilters
 from udfs.network_match.generic.passes import Limits, passes_of
 from udfs.switches.entry import SwitchEntry
-from udfs.switches.ports import port_groups
 
 pytestmark = pytest.mark.unit
 
@@ -85,7 +85,7 @@ class World:
         self.now = 0
         self.switch = SimpleSwitch(clock=lambda: self.now)
         self.switch.load((P4 / "attribute_value.json").read_bytes())
-        self.switch.apply({entry.key: entry for entry in port_groups("s", PORTS)})
+        self.switch.apply({entry.key: entry for entry in open_ports("s", PORTS)})
         self.held: list[SwitchEntry] = []
         self.edits = 0
         self.interpreter: Interpreter | None = None
@@ -205,7 +205,7 @@ def test_rules_with_state_go_to_a_switch_by_p4runtime_edit_after_edit() -> None:
             held = made.entries
             for name, switch in LINE.switches.items():
                 ports = [link.port for link in LINE.links if link.switch == name]
-                entries = [*port_groups(name, ports), *held[name]]
+                entries = [*open_ports(name, ports), *held[name]]
                 fill(server.address, switch, entries, "attribute_value")
             sent = head + write_event({0: 3}, "bitmask", b"rest")
             switch = running[publisher.switch]

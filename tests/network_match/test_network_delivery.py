@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from network_edits import by_old_or_new
 from paths import ROOT
+from port_group import open_ports
 
 import schemas
 from jobs import itch_stream
@@ -40,7 +41,6 @@ from udfs.network.topology import fabric
 from udfs.network_match.filters import NetworkFilters
 from udfs.switches.entry import SwitchEntry, difference
 from udfs.switches.ordering import write_steps
-from udfs.switches.ports import port_groups
 
 pytestmark = pytest.mark.unit
 
@@ -63,7 +63,7 @@ class Switches:
         for name, switch in self.switches.items():
             switch.load(JSON)
             ports = [link.port for link in network.links if link.switch == name]
-            switch.apply({entry.key: entry for entry in port_groups(name, ports)})
+            switch.apply({entry.key: entry for entry in open_ports(name, ports)})
         self.received: dict[str, list[Receipt]] = defaultdict(list)
         self._fabric = Fabric(network, self.switches, self._deliver)
 
@@ -207,7 +207,8 @@ def test_the_map_shows_the_way_through_the_switches():
         (0, int.from_bytes(packet[10:18]), packet)
         for packet, _ in new_packets(TradingSession(400, 3, 12))
     ]
-    samples = FilteredShowcase(NETWORK, ITCH, "feed1").notifications(packets, rules)
+    owed = embedded_network.expected(packets, rules, ITCH)
+    samples = FilteredShowcase(NETWORK, ITCH, "feed1").notifications(packets, rules, owed)
     assert len(samples) > 20
     for sample in samples:
         assert sample["labels"] == []

@@ -19,6 +19,7 @@ from udfs.switches.derivation import derive
 from udfs.switches.entry import GROUPS, entry_to_row
 from udfs.switches.rollout import NetworkVersion
 from udfs.switches.routes import ROUTE
+from udfs.switches.sources import SOURCE
 from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
@@ -42,9 +43,10 @@ def row(number: int, text: str, host: str = "h1", **other) -> dict:
     }
 
 
-def entries(match: NetworkMatch, rows, version: int = 1, held=(), pipelines=PIPELINES):
+def entries(match: NetworkMatch, rows, version: int = 1, held=(), pipelines=PIPELINES, grants=()):
     versions = {"switches": 0, "hosts": 0, "links": 0, "subscriptions": version}
-    return match.entries(NETWORK, versions, rows, [entry_to_row(e) for e in held], pipelines)
+    standing = [entry_to_row(e) for e in held]
+    return match.entries(NETWORK, versions, rows, standing, pipelines, (), grants)
 
 
 class FakeTables:
@@ -118,6 +120,23 @@ def test_rules_that_no_switch_can_hold_are_rows_and_the_others_are_live():
     }
     match.write_rejections(tables)
     assert len(tables.written) == 1
+
+
+def test_switches_hold_the_rules_that_are_granted_alone():
+    match, tables = NetworkMatch(settings()), FakeTables()
+    rows = [row(1, "stock == AAPL and price > 3"), row(2, "price > 3")]
+    grant = {"id": "g1", "subscriber": "h1", "format": "itch", "filter": "stock == AAPL"}
+    broken = {"id": "g2", "subscriber": "h1", "format": "itch", "filter": "prise > 3"}
+    every = entries(match, rows)
+    assert match.sources == ("subscriptions", "grants")
+    some = entries(match, rows, 2, grants=[grant, broken])
+    assert some == entries(NetworkMatch(settings()), rows[:1]) != every
+    match.write_rejections(tables)
+    assert {r["id"]: r["code"] for r in tables.written[0]} == {
+        "g2": "SUBSCRIPTION.UNKNOWN_FIELD",
+        "s2": "SUBSCRIPTION.NOT_GRANTED",
+    }
+    assert entries(match, rows, 3) == every
 
 
 def test_an_edit_that_changes_no_rule_changes_no_entry():
@@ -196,8 +215,9 @@ def test_a_filtering_switch_holds_groups_routes_and_its_filters_and_nothing_of_o
     union = derive(source, [source], PIPELINES, {FILTERING: [START]}, filters)
     assert not union.taken_back
     kinds = {entry.table for entry in union.entries}
-    assert {GROUPS, ROUTE, START} <= kinds
-    assert all(t in (GROUPS, ROUTE) or t.startswith("ingress.subscriptions.") for t in kinds)
+    others = {GROUPS, ROUTE, SOURCE}
+    assert others | {START} <= kinds
+    assert all(t in others or t.startswith("ingress.subscriptions.") for t in kinds)
     assert set(filters) <= set(union.entries)
     with pytest.raises(SwitchError) as refused:
         derive(source, [], PIPELINES, {FILTERING: ["ingress.label_1.look_up"]})

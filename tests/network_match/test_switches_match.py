@@ -222,6 +222,15 @@ def test_a_refresher_that_starts_again_finds_nothing_to_write(deployed: Deployme
         assert not any(again.compare().values())
         assert again.once() == {}
     assert deployed.tables.version("switch_entries") == entries
+    # An edit of grants is one of rules.
+    grant = {"id": "g", "subscriber": "*", "format": "itch", "filter": "price > 1000000"}
+    deployed.tables.append("grants", [grant | {"updated_by": None, "updated_at": None}])
+    before = len(deployed.tables.rows("switch_entries"))
+    with Refresher(deployed.tables, deployed.settings) as again:
+        assert again.once() == {}
+    rejected = deployed.tables.rows("rejected_subscriptions")
+    assert "SUBSCRIPTION.NOT_GRANTED" in {row["code"] for row in rejected}
+    assert len(deployed.tables.rows("switch_entries")) < before
     # The stream's program is another one: the switches stay as they are.
     stream = dataclasses.replace(deployed.settings, match="spark")
     with Refresher(deployed.tables, stream) as other, pytest.raises(Exception, match="WRONG_PIPEL"):

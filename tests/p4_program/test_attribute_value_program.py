@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from p4.config.v1 import p4info_pb2
 from p4_coverage import soil
+from port_group import OPEN, open_ports
 from real_switch import RealSwitch
 from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
@@ -42,8 +43,8 @@ from udfs.network_match.generic.table import MAX_ROWS
 from udfs.switches.bridge import BRIDGE
 from udfs.switches.bridge import SEND as BRIDGE_SEND
 from udfs.switches.entry import canonical
-from udfs.switches.ports import port_groups
 from udfs.switches.routes import DELIVER, ROUTE, SEND
+from udfs.switches.sources import HOST, SOURCE, TRUST, receiving_port
 
 pytestmark = pytest.mark.unit
 
@@ -89,7 +90,7 @@ def switch_with(rows, **options) -> SimpleSwitch:
 def base_entries():
     """All but rows: the one pass takes rows 1."""
     return [
-        *port_groups("s", ALL_PORTS),
+        *open_ports("s", ALL_PORTS, OPEN),
         *cases.route_entries(),
         *cases.bridge_entries(),
         cases.pass_entry(0, rows=1),
@@ -146,7 +147,7 @@ def test_numbers_of_the_program_are_those_of_events():
 def test_one_table_takes_the_bitmask_and_every_value_and_one_of_each_value_terms(info):
     tables = {table.preamble.name: table for table in info.tables}
     values = [f"{cases.MATCH}.value_{number}" for number in range(ATTRIBUTES)]
-    assert tables.keys() == {TABLE, f"{cases.MATCH}.passes", STATES, *values, ROUTE, BRIDGE}
+    assert tables.keys() == {TABLE, f"{cases.MATCH}.passes", STATES, *values, ROUTE, BRIDGE, SOURCE}
     kinds = p4info_pb2.MatchField
     assert [(f.id, f.name, f.bitwidth, f.match_type) for f in tables[TABLE].match_fields] == [
         (1, "rows", 32, kinds.EXACT),
@@ -182,11 +183,13 @@ def test_entries_send_to_ports_leave_terms_or_route(info):
         f"{cases.MATCH}.passes": {f"{cases.MATCH}.take", f"{cases.MATCH}.ask"},
         STATES: {SEND_BY_STATE},
         ROUTE: {SEND, DELIVER},
+        SOURCE: {TRUST, HOST},
         BRIDGE: {BRIDGE_SEND},
     }
     params = {p.name: p.bitwidth for action in info.actions for p in action.params}
     assert params == {
         "ports": 64,
+        "ipv4": 32,
         "rows": 32,
         "vectors": 32,
         "terms": 64 * WORDS,
@@ -513,7 +516,7 @@ def test_every_statement_of_the_program_is_reached():
         cases.pass_entry(0, rows=1, vectors=1, terms=2, next=7),
         cases.pass_entry(7, rows=2, vectors=2, subset=2),
         *(cases.value_entry(number, 1, 1, (1, 1), 2) for number in range(ATTRIBUTES)),
-        *port_groups("s", range(1, 65)),
+        *open_ports("s", range(1, 65)),
     ]
     # To one subset after the other, then to all, then to where it came in, then to nobody.
     chosen = [*(1 << 8 * subset for subset in range(8)), (1 << 64) - 1, 1 << 19, 0]
@@ -549,6 +552,13 @@ def test_every_statement_of_the_program_is_reached():
         entry = cases.ask_entry(0, operand=number, **asking)
         switch.apply({entry.key: entry})
         switch.process(1, pairs_frame({number: 1}))
+    # A host that may only receive, and a port with nothing behind it.
+    entry = receiving_port("s", 2, 0x0A000001)
+    switch.apply({entry.key: entry})
+    plain = (datagram(), datagram(src="10.9.9.9"))
+    for frame in (pairs_frame({1: 1}), b"\x08" * 60, *map(plain_frame, plain)):
+        switch.process(2, frame)
+        switch.process(500, frame)
     entry = cases.ask_entry(0, rows=99, states=3)
     switch.apply({entry.key: entry})
     switch.process(1, pairs_frame({1: 1}))

@@ -15,6 +15,7 @@ from generic_rows import rule
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import P4, TEST_P4
+from port_group import open_ports
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.switches.filters import NetworkMatch
@@ -28,7 +29,6 @@ from udfs.network_match.generic.boxes import boxes_of
 from udfs.network_match.generic.entries import event_entries
 from udfs.network_match.generic.network import header_widths
 from udfs.network_match.generic.passes import Limits, passes_of
-from udfs.switches.ports import port_groups
 
 pytestmark = pytest.mark.unit
 
@@ -42,7 +42,7 @@ REASONS = {"CUT_SHORT": 1, "EMPTY_EVENT": 2, "UNKNOWN_ATTRIBUTE": 3, "ID_TWICE":
 def switch_of(program: bytes) -> SimpleSwitch:
     switch = SimpleSwitch()
     switch.load(program)
-    switch.apply({entry.key: entry for entry in port_groups("s", PORTS)})
+    switch.apply({entry.key: entry for entry in open_ports("s", PORTS)})
     return switch
 
 

@@ -33,6 +33,7 @@ from packet_cases import (
 from pruning_model import REASONS, checksum, datagram
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
+from udfs.switches.sources import trusted_ports
 
 pytestmark = pytest.mark.unit
 
@@ -310,5 +311,8 @@ def test_without_rules_nobody_wants_anything():
     assert not pair.agree(datagram([order("GOOGL"), order("MSFT")]))
     switch = SimpleSwitch()
     switch.load(JSON)
+    assert not switch.process(1, datagram([order("GOOGL")]))
+    assert switch.counter("ingress.dropped", REASONS.index("UNKNOWN_PORT"))[0] == 1
+    switch.apply({entry.key: entry for entry in trusted_ports("s", [1])})
     assert not switch.process(1, datagram([order("GOOGL")]))
     assert switch.counter("ingress.dropped", REASONS.index("UNWANTED"))[0] == 1

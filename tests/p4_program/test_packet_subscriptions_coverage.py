@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import packet_cases as cases
 import pytest
+from port_group import OPEN
 from pruning_model import datagram
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
@@ -13,6 +14,7 @@ from udfs.network_match.layout import key_table, program_layout, take
 from udfs.switches.entry import SwitchEntry, canonical
 from udfs.switches.match import Match
 from udfs.switches.ports import port_groups
+from udfs.switches.sources import receiving_port, trusted_ports
 
 pytestmark = pytest.mark.unit
 
@@ -137,6 +139,15 @@ def pass_plain(switch: SimpleSwitch) -> None:
         switch.process(1, datagram([cases.order("GOOGL")] * 2, count=count))
     switch.process(1, datagram([]))
     switch.process(1, datagram([], count=0xFFFF))
+    # A host that may only receive, and a port with nothing behind it.
+    other = cases.other("10.1.2.3")
+    receiving = [receiving_port("s", 2, int.from_bytes(other[26:30])), receiving_port("s", 3, 1)]
+    switch.apply({entry.key: entry for entry in receiving})
+    for port in (2, 3, 500):
+        switch.process(port, plain)
+        switch.process(port, other)
+        switch.process(port, plain[:12] + b"\x08\x06" + plain[14:])
+    switch.apply({entry.key: entry for entry in trusted_ports("s", (2, 3))})
     switch.process(1, datagram([b"?" * 1501]))
     switch.process(1, plain[:-1])
     switch.process(1, plain[:-1] + b"!")
@@ -201,6 +212,7 @@ def pass_subsets(switch: SimpleSwitch) -> None:
 def test_every_statement_is_reached():
     switch = SimpleSwitch(cached=False, coverage=True)
     switch.load(cases.JSON)
+    switch.apply({entry.key: entry for entry in trusted_ports("s", OPEN)})
     switch.process(1, datagram([cases.order("GOOGL")]))
     pass_stateful(switch)
     pass_plain(switch)

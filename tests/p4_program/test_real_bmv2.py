@@ -23,12 +23,12 @@ from packet_cases import (
     rows,
 )
 from paths import P4
+from port_group import open_ports
 from pruning_model import datagram
 from real_switch import RealSwitch
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.switches.entry import SwitchEntry
-from udfs.switches.ports import port_groups
 
 pytestmark = [pytest.mark.integration, pytest.mark.bmv2]
 
@@ -132,7 +132,7 @@ def test_subscriptions_are_served_as_in_bmv2(
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
     ports = range(1, 17)
-    entries = [*port_groups("s", [*ports, 20, 33, 44, 52, 64]), *rows(rules, apart, keyed)]
+    entries = [*open_ports("s", [*ports, 20, 33, 44, 52, 64]), *rows(rules, apart, keyed)]
     entries += [routed(route) for route in ROUTES]
     switch = running(real, "packet_subscriptions", entries)
 

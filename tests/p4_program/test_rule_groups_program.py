@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from p4_products import compile_program
 from p4_tables import entries_of
 from packet_cases import right_sums
+from port_group import open_ports
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.filters.language.rule import parse_rule
@@ -22,7 +23,6 @@ from udfs.filters.meaning.evaluate import matches
 from udfs.messages.specification import Specification, parse_specification
 from udfs.network_match.layout import ProgramOptions
 from udfs.p4_program.program import generate
-from udfs.switches.ports import port_groups
 
 pytestmark = [pytest.mark.unit, pytest.mark.p4c, pytest.mark.slow]
 
@@ -60,7 +60,7 @@ class Program:
         rows = [entry.on("s") for entry in made.entries]
         switch = SimpleSwitch()
         switch.load(self.json)
-        held = [*port_groups("s", range(1, 65)), *rows]
+        held = [*open_ports("s", range(1, 65)), *rows]
         switch.apply({entry.key: entry for entry in held})
         return switch
 

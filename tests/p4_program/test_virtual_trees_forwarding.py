@@ -102,8 +102,10 @@ def told(switch, port, frame):
     return copies, [name for name, old, new in counts for _ in range(new - old)]
 
 
-def why(tables, labels):
+def why(tables, port, labels):
     """The reason to drop a stack that leads nowhere."""
+    if port not in tables.sources:
+        return "UNKNOWN_PORT" if port % 2 else "NO_PUBLISHER"
     bits = {16: 14, 32: 30}[tables.labels.bits]
     if any(value >> bits == 0 for value in labels):
         return "TYPE_00"
@@ -125,12 +127,14 @@ def test_any_stack_is_forwarded_as_the_model_says(bare, form, rng):
             wanted = modelled(tables, port, labels, behind)
             copies, reasons = told(bare, port, stack_frame(labels, behind, form=form))
             assert copies == wanted
-            assert reasons == ([] if wanted else [why(tables, labels)])
+            assert reasons == ([] if wanted else [why(tables, port, labels)])
 
 
 def test_all_63_ports_at_once_are_served_once_each():
     ports = range(1, 64)
-    tables = dataclasses.replace(cases.ODD_TABLES, trees={1: (1 << 63) - 1})
+    tables = dataclasses.replace(
+        cases.ODD_TABLES, trees={1: (1 << 63) - 1}, sources=frozenset(ports)
+    )
     switch = switch_with(cases.entries_of(tables, 63))
     for port in ports:
         behind = datagram()
@@ -294,6 +298,13 @@ def test_every_statement_of_the_program_is_reached():
     for port in range(1, 64):
         switch.process(0, stack_frame([NARROW.label(TREE, port)], datagram()))
     switch.process(257, stack_frame([NARROW.label(TREE, 1)], datagram()))
+    # A host that may only receive, and a port with nothing behind it.
+    closed = dataclasses.replace(cases.ODD_TABLES, sources=frozenset())
+    switch.apply({entry.key: entry for entry in cases.entries_of(closed, 20)})
+    for source in ("10.0.0.2", "10.0.0.3"):
+        switch.process(2, plain_frame(datagram(src=source)))
+    for port in (2, 300):
+        switch.process(port, stack_frame([NARROW.label(TREE, 1)], datagram()))
     missed = {
         what
         for number, what in switch.program.coverage_points.items()

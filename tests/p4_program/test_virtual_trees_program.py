@@ -14,6 +14,7 @@ from udfs.network.labels import FORMATS, MAX_LABELS
 from udfs.network.programs import STACKS
 from udfs.switches.ports import FAN_OUT, PORTS
 from udfs.switches.routes import DELIVER, ROUTE, SEND
+from udfs.switches.sources import HOST, SOURCE, TRUST
 from udfs.switches.stack_entries import (
     HOST_PORT,
     LABELS_A_PASS,
@@ -57,7 +58,7 @@ def actions_of(info: p4info_pb2.P4Info) -> dict[str, set[str]]:
 
 
 def wanted_actions(positions: int) -> dict[str, set[str]]:
-    tables = {HOST_PORT: {TAKE_STACK_OFF}, ROUTE: {SEND, DELIVER}}
+    tables = {HOST_PORT: {TAKE_STACK_OFF}, ROUTE: {SEND, DELIVER}, SOURCE: {TRUST, HOST}}
     for place in range(1, positions + 1):
         control = f"ingress.label_{place}"
         tables[label_table(place)] = {f"{control}.{kind}" for kind in ("tree", "hop", "stop")}
@@ -78,7 +79,7 @@ def test_numbers_of_the_program_are_those_of_the_control_plane():
 def test_tables_and_actions_are_those_of_the_entries(name):
     info, _ = products(name)
     params = {p.name: p.bitwidth for action in info.actions for p in action.params}
-    assert params == {"ports": PORTS, "port": 9, "mac": 48}
+    assert params == {"ports": PORTS, "port": 9, "mac": 48, "ipv4": 32}
     assert actions_of(info) == wanted_actions(LABELS_A_PASS)
     assert positions_of(actions_of(info)) == LABELS_A_PASS
     fields = {
@@ -89,7 +90,11 @@ def test_tables_and_actions_are_those_of_the_entries(name):
     exact, lpm = p4info_pb2.MatchField.EXACT, p4info_pb2.MatchField.LPM
     bits = STACKS[name].bits
     labels = {(label_table(n), "label", bits, exact) for n in range(1, LABELS_A_PASS + 1)}
-    assert fields == labels | {(HOST_PORT, "port", 9, exact), (ROUTE, "dst", 32, lpm)}
+    assert fields == labels | {
+        (HOST_PORT, "port", 9, exact),
+        (SOURCE, "port", 9, exact),
+        (ROUTE, "dst", 32, lpm),
+    }
 
 
 @EACH

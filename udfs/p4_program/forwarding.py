@@ -67,6 +67,61 @@ def routing(program: ProgramLayout) -> str:
         """)
 
 
+def sources(program: ProgramLayout) -> str:
+    """Generates who may send what in by which port: events come from switches and publishers."""
+    ipv4 = program.layer("ipv4")
+    return dedent(f"""\
+        // Who may send what into this switch, by the port that it comes in by.
+        //
+        // Only switches and publishers send events. Any other host sends plain traffic, and in IPv4
+        // under its own address alone. A port without a row has no neighbor in the tables: nothing
+        // is taken from it.
+        control check_source(in headers_t hdr, in bool published, inout metadata_t meta,
+                             in standard_metadata_t standard_metadata) {{
+            bool trusted = true;
+            bit<32> address = 0;
+
+            // A switch, or a publisher.
+            action trust() {{
+            }}
+            // Any other host, of this address.
+            action host(bit<32> ipv4) {{
+                trusted = false;
+                address = ipv4;
+            }}
+            action unknown() {{
+                meta.reason = UNKNOWN_PORT;
+            }}
+
+            @name("port")
+            table port_rows {{
+                key = {{
+                    standard_metadata.ingress_port : exact @name("port");
+                }}
+                actions = {{
+                    trust;
+                    host;
+                    @defaultonly unknown;
+                }}
+                const default_action = unknown();
+                size = SOURCES;
+            }}
+
+            apply {{
+                port_rows.apply();
+                if (!trusted) {{
+                    if (published) {{
+                        meta.reason = NO_PUBLISHER;
+                    }} else if (hdr.{ipv4.name}.isValid()
+                        && hdr.{ipv4.name}.{ipv4.parts["src"]} != address) {{
+                        meta.reason = FORGED_ADDRESS;
+                    }}
+                }}
+            }}
+        }}
+        """)
+
+
 def sending() -> str:
     """Generates the choice of the group of a set of ports."""
     cases = ""
@@ -106,7 +161,11 @@ def ingress(program: ProgramLayout) -> str:
         if several
         else ""
     )
-    instances = "    one_event() subscriptions;\n    sending() send;\n    ipv4_route() route;\n"
+    instances = (
+        "    check_source() source;\n    one_event() subscriptions;\n    sending() send;\n"
+        "    ipv4_route() route;\n"
+    )
+    published = f"hdr.{program.framing[0].name}.isValid()" if several else condition
     body = (
         "meta.reason = NOT_DROPPED;\n"
         "if (meta.step == ARRIVED) {\n"
@@ -123,10 +182,14 @@ def ingress(program: ProgramLayout) -> str:
         "    meta.reason = CUT_SHORT;\n"
         "} else if (standard_metadata.checksum_error == 1) {\n"
         "    meta.reason = BAD_CHECKSUM;\n"
-        "} else if (meta.step == WHOLE) {\n"
-        "    meta.ready = 1;\n"
-        f"}} else if ({condition}) {{\n{indent(event, '    ')}"
-        "} else {\n    route.apply(hdr, meta, standard_metadata);\n}\n"
+        "} else if (meta.step == ARRIVED) {\n"
+        f"    source.apply(hdr, {published}, meta, standard_metadata);\n"
+        "}\n"
+        "if (meta.reason == NOT_DROPPED) {\n"
+        "    if (meta.step == WHOLE) {\n"
+        "        meta.ready = 1;\n"
+        f"    }} else if ({condition}) {{\n{indent(event, '        ')}"
+        "    } else {\n        route.apply(hdr, meta, standard_metadata);\n    }\n}\n"
         "if (meta.reason != NOT_DROPPED) {\n"
         "    dropped.count((bit<32>) meta.reason);\n"
         "    mark_to_drop(standard_metadata);\n"

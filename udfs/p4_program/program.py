@@ -25,7 +25,7 @@ from udfs.network_match.layout import (
 )
 from udfs.network_match.table_sizes import stage_sizes
 from udfs.p4_program.conjunctions import conjunctions
-from udfs.p4_program.forwarding import egress, ingress, routing, sending
+from udfs.p4_program.forwarding import egress, ingress, routing, sending, sources
 from udfs.p4_program.parser import UDP, deparser, headers, metadata, parser
 from udfs.p4_program.pruning import checksum_statement, compute, pruning, verify
 from udfs.p4_program.registers import state_controls
@@ -54,6 +54,9 @@ REASONS = (
     ("NO_ROUTE", "no prefix holds the IPv4 destination", ""),
     ("TTL_OVER", "the IPv4 time to live ends here", ""),
     ("NOT_IPV4", "neither an event nor IPv4", ""),
+    ("UNKNOWN_PORT", "nothing is known to be behind the port that it came in by", ""),
+    ("NO_PUBLISHER", "an event from a host that is no publisher", ""),
+    ("FORGED_ADDRESS", "IPv4 from another address than the host's", ""),
 )
 """Reasons that packets are dropped: indexes of the counter ``ingress.dropped``, from 1 on.
 
@@ -100,6 +103,7 @@ def _parts(program: ProgramLayout) -> Iterator[tuple[str, str]]:
     yield "leaf", delivery(program)
     yield "calls", calls(program)
     yield "one_event", one_event(program)
+    yield "source", sources(program)
     yield "ipv4_route", routing(program)
     yield "sending", sending()
     yield "ingress", ingress(program)
@@ -128,6 +132,8 @@ def _title(program: ProgramLayout) -> str:
         *(f"    |    {names}" for names in more),
         "    |                                                                 |",
         "    |-- cut short, or lengths or checksums wrong ----> drop, counted  |",
+        "  source: by ingress port -> a switch or a publisher,                 |",
+        "    |       another host of this address; or dropped, counted         |",
         "    |-- no event ------------------------------------> route: IPv4,   |",
         "    |                                          longest prefix         |",
         "  start: feed -> state                                                |",
@@ -193,6 +199,7 @@ def _sizes(program: ProgramLayout) -> str:
         (f"const bit<16> EVENT_PORT = {options.port};", program.own),
         (f"const int ROWS = {options.rows};  // of a table, at most", True),
         (f"const int ROUTES = {options.routes};", True),
+        (f"const int SOURCES = {MASK_BITS};", True),
         (f"const port_t PORTS = {MASK_BITS};", True),
         (f"const ports_t ALL_PORTS = {(1 << MASK_BITS) - 1:#x};", True),
         (f"const group_t FAN_OUT = {FAN_OUT:#x};  // a copy for each subset of the ports", True),

@@ -18,6 +18,7 @@ from udfs.switches.entry import GROUPS, SwitchEntry
 from udfs.switches.ports import port_groups
 from udfs.switches.rollout import DesiredEntries, NetworkVersion, rewired, together
 from udfs.switches.routes import ROUTE, routes
+from udfs.switches.sources import sources
 from udfs.switches.stack_entries import LABELS_A_PASS, positions_of, switch_entries
 
 _START = "ingress.subscriptions.start"
@@ -69,14 +70,15 @@ def _without_passes(
 
 
 def _of_ports(network: Network) -> list[SwitchEntry]:
-    """Makes the groups of any set of ports, and routes."""
+    """Makes the groups of any set of ports, who may send by which, and routes."""
     ports: dict[str, list[int]] = {name: [] for name in network.switches}
     for link in network.links:
         ports[link.switch].append(link.port)
+    allowed = sources(network)
     return [
         entry
         for switch, onward in routes(network).items()
-        for entry in (*port_groups(switch, ports[switch]), *onward)
+        for entry in (*port_groups(switch, ports[switch]), *allowed[switch], *onward)
     ]
 
 

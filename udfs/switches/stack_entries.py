@@ -16,6 +16,7 @@ from udfs.stacks.forwarding import SwitchTables, network_tables
 from udfs.switches.entry import SwitchEntry, canonical
 from udfs.switches.ports import port_groups
 from udfs.switches.routes import routes
+from udfs.switches.sources import sources
 
 LABELS_A_PASS = 8
 """Positions of the shipped program: labels that one pass through a switch looks at."""
@@ -51,7 +52,7 @@ def positions_of(tables: Iterable[str]) -> int:
 def switch_entries(
     network: Network, trees: Iterable[VirtualTree], positions: int = LABELS_A_PASS
 ) -> list[SwitchEntry]:
-    """Returns all entries of all switches, by switch; then groups, routes, host ports and labels.
+    """Returns all entries of all switches: groups, sources, routes, host ports and labels of each.
 
     A switch holds every given tree that it is on (in any state), a hop and a stop label for
     each of its links, the groups of its ports, its host ports, and IPv4 routes. Labels are there
@@ -63,12 +64,13 @@ def switch_entries(
     ports: dict[str, list[int]] = {name: [] for name in network.switches}
     for link in network.links:
         ports[link.switch].append(link.port)
-    onward = routes(network)
+    allowed, onward = sources(network), routes(network)
     return [
         entry
         for switch, tables in network_tables(network, trees).items()
         for entry in (
             *port_groups(switch, ports[switch]),
+            *allowed[switch],
             *onward[switch],
             *table_entries(switch, tables, positions),
         )
