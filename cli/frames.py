@@ -39,7 +39,9 @@ def frames() -> None:
 def dissect_command(
     source: Annotated[
         str,
-        typer.Argument(help="A pcap file, the hex of one frame, or - for standard input."),
+        typer.Argument(
+            help="A capture (pcap, pcapng), the hex of one frame, or - for standard input."
+        ),
     ] = "-",
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a line for each frame.")
@@ -51,9 +53,9 @@ def dissect_command(
     attributes: AttributesOption = None,
     widths: WidthsOption = USUAL,
 ) -> None:
-    """Print each frame of a pcap file or of hex text: stack, addresses, sequence, messages.
+    """Print each frame of a capture or of hex text: stack, addresses, sequence, messages.
 
-    Standard input may be a pcap file or hex, one frame a line; colons, spaces and 0x are skipped.
+    Standard input may be a capture or hex, one frame a line; colons, spaces and 0x are skipped.
     Frames of EtherType 0x9001 are attribute/value events, and their destination says in which
     encoding; messages of MoldUDP64 are ITCH's, or with --events such events.
     What cannot be read is told with a code and the byte of the frame; the exit code is 1 then.
@@ -210,6 +212,8 @@ def _row(frame: bytes, reader: _Itch | _Events) -> Row:
     }
     if parts.summary is not None:
         row["summary"] = _summary(parts.summary)
+    if parts.tag is not None:
+        row["summary"] |= {"key": parts.tag[0], "tag": parts.tag[1].hex()}
     messages, errors = _messages(parts, reader)
     return row | {"messages": messages, "errors": errors}
 

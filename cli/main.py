@@ -8,25 +8,29 @@ from typing import Annotated
 
 import typer
 
-from cli import explain, frames, itch, lab
+from cli import explain, frames, itch, keys, lab, send_frame
 from cli.attributes import command
 from cli.filters import command as filters
 from cli.receive import command as receive
 from cli.standard_streams import fill
+from jobs.adapters.app.logs import guard_streams
 from udfs.errors import StackcastError
 
 app = typer.Typer(
     name="stackcast",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # help in colours is made of what `guard_streams` writes out
 )
 app.add_typer(itch.app, name="itch")
 app.add_typer(frames.app, name="frames")
+frames.app.command("send")(send_frame.send)
 app.add_typer(lab.app, name="lab")
 app.add_typer(filters.app, name="filters")
 app.add_typer(command.app, name="attributes")
 app.command("explain")(explain.explain)
 app.command("receive")(receive.receive)
+app.command("host-key")(keys.host_key)
 
 
 def _show_version(wanted: bool) -> None:
@@ -51,6 +55,7 @@ def main() -> None:
     An error is one line, or three if it shows the place in a text.
     """
     fill()
+    guard_streams()
     try:
         app()
     except StackcastError as error:

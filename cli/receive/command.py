@@ -14,15 +14,22 @@ from typing import Annotated, Any, Literal, Protocol
 import typer
 
 from cli.itch import message_row, message_text
+from cli.keys import KeyFile
 from cli.receive.failures import Failures, tell
-from cli.receive.sockets import Wires, connected_socket, group_socket, listen_socket
+from cli.receive.sockets import (
+    Wires,
+    connected_socket,
+    group_socket,
+    listen_socket,
+    source_address,
+)
 from cli.signals import stop_on_signal
 from jobs.adapters.wire.udp import parse_endpoint
 from udfs.errors import MessageError, printable
 from udfs.messages.recovery.receiver import Notification, Output, Receiver, ReceiverOptions
 from udfs.messages.reference import LENGTH, read_packet
 from udfs.messages.sequence import session_id
-from udfs.messages.summaries import request
+from udfs.messages.summaries import Request, cookie_of, request
 from udfs.stop_request import StopRequest
 
 #: Rounds in which notifications are read before summaries have their turn anyway.
@@ -44,6 +51,10 @@ def receive(
     listen: Annotated[
         str, typer.Option("--listen", help="host:port to hear unicast at, in place of a group.")
     ] = "",
+    source: Annotated[
+        list[str] | None,
+        typer.Option("--source", help="Hear only this address, the publisher's; may be repeated."),
+    ] = None,
     summary_port: Annotated[
         int, typer.Option("--summary-port", min=0, max=65535, help="Of summaries; 0: none.")
     ] = 26401,
@@ -53,6 +64,10 @@ def receive(
     name: Annotated[
         str, typer.Option("--name", help="This host, for a service that identifies by name.")
     ] = "",
+    key_file: Annotated[
+        Path | None,
+        typer.Option("--key-file", help="This host's keys: take authentic summaries alone."),
+    ] = None,
     topic: Annotated[
         str, typer.Option("--topic", help="Hear its sessions only, and those even if silent.")
     ] = "",
@@ -98,12 +113,14 @@ def receive(
     """Print what this host is sent, each message once, and ask again for what got lost.
 
     Without --rerequest what is lost is only told. Ctrl-C, SIGTERM or --seconds end it with
-    statistics on standard error; losses are told there too, and the exit code is 1 then.
+    statistics on standard error; losses are told there too. The exit code is 1 then, and where
+    something that was announced is not there at the end, or with keys nobody proves what should be.
     """
     if from_start and not rerequest:
         raise typer.BadParameter("--from-start asks for what was sent before: give --rerequest")
     if forward and receipts:
         raise typer.BadParameter("give --forward or --receipts, and not both")
+    keys = KeyFile(key_file) if key_file else None
     sessions = [session_id(topic, p) for p in range(partitions)] if topic else []
     options = ReceiverOptions(
         order=order,
@@ -115,16 +132,17 @@ def receive(
         give_up=give_up or None,
     )
     dice = random.Random(seed)
+    heard = frozenset(map(source_address, source or ()))
     if listen:
         host, port = parse_endpoint(listen)
         stream = listen_socket(host, port)
         summaries = listen_socket(host, summary_port) if summary_port not in (0, port) else None
     else:
-        stream = group_socket(group, port, interface)
+        stream = group_socket(group, port, interface, heard)
         apart = summary_port not in (0, port)
-        summaries = group_socket(group, summary_port, interface) if apart else None
+        summaries = group_socket(group, summary_port, interface, heard) if apart else None
     service = connected_socket(*parse_endpoint(rerequest)) if rerequest else None
-    wires = Wires(stream, summaries, service, drop, dice)
+    wires = Wires(stream, summaries, service, drop, dice, sources=heard)
     outlet: Outlet
     if forward:
         outlet = ForwardOutlet(*parse_endpoint(forward), wires.failures)
@@ -137,12 +155,18 @@ def receive(
     receiver = Receiver(options, time.monotonic(), sessions)
     try:
         with stop_on_signal() as stop:
-            run(receiver, wires, outlet, name, stop, seconds)
+            run(receiver, wires, outlet, name, stop, seconds, keys)
     finally:
         wires.close()
         outlet.close()
     _end(receiver, wires, as_json)
-    if receiver.statistics.losses:
+    sessions_ = receiver.sessions()
+    if (
+        receiver.statistics.losses
+        or any(covered < known for _, covered, known in sessions_.values())
+        or receiver.unproven()
+        or (receiver.statistics.forged and not sessions_)
+    ):
         raise typer.Exit(1)
 
 
@@ -153,15 +177,18 @@ def run(
     name: str,
     stop: StopRequest,
     seconds: float = 0.0,
+    keys: KeyFile | None = None,
 ) -> None:
     """Carry datagrams between sockets, receiver and outlet until ``stop``, or for ``seconds``."""
     end = time.monotonic() + seconds if seconds else float("inf")
+    cookie = b""
+    asked: Sequence[Request] = ()
 
     def follow(out: Output) -> None:
         if out.deliveries:
             outlet.put(out.deliveries)
         if out.requests:
-            wires.ask(request(r.session, r.sequence, r.count, name) for r in out.requests)
+            ask(out.requests)
         for loss in out.losses:
             missing = "some" if loss.missing is None else f"{loss.missing:,}"
             tell(
@@ -169,12 +196,28 @@ def run(
                 f"{loss.from_} up to {loss.until}: {loss.reason}"
             )
 
+    def ask(requests: Sequence[Request]) -> None:
+        nonlocal asked
+        asked = requests
+        wires.ask(request(r.session, r.sequence, r.count, name, cookie) for r in requests)
+
+    def proven(answers: list[bytes]) -> list[bytes]:
+        """What is no cookie; with one, what was asked for last is asked for again."""
+        nonlocal cookie
+        found = [(cookie_of(answer), answer) for answer in answers]
+        if new := next((each for each, _ in found if each and each != cookie), b""):
+            cookie = new
+            ask(asked)
+        return [answer for each, answer in found if not each]
+
     def pass_on(datagrams: Sequence[bytes], answer: bool = False) -> None:
         if datagrams:
             follow(receiver.receive(datagrams, time.monotonic(), answer))
 
     more = False
     while not stop.is_set() and (now := time.monotonic()) < end:
+        if keys is not None:
+            receiver.keys = keys.keys(now)
         if not more:
             wires.wait(min(receiver.due() - now, end - now, _SIGNALS))
         # A summary must not be read before the notifications that were sent before it.
@@ -184,7 +227,7 @@ def run(
             if not more:
                 break
         answers, more_answers = wires.read(wires.service)
-        pass_on(answers, answer=True)
+        pass_on(proven(answers), answer=True)
         more |= more_answers
         summaries, _ = wires.read(wires.summaries)
         pass_on(summaries)
@@ -206,6 +249,7 @@ def _end(receiver: Receiver, wires: Wires, as_json: bool) -> None:
     if wires.loss:
         counts["thrown"] = wires.thrown
     counts["failures"] = wires.failures.counts.total()
+    counts["strangers"] = wires.strangers
     if as_json:
         typer.echo(json.dumps({"statistics": counts, "sessions": rows}))
         return
@@ -216,6 +260,11 @@ def _end(receiver: Receiver, wires: Wires, as_json: bool) -> None:
         f"requests, {s.missing:,} lost in {s.losses:,} ranges"
     )
     others = {
+        "that contradict a summary": s.disputed,
+        "summaries that no stream sends": s.suspicious,
+        "summaries without a right tag": s.forged,
+        "after they were told to be lost": s.belated,
+        "of other addresses": wires.strangers,
         "unexpected": s.unexpected,
         "without room": s.overflowed,
         "malformed": s.malformed,
@@ -225,8 +274,13 @@ def _end(receiver: Receiver, wires: Wires, as_json: bool) -> None:
     }
     if told := ", ".join(f"{number:,} {what}" for what, number in others.items() if number):
         tell(told)
+    unproven = {name.decode("latin-1") for name in receiver.unproven()}
     for row in rows:
-        tell(f"session {row['session']}: {row['state']}, complete up to {row['complete']}")
+        lacks = row["complete"] < row["announced"]
+        more = f"; something of what was announced up to {row['announced']} lacks" if lacks else ""
+        if row["session"] in unproven:
+            more += "; its last summary has no right tag, or none came: wrong keys, or a forger"
+        tell(f"session {row['session']}: {row['state']}, complete up to {row['complete']}{more}")
 
 
 class Outlet(Protocol):

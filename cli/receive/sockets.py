@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
 import random
 import select
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address
 
@@ -21,8 +22,19 @@ _BUFFER = 32 << 20
 MOST_AT_ONCE = 512
 
 
-def group_socket(group: str, port: int, interface: str) -> socket.socket:
-    """Hears what is sent to a multicast group; ``interface`` is a name, an address, or empty."""
+# Linux; Python's socket module does not name these.
+_IP_MULTICAST_ALL = 49
+_IP_ADD_SOURCE_MEMBERSHIP = 39
+_SIOCGIFADDR = 0x8915
+
+
+def group_socket(
+    group: str, port: int, interface: str, sources: Collection[str] = ()
+) -> socket.socket:
+    """Hears what is sent to a multicast group; ``interface`` is a name, an address, or empty.
+
+    With ``sources`` it is a source-specific join (RFC 3569): of these addresses, and no others.
+    """
     if not _is_ipv4(group) or not IPv4Address(group).is_multicast:
         raise typer.BadParameter(f"--group {group}: give an IPv4 multicast address")
     address, index = bytes(4), 0
@@ -38,9 +50,37 @@ def group_socket(group: str, port: int, interface: str) -> socket.socket:
     it = _socket()
     it.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     it.bind((group, port))
-    member = struct.pack("=4s4si", socket.inet_aton(group), address, index)
-    it.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+    if not sources:
+        member = struct.pack("=4s4si", socket.inet_aton(group), address, index)
+        it.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+        return it
+    if index:
+        address = _address_of(interface)
+    it.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
+    for source in sources:
+        # struct ip_mreq_source: group, interface, source
+        asked = socket.inet_aton(group) + address + socket.inet_aton(source)
+        it.setsockopt(socket.IPPROTO_IP, _IP_ADD_SOURCE_MEMBERSHIP, asked)
     return it
+
+
+def source_address(text: str) -> str:
+    """Returns an address that may be heard, as sockets tell it."""
+    if not _is_ipv4(text) or IPv4Address(text).is_multicast:
+        raise typer.BadParameter(f"--source {text}: give the IPv4 address of the publisher")
+    return str(IPv4Address(text))
+
+
+def _address_of(interface: str) -> bytes:
+    """The IPv4 address of an interface of this machine, which a join of sources names it by."""
+    request = struct.pack("16s24x", interface.encode())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            return fcntl.ioctl(asked, _SIOCGIFADDR, request)[20:24]
+        except OSError:
+            raise typer.BadParameter(
+                f"--interface {interface}: it needs an IPv4 address for --source"
+            ) from None
 
 
 def listen_socket(host: str, port: int) -> socket.socket:
@@ -60,6 +100,8 @@ def connected_socket(host: str, port: int) -> socket.socket:
 @dataclass
 class Wires:
     """The sockets of a receiver. ``loss``: share of datagrams, of all directions, to throw away.
+    ``sources``: addresses that stream and summaries come from; without any, all are heard. What
+    others send is left unread, and counted in ``strangers``.
 
     An error of any of them ends nothing: it is counted in ``failures``.
     """
@@ -70,6 +112,8 @@ class Wires:
     loss: float = 0.0
     dice: random.Random = field(default_factory=random.Random)
     thrown: int = 0
+    sources: frozenset[str] = frozenset()
+    strangers: int = 0
     failures: Failures = field(default_factory=Failures)
 
     def __post_init__(self) -> None:
@@ -88,9 +132,17 @@ class Wires:
         if wire is None:
             return found, False
         into, buffer = wire.recv_into, self._buffer
+        known = self.sources if wire is not self.service else frozenset()
         try:
             for _ in range(MOST_AT_ONCE):
-                found.append(bytes(buffer[: into(buffer)]))
+                if not known:
+                    found.append(bytes(buffer[: into(buffer)]))
+                    continue
+                size, (address, _) = wire.recvfrom_into(buffer)
+                if address in known:
+                    found.append(bytes(buffer[:size]))
+                else:
+                    self.strangers += 1
         except BlockingIOError:
             return self._lossy(found), False
         except OSError as error:

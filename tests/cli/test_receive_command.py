@@ -26,6 +26,7 @@ from lab.proof.receipts import Receipt, receipts
 from lab.traffic.trading_session import TradingSession
 from udfs.messages.reference import build_packet, read_packet
 from udfs.messages.sequence import session_id
+from udfs.messages.summary_keys import SummaryKey
 
 pytestmark = pytest.mark.server
 
@@ -111,6 +112,12 @@ class Host:
             assert self.process.poll() is None, self.errors.read_text()
             assert time.monotonic() < end, f"never {what}: {self.errors.read_text()}"
             time.sleep(0.02)
+
+    def has_read_summaries(self) -> bool:
+        """Whether none waits in the socket."""
+        rows = [row.split() for row in Path("/proc/net/udp").read_text().splitlines()]
+        own = f":{self.summary_port:04X}"
+        return [row[4].partition(":")[2] for row in rows if row[1].endswith(own)] == ["00000000"]
 
     def end(self, code: int = 0, number: int = signal.SIGTERM) -> list[str]:
         """Lines that it wrote."""
@@ -305,6 +312,54 @@ def test_without_a_service_a_loss_is_told_and_the_exit_code_is_1(host, wire):
         f"session {SESSIONS[0].decode()}: 2 notifications lost from 0 up to {4 << 26}: unanswered"
         in it.errors.read_text()
     )
+
+
+def test_keys_change_without_a_restart_and_without_a_loss(host, wire, tmp_path):
+    """Those of the next line are given out first, then they sign, then the old are taken away."""
+    old, new = (SummaryKey(n, bytes([n]) * 32).for_host("h1") for n in (1, 2))
+    file = tmp_path / "keys"
+
+    def give(*keys: SummaryKey) -> None:
+        file.touch(0o600)
+        file.write_text("".join(f"{key.id} {key.secret.hex()}\n" for key in keys))
+        if it is not None:
+            number[0] += 1
+            it.await_(lambda: it.errors.read_text().count("read anew") == number[0], "reads it")
+
+    def send(begin: int, key: SummaryKey) -> None:
+        summary = summary_bytes(SESSIONS[0], begin << 26, begin + 1 << 26, {begin << 26: 1})
+        wire.sendto(notification(SESSIONS[0], begin << 26, 1), ("127.0.0.1", it.port))
+        wire.sendto(key.sign(summary), ("127.0.0.1", it.summary_port))
+        it.await_(lambda: it.out.read_bytes().count(b"\n") == begin, "prints it")
+
+    it, number = None, [0]
+    give(old)
+    it = host("--json", "--key-file", file)
+    send(1, old)
+    give(old, new)
+    send(2, old)
+    send(3, new)
+    give(new)
+    send(4, new)
+    it.await_(it.has_read_summaries, "reads the last summary")
+    *_, last = it.end()
+    told = json.loads(last)
+    assert told["statistics"]["forged"] == 0
+    assert told["sessions"][0]["complete"] == 5 << 26
+
+
+def test_who_has_no_right_key_ends_with_1_and_says_so(host, wire, tmp_path):
+    file = tmp_path / "keys"
+    file.touch(0o600)
+    file.write_text(f"1 {'ab' * 32}\n")
+    it = host("--hex", "--key-file", file)
+    # All notifications got lost; what the stream says is refused.
+    signed = SummaryKey(1, bytes(32)).sign(summary_bytes(SESSIONS[0], 0, 4 << 26, {1 << 26: 1}))
+    for _ in range(2):
+        wire.sendto(signed, ("127.0.0.1", it.summary_port))
+    it.await_(it.has_read_summaries, "reads them")
+    assert it.end(code=1) == []
+    assert "2 summaries without a right tag" in it.errors.read_text()
 
 
 def test_a_group_is_joined_on_the_interface_that_is_named(host, wire):

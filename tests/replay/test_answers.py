@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from lossy_network import splitmix64
 
 from udfs.messages.summaries import GONE, Request, Summary
-from udfs.replay.answers import MOST_DATAGRAMS, Gone, PieceCache, RateLimiter, RequestAnswer
+from udfs.replay.answers import (
+    MOST_DATAGRAMS,
+    Cookies,
+    Gone,
+    PieceCache,
+    RateLimiter,
+    RequestAnswer,
+    turns,
+)
 from udfs.replay.notifications import Notifications
 
 pytestmark = pytest.mark.unit
@@ -145,3 +153,39 @@ def test_a_host_that_asks_too_often_waits_and_others_do_not():
     assert not limiter.allows("a", 0.05)
     assert limiter.allows("a", 0.2)
     assert [limiter.allows("a", 99.0) for _ in range(4)] == [True, True, True, False]
+
+
+def test_a_host_that_was_sent_much_waits_until_its_share_has_come_back():
+    limiter = RateLimiter(rate=100, burst=1000)
+    limiter.spend("h1", 0.0, 1500)
+    assert limiter.left("h1", 0.0) == -500 and limiter.left("h2", 0.0) == 1000
+    assert limiter.left("h1", 6.0) == 100
+    assert limiter.left("h1", 60.0) == 1000
+
+
+def test_a_cookie_proves_the_address_that_it_was_sent_to_and_for_a_while():
+    cookies = Cookies(b"k" * 32, seconds=100.0)
+    here = ("10.0.0.1", 4000)
+    cookie = cookies.make(here, 50.0)
+    assert cookies.proves(cookie, here, 50.0) and cookies.proves(cookie, here, 199.0)
+    assert not cookies.proves(cookie, here, 200.0)
+    for other in (("10.0.0.2", 4000), ("10.0.0.1", 4001)):
+        assert not cookies.proves(cookie, other, 50.0)
+    for wrong in (b"", cookie[:-1], bytes(16)):
+        assert not cookies.proves(wrong, here, 50.0)
+    assert not Cookies(b"l" * 32, seconds=100.0).proves(cookie, here, 50.0)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 8))),
+    st.sets(st.sampled_from("abcd")),
+)
+def test_each_host_has_its_turn_however_much_another_waits_for(waiting, busy):
+    order = turns(waiting, busy)
+    hosts = [waiting[place][0] for place in order]
+    assert sorted(hosts) == sorted({host for host, _ in waiting} - busy)
+    had = [waiting[place][1] for place in order]
+    assert had == sorted(had)
+    for place in order:
+        host, computed = waiting[place]
+        assert computed == min(number for name, number in waiting if name == host)

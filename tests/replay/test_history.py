@@ -166,6 +166,9 @@ def test_a_late_rule_is_counted_since_it_is_live_and_gets_what_it_missed(
     deployment.sql("UPDATE {} SET filter = 'prise > 1' WHERE id = 'late'", "subscriptions")
     with pytest.raises(ReplayError, match=r"NOT_LIVE.*UNKNOWN_FIELD"):
         history.deliver({}, Lifecycle().stopping)
+    deployment.sql("INSERT INTO {} VALUES ('g', 'h3', 'itch', 'all', 'test', now())", "grants")
+    with pytest.raises(ReplayError, match=r"NOT_LIVE.*NOT_GRANTED.*'h2'"):
+        stateful.deliver({}, Lifecycle().stopping)
 
 
 def test_a_bound_is_an_offset_or_a_time_in_utc_unless_it_says_otherwise() -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 import signal
 import socket
-import threading
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,17 +16,26 @@ import pytest
 from crash_world import ROOT, Program
 from kafka.admin import KafkaAdminClient
 from kafka.structs import TopicPartition
-from lossy_network import splitmix64
 from pcap_deployment import MODEL, PUBLISHER, RULES, Deployment, fill, records
 from pyspark.sql import SparkSession
+from rerequesting import (
+    HOSTS,
+    PATIENCE,
+    Client,
+    Service,
+    check,
+    count_of,
+    frames,
+    free_port,
+    received,
+    sent,
+    sequence_of,
+)
 
 from cli.explain import text_of
 from jobs.adapters.planning import formats
 from jobs.adapters.replay.explanation import SentExplanation
-from jobs.adapters.replay.metrics import RerequestMetrics
-from jobs.adapters.replay.service import Rerequests
 from jobs.adapters.tables.tables import Tables
-from jobs.adapters.wire.pcap import read_pcap
 from lab.up.broker import Broker
 from udfs.errors import ReplayError
 from udfs.filters.meaning.evaluate import matches
@@ -39,14 +45,13 @@ from udfs.messages.recovery.receiver import Receiver, ReceiverOptions
 from udfs.messages.reference import read_message, read_packet
 from udfs.messages.sequence import session_id, split_sequence
 from udfs.messages.summaries import GONE, Summary, is_summary, request, unpack
+from udfs.messages.summary_keys import HostKeys, SummaryKey
 from udfs.stacks.dissect import Dissection, dissect
 
 pytestmark = pytest.mark.integration
 
-HOSTS = ("h1", "h2", "h3", "h4")
-PATIENCE = 300.0
-
-Key = tuple[str, bytes]
+#: Of the streams' summaries.
+KEY = SummaryKey(7, b"\x5a" * 32)
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +71,7 @@ def stream(
         folder,
         max_offsets_per_trigger=30,
         rerequest_identify="name",
+        summary_keys=str(key_file(folder / "keys", KEY)),
     )
     packets = records()
     quarter = len(packets) // 4
@@ -92,136 +98,10 @@ def stream(
     return made
 
 
-def frames(stream: Deployment) -> list[bytes]:
-    files = sorted(Path(stream.settings.pcap_path).glob("*.pcap"), key=lambda p: p.stat().st_mtime)
-    return [r.frame for path in files for r in read_pcap(path.open("rb"))]
-
-
-def brought(frames_: Iterable[bytes]) -> dict[str, list[bytes]]:
-    """By host, the datagrams that the network brings it, summaries included, in their order."""
-    found: dict[str, list[bytes]] = {host: [] for host in HOSTS}
-    for frame in frames_:
-        parts = dissect(frame)
-        assert parts.padding == 0
-        for host, copies in MODEL.deliver(PUBLISHER, parts.labels).hosts.items():
-            found[host] += [frame[len(frame) - parts.udp.length + 8 :]] * copies
-    return found
-
-
-def received(stream: Deployment) -> dict[str, list[bytes]]:
-    return brought(frames(stream))
-
-
-def sent(stream: Deployment) -> dict[Key, list[bytes]]:
-    """By host and session, the notifications that the stream sent, by their numbers."""
-    return by_session(received(stream))
-
-
-def by_session(brought_: dict[str, list[bytes]]) -> dict[Key, list[bytes]]:
-    found: dict[Key, list[bytes]] = defaultdict(list)
-    for host, datagrams in brought_.items():
-        for datagram in datagrams:
-            if not is_summary(datagram):
-                found[host, datagram[:10]].append(datagram)
-    return {key: sorted(each, key=sequence_of) for key, each in found.items()}
-
-
-def sequence_of(datagram: bytes) -> int:
-    return int.from_bytes(datagram[10:18])
-
-
-def count_of(datagram: bytes) -> int:
-    return int.from_bytes(datagram[18:20])
-
-
-class Client:
-    """A host's socket."""
-
-    def __init__(self, service: Rerequests, address: str = "127.0.0.1") -> None:
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
-        self.socket.bind((address, 0))
-        self.socket.settimeout(PATIENCE)
-        self.service = service.address
-
-    def send(self, datagram: bytes) -> None:
-        self.socket.sendto(datagram, self.service)
-
-    def answer(self) -> tuple[list[bytes], Summary]:
-        datagrams = []
-        while not is_summary(found := self.socket.recv(65536)):
-            datagrams.append(found)
-        return datagrams, unpack(found)
-
-    def ask(
-        self, host: str, session: bytes, sequence: int, count: int = 65535
-    ) -> tuple[list[bytes], Summary]:
-        self.send(request(session, sequence, count, host))
-        return self.answer()
-
-    def all(self, host: str, session: bytes, count: int = 65535) -> list[bytes]:
-        """Everything from the first event on; each answer is held to its summary."""
-        datagrams, at = [], 0
-        while True:
-            found, summary = self.ask(host, session, at, count)
-            assert summary.session == session and summary.from_ == at
-            check(found, summary)
-            if summary.until == at:
-                return datagrams
-            datagrams += found
-            at = summary.until
-
-
-def check(datagrams: list[bytes], summary: Summary) -> None:
-    """A summary says what came before it."""
-    keys = [(sequence_of(d), count_of(d)) for d in datagrams]
-    assert keys == sorted(keys)
-    assert all(summary.from_ <= sequence < summary.until for sequence, _ in keys)
-    digest = sum(splitmix64((sequence + count) % 2**64) for sequence, count in keys) % 2**64
-    last = max((sequence for sequence, _ in keys), default=0)
-    assert (summary.notifications, summary.last, summary.digest) == (len(keys), last, digest)
-
-
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-class Service:
-    def __init__(self, stream: Deployment, **settings: object) -> None:
-        self.metrics = RerequestMetrics()
-        self.rerequests = Rerequests(
-            stream.spark,
-            dataclasses.replace(
-                stream.settings, rerequest_listen=f"127.0.0.1:{free_port()}", **settings
-            ),
-            stream.tables,
-            self.metrics,
-        )
-        self.stopping = threading.Event()
-        self.thread = threading.Thread(
-            target=self.rerequests.serve, args=(self.stopping,), daemon=True
-        )
-        self.thread.start()
-
-    def ended(self, outcome: str) -> int:
-        value = self.metrics.registry.get_sample_value(
-            "stackcast_rerequests_total", {"outcome": outcome}
-        )
-        return int(value or 0)
-
-    def counts(self, outcome: str, number: int) -> bool:
-        """Whether so many requests end in that way, some time after their answers."""
-        deadline = time.monotonic() + PATIENCE
-        while self.ended(outcome) < number and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return self.ended(outcome) == number
-
-    def close(self) -> None:
-        self.stopping.set()
-        self.thread.join()
+def key_file(path: Path, key: SummaryKey) -> Path:
+    path.touch(0o600)
+    path.write_text(f"{key.id} {key.secret.hex()}\n")
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -332,6 +212,7 @@ def test_ten_thousand_hosts_that_ask_at_once_cost_one_pass_or_two(stream, counti
         ],
     )
     client = Client(counting_service.rerequests)
+    client.ask("h1", session, 2**64 - 1)
     rows = len(stream.ledger)
     answers = 0
     for begin in range(0, len(names), 500):
@@ -354,7 +235,9 @@ def test_a_receiver_that_loses_a_tenth_ends_with_exactly_its_own(stream, service
         datagrams = received(stream)[host]
         kept = [d for number, d in enumerate(datagrams) if (number * 7919 + 13) % 10]
         lost.number += len(datagrams) - len(kept)
-        receiver = Receiver(ReceiverOptions(from_start=True), 0.0, sessions(stream), seed=1)
+        keys = HostKeys([KEY.for_host(host)])
+        options = ReceiverOptions(from_start=True)
+        receiver = Receiver(options, 0.0, sessions(stream), seed=1, keys=keys)
         delivered: list[bytes] = []
         ends = {
             s: max(unpack(d).until for d in datagrams if is_summary(d) and d[:10] == s)
@@ -376,14 +259,50 @@ def test_a_receiver_that_loses_a_tenth_ends_with_exactly_its_own(stream, service
             answers = []
             try:
                 while True:
-                    answers.append(client.socket.recv(65536))
+                    found = client.socket.recv(65536)
+                    if not client.takes_cookie(found):
+                        answers.append(found)
             except TimeoutError:
                 pass
             take(receiver.receive(answers, now, answer=True))
             take(receiver.time(now))
         mine = [d for (h, _), each in sent(stream).items() if h == host for d in each]
         assert sorted(delivered) == sorted(mine)
+        # All that stream and service had to say bore this host's tag.
+        assert receiver.statistics.summaries > 2 and not receiver.unproven()
+        assert receiver.statistics.forged == 0
     assert lost.number > 20
+
+
+def test_neither_stream_nor_service_says_anything_of_one_host_that_another_could_have_made(
+    stream, service
+):
+    for host, datagrams in received(stream).items():
+        told = [d for d in datagrams if is_summary(d)]
+        client = Client(service.rerequests)
+        client.send(request(sessions(stream)[0], 0, name=host))
+        while not is_summary(found := client.socket.recv(65536)):
+            client.takes_cookie(found)
+        # No rule names h3, so the stream has nothing to say to it.
+        assert len({datagram[:10] for datagram in told}) == (0 if host == "h3" else 2)
+        for other in HOSTS:
+            keys = HostKeys([KEY.for_host(other)])
+            assert {keys.proves(datagram) for datagram in [*told, found]} == {other == host}
+
+
+def test_keys_are_in_nothing_that_a_stream_leaves_behind(stream):
+    left = [
+        path
+        for folder in (stream.settings.checkpoint, stream.settings.tables)
+        for path in Path(folder).rglob("*")
+        if path.is_file()
+    ]
+    secrets = [KEY.secret, *(KEY.for_host(host).secret for host in HOSTS)]
+    words = [form for secret in secrets for form in (secret, secret.hex().encode())]
+    assert len(left) > 50
+    assert not [path for path in left if any(word in path.read_bytes() for word in words)]
+    spark_settings = str(stream.spark.sparkContext.getConf().getAll())
+    assert KEY.secret.hex() not in f"{stream.settings!r} {spark_settings}"
 
 
 def conf(values: dict[str, object]) -> str:
@@ -411,6 +330,7 @@ def test_service_and_receiver_as_programs_bring_back_what_was_lost(stream, tmp_p
                 "mtu": settings.mtu,
                 "rerequest.listen": f"127.0.0.1:{port}",
                 "rerequest.identify": "name",
+                "summary.keys": settings.summary_keys,
                 "metrics.port": 0,
             }
         ),
@@ -422,6 +342,9 @@ def test_service_and_receiver_as_programs_bring_back_what_was_lost(stream, tmp_p
         written = tmp_path / host / "receipts" / f"{host}.mold"
         options = f"--listen 127.0.0.1:{at} --summary-port 0 --rerequest 127.0.0.1:{port}"
         options += f" --name {host} --order sequence --drop 0.1 --receipts {written} --json"
+        if host != "h3":
+            own = key_file(tmp_path / host / "keys", KEY.for_host(host))
+            options += f" --key-file {own}"
         trial = Program(
             tmp_path,
             "-m",
@@ -448,6 +371,7 @@ def test_service_and_receiver_as_programs_bring_back_what_was_lost(stream, tmp_p
             assert trial.end() == 0
             counts = json.loads(trial.output.splitlines()[-1])["statistics"]
             assert counts["delivered"] == len(mine) and counts["losses"] == 0
+            assert counts["forged"] == 0
             if mine:
                 assert counts["repaired"] > 0
         service.process.send_signal(signal.SIGTERM)
@@ -654,14 +578,17 @@ def places(parts: Dissection, stream: Deployment) -> list[int]:
     return [parts.sequence] if mine else []
 
 
-def test_the_host_that_got_nothing_learns_which_predicate_failed(stream):
+def test_a_host_sees_what_decided_and_one_that_got_nothing_which_predicate_failed(stream):
     frame = next(f for f in frames(stream) if dissect(f).summary is None)
-    receivers = explained(stream, frame)["receivers"]
+    everybody = explained(stream, frame)
+    receivers = everybody["receivers"]
+    mine = [rule for rule in everybody["rules"] if receivers[0] in rule["receivers"]]
+    assert mine and explained(stream, frame, receivers[0])["rules"] == mine
     other = next(host for host in ("h1", "h2") if host not in receivers)
     told = explained(stream, frame, other)
     assert told["received"] is False
-    failed = [r for r in told["rules"] if other in r["receivers"]]
-    assert failed and not any(rule["matches"] for rule in failed)
+    assert (failed := told["rules"]) and all(other in rule["receivers"] for rule in failed)
+    assert not any(rule["matches"] for rule in failed)
     assert all(
         any(p["truth"] != "true" for p in v["predicates"]) for r in failed for v in r["verdicts"]
     )

@@ -61,6 +61,22 @@ class Messages:
     packet_reason: NDArray[np.uint8]
     present: NDArray[np.bool_] | None = None
 
+    def without(self, reason: NDArray[np.uint8]) -> Messages:
+        """Returns these as if records could not be read that have a ``reason``, uint8[n]; a reason
+        that is there already stays."""
+        kept = reason[self.packet] == 0
+        return Messages(
+            self.packet[kept],
+            self.index[kept],
+            self.start[kept],
+            self.length[kept],
+            self.message_type[kept],
+            np.ascontiguousarray(self.values[:, kept]),
+            self.message_reason[kept],
+            np.where(self.packet_reason == 0, reason, self.packet_reason),
+            None if self.present is None else np.ascontiguousarray(self.present[:, kept]),
+        )
+
 
 Layout = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
 
@@ -85,21 +101,22 @@ def decode(
 
 def decode_by(layout: Layout, offsets: NDArray[Any], data: NDArray[np.uint8]) -> Messages:
     """Decodes by the ``layout`` that :func:`layout_of` made of specification, fields and clocks."""
-    # Arrow may leave out the offsets of an array without records.
-    borders = read_only(offsets if len(offsets) else np.zeros(1), np.int64)
     content = read_only(data, np.uint8)
-    if borders[0] < 0 or borders[-1] > content.size or bool((borders[1:] < borders[:-1]).any()):
+    sound, *columns = kernels.decode(
+        # Arrow may leave out the offsets of an array without records.
+        read_only(offsets if len(offsets) else np.zeros(1), np.int64),
+        content,
+        MAX_PACKET,
+        MAX_MESSAGES,
+        END_OF_SESSION_COUNT,
+        *layout,
+    )
+    if not sound:
         raise MessageError(
             "BAD_OFFSETS",
             f"offsets must rise from 0 to at most {content.size}, the bytes there are",
         )
-    reason, total = kernels.check_packets(
-        borders, content, MAX_PACKET, MAX_MESSAGES, END_OF_SESSION_COUNT
-    )
-    packet, index, start, length, kind, message_reason, values = kernels.read_messages(
-        borders, content, reason, total, *layout
-    )
-    return Messages(packet, index, start, length, kind, values, message_reason, reason)
+    return Messages(*columns)
 
 
 def layout_of(

@@ -4,10 +4,21 @@ A summary is a MoldUDP64 heartbeat with a tail, big-endian, 52 bytes::
 
     session 10 | until 8 | count 2 (= 0) | from 8 | notifications 8 | last 8 | digest 8
 
-It is about one host and one session. A request is MoldUDP64's request packet, and the name of the
+It is about one host and one session. Where summaries are authenticated, the id of a key and a tag
+stand behind it, 72 bytes (see :mod:`udfs.messages.summary_keys`)::
+
+    summary 52 | key 4 | tag 16
+
+A request is MoldUDP64's request packet, and the name of the
 host may follow it::
 
     session 10 | sequence 8 | count 2 | name, UTF-8
+
+Before a service answers at length, whoever asks proves its address: the service sends it a cookie
+in place of an answer, and the request comes again with the cookie behind a zero byte::
+
+    session 10 | sequence 8 | count 2 (= 0) | cookie 16
+    session 10 | sequence 8 | count 2 | name, UTF-8 | 0 | cookie 16
 
 A *notification* is the datagram of one frame. Its key is its session and the sequence number of
 its first message.
@@ -33,9 +44,16 @@ MOST_MESSAGES = (1 << 16) - 1
 #: Bytes that the name of a host may have in a request.
 MOST_NAME = 255
 
+#: Bytes of a cookie.
+COOKIE_SIZE = 16
+
 _SUMMARY = struct.Struct(">10sQHQQQQ")
 #: Bytes of a summary.
 SIZE = _SUMMARY.size
+#: The id of the key of an authenticated summary, and bytes of its tag, and of all of it.
+KEY_ID = struct.Struct(">I")
+TAG_SIZE = 16
+AUTHENTICATED_SIZE = SIZE + KEY_ID.size + TAG_SIZE
 
 _ROW = np.dtype(
     [
@@ -94,13 +112,15 @@ class Summary:
 class Request:
     """Asks for the notifications of a session from ``sequence`` on, up to ``count`` messages.
 
-    name: of the host that asks; empty where its address tells.
+    name: of the host that asks; empty where its address tells. cookie: that the service sent it;
+    empty, or `COOKIE_SIZE` bytes.
     """
 
     session: bytes
     sequence: int
     count: int
     name: str = ""
+    cookie: bytes = b""
 
 
 def summary_rows(
@@ -124,17 +144,29 @@ def summary_rows(
 
 def is_summary(datagram: bytes) -> bool:
     """Returns True for a summary, False for a notification or a plain heartbeat (MoldUDP64)."""
-    return len(datagram) == SIZE and datagram[18:20] == b"\0\0"
+    return len(datagram) in (SIZE, AUTHENTICATED_SIZE) and datagram[18:20] == b"\0\0"
+
+
+def authentication(datagram: bytes) -> tuple[int, bytes] | None:
+    """Returns the id of the key and the tag of an authenticated summary, None for any other
+    datagram. Whether the tag is right only who has the key can tell."""
+    if len(datagram) != AUTHENTICATED_SIZE or not is_summary(datagram):
+        return None
+    return KEY_ID.unpack_from(datagram, SIZE)[0], datagram[-TAG_SIZE:]
 
 
 def unpack(datagram: bytes) -> Summary:
-    """Reads a datagram as a summary.
+    """Reads a datagram as a summary, with a tag or without; the tag is not looked at.
 
-    Raises MessageError BAD_SUMMARY: it has not 52 bytes, has messages, or ends before it begins.
+    Raises MessageError BAD_SUMMARY: it has neither 52 nor 72 bytes, has messages, or ends before it
+    begins.
     """
-    if len(datagram) != SIZE:
-        raise MessageError("BAD_SUMMARY", f"{len(datagram)} bytes; a summary has {SIZE}")
-    session, until, count, from_, notifications, last, sums = _SUMMARY.unpack(datagram)
+    if len(datagram) not in (SIZE, AUTHENTICATED_SIZE):
+        raise MessageError(
+            "BAD_SUMMARY",
+            f"{len(datagram)} bytes; a summary has {SIZE}, and {AUTHENTICATED_SIZE} with a tag",
+        )
+    session, until, count, from_, notifications, last, sums = _SUMMARY.unpack_from(datagram)
     if count:
         raise MessageError("BAD_SUMMARY", f"a summary has no messages, this says {count}")
     if until < from_:
@@ -142,8 +174,10 @@ def unpack(datagram: bytes) -> Summary:
     return Summary(session, from_, until, notifications, last, sums)
 
 
-def request(session: bytes, sequence: int, count: int = MOST_MESSAGES, name: str = "") -> bytes:
-    """Makes a request packet, 20 bytes and the name.
+def request(
+    session: bytes, sequence: int, count: int = MOST_MESSAGES, name: str = "", cookie: bytes = b""
+) -> bytes:
+    """Makes a request packet, 20 bytes, the name, and the cookie if there is one.
 
     Raises MessageError BAD_SESSION, BAD_SEQUENCE, BAD_REQUEST (count is not of 16 bits, or the name
     has over 255 bytes).
@@ -156,7 +190,18 @@ def request(session: bytes, sequence: int, count: int = MOST_MESSAGES, name: str
         raise MessageError(
             "BAD_REQUEST", f"the name of the host has {len(tail)} bytes; {MOST_NAME} are possible"
         )
-    return HEADER.pack(session, sequence, count) + tail
+    return HEADER.pack(session, sequence, count) + tail + (b"\0" + cookie if cookie else b"")
+
+
+def challenge(asked: Request, cookie: bytes) -> bytes:
+    """Makes what is sent in place of an answer: 36 bytes, a heartbeat with a cookie behind it."""
+    return HEADER.pack(asked.session, asked.sequence, 0) + cookie
+
+
+def cookie_of(datagram: bytes) -> bytes:
+    """Returns the cookie of a `challenge`; empty for any other datagram."""
+    is_one = len(datagram) == HEADER.size + COOKIE_SIZE and datagram[18:20] == b"\0\0"
+    return datagram[HEADER.size :] if is_one else b""
 
 
 def read_request(datagram: bytes) -> Request:
@@ -164,6 +209,7 @@ def read_request(datagram: bytes) -> Request:
 
     Raises MessageError BAD_REQUEST: it is too short or too long, or the name is no text.
     """
+    datagram, cookie = _parted(datagram)
     if not HEADER.size <= len(datagram) <= HEADER.size + MOST_NAME:
         raise MessageError(
             "BAD_REQUEST",
@@ -176,7 +222,15 @@ def read_request(datagram: bytes) -> Request:
         raise MessageError("BAD_REQUEST", "the name of the host is not UTF-8") from None
     if not name.isprintable():
         raise MessageError("BAD_REQUEST", f"the name of the host is no name: {name!r}")
-    return Request(session, sequence, count, name)
+    return Request(session, sequence, count, name, cookie)
+
+
+def _parted(datagram: bytes) -> tuple[bytes, bytes]:
+    """The request without its cookie, and the cookie; a name has no zero byte."""
+    at = len(datagram) - COOKIE_SIZE - 1
+    if at >= HEADER.size and datagram[at] == 0:
+        return datagram[:at], datagram[at + 1 :]
+    return datagram, b""
 
 
 def splitmix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -1,5 +1,5 @@
 """Answers to re-requests, put together from offset ranges of notifications; a cache of these; and
-the limit of requests a host.
+what keeps a host from taking more than its share: limits, turns, and cookies.
 
 Sans I/O: a `RequestAnswer` says which offset it must go on with, and takes notifications that
 somebody computed.
@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import OrderedDict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from hmac import compare_digest
 
 import numpy as np
 from numpy.typing import NDArray
 
 from udfs.messages.sequence import OFFSET_SHIFT
-from udfs.messages.summaries import GONE, Request, Summary, digest
+from udfs.messages.summaries import COOKIE_SIZE, GONE, Request, Summary, digest
 from udfs.replay.notifications import Notifications
 
 #: Datagrams of an answer, and their bytes, at most.
@@ -140,6 +143,44 @@ class RequestAnswer:
         return number if number or self.datagrams else min(1, places.size)
 
 
+class Cookies:
+    """Proves that whoever asks hears at the address that it asks from, without keeping anything.
+
+    A cookie is a keyed digest of address and time: only who was sent it can send it back. secret:
+    random bytes. Those of a period are taken until the end of the next. Source: RFC 9000, 8.1.3.
+    """
+
+    def __init__(self, secret: bytes, seconds: float = 300.0) -> None:
+        self._secret = secret
+        self._seconds = seconds
+
+    def make(self, address: tuple[str, int], now: float) -> bytes:
+        """Returns the cookie of an address at a time, `COOKIE_SIZE` bytes."""
+        return self._of(address, int(now // self._seconds))
+
+    def proves(self, cookie: bytes, address: tuple[str, int], now: float) -> bool:
+        """Returns True if this address was sent this cookie, not long ago."""
+        period = int(now // self._seconds)
+        return any(compare_digest(cookie, self._of(address, each)) for each in (period, period - 1))
+
+    def _of(self, address: tuple[str, int], period: int) -> bytes:
+        text = f"{address[0]}:{address[1]} {period}".encode()
+        return blake2b(text, key=self._secret, digest_size=COOKIE_SIZE).digest()
+
+
+def turns(waiting: Iterable[tuple[str, int]], busy: Collection[str]) -> list[int]:
+    """Returns the places of those that wait whose turn it is, in that order: one of each host.
+
+    waiting: ``(host, ranges computed for it so far)``, in the order in which they came. Hosts that
+    are ``busy`` wait. Who had the least comes first, so none waits for another's long answer.
+    """
+    first: dict[str, tuple[int, int]] = {}
+    for place, (host, computed) in enumerate(waiting):
+        if host not in busy:
+            first[host] = min(first.get(host, (computed, place)), (computed, place))
+    return [place for _, place in sorted(first.values())]
+
+
 class PieceCache:
     """Keeps pieces by partition, which do not overlap; those not used for longest go first.
 
@@ -189,8 +230,8 @@ class PieceCache:
 
 
 class RateLimiter:
-    """Limits the requests of each host to ``rate`` a second, and ``burst`` at once (token
-    bucket)."""
+    """Limits each host to ``rate`` a second, and ``burst`` at once (token bucket): requests, or the
+    bytes of what it is sent."""
 
     def __init__(self, rate: float, burst: float, most: int = 100_000) -> None:
         self._rate, self._burst, self._most = rate, burst, most
@@ -198,9 +239,18 @@ class RateLimiter:
 
     def allows(self, host: str, now: float) -> bool:
         """Returns True if a host may ask at this time, seconds, and counts that request."""
+        allowed = self.left(host, now) >= 1
+        self.spend(host, now, int(allowed))
+        return allowed
+
+    def left(self, host: str, now: float) -> float:
+        """Returns what a host has left at this time; below 0 where it spent more than it had."""
         left, since = self._left.get(host, (self._burst, now))
-        left = min(self._burst, left + (now - since) * self._rate)
+        return min(self._burst, left + (now - since) * self._rate)
+
+    def spend(self, host: str, now: float, number: int) -> None:
+        """Counts so many of a host."""
+        left = self.left(host, now)
         if len(self._left) >= self._most and host not in self._left:
             self._left.clear()
-        self._left[host] = (left - 1 if left >= 1 else left), now
-        return left >= 1
+        self._left[host] = left - number, now

@@ -13,6 +13,7 @@ from udfs.filters.advertisements import Advertisement, Announced
 from udfs.filters.compiler.compile import table_of_texts
 from udfs.filters.language.shapes import read_table
 from udfs.filters.row_matcher import index_of_rules
+from udfs.messages.buffers import Batch
 from udfs.messages.readers import Format
 
 #: Columns of `MatchCounts.run`, in SQL words: the number of a rule, and messages that it matched.
@@ -60,7 +61,7 @@ class MatchCounts:
         def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             counts = np.zeros(len(self._rules), np.int64)
             for batch in batches:
-                self._add(counts, batch, since)
+                self._add(counts, Batch.of_arrow(batch), since)
             found = np.flatnonzero(counts)
             columns: list[Any] = [self._rules[found].astype(np.int32), counts[found]]
             yield pa.RecordBatch.from_arrays([pa.array(each) for each in columns], schema=_ARROW)
@@ -70,12 +71,12 @@ class MatchCounts:
     def _add(
         self,
         counts: NDArray[np.int64],
-        batch: pa.RecordBatch,
+        batch: Batch,
         since: Mapping[int, NDArray[np.int64]],
     ) -> None:
         messages = self._reader.read(batch).messages
-        partition = batch.column("partition").to_numpy()[messages.packet]
-        offset = batch.column("offset").to_numpy()[messages.packet]
+        partition = batch.partition[messages.packet]
+        offset = batch.offset[messages.packet]
         sound = messages.message_reason == 0
         present = messages.present
         if self._announced is not None:

@@ -39,7 +39,8 @@ class SentExplanation:
         self._replay = Replay(spark, settings, tables)
 
     def explain(self, session: str, sequence: int, host: str = "") -> Json:
-        """All about one notification, as JSON has it; of ``host`` all rules, its others too.
+        """All about one notification, as JSON has it. With ``host``, of its own rules alone those
+        that match, or all where none does.
 
         sequence: of any message in it. Raises ReplayError NO_SESSION, NOT_SENT (no batch read that
         record, or it has no such message), NOT_ON_RECORD (the ledger lacks the batch), NOBODY (the
@@ -156,11 +157,10 @@ class SentExplanation:
         texts = {row.id: row for row in prepared.planned.subscriptions}
         rules = []
         for rule in compilation.rules:
-            mine = bool(host) and host in rule.receivers
-            if not mine and not set(rule.receivers) <= set(receivers):
+            if not (host in rule.receivers if host else set(rule.receivers) <= set(receivers)):
                 continue
             told = self._rule(prepared, rule, [raw for _, raw in events])
-            if told["matches"] or mine:
+            if told["matches"] or (host and host not in receivers):
                 row = texts.get(rule.id)
                 told |= {"subscriber": row.subscriber, "filter": row.filter} if row else {}
                 rules.append(told)
@@ -207,13 +207,30 @@ class SentExplanation:
             "verdicts": verdicts,
         }
 
+    def _entry(self, prepared: Prepared, receivers: Sequence[str], frame: bytes) -> str:
+        """Returns the publisher by whose link a frame entered."""
+        compilation, settings = prepared.planned.compilation, prepared.settings
+        publishers = compilation.plan.publishers
+        if publishers is None:
+            return settings.publisher
+        hosts = prepared.planned.network.hosts.values()
+        source = dissect(frame).ipv4.source
+        sender = next(host.name for host in hosts if host.ipv4 == source)
+        if list(receivers) != [sender]:
+            return sender
+        number = publishers.names.index(sender)
+        entry = compilation.header_stacks.of((sender,), number).parts[0].entry
+        return publishers.names[number if entry is None else entry]
+
     def _frame(self, prepared: Prepared, receivers: Sequence[str], frame: bytes) -> Json:
         parts = dissect(frame)
         versions = prepared.planned.compilation.versions
         trees = map(tree_from_row, self._tables.rows("virtual_trees", versions["virtual_trees"]))
         network = prepared.planned.network
-        way = path_of_stack(network, trees, prepared.settings.publisher, parts.labels)
+        entry = self._entry(prepared, receivers, frame)
+        way = path_of_stack(network, trees, entry, parts.labels)
         return {
+            "publisher": entry,
             "receivers": list(receivers),
             "labels": list(way.labels),
             "paths": {name: list(way.paths.get(name, ())) for name in receivers},

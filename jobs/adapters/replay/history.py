@@ -17,11 +17,11 @@ from jobs.adapters.planning import formats
 from jobs.adapters.planning.plans import Planned, Plans
 from jobs.adapters.planning.versions import BatchVersions
 from jobs.adapters.replay.live_offsets import LiveOffsets
-from jobs.adapters.stream.input import EventInput
+from jobs.adapters.stream.input import ByConnector
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.report import BatchReport
 from jobs.adapters.tables.tables import LIVE, Tables
-from jobs.adapters.wire import open_sink, sink_options
+from jobs.adapters.wire import Opener, sink_options
 from udfs.columns import REPORT, deliver
 from udfs.delivery.partition_states import needs_arrival
 from udfs.errors import ReplayError
@@ -104,14 +104,10 @@ class History:
                 timestamps = needs_arrival(planned.compilation.plan.specification)
             most = max(1, self._settings.max_offsets_per_trigger // len(left))
             some = {p: (start, min(start + most, end)) for p, (start, end) in left.items()}
-            records = self._topics.read_spans(some, timestamps)
-            task = deliver(
-                plan, stacks, self._settings.topic, partial(open_sink, options), 0, carried
-            )
-            rows = EventInput(self._settings, self._tables).prepare(records)
-            report = BatchReport(
-                rows.mapInArrow(task, REPORT).toArrow(), planned.compilation.reached
-            )
+            records = ByConnector(self._topics.read_spans(some, timestamps))
+            sink = Opener(options)
+            task = partial(deliver, plan, stacks, self._settings.topic, sink, 0, carried, None)
+            report = BatchReport(records.through(task, REPORT), planned.compilation.reached)
             carried |= {row["partition"]: row["cells"] for row in report.states}
             sums.update({name: report.total(name) for name in _COUNTED})
             sums["dead_letters"] += report.dead_letters
@@ -148,8 +144,6 @@ class History:
     def _live_since(self) -> dict[int, int]:
         """Returns the first offset that the stream itself delivered by the rule, by partition,
         where it is on record."""
-        if self._settings.latency == "realtime":
-            return {}
         rows = self._tables.rows("subscriptions")
         asked = {(r["subscriber"], r["filter"]) for r in rows if r["id"] == self._name}
         for row in self._tables.rows(LIVE):

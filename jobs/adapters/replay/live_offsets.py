@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import functions
 
-from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.tables.tables import LEDGER, Tables
 
 
@@ -47,13 +45,6 @@ class LiveOffsets:
             begins[row.partition][row.version] = row.begin
             end[row.partition] = max(row.end, end[row.partition])
         return cls(begins, end)
-
-    @classmethod
-    def of_times(cls, topics: Topics, times: Mapping[int, dt.datetime]) -> LiveOffsets:
-        """Returns what the times of records say, for versions that went live at ``times``."""
-        end = topics.end_offsets()
-        found = {version: topics.offsets_at(time) for version, time in times.items()}
-        return cls({p: {version: at[p] for version, at in found.items()} for p in end}, end)
 
     def since(self, versions: Sequence[int]) -> dict[int, NDArray[np.int64]]:
         """Returns by partition, for each version, the first offset that it or a later one was used

@@ -6,7 +6,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
 #: How a request ended. ``ahead``: the ledger does not cover it yet; ``gone``: it cannot be computed
-#: any more; ``limited``: the host asks too often; ``failed``: an error that is not the asker's.
+#: any more; ``limited``: the host asks too often, or for too much; ``challenged``: it was sent a
+#: cookie to ask with; ``failed``: an error that is not the asker's.
 OUTCOMES = (
     "answered",
     "ahead",
@@ -15,6 +16,7 @@ OUTCOMES = (
     "unknown_session",
     "malformed",
     "limited",
+    "challenged",
     "failed",
 )
 BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60)

@@ -22,7 +22,6 @@ from jobs.adapters.checkpoint.identity import SPECIFICATION, specification_diges
 from jobs.adapters.checkpoint.state import CarriedState
 from jobs.adapters.planning.plans import Planned, Plans
 from jobs.adapters.replay.ledger import SentLedger
-from jobs.adapters.stream.input import EventInput
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.tables.tables import Tables
 from udfs.delivery.partition_states import needs_arrival
@@ -141,8 +140,7 @@ class Replay:
 
     def records(self, prepared: Prepared, partition: int, begin: int, until: int) -> DataFrame:
         """The records of these offsets, as the stream's tasks took them."""
-        records = self._topics.read_offsets(partition, begin, until, prepared.timestamps)
-        return EventInput(prepared.settings, self._tables).prepare(records)
+        return self._topics.read_offsets(partition, begin, until, prepared.timestamps)
 
     def trim(self) -> None:
         """Forgets plans beyond the last few, files of their broadcasts included.

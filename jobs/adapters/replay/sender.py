@@ -49,6 +49,13 @@ class Sender:
             self._waiting[key] = _Outgoing(address, datagrams, done)
             self._changed.notify()
 
+    def send_one(self, address: Address, datagram: bytes) -> None:
+        """Send one datagram at once, before all that waits; what finds no room is lost."""
+        try:
+            self._socket.sendto(datagram, address)
+        except OSError as error:
+            log.debug("%s", error)
+
     def busy(self, key: Key) -> bool:
         """Tells whether an answer to this host, for this session, is on its way."""
         with self._changed:

@@ -1,20 +1,22 @@
 """The service of re-requests: hosts ask for notifications, and get what was owed to them again.
 
-One thread takes datagrams from a UDP socket, one answers, one sends. Requests that wait are
-answered together: each offset range is computed once, for all hosts that wait for it, and
-kept for those that ask later. Nothing is kept that cannot be computed again, so any number of
-replicas may run side by side.
+One thread takes datagrams from a UDP socket, one answers, one sends, and a pool computes: a range a
+host at a time, those first who had least. Requests that wait are answered together: each offset
+range is computed once, for all hosts that wait for it, and kept for who asks later. Nothing is
+kept that cannot be computed again, so any number of replicas may run side by side. Whoever asks has
+to show, by a cookie, that it hears where it asks from.
 """
 
 from __future__ import annotations
 
 import logging
+import secrets
 import socket
 import threading
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.app import session
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.app.key_files import signing_key
 from jobs.adapters.app.logs import named
 from jobs.adapters.app.settings import PREFIX, Settings
 from jobs.adapters.replay.metrics import RerequestMetrics
@@ -31,8 +34,16 @@ from jobs.adapters.tables.tables import Tables
 from jobs.adapters.wire.udp import parse_endpoint
 from udfs.errors import MessageError, ReplayError, SettingsError, StackcastError
 from udfs.messages.sequence import OFFSET_SHIFT
-from udfs.messages.summaries import MOST_NAME, Request, read_request
-from udfs.replay.answers import Gone, Piece, PieceCache, RateLimiter, RequestAnswer
+from udfs.messages.summaries import COOKIE_SIZE, MOST_NAME, Request, challenge, read_request
+from udfs.replay.answers import (
+    Cookies,
+    Gone,
+    Piece,
+    PieceCache,
+    RateLimiter,
+    RequestAnswer,
+    turns,
+)
 from udfs.replay.notifications import Notifications
 from udfs.replay.sent_ranges import Gap, SentRange
 from udfs.stop_request import StopRequest
@@ -46,6 +57,8 @@ _HOSTS_SECONDS = 1.0
 MOST_WAITING = 65_536
 #: Requests of a host: so many a second, and at once.
 RATE, AT_ONCE = 50.0, 200.0
+#: Bytes that a host is sent: so many a second, and at once.
+BYTES_RATE, BYTES_AT_ONCE = float(16 << 20), float(64 << 20)
 #: Offset ranges that are computed for one request; the answer is cut short then.
 MOST_COMPUTED = 8
 #: Bytes of notifications that are kept for who asks next.
@@ -82,8 +95,13 @@ class Rerequests:
         self._metrics = metrics or RerequestMetrics()
         self._replay = Replay(spark, settings, tables)
         self._hosts = Hosts(settings, tables)
+        self._key = signing_key(settings)
         self._cache = PieceCache(CACHE_BYTES)
         self._rate_limiter = RateLimiter(RATE, AT_ONCE)
+        self._byte_limiter = RateLimiter(BYTES_RATE, BYTES_AT_ONCE)
+        self._cookies = Cookies(secrets.token_bytes(32))
+        #: Runs under way, and the hosts whose turn they are.
+        self._running: dict[Future[Notifications], tuple[Run, str]] = {}
         self._slots = max(1, session.slots(spark))
         self._waiting: dict[tuple[str, bytes], _Waiting] = {}
         self._inbox: deque[tuple[bytes, Address]] = deque(maxlen=MOST_WAITING)
@@ -140,7 +158,8 @@ class Rerequests:
         """Take what came, and go one offset range on with all that wait."""
         if not self._inbox and not self._waiting:
             return
-        self._replay.trim()
+        if not self._running:
+            self._replay.trim()
         try:
             self._hosts.refresh()
             self._replay.ledger.refresh()
@@ -171,8 +190,18 @@ class Rerequests:
         if partition is None:
             self._refuse("unknown_session", f"host {host} asks for session {request.session!r}")
             return
-        if not self._rate_limiter.allows(host, time.monotonic()):
+        now = time.monotonic()
+        if not self._rate_limiter.allows(host, now):
             self._refuse("limited", f"host {host} asks over {RATE:.0f} times a second")
+            return
+        if self._byte_limiter.left(host, now) <= 0:
+            self._refuse("limited", f"host {host} asks for over {BYTES_RATE:.0f} bytes a second")
+            return
+        if not self._cookies.proves(request.cookie, address, now):
+            # Nobody is sent more than it asked with before it was seen to hear there.
+            self._metrics.answered("challenged")
+            cookie = self._cookies.make(address, now)
+            self._sender.send_one(address, challenge(request, cookie))
             return
         key = host, request.session
         if self._sender.busy(key):
@@ -212,31 +241,37 @@ class Rerequests:
             answer.take(Gone(gap.from_, gap.until, "batches are not in the ledger"))
 
     def _compute(self, pool: ThreadPoolExecutor) -> None:
-        """Compute what most of those that wait need next, and all of them that need the same."""
-        runs: list[tuple[Run, frozenset[str] | None, list[_Waiting]]] = []
-        left = list(self._waiting.values())
-        while left and len(runs) < self._slots:
-            first = left[0].answer
+        """Computes what those need whose turn it is, and takes what is done; waits for one of
+        these, not for all."""
+        waiting = list(self._waiting.values())
+        busy = {host for _, host in self._running.values()}
+        needs = [(each.answer.host, each.answer.computed) for each in waiting]
+        for place in turns(needs, busy):
+            if len(self._running) >= self._slots:
+                break
+            first = waiting[place].answer
+            if any(_within(first, run) for run, _ in self._running.values()):
+                continue
             try:
                 run = self._replay.prepare(first.partition, first.offset)
             except _FAULTS as error:
-                mine, left = _parted(left, first.partition, first.offset, first.offset + 1)
-                self._failed(error, first.partition, first.offset, mine)
+                self._failed(error, first.partition, first.offset, first.offset + 1)
                 continue
-            span = run.span
-            mine, left = _parted(left, span.partition, span.from_, span.until)
-            again = self._cache.find(span.partition, first.offset) is not None
-            hosts = frozenset(each.answer.host for each in mine)
-            everyone = again or span.silent or len(hosts) > FOR_ALL
-            runs.append((run, None if everyone else hosts, mine))
-        futures = [pool.submit(self._replay.run, run, hosts) for run, hosts, _ in runs]
-        for (run, _, mine), future in zip(runs, futures, strict=True):
+            again = self._cache.find(run.span.partition, first.offset) is not None
+            hosts = frozenset(each.answer.host for each in waiting if _within(each.answer, run))
+            everyone = again or run.span.silent or len(hosts) > FOR_ALL
+            future = pool.submit(self._replay.run, run, None if everyone else hosts)
+            self._running[future] = run, first.host
+        done, _ = wait(self._running, _POLL_SECONDS, FIRST_COMPLETED)
+        for future in done:
+            run, _ = self._running.pop(future)
             try:
-                piece: Piece = future.result()
+                piece = future.result()
             except _FAULTS as error:
-                self._failed(error, run.span.partition, run.span.from_, mine)
+                self._failed(error, run.span.partition, run.span.from_, run.span.until)
                 continue
-            self._keep(run, piece, mine)
+            waiting = [each for each in self._waiting.values() if _within(each.answer, run)]
+            self._keep(run, piece, waiting)
 
     def _keep(self, run: Run, piece: Piece, waiting: Iterable[_Waiting]) -> None:
         self._cache.put(run.span.partition, piece)
@@ -257,9 +292,7 @@ class Rerequests:
             named(self._replay.ledger.origins[run.span.ranges[0].origin].versions),
         )
 
-    def _failed(
-        self, error: Exception, partition: int, offset: int, waiting: list[_Waiting]
-    ) -> None:
+    def _failed(self, error: Exception, partition: int, offset: int, end: int) -> None:
         if isinstance(error, ReplayError):
             until = max(error.fields.get("until", 0), offset + 1)
             self._cache.put(partition, Gone(offset, until, str(error)))
@@ -267,9 +300,10 @@ class Rerequests:
             return
         # No answer: the hosts ask again.
         log.error("partition %d, offset %d: %s", partition, offset, one_line(error))
-        for each in waiting:
-            self._waiting.pop((each.answer.host, each.answer.request.session), None)
-            self._metrics.answered("failed")
+        for key, each in list(self._waiting.items()):
+            if each.answer.partition == partition and offset <= each.answer.offset < end:
+                del self._waiting[key]
+                self._metrics.answered("failed")
 
     def _send(self, waiting: _Waiting) -> None:
         answer = waiting.answer
@@ -277,12 +311,16 @@ class Rerequests:
         key = answer.host, answer.request.session
         self._waiting.pop(key, None)
         number = len(answer.datagrams)
+        self._byte_limiter.spend(answer.host, time.monotonic(), answer.octets)
 
         def done() -> None:
             seconds = time.monotonic() - waiting.since
             self._metrics.answered(answer.outcome, number, answer.octets, seconds)
 
-        self._sender.send(key, waiting.address, [*answer.datagrams, summary.pack()], done)
+        closing = summary.pack()
+        if self._key is not None:
+            closing = self._key.for_host(answer.host).sign(closing)
+        self._sender.send(key, waiting.address, [*answer.datagrams, closing], done)
         log.info(
             "host %s, session %s, sequence %d to %d: %s, %d notifications%s%s",
             answer.host,
@@ -319,19 +357,14 @@ class Rerequests:
             log.warning("%s: %s", outcome.replace("_", " "), text)
 
 
-#: Bytes of the longest request, and one more, so that a longer one is seen to be.
-HEADER_AND_NAME = 20 + MOST_NAME + 1
+#: Bytes of the longest request with its cookie, and one more, so that a longer one is seen to be.
+HEADER_AND_NAME = 20 + MOST_NAME + 1 + COOKIE_SIZE + 1
 
 
-def _parted(
-    waiting: Iterable[_Waiting], partition: int, from_: int, until: int
-) -> tuple[list[_Waiting], list[_Waiting]]:
-    """Those that go on within these offsets, and the others."""
-    parts: dict[bool, list[_Waiting]] = defaultdict(list)
-    for each in waiting:
-        answer = each.answer
-        parts[answer.partition == partition and from_ <= answer.offset < until].append(each)
-    return parts[True], parts[False]
+def _within(answer: RequestAnswer, run: Run) -> bool:
+    """Tells whether an answer goes on with what a run computes."""
+    span = run.span
+    return answer.partition == span.partition and span.from_ <= answer.offset < span.until
 
 
 def _listen(settings: Settings) -> socket.socket:

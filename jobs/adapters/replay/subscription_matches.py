@@ -12,7 +12,6 @@ from jobs.adapters.planning import formats
 from jobs.adapters.planning.plans import Plans
 from jobs.adapters.planning.versions import BatchVersions
 from jobs.adapters.replay.live_offsets import LiveOffsets
-from jobs.adapters.stream.input import EventInput
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.tables.tables import LIVE, Tables
 from udfs.replay.match_counts import SCHEMA, MatchCounts
@@ -29,20 +28,17 @@ def asks(statements: Iterable[str]) -> bool:
 def define(spark: SparkSession, tables: Tables, settings: Settings) -> None:
     """Makes the view ``subscription_matches`` in this session: of each live subscription its id,
     subscriber, filter, since_version and since, as in `live_subscriptions`, and messages: how many
-    messages of the records that batches have read since it is live it matched (in real-time mode of
-    those of that time and later). NULL for a rule with state.
+    messages of the records that batches have read since it is live it matched. NULL for a rule with
+    state.
 
     Asking it reads these records again, as many as Kafka still has. Raises SettingsError NO_BROKER,
-    and what `Plans.at` raises.
+    SEVERAL_PUBLISHERS, and what `Plans.at` raises.
     """
     settings.require_broker()
+    settings.require_one_publisher(f"the view {VIEW}")
     live = tables.rows(LIVE)
     topics = Topics(spark, settings)
-    if settings.latency == "realtime":
-        # The ledger is elsewhere then.
-        offsets = LiveOffsets.of_times(topics, {r["since_version"]: r["since"] for r in live})
-    else:
-        offsets = LiveOffsets.of_ledger(tables, settings.topic)
+    offsets = LiveOffsets.of_ledger(tables, settings.topic)
     since = offsets.since([row["since_version"] for row in live])
     spans = {
         partition: (int(begins.min(initial=offsets.end[partition])), offsets.end[partition])
@@ -52,9 +48,9 @@ def define(spark: SparkSession, tables: Tables, settings: Settings) -> None:
     form = formats.format_of(settings, tables, versions)
     announced = Plans(settings, tables).at(versions).compilation.announced
     counts = MatchCounts(form, [row["filter"] for row in live], announced)
-    records = EventInput(settings, tables).prepare(topics.read_spans(spans))
     found = (
-        records.mapInArrow(counts.run(since), SCHEMA)
+        topics.read_spans(spans)
+        .mapInArrow(counts.run(since), SCHEMA)
         .groupBy("rule")
         .agg(functions.sum("messages").alias("messages"))
     )

@@ -49,6 +49,7 @@ class ReceiverStatistics:
     messages: int = 0  # messages in those delivered
     duplicates: int = 0  # copies of what is kept
     late: int = 0  # below what is complete: copies, or from before the beginning
+    belated: int = 0  # that came after they had been told to be lost
     repaired: int = 0  # that the service sent first
     unexpected: int = 0  # that are not this host's, by what the service says
     overflowed: int = 0  # beyond the limit, and left to the service
@@ -56,6 +57,9 @@ class ReceiverStatistics:
     malformed: int = 0  # datagrams that are neither notification nor summary
     foreign: int = 0  # datagrams of sessions that are not listened to
     summaries: int = 0  # summaries, copies and all
+    suspicious: int = 0  # summaries that no stream sends, which are left alone
+    forged: int = 0  # summaries without a right tag, which are left alone where keys are held
+    disputed: int = 0  # summaries and notifications that contradict what a summary had said
     requests: int = 0  # requests
     losses: int = 0  # ranges
     missing: int = 0  # in these ranges, where it is known

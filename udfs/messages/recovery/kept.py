@@ -14,20 +14,24 @@ MOST_PAST = 1 << 16
 class KeptNotifications:
     """Counts of messages by first sequence number, and datagrams of those that wait for their turn.
 
-    ``counts`` is for reading; `add`, `remove` and `take` change it. Questions about a range cost
-    one pass over what is kept after a change, and then a search. ``known_from``: what was taken
-    from this number on is remembered, as ranges may begin before the last one ended.
+    ``counts`` is for reading; `add`, `remove`, `take` and `restore` change it. Questions about a
+    range cost one pass over what is kept after a change, and then a search. ``known_from``: from
+    this number on, ranges can be compared with what was taken, as they may begin before the last
+    one ended. ``remembered_from``: from this number on, what was taken is remembered.
     """
 
     def __init__(self) -> None:
         self.known_from = 0
+        self.remembered_from = 0
         self._past_keys: NDArray[np.uint64] = np.zeros(0, np.uint64)
         self._past_digests: NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self._past_counts: NDArray[np.uint64] = np.zeros(0, np.uint64)
         self.counts: dict[int, int] = {}
         self._datagrams: dict[int, bytes] = {}
         self._keys: NDArray[np.uint64] = np.zeros(0, np.uint64)
         # Sum of the digests before each, and of all.
         self._sums: NDArray[np.uint64] = np.zeros(1, np.uint64)
+        self._sorted_counts: NDArray[np.uint64] = np.zeros(0, np.uint64)
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -56,19 +60,36 @@ class KeptNotifications:
         if summary.from_ < self.known_from:
             return False
         first = int(np.searchsorted(self._past_keys, np.uint64(summary.from_)))
-        past, number = self._past_keys[first:], self.number(summary.until)
+        behind = int(np.searchsorted(self._past_keys, np.uint64(summary.until)))
+        past, number = self._past_keys[first:behind], self.number(summary.until)
         if past.size + number != summary.notifications:
             return False
         keys = self._keys[:number] if number else past
         last = int(keys[-1]) if keys.size else 0
         digest = int(self._sums[number]) - int(self._sums[0])
-        digest += int(self._past_digests[first:].sum(dtype=np.uint64))
+        digest += int(self._past_digests[first:behind].sum(dtype=np.uint64))
         return last == summary.last and digest % (1 << 64) == summary.digest
 
-    def forget_past(self, known_from: int) -> None:
-        """Forgets those that were taken below this number."""
-        self.known_from = known_from
-        self._past_keys, self._past_digests = self._past_keys[:0], self._past_digests[:0]
+    def took(self, sequence: int) -> bool:
+        """Returns True if one was taken; it is not below ``remembered_from``."""
+        at = int(np.searchsorted(self._past_keys, np.uint64(sequence)))
+        return at < self._past_keys.size and int(self._past_keys[at]) == sequence
+
+    def add_past(self, sequence: int, count: int) -> None:
+        """Remembers one as taken that was not kept."""
+        at = int(np.searchsorted(self._past_keys, np.uint64(sequence)))
+        key, number = np.array([sequence], np.uint64), np.array([count], np.uint64)
+        self._past_keys = np.insert(self._past_keys, at, key)
+        self._past_counts = np.insert(self._past_counts, at, number)
+        self._past_digests = np.insert(self._past_digests, at, splitmix64(key + number))
+
+    def restore(self, from_: int) -> None:
+        """Keeps again those that were taken from a number on, delivered as they are."""
+        at = int(np.searchsorted(self._past_keys, np.uint64(from_)))
+        keys, counts = self._past_keys[at:].tolist(), self._past_counts[at:].tolist()
+        self.counts.update(zip(keys, counts, strict=True))
+        self._keep_past(slice(at))
+        self._keys = self._keys[:0]
 
     def middle(self) -> int:
         """Returns a number with half of them below it; there is one at least."""
@@ -94,17 +115,24 @@ class KeptNotifications:
             for sequence in self._keys[:number].tolist():
                 del self.counts[sequence]
         self._keys, self._sums = self._keys[number:], self._sums[number:]
+        self._sorted_counts = self._sorted_counts[number:]
         return waiting
 
     def _remember(self, number: int) -> None:
         digests = self._sums[1 : number + 1] - self._sums[:number]
         self._past_keys = np.concatenate((self._past_keys, self._keys[:number]))
         self._past_digests = np.concatenate((self._past_digests, digests))
+        counts = self._sorted_counts[:number]
+        self._past_counts = np.concatenate((self._past_counts, counts))
         if self._past_keys.size > MOST_PAST:
             drop = self._past_keys.size - MOST_PAST // 2
-            self.known_from = int(self._past_keys[drop - 1]) + 1
-            self._past_keys = self._past_keys[drop:]
-            self._past_digests = self._past_digests[drop:]
+            self.remembered_from = int(self._past_keys[drop - 1]) + 1
+            self.known_from = max(self.known_from, self.remembered_from)
+            self._keep_past(slice(drop, None))
+
+    def _keep_past(self, part: slice) -> None:
+        self._past_keys, self._past_counts = self._past_keys[part], self._past_counts[part]
+        self._past_digests = self._past_digests[part]
 
     def _sorted(self) -> NDArray[np.uint64]:
         # Numbers only come, or go from the front, so as many as before are the same.
@@ -113,8 +141,8 @@ class KeptNotifications:
             keys = np.fromiter(self.counts.keys(), np.uint64, size)
             counts = np.fromiter(self.counts.values(), np.uint64, size)
             order = np.argsort(keys)
-            self._keys = keys[order]
-            digests = splitmix64(self._keys + counts[order])
+            self._keys, self._sorted_counts = keys[order], counts[order]
+            digests = splitmix64(self._keys + self._sorted_counts)
             self._sums = np.zeros(size + 1, np.uint64)
             np.cumsum(digests, out=self._sums[1:])
         return self._keys

@@ -23,6 +23,7 @@ from udfs.messages.recovery.session import Session, State
 from udfs.messages.reference import END_OF_SESSION_COUNT, HEADER
 from udfs.messages.sequence import MAX_MESSAGES
 from udfs.messages.summaries import unpack
+from udfs.messages.summary_keys import HostKeys
 
 __all__ = [
     "Loss",
@@ -43,7 +44,8 @@ class Receiver:
 
     sessions: those to listen to, even where nothing is heard of them; without any, all that are
     heard, up to `MOST_SESSIONS`. now: the time, seconds of any clock that never goes back. seed: of
-    the little that requests are moved by, so that hosts do not ask all at once.
+    the little that requests are moved by, so that hosts do not ask all at once. keys: of this host;
+    with them it takes summaries with a right tag and no others. They may be set anew at any time.
     """
 
     def __init__(
@@ -52,8 +54,12 @@ class Receiver:
         now: float,
         sessions: Iterable[bytes] = (),
         seed: int | None = None,
+        keys: HostKeys | None = None,
     ) -> None:
         self.statistics = ReceiverStatistics()
+        self.keys = keys
+        # Sessions whose last summary had a right tag.
+        self._proven: set[bytes] = set()
         self._options = options
         self._jitter = random.Random(seed)
         self._sessions: dict[bytes, Session] = {}
@@ -76,14 +82,20 @@ class Receiver:
                 statistics.malformed += 1
                 continue
             name, sequence, count = unpack_header(datagram)
+            bare = count in (0, END_OF_SESSION_COUNT)
+            if bare and self.keys is not None and not self._authentic(self.keys, name, datagram):
+                continue
             session = sessions.get(name) or self._heard(name, now)
             if session is None:
                 statistics.foreign += 1
-            elif count in (0, END_OF_SESSION_COUNT):
+            elif bare:
                 self._without_messages(session, datagram, answer, now, out)
             elif sequence < session.covered:
                 self._count(answer)
-                statistics.late += 1
+                if is_framed(datagram, count):
+                    session.late(sequence, count, datagram, answer, now, out)
+                else:
+                    statistics.late += 1
             elif sequence in session.kept.counts:
                 self._count(answer)
                 statistics.duplicates += 1
@@ -116,6 +128,24 @@ class Receiver:
         """Returns of each session its state, the number below which all is complete, and the
         largest that was announced."""
         return {n: (s.state, s.covered, s.known) for n, s in self._sessions.items()}
+
+    def unproven(self) -> list[bytes]:
+        """Returns the sessions whose last summary had no right tag, or that none came of; none
+        without keys."""
+        if self.keys is None:
+            return []
+        return [name for name in self._sessions if name not in self._proven]
+
+    def _authentic(self, keys: HostKeys, name: bytes, datagram: bytes) -> bool:
+        """Returns True for a summary with a right tag; nothing else without messages may open a
+        session, or change one."""
+        if keys.proves(datagram):
+            self._proven.add(name)
+            return True
+        if len(datagram) > HEADER.size:
+            self.statistics.forged += 1
+            self._proven.discard(name)
+        return False
 
     def _pass(self, now: float, out: Output) -> None:
         for session in self._sessions.values():

@@ -9,12 +9,17 @@ EVEN       all that was announced is here
 BEHIND     something that was announced is not here; it may still be on its way, so wait a little
 ASKING     a request is out
 =========  ========================================================================================
+
+Summaries are believed until something contradicts them: a notification of a range that one had
+said to be complete without it, or another summary of the same numbers. Then the range is open
+again, and the service is asked, whose word stands; so nobody can talk a session out of what comes.
 """
 
 from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_left, bisect_right
 from enum import Enum
 from typing import Literal
 
@@ -34,6 +39,10 @@ MOST_ANSWERED = 4096
 MOST_SUMMARIES = 4096
 #: Messages that a request asks for at least, however much gets lost.
 FEWEST_MESSAGES = 64
+#: Sequence numbers that a summary of the stream may be about at most: those of 2^32 records.
+LONGEST_RANGE = 1 << 58
+#: Summaries from before the beginning after which that is not believed any more.
+MOST_BEFORE = 3
 _LAST = (1 << 64) - 1
 
 
@@ -104,6 +113,33 @@ class Session:
         self._fresh = False
         self._catching_up = False
         self._since = now
+        #: Where it began, and the number below which the service has spoken.
+        self._began = self._settled = 0
+        #: The number below which losses were told.
+        self._lost = 0
+        self._before: set[int] = set()
+        #: The numbers from which ranges were complete, as far as they may be opened again.
+        self._starts: list[int] = []
+
+    def late(
+        self, sequence: int, count: int, datagram: bytes, answer: bool, now: float, out: Output
+    ) -> None:
+        """Takes a notification, ``sequence`` < `covered`: a copy, or a range was not complete."""
+        if sequence < self._open_from() or self.kept.took(sequence):
+            self._statistics.late += 1
+            return
+        if sequence < self._lost:
+            # It was told to be lost, which stands; whoever takes them in any order has it now.
+            if self._options.order == "arrival":
+                self.kept.add_past(sequence, count)
+                self._statistics.belated += 1
+                self._deliver(sequence, count, datagram, out)
+            else:
+                self._statistics.late += 1
+            return
+        at = bisect_right(self._starts, sequence) - 1
+        self._dispute(self._starts[at] if at >= 0 else sequence, now, out)
+        self.keep(sequence, count, datagram, answer, now, out)
 
     def keep(
         self, sequence: int, count: int, datagram: bytes, answer: bool, now: float, out: Output
@@ -135,9 +171,15 @@ class Session:
 
     def summary(self, summary: Summary, answer: bool, now: float, out: Output) -> None:
         """Takes a summary, of the stream or of an answer."""
+        if not answer and self._implausible(summary):
+            self._statistics.suspicious += 1
+            return
         replies = answer and self.state is State.ASKING and summary.from_ == self._asked
         if self.state is State.UNHEARD:
             self._begin(max(summary.from_, self.covered), now, out)
+            self._began = self.covered
+        elif not answer and (disputed := self._disputed_from(summary)) is not None:
+            self._dispute(disputed, now, out)
         elif summary.until <= self.covered and not replies:
             if self.state is State.EVEN:
                 self._enter(Trigger.LEVEL, now, out)
@@ -164,6 +206,7 @@ class Session:
                 return
             # Notifications, and no summary: begin with what is here.
             self._begin(min(self.kept.counts), now, out)
+            self._began = self.covered
         elif self.covered < self.known:
             self._confirm(now, out)
             if self._hopeless(now):
@@ -230,6 +273,47 @@ class Session:
             self._since = now
         self.known = max(self.known, until)
 
+    def _implausible(self, summary: Summary) -> bool:
+        """Returns True for what no stream says: that something is gone, or so long a range."""
+        heard = max(self.kept.counts, default=summary.from_)
+        return (
+            summary.gone
+            or summary.until - summary.from_ > LONGEST_RANGE
+            or (self.state is State.UNHEARD and summary.from_ > heard + LONGEST_RANGE)
+        )
+
+    def _disputed_from(self, summary: Summary) -> int | None:
+        """Returns the number from which a summary says otherwise than what counts as complete."""
+        if summary.until > self.covered:
+            return None
+        if summary.until <= self._began:
+            # A few may come late; a stream that stays there began there.
+            self._before.add(summary.from_)
+            if len(self._before) < MOST_BEFORE:
+                return None
+            self._began = self.kept.known_from = min(self._before)
+            self._before.clear()
+            return self._began
+        first = max(self._open_from(), self.kept.known_from)
+        agrees = summary.from_ < first or self.kept.matches(summary)
+        return None if agrees else summary.from_
+
+    def _open_from(self) -> int:
+        """Returns the number from which on the session knows what it had, and alone says so."""
+        return max(self._began, self._settled, self.kept.remembered_from)
+
+    def _dispute(self, from_: int, now: float, out: Output) -> None:
+        """Opens again what was complete from a number on, until summaries or service agree."""
+        self._statistics.disputed += 1
+        self.kept.restore(from_)
+        self.covered = from_
+        del self._starts[bisect_left(self._starts, from_) :]
+        self.known = max(self.kept.counts, default=from_) + 1
+        self._since = now
+        # Where nobody can be asked, the stream's own summary is waited for.
+        wait = self._patience() if self._options.asks else self._options.silence
+        self._enter(Trigger.GAP, now, out, wait)
+
     def _remember(self, summary: Summary, answer: bool) -> None:
         key = summary.from_, summary.until, answer
         useful = self.covered < summary.until and self._fits(summary.from_)
@@ -240,11 +324,14 @@ class Session:
         """Goes on as far as summaries and kept notifications agree, or nothing more can be had."""
         while here := self._summaries_here():
             ends = [each for each in here if each[0].from_ == self.covered]
-            if found := next((s for s, _ in here if self.kept.matches(s)), None):
-                self._cover(found.until, now, out)
+            if both := next((each for each in here if self.kept.matches(each[0])), None):
+                self._cover(both[0].until, now, out)
+                if both[1]:
+                    self._settled = both[0].until
             elif found := next((s for s, a in ends if a and self._answered.matches(s)), None):
                 self._discard_unexpected(found.until)
                 self._cover(found.until, now, out)
+                self._settled = found.until
             elif found := next((s for s, _ in ends if s.gone), None):
                 self._lose(found.until, "gone", now, out)
             else:
@@ -288,6 +375,7 @@ class Session:
         self._statistics.losses += 1
         self._statistics.missing += missing or 0
         self._begin(until, now, out)
+        self._lost = until
         out.losses.append(loss)
 
     def _missing(self, until: int) -> int | None:
@@ -307,6 +395,7 @@ class Session:
             return True
         if self.state is State.UNHEARD:
             self._begin(min(sequence, *self.kept.counts), now, out)
+            self._began = self.covered
         self._announce(min(sequence + 1, _LAST), now)
         self._enter(Trigger.GAP, now, out, self._patience())
         return False
@@ -314,13 +403,16 @@ class Session:
     def _begin(self, until: int, now: float, out: Output) -> None:
         """Goes on from ``until``, and not all below it came."""
         self._cover(until, now, out)
-        self.kept.forget_past(until)
+        self.kept.known_from = until
 
     def _cover(self, until: int, now: float, out: Output) -> None:
         """Waits for nothing below ``until`` any more."""
         for sequence, count, datagram in self.kept.take(until):
             self._deliver(sequence, count, datagram, out)
         self._answered.take(until)
+        if until > self.covered:
+            self._starts.append(max(self.covered, self._began))
+            del self._starts[:-MOST_SUMMARIES]
         self.covered = until
         self.known = max(self.known, until)
         self._summaries = {

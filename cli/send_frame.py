@@ -1,0 +1,109 @@
+"""``stackcast frames send``: one frame under a stack that somebody has written by hand."""
+
+from __future__ import annotations
+
+from ipaddress import AddressValueError, IPv4Address
+from typing import Annotated, Literal
+
+import numpy as np
+import typer
+
+from jobs.adapters.wire import SinkOptions, open_sink
+from udfs.errors import StackError
+from udfs.messages.reference import build_packet
+from udfs.network.labels import FORMATS, KINDS, LabelFormat
+from udfs.stacks.frame import FrameTemplates, address_datagrams, header_template
+
+_CODES = {word: kind for kind, word in KINDS.items()}
+#: Of a frame that no publisher of a network has sent.
+SESSION = b"BYHAND    "
+
+
+def send(
+    labels: Annotated[
+        list[str], typer.Argument(help="The stack, as in tree:1 hop:17 stop:3.", metavar="LABEL...")
+    ],
+    interface: Annotated[
+        str, typer.Option(help="Send on this network interface (needs CAP_NET_RAW).")
+    ] = "",
+    udp: Annotated[str, typer.Option(help="Send into the tunnel to this HOST:PORT.")] = "",
+    label_bits: Annotated[
+        Literal["16", "32"], typer.Option(help="Width of the network's labels.")
+    ] = "16",
+    source_mac: Annotated[
+        str, typer.Option(help="The publisher's address of Ethernet.")
+    ] = "02:00:00:00:00:01",
+    source: Annotated[str, typer.Option(help="The publisher's address of IPv4.")] = "10.0.0.1",
+    group: Annotated[str, typer.Option(help="Multicast group.")] = "233.54.12.1",
+    port: Annotated[int, typer.Option(help="UDP port.", min=1, max=65_535)] = 26400,
+    sequence: Annotated[int, typer.Option(help="Sequence number of MoldUDP64.", min=0)] = 0,
+    message: Annotated[str, typer.Option(help="One message, as hex.")] = "",
+) -> None:
+    """Send one frame into a network, to see where its switches take it; print its hex.
+
+    With neither --interface nor --udp it is only printed, as 'frames dissect' reads it. Its payload
+    is a packet of MoldUDP64 with one message, or a heartbeat, of session BYHAND.
+    """
+    if interface and udp:
+        raise typer.BadParameter("one of --interface and --udp is possible")
+    form = FORMATS[int(label_bits)]
+    template = header_template(
+        [_label(text, form) for text in labels],
+        _mac(source_mac),
+        _ipv4(source),
+        _ipv4(group),
+        port,
+        label_format=form,
+    )
+    frame, borders = address_datagrams(
+        FrameTemplates.build([[template]]),
+        np.zeros(1, np.int32),
+        np.frombuffer(_payload(sequence, message), np.uint8).reshape(1, -1),
+        port,
+    )
+    if interface or udp:
+        kind: Literal["udp", "af_packet"] = "udp" if udp else "af_packet"
+        sink = open_sink(SinkOptions(kind=kind, endpoint=udp, interface=interface))
+        try:
+            sink.send(frame, borders)
+            sink.flush()
+        finally:
+            sink.close()
+    typer.echo(frame.tobytes().hex())
+
+
+def _label(text: str, form: LabelFormat) -> int:
+    """Raises StackError BAD_LABEL."""
+    kind, _, number = text.partition(":")
+    if kind not in _CODES or not (number.isascii() and number.isdecimal()):
+        raise StackError(
+            "BAD_LABEL",
+            f"{text!r} is no label: {', '.join(f'{w}:ID' for w in _CODES)} are possible",
+        )
+    return form.label(_CODES[kind], int(number))
+
+
+def _payload(sequence: int, message: str) -> bytes:
+    """Raises StackError NOT_HEX, MessageError as `build_packet`."""
+    try:
+        messages = [bytes.fromhex(message)] if message else []
+    except ValueError:
+        raise StackError("NOT_HEX", f"the message {message!r} is not hex", offset=0) from None
+    return build_packet(SESSION, sequence, messages)
+
+
+def _mac(text: str) -> int:
+    try:
+        address = bytes.fromhex(text.replace(":", ""))
+    except ValueError:
+        address = b""
+    if len(address) != 6:
+        raise typer.BadParameter(f"{text!r} is no address of Ethernet, as 02:00:00:00:00:01 is")
+    return int.from_bytes(address)
+
+
+def _ipv4(text: str) -> int:
+    try:
+        return int(IPv4Address(text))
+    except AddressValueError:
+        raise typer.BadParameter(f"{text!r} is no address of IPv4") from None

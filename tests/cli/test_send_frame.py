@@ -1,0 +1,91 @@
+"""``stackcast frames send``: what is sent is what was written, and goes where its stack says."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from cli.main import app
+from udfs.errors import StackcastError
+from udfs.network.labels import FORMATS, KINDS
+from udfs.stacks.dissect import dissect
+
+WIDTHS = st.sampled_from([16, 32])
+
+
+def sent(*arguments: str) -> bytes:
+    """The frame that a command prints; raises what it ends with."""
+    found = CliRunner().invoke(app, ["frames", "send", *arguments], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return bytes.fromhex(found.output)
+
+
+@given(data=st.data(), bits=WIDTHS, sequence=st.integers(0, (1 << 64) - 1), message=st.binary())
+def test_a_frame_that_is_sent_by_hand_is_read_as_it_was_written(data, bits, sequence, message):
+    form = FORMATS[bits]
+    pairs = data.draw(
+        st.lists(
+            st.tuples(st.sampled_from(sorted(KINDS)), st.integers(1, form.max_id)),
+            min_size=1,
+            max_size=64,
+        )
+    )
+    words = [f"{KINDS[kind]}:{number}" for kind, number in pairs]
+    frame = sent(
+        *words,
+        f"--label-bits={bits}",
+        "--source-mac=02:00:0a:40:00:01",
+        "--source=10.64.0.1",
+        "--group=239.1.2.3",
+        "--port=9",
+        f"--sequence={sequence}",
+        f"--message={message.hex()}",
+    )
+    parts = dissect(frame)
+    assert [form.split(label) for label in parts.labels] == pairs
+    assert parts.label_format is form
+    assert (parts.source_mac, parts.destination_mac) == (0x02000A400001, 0x01005E010203)
+    assert (parts.ipv4.source, parts.ipv4.destination) == (0x0A400001, 0xEF010203)
+    assert (parts.udp.source_port, parts.udp.destination_port) == (9, 9)
+    assert (parts.session, parts.sequence) == (b"BYHAND    ", sequence)
+    assert list(parts.messages) == ([message] if message else [])
+
+
+def test_it_leaves_by_the_tunnel_as_one_datagram():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far:
+        far.bind(("127.0.0.1", 0))
+        far.settimeout(10)
+        frame = sent("tree:1", "stop:3", "--udp", f"127.0.0.1:{far.getsockname()[1]}")
+        assert far.recv(65_536) == frame
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["branch:1"], "STACK.BAD_LABEL"),
+        (["hop:0"], "STACK.BAD_LABEL"),
+        (["hop:16384"], "STACK.BAD_LABEL"),
+        (["hop:" + "\u0663"], "STACK.BAD_LABEL"),
+        (["hop:1"] * 65, "STACK.TOO_MANY_LABELS"),
+        (["hop:1", "--group=10.0.0.1"], "STACK.NOT_MULTICAST"),
+        (["hop:1", "--message=no"], "STACK.NOT_HEX"),
+        (["hop:1", f"--sequence={1 << 64}"], "MESSAGE.BAD_SEQUENCE"),
+        (["hop:1", "--udp=here"], "SINK.BAD_ENDPOINT"),
+        (["hop:1", "--interface=no-such-one"], "SINK.(INTERFACE_NOT_FOUND|PERMISSION)"),
+    ],
+)
+def test_what_is_no_frame_is_not_sent_and_says_why(arguments, error):
+    with pytest.raises(StackcastError, match=error):
+        sent(*arguments)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["--source-mac=02:00", "--source-mac=zz:00:00:00:00:00", "--source=10.0.0"]
+)
+def test_an_address_that_is_none_is_refused(wrong):
+    found = CliRunner().invoke(app, ["frames", "send", "hop:1", wrong])
+    assert found.exit_code == 2 and "is no address of" in found.output

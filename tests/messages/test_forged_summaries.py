@@ -1,0 +1,102 @@
+"""Summaries that lie keep nothing from coming, and nothing that lacks goes untold."""
+
+from __future__ import annotations
+
+import pytest
+from lossy_network import notification, summary_bytes
+
+from udfs.messages.recovery.receiver import Receiver, ReceiverOptions, State
+
+pytestmark = pytest.mark.unit
+
+SESSION = b"8ZY63T0000"
+M = (1 << 64) - 1
+
+
+def at(offset: int) -> int:
+    return offset << 26
+
+
+def sent(*offsets: int) -> list[bytes]:
+    return [notification(SESSION, at(offset), 1) for offset in offsets]
+
+
+def summary(begin: int, until: int, gone: bool = False) -> bytes:
+    """What the stream says, which sends a message of each offset from 9 on."""
+    all_ = {at(offset): 1 for offset in range(9, 100)}
+    return summary_bytes(SESSION, at(begin), at(until), all_, gone)
+
+
+def forged(begin: int, until: int = M) -> bytes:
+    """A summary that nothing is to come of a range."""
+    return summary_bytes(SESSION, begin, until, {})
+
+
+@pytest.mark.parametrize("asks", [True, False])
+@pytest.mark.parametrize("until", [M, at(12), at(11)])
+def test_a_forged_summary_keeps_nothing_from_coming(asks: bool, until: int):
+    it = Receiver(ReceiverOptions(asks=asks), 0.0)
+    got = it.receive([*sent(9), summary(0, 10)], 1.0).deliveries
+    got += it.receive([forged(at(10), until)], 1.1).deliveries
+    for number, offset in enumerate((10, 11, 12, 13)):
+        now = 2.0 + number
+        step = it.receive([*sent(offset), summary(offset, offset + 1)], now)
+        assert not step.losses and not it.time(now + 0.01).losses
+        got += step.deliveries
+    assert [n.sequence for n in got] == [at(n) for n in (9, 10, 11, 12, 13)]
+    assert it.sessions()[SESSION][0] is State.EVEN
+    assert it.statistics.late == 0
+    assert it.statistics.suspicious == (until == M)
+    assert it.statistics.disputed == (until < M)
+
+
+def test_what_a_forged_summary_hides_is_asked_for_once_the_streams_own_speaks():
+    it = Receiver(ReceiverOptions(), 0.0)
+    it.receive([*sent(9), summary(0, 10), forged(at(10), at(12))], 1.0)
+    # Of 10 and 11 one is lost, and the other comes after the forged summary said: none.
+    it.receive([sent(11)[0], summary_bytes(SESSION, at(10), at(12), {at(10): 1, at(11): 1})], 1.1)
+    assert it.sessions()[SESSION][0] is State.BEHIND
+    (asked,) = it.time(2.0).requests
+    assert asked.sequence == at(10)
+    answer = [*sent(10, 11), summary_bytes(SESSION, at(10), at(12), {at(10): 1, at(11): 1})]
+    assert [n.sequence for n in it.receive(answer, 2.1, answer=True).deliveries] == [at(10)]
+    assert it.sessions()[SESSION][:2] == (State.EVEN, at(12))
+
+
+def test_a_lost_notification_that_a_forged_summary_hides_is_told_where_nobody_can_be_asked():
+    it = Receiver(ReceiverOptions(asks=False, silence=5.0), 0.0)
+    it.receive([*sent(9), summary(0, 10), forged(at(10), at(12))], 1.0)
+    it.receive([summary_bytes(SESSION, at(10), at(12), {at(10): 1, at(11): 1})], 1.1)
+    (loss,) = it.time(10.0).losses
+    assert (loss.from_, loss.until, loss.missing) == (at(10), at(12), 2)
+
+
+def test_only_the_service_says_that_something_is_gone():
+    it = Receiver(ReceiverOptions(), 0.0)
+    it.receive([*sent(9), summary(0, 10)], 1.0)
+    assert not it.receive([summary(10, 20, gone=True)], 1.1).losses
+    assert it.statistics.suspicious == 1
+    assert it.sessions()[SESSION][:2] == (State.EVEN, at(10))
+
+
+def test_a_beginning_that_was_forged_is_given_up_when_the_stream_goes_on_below_it():
+    it = Receiver(ReceiverOptions(asks=False), 0.0)
+    it.receive([forged(at(1000), at(1001))], 1.0)
+    delivered, losses = [], []
+    for offset in range(10, 40):
+        out = it.receive([*sent(offset), summary(offset, offset + 1)], 1.0 + offset)
+        delivered += out.deliveries
+        losses += it.time(1.5 + offset).losses
+    assert [n.sequence for n in delivered] == [at(n) for n in range(13, 40)]
+    # What was taken for late until then is told.
+    assert [(loss.from_, loss.until) for loss in losses] == [(at(10), at(12)), (at(12), at(13))]
+    assert it.sessions()[SESSION][1] == at(40)
+
+
+def test_what_the_service_confirmed_nobody_disputes():
+    it = Receiver(ReceiverOptions(from_start=True), 0.0, [SESSION])
+    it.time(0.0)
+    it.receive([*sent(1, 2), summary_bytes(SESSION, 0, at(5), {at(1): 1, at(2): 1})], 0.1, True)
+    it.receive([forged(0, at(5)), *sent(3)], 0.2)
+    assert it.sessions()[SESSION][1] == at(5)
+    assert (it.statistics.disputed, it.statistics.late) == (0, 1)
