@@ -27,10 +27,12 @@ from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import FORMATS, Settings
 from jobs.adapters.planning import formats
-from jobs.adapters.tables.tables import NAMES, Tables
+from jobs.adapters.tables.tables import GRANTS, NAMES, Tables
 from udfs.errors import TableError
+from udfs.filters.grants import Grants
 from udfs.filters.rule_warnings import SubscriptionWarnings
-from udfs.filters.subscriptions import check, select
+from udfs.filters.subscriptions import check, rejection, select
+from udfs.network.publishers import several
 
 log = logging.getLogger("stackcast.create_tables")
 
@@ -59,7 +61,8 @@ def remarks(tables: Tables, settings: Settings) -> list[str]:
 
     None where the tables have no hosts yet. Of many the last line says how many more there are.
     """
-    hosts = {row["host"] for row in tables.rows("hosts") if row["role"] == "subscriber"}
+    many = several(settings.publisher)
+    hosts = {row["host"] for row in tables.rows("hosts") if many or row["role"] == "subscriber"}
     rows = tables.rows("subscriptions")
     found: dict[tuple[str, str], str] = {}
     for form in FORMATS if hosts else ():
@@ -68,7 +71,9 @@ def remarks(tables: Tables, settings: Settings) -> list[str]:
         settings = dataclasses.replace(settings, format=form)
         specification = formats.specification_of(settings, tables)
         chosen, refused = select(rows, form, FORMATS, settings.rule_quota)
-        wrong = check(chosen, specification, hosts, settings.publisher)[1]
+        grants = Grants.of_table(tables.rows(GRANTS), form, specification)
+        refused += [rejection(*error) for error in grants.errors] if grants else []
+        wrong = check(chosen, specification, hosts, "" if many else settings.publisher, grants)[1]
         names = {rejection.id for rejection in wrong}
         live = [row for row in chosen if row.id not in names]
         for kind, remarks in (

@@ -172,6 +172,20 @@ def test_what_waits_is_one_commit_a_table():
     assert disk.numbers == {(name, "stackcast-q"): 19 for name in TABLES}
 
 
+def test_a_batch_is_on_record_from_its_report_on_and_after_its_process_too():
+    disk = Disk()
+    made = journal(Process(disk))
+    made._start = lambda: None
+    made.put(report(3))
+    assert made.recorded("stackcast-q", 3)
+    assert not made.recorded("stackcast-q", 4) and not made.recorded("another", 3)
+    flushed(made)
+    assert not disk.files
+    for again in (made, journal(Process(disk))):
+        assert again.recorded("stackcast-q", 3)
+        assert not again.recorded("stackcast-q", 4) and not again.recorded("another", 3)
+
+
 def test_batches_of_two_checkpoints_are_numbered_apart():
     disk = Disk()
     disk.numbers = {(name, "stackcast-old"): 7 for name in TABLES}
@@ -289,10 +303,12 @@ def test_a_local_file_is_whole_or_not_there_and_never_written_over(tmp_path: Pat
     folder = LocalFolder(tmp_path / "new" / "folder")
     assert folder.names() == [] and folder.read("1.json") is None
     assert folder.write("1.json", b"one")
-    # Hadoop would take its own checksum, of a file before, for that of this one.
-    (tmp_path / "new" / "folder" / ".1.json.crc").write_bytes(b"old")
     assert not folder.write("1.json", b"two")
     assert folder.read("1.json") == b"one"
+    # Hadoop would take its own checksum, of a file before, for that of this one.
+    (tmp_path / "new" / "folder" / ".1.json.crc").write_bytes(b"old")
+    with pytest.raises(StreamError, match="CHECKPOINT_UNREADABLE"):
+        folder.read("1.json")
     folder.remove("1.json")
     folder.remove("1.json")
     assert folder.write("1.json", b"three") and folder.read("1.json") == b"three"

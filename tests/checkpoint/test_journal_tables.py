@@ -9,16 +9,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.adapters.app.settings import Settings
 from jobs.adapters.checkpoint.files import Folder, HadoopFolder, LocalFolder
 from jobs.adapters.checkpoint.journal import Journal
 from jobs.adapters.checkpoint.reports import TABLES, Report, Reports, Rows
 from jobs.adapters.planning import versions
 from jobs.adapters.planning.versions import BatchVersions
-from jobs.adapters.realtime.stream import end_micro_batches
 from jobs.adapters.tables.network_versions import SOURCES
 from jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS, Tables
-from udfs.errors import StreamError
 
 pytestmark = pytest.mark.integration
 
@@ -180,24 +177,3 @@ def test_versions_of_far_away_tables_are_looked_up_a_batch_ahead(
     edit()
     assert stream.current() == plain.current()
     stream.close()
-
-
-def test_a_first_start_in_real_time_writes_the_reports_that_micro_batches_left(
-    spark: SparkSession, tables: Tables, tmp_path: Path
-) -> None:
-    settings = Settings(checkpoint=str(tmp_path / "checkpoint"), topic="t")
-    end_micro_batches(spark, settings, tables)  # of a new checkpoint: nothing
-    Reports(spark, settings.checkpoint).put(report(0))
-    for name in ("offsets", "commits"):
-        (tmp_path / "checkpoint" / name).mkdir()
-    begun = 'v1\n{"batchWatermarkMs":0}\n{"t":{"0":9}}'
-    (tmp_path / "checkpoint" / "offsets" / "0").write_text(begun)
-    (tmp_path / "checkpoint" / "commits" / "0").write_text("v1\n{}")
-    end_micro_batches(spark, settings, tables)
-    assert [row["batch_id"] for row in tables.rows(LEDGER)] == [0]
-    assert not Reports(spark, settings.checkpoint).left()
-    # A batch that began and has not ended goes out as it began, or not at all.
-    (tmp_path / "checkpoint" / "offsets" / "1").write_text(begun.replace("9", "12"))
-    with pytest.raises(StreamError, match=r"batch 1 .* start once without") as refused:
-        end_micro_batches(spark, settings, tables)
-    assert refused.value.what == "BATCH_CUT_OFF"

@@ -14,7 +14,9 @@ import pytest
 from paths import ROOT
 from pyspark.sql import SparkSession
 
-from jobs import create_tables
+from jobs import create_tables, run_sql
+from jobs.adapters.app.error_texts import SQL_ERRORS, table_error
+from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.tables.tables import Tables
 from lab.traffic.subscriptions import subscriptions
@@ -104,11 +106,48 @@ def test_an_update_by_sql_is_in_the_table_and_bad_sql_is_one_clear_line(filled: 
         filled,
         "UPDATE subscriptions SET enabled = false WHERE id = 's0001'",
         "SELECT id, enabled FROM subscriptions WHERE id IN ('s0001', 's0002') ORDER BY id",
-        "UPDATE subscriptions SET enabeld = false",
+        "SELECT id AS number FROM range(1005)",
+        "UPDATE subscriptions  SET enabeld = false",
+        "--all",
     )
     assert "|s0001|false  |" in ended.stdout
     assert "|s0002|true   |" in ended.stdout
+    assert "|1004  |" in ended.stdout and "only showing" not in ended.stdout
     check_clear(ended, "enabeld")
+    assert (
+        "TABLE.REFUSED: statement 4, UPDATE subscriptions SET enabeld = false: A col"
+        in ended.stdout
+    )
+    for raw in ("UNRESOLVED_COLUMN", "SQLSTATE"):
+        assert raw not in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "words"),
+    [
+        ("SELECT * FROM nowhere", "TABLE.MISSING", "`nowhere` cannot be found: SHOW TABLES"),
+        ("SELECT * FROM delta.`/nowhere`", "TABLE.MISSING", "does not exist: /nowhere: SHOW"),
+        ("CREATE TABLE delta.`/proc/x` (a INT) USING delta", "TABLE.NOT_WRITABLE", "/proc/x/"),
+        ("SELEC 1", "TABLE.REFUSED", "SELEC 1: Syntax error at or near 'SELEC'"),
+    ],
+)
+def test_what_a_statement_does_wrong_has_a_code_of_ours_and_the_statement(
+    spark: SparkSession, statement: str, code: str, words: str
+) -> None:
+    with pytest.raises(SQL_ERRORS) as raised:
+        spark.sql(statement)
+    told = str(table_error(raised.value, statement))
+    assert told.startswith(f"{code}: {statement}: ") and words in told
+    for raw in ("[", "SQLSTATE", "\n"):
+        assert raw not in told
+
+
+def test_of_a_long_answer_a_thousand_rows_are_shown(
+    spark: SparkSession, empty_tables: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(tables=str(empty_tables))
+    run_sql.show(["SELECT id AS number FROM range(1005)"], settings, Lifecycle())
+    assert "only showing top 1000 rows" in capsys.readouterr().out
 
 
 def test_a_missing_table_is_one_clear_line(tmp_path: Path) -> None:
@@ -188,7 +227,9 @@ def test_bad_rows_are_named_by_file_and_line(
 class Rows:
     """Tables of one network with these rules."""
 
-    def __init__(self, rules: list[tuple[str, str, str]], hosts: bool = True) -> None:
+    def __init__(
+        self, rules: list[tuple[str, str, str]], hosts: bool = True, granted: str = ""
+    ) -> None:
         self._rows = {
             "hosts": deployment()["hosts"] if hosts else [],
             "subscriptions": [
@@ -197,6 +238,10 @@ class Rows:
                 for name, form, text in rules
             ],
             "attributes": [],
+            "grants": [
+                {"id": "g", "subscriber": "h1", "format": "itch", "filter": granted}
+                for _ in granted[:1]
+            ],
         }
 
     def rows(self, name: str) -> list[dict[str, Any]]:
@@ -223,6 +268,11 @@ def test_who_loads_rules_is_told_which_will_not_be_live_and_which_are_hardly_mea
     many: Any = Rows([(f"r{n:02}", "itch", "prise > 5") for n in range(30)])
     *first, last = create_tables.remarks(many, Settings())
     assert len(first) == create_tables.SHOWN and last == "10 more have a remark"
+    asked: Any = Rows(
+        [("more", "itch", "price > 5"), ("less", "itch", "price > 7")], granted="price > 6"
+    )
+    (line,) = create_tables.remarks(asked, Settings())
+    assert line.startswith("subscription more will not be live: SUBSCRIPTION.NOT_GRANTED: ")
     # Rules may be there before the network is.
     nowhere: Any = Rows(rules, hosts=False)
     assert create_tables.remarks(nowhere, Settings()) == []

@@ -449,15 +449,17 @@ def test_pins_survive_and_the_old_ones_vanish(spark: SparkSession, tmp_path: Pat
     pins = Pins(spark, checkpoint)
     assert pins.get(0) is None
     for batch in range(KEPT + 3):
-        pins.put(batch, Pin({"subscriptions": batch, "hosts": 2}, {"mtu": "1400"}, {0: batch}))
+        pins.put(
+            batch, Pin({"subscriptions": batch, "hosts": 2}, {"mtu": "1400"}, {0: batch}, {0: 7})
+        )
     again = Pins(spark, checkpoint)
-    last = Pin({"subscriptions": KEPT + 2, "hosts": 2}, {"mtu": "1400"}, {0: KEPT + 2})
+    last = Pin({"subscriptions": KEPT + 2, "hosts": 2}, {"mtu": "1400"}, {0: KEPT + 2}, {0: 7})
     assert again.get(KEPT + 2) == last
-    assert again.get(3) == Pin({"subscriptions": 3, "hosts": 2}, {"mtu": "1400"}, {0: 3})
+    assert again.get(3) == Pin({"subscriptions": 3, "hosts": 2}, {"mtu": "1400"}, {0: 3}, {0: 7})
     assert [again.get(batch) for batch in range(3)] == [None] * 3
     # The first try may have sent frames: its versions stand.
     with pytest.raises(TableError, match="PIN_NOT_WRITTEN"):
-        again.put(KEPT + 2, Pin({"subscriptions": 99, "hosts": 2}, {}, {}))
+        again.put(KEPT + 2, Pin({"subscriptions": 99, "hosts": 2}, {}, {}, {}))
     assert pins.newest() == (KEPT + 2, last)
     files = [path.name for path in Path(checkpoint, "stackcast-pins").iterdir()]
     assert not [name for name in files if "draft" in name]
@@ -468,7 +470,7 @@ def test_a_damaged_pin_is_one_clear_error_and_says_what_to_do(
     spark: SparkSession, tmp_path: Path, content: bytes
 ) -> None:
     pins = Pins(spark, str(tmp_path))
-    pins.put(7, Pin({}, {}, {}))
+    pins.put(7, Pin({}, {}, {}, {}))
     (tmp_path / "stackcast-pins" / "7.json").write_bytes(content)
     for read in (pins.newest, lambda: pins.get(7)):
         with pytest.raises(StreamError, match=r"7\.json .* restore the file, or remove") as refused:
@@ -491,19 +493,19 @@ def test_state_goes_from_batch_to_batch_and_from_run_to_run(spark: SparkSession,
     checkpoint = str(tmp_path / "checkpoint")
     state = CarriedState(spark, checkpoint)
     assert state.before(0) == {}
-    state.after(0, {}, [row(0, a=1, b=2), row(1, a=3)], {"a", "b"})
+    state.put(0, state.merged({}, [row(0, a=1, b=2), row(1, a=3)], {"a", "b"}))
     # Partition 1 has no records in batch 1 and keeps what it has, but for cells of no rule.
-    state.after(1, state.before(1), [row(0, b=9)], {"b", "c"})
+    state.put(1, state.merged(state.before(1), [row(0, b=9)], {"b", "c"}))
     assert counts(state.before(2)) == {0: {"b": 9}, 1: {}}
     # A batch that runs again, here in another run, begins where it began.
     again = CarriedState(spark, checkpoint)
     assert counts(again.before(1)) == {0: {"a": 1, "b": 2}, 1: {"a": 3}}
-    again.after(1, again.before(1), [row(0, b=9)], {"b", "c"})
+    again.put(1, again.merged(again.before(1), [row(0, b=9)], {"b", "c"}))
     assert counts(CarriedState(spark, checkpoint).before(2)) == {0: {"b": 9}, 1: {}}
     # Batch 2 had rules without state, so batch 3 begins empty.
     assert again.before(3) == {}
     for batch in range(3, KEPT + 6):
-        again.after(batch, again.before(batch), [], {"b"})
+        again.put(batch, again.merged(again.before(batch), [], {"b"}))
     files = {path.name for path in Path(checkpoint, "stackcast-state").glob("[0-9]*.bin")}
     assert files == {f"{batch}.bin" for batch in range(6, KEPT + 6)}
 
@@ -513,7 +515,7 @@ def test_a_partition_of_several_tasks_and_damaged_state_are_errors(
 ):
     state = CarriedState(spark, str(tmp_path))
     with pytest.raises(StreamError, match=r"PARTITION_SPLIT: partition 4 .*minPartitions"):
-        state.after(0, {}, [row(4, a=1), row(3), row(4, a=2)], {"a"})
+        state.merged({}, [row(4, a=1), row(3), row(4, a=2)], {"a"})
     assert state.before(1) == {}
     (tmp_path / "stackcast-state").mkdir(exist_ok=True)
     (tmp_path / "stackcast-state" / "6.bin").write_bytes(b"noise")

@@ -13,8 +13,8 @@ from udfs.filters.compiler.term_table import TermTable
 from udfs.filters.grouped import GroupedCompiler
 from udfs.filters.language.rule import parse_rule, subscription_error
 from udfs.filters.matching.matcher import Matcher
-from udfs.filters.meaning.normal_form import Term, lane_terms, normal_form, subject_name
-from udfs.filters.meaning.state import subjects
+from udfs.filters.meaning.normal_form import Term
+from udfs.filters.meaning.state import field_terms
 from udfs.filters.subscriptions import Rejection
 from udfs.messages.specification import Specification
 
@@ -95,12 +95,7 @@ def advertised_terms(row: Advertisement, specification: Specification) -> list[T
             f"an advertisement says what {row.publisher!r} publishes, so it has a condition only; "
             "leave out the actions after the colon",
         )
-    state = {subject_name(subject) for subject in subjects(rule.condition)}
-    terms = dict.fromkeys(
-        tuple(literal for literal in term if literal[0] not in state)
-        for term in normal_form(rule.condition, specification)
-    )
-    return [lane for term in terms for lane in lane_terms(term, specification)]
+    return field_terms(rule.condition, specification)
 
 
 class Announced:

@@ -10,6 +10,7 @@ from typing import overload
 
 from udfs.filters.compiler.compile import Order, table_of_rules
 from udfs.filters.compiler.term_table import TermTable
+from udfs.filters.grants import Grants
 from udfs.filters.grouped import Grouped, GroupedCompiler
 from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection, Subscription, check
 from udfs.messages.specification import Specification
@@ -33,6 +34,7 @@ class LiveRules:
         self._order = order
         self._compiler = GroupedCompiler(specification, order)
         self._hosts: set[str] = set()
+        self._grants: Grants | None = None
         self._rows: Sequence[Subscription] = ()
         self._ids: set[str] = set()
         self._live: dict[str, _Place] = {}
@@ -42,35 +44,41 @@ class LiveRules:
         # What came of these rows and hosts: another network may have the same.
         self._last: _Live | None = None
 
-    def update(self, subscriptions: Sequence[Subscription], hosts: set[str]) -> _Live:
+    def update(
+        self,
+        subscriptions: Sequence[Subscription],
+        hosts: set[str],
+        grants: Grants | None = None,
+    ) -> _Live:
         """Returns the live rules, the rejections, and the filter of a new version.
 
-        ``hosts``: names that may receive.
+        ``hosts``: names that may receive. ``grants``: the same object as long as they are the same.
         """
         rows = tuple(subscriptions)
         before, now = differing(self._rows, rows)
-        if self._last is not None and not before and not now and hosts == self._hosts:
+        same = hosts == self._hosts and grants is self._grants
+        if self._last is not None and not before and not now and same:
             return self._last
         were, are = ({row.id: row for row in part} for part in (before, now))
         if len(are) < len(now) or any(name in self._ids and name not in were for name in are):
             # Ids that are there twice cannot say what has changed.
-            rules, rejections = check(rows, self._specification, hosts, self._publisher)
+            rules, rejections = check(rows, self._specification, hosts, self._publisher, grants)
             anew = GroupedCompiler(self._specification, self._order)
             named = list(range(len(rules))), table_of_rules(rules, self._specification)
             grouped = anew.update_table(*named, (), lambda: named)
             return rules, rejections, grouped
         lost = were.keys() - are.keys()
         changed: Sequence[Subscription] = rows
-        if hosts == self._hosts:
+        if same:
             changed = [row for row in now if were.get(row.id) != row]
-        rules, rejections = check(changed, self._specification, hosts, self._publisher)
+        rules, rejections = check(changed, self._specification, hosts, self._publisher, grants)
         updating = _updating(rules, rejections)
         touched = {row.id for row in changed} | lost
         others = self._updating - touched
         if others and (updating or self._updating & touched):
             # Whether they fit together is for all of them to say.
             changed = [row for row in rows if row.id in touched or row.id in others]
-            rules, rejections = check(changed, self._specification, hosts, self._publisher)
+            rules, rejections = check(changed, self._specification, hosts, self._publisher, grants)
             updating, others = _updating(rules, rejections), set()
         names = rules.ids if isinstance(rules, CheckedRules) else [rule.id for rule in rules]
         live, rejected = self._live.copy(), self._rejected.copy()
@@ -89,11 +97,12 @@ class LiveRules:
         def whole() -> tuple[Sequence[str], TermTable]:
             if len(names) == len(live):
                 return names, table
-            every, _ = check(rows, self._specification, hosts, self._publisher)
+            every, _ = check(rows, self._specification, hosts, self._publisher, grants)
             return [rule.id for rule in every], table_of_rules(every, self._specification)
 
         grouped = self._compiler.update_table(names, table, gone, whole)
-        self._hosts, self._rows, self._live, self._rejected = hosts, rows, live, rejected
+        self._hosts, self._grants = hosts, grants
+        self._rows, self._live, self._rejected = rows, live, rejected
         self._ids.difference_update(lost)
         self._ids.update(are)
         self._updating = others | updating

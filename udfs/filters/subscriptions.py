@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
 from udfs.errors import SubscriptionError
+from udfs.filters.grants import Grants
 from udfs.filters.language.rule import nearest, parse_rule, subscription_error
 from udfs.filters.language.shapes import RuleTable, read_table
 from udfs.filters.language.syntax_errors import MAX_NAME
-from udfs.filters.meaning.normal_form import lane_terms
-from udfs.filters.meaning.state import add_updates, split
+from udfs.filters.meaning.normal_form import Term, lane_terms
+from udfs.filters.meaning.state import add_updates, field_terms, split
 from udfs.filters.nodes import Call, Function, Node, Rule, Update
 from udfs.messages.specification import Specification
 
@@ -158,16 +159,21 @@ def _beyond(rows: Sequence[Mapping[str, Any]], most: int) -> set[str]:
 
 
 def check(
-    rows: Sequence[Subscription], specification: Specification, hosts: set[str], publisher: str
+    rows: Sequence[Subscription],
+    specification: Specification,
+    hosts: set[str],
+    publisher: str,
+    grants: Grants | None = None,
 ) -> tuple[Sequence[CheckedRule], list[Rejection]]:
     """Parts the rows into rules that are live and rejections, each in the order of the rows.
 
     A rule without ``fwd(...)`` forwards to its subscriber. ``hosts`` are the names that may
-    receive, ``publisher`` is the host that sends and therefore may not. Actions for a switch
-    are refused, and a rule that updates a variable by another function than an earlier one. Never
-    raises for what a user wrote. Texts are parsed once for a specification object.
+    receive, ``publisher`` is the host that sends and therefore may not. Refused are rules that ask
+    for more than a receiver is granted (None: all is), actions for a switch, and a rule that
+    updates a variable by another function than an earlier one. Never raises for what a user wrote.
+    Texts are parsed once for a specification object.
     """
-    checker = _Checker(specification, hosts, publisher)
+    checker = _Checker(specification, hosts, publisher, grants)
     new = {row.filter for row in rows}.difference(checker.texts)
     if len(new) >= _MANY:
         return checker.many(rows)
@@ -177,9 +183,10 @@ def check(
         try:
             rule = checker.read(row.filter or "")
             receivers = checker.receivers(row, rule)
+            checker.grant(row.filter, receivers, rule.condition)
             checker.admit(rule)
         except SubscriptionError as error:
-            rejections.append(_rejection(row, error))
+            rejections.append(rejection(row.id, error))
         else:
             rules.append(_checked(row.id, rule, receivers))
     return rules, rejections
@@ -193,9 +200,10 @@ def _updates(rule: Rule) -> tuple[Update, ...]:
     return tuple(action for action in rule.actions if isinstance(action, Update))
 
 
-def _rejection(row: Subscription, error: SubscriptionError) -> Rejection:
+def rejection(name: str, error: SubscriptionError) -> Rejection:
+    """Returns the rejection of the row of this id."""
     fields = error.fields
-    return Rejection(row.id, error.code, fields["line"], fields["column"], error.message)
+    return Rejection(name, error.code, fields["line"], fields["column"], error.message)
 
 
 _Texts = dict[str, Rule | SubscriptionError]
@@ -218,11 +226,18 @@ def _texts_of(specification: Specification) -> _Texts:
 class _Checker:
     """Reads texts, and finds the faults of rules for one network."""
 
-    def __init__(self, specification: Specification, hosts: set[str], publisher: str) -> None:
+    def __init__(
+        self,
+        specification: Specification,
+        hosts: set[str],
+        publisher: str,
+        grants: Grants | None,
+    ) -> None:
         self.texts = _texts_of(specification)
         self._specification = specification
         self._hosts = hosts
         self._publisher = publisher
+        self._grants = grants
         self._functions: dict[str, Function] = {}
 
     def many(self, rows: Sequence[Subscription]) -> tuple[CheckedRules, list[Rejection]]:
@@ -234,6 +249,10 @@ class _Checker:
         updating = {
             n for n, a in enumerate(table.outcomes) if any(isinstance(b, Update) for b in a)
         }
+        plain: dict[int, Term] = {}
+        if self._grants is not None:
+            every = (pair for block in table.blocks for pair in block.terms())
+            plain = {number: term for term, number in every if number not in trees}
         fine: dict[tuple[int, str], tuple[str, ...]] = {}
         ids, receivers, numbers, rejections = [], [], [], []
         for number, (row, outcome) in enumerate(zip(rows, table.outcome.tolist(), strict=True)):
@@ -242,8 +261,8 @@ class _Checker:
             # Rules without a tree are plain: where all of their actions are right, all is.
             key = (outcome, row.subscriber)
             found = None if number in wrong or number in trees else fine.get(key)
-            if found is None:
-                try:
+            try:
+                if found is None:
                     if number in wrong:
                         raise wrong[number].with_traceback(None)
                     rule = trees.get(number)
@@ -251,12 +270,16 @@ class _Checker:
                         rule = parse_rule(texts[number], self._specification)
                     self._validate(texts[number], rule)
                     found = self.receivers(row, rule)
-                    self.admit(rule)
-                except SubscriptionError as error:
-                    rejections.append(_rejection(row, error))
-                    continue
-                if number not in trees:
-                    fine[key] = found
+                    if number in trees:
+                        self.grant(texts[number], found, rule.condition)
+                        self.admit(rule)
+                    else:
+                        fine[key] = found
+                if number in plain:
+                    self.grant(texts[number], found, plain[number])
+            except SubscriptionError as error:
+                rejections.append(rejection(row.id, error))
+                continue
             ids.append(row.id)
             receivers.append(found)
             numbers.append(number)
@@ -282,6 +305,15 @@ class _Checker:
     def _validate(self, text: str, rule: Rule) -> None:
         self._expand(rule)
         self._refuse(text, rule)
+
+    def grant(self, text: str, receivers: Iterable[str], asked: Node | Term) -> None:
+        """Raises if a receiver may not get all events of a condition, or of a plain rule's term."""
+        if self._grants is None:
+            return
+        terms = [asked] if isinstance(asked, tuple) else field_terms(asked, self._specification)
+        for receiver in receivers:
+            if not self._grants.allows(receiver, terms):
+                raise self._grants.refusal(receiver, text)
 
     def admit(self, rule: Rule) -> None:
         """Adds a rule; raises if it updates state otherwise than rules before."""

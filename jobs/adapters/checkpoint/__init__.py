@@ -1,4 +1,4 @@
-"""Files of the checkpoint that survive a crash: pins, state, reports, journal, positions, identity.
+"""Files of the checkpoint that survive a crash: pins, state, reports, journal, progress, identity.
 
 Called by streams and by the replay; it calls `app`, `tables` and `planning`.
 """

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
 from jobs.adapters.app.error_texts import SQL_ERRORS
+from jobs.adapters.app.places import sync
+from udfs.errors import StreamError
 
 #: What reading and writing raises, as on a full disk.
 FILE_ERRORS = (*SQL_ERRORS, OSError)
@@ -20,7 +23,11 @@ class Folder(Protocol):
     """A folder of small files by name; it is made with its first file."""
 
     def read(self, name: str) -> bytes | None:
-        """Returns the content of a file, or None."""
+        """Returns the content of a file, or None.
+
+        Raises StreamError CHECKPOINT_UNREADABLE where it is not what Hadoop's checksum beside it
+        is of.
+        """
 
     def names(self) -> list[str]:
         """Returns the names of all files, in no order."""
@@ -28,8 +35,12 @@ class Folder(Protocol):
     def write(self, name: str, content: bytes) -> bool:
         """Write a file that is not there; False if it could not get its name, as one is.
 
-        Raises one of `FILE_ERRORS` where it cannot be written.
+        When it returns, the file is durable: a power failure leaves it whole. Raises one of
+        `FILE_ERRORS` where it cannot be written.
         """
+
+    def sync(self, name: str) -> None:
+        """Makes a file durable that somebody else has written. Raises as `write`."""
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
@@ -46,9 +57,17 @@ class LocalFolder:
 
     def read(self, name: str) -> bytes | None:
         try:
-            return (self._folder / name).read_bytes()
+            content = (self._folder / name).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
+        sums = self._folder / f".{name}.crc"
+        if sums.exists() and not _is_of(sums.read_bytes(), content):
+            raise StreamError(
+                "CHECKPOINT_UNREADABLE",
+                f"{self.path(name)} is not what its checksum {sums} is of: one of them is damaged. "
+                "Restore both, or, where the file is as it should be, remove the checksum",
+            )
+        return content
 
     def names(self) -> list[str]:
         try:
@@ -64,11 +83,18 @@ class LocalFolder:
         except FileNotFoundError:
             self._folder.mkdir(parents=True, exist_ok=True)
             draft.write_bytes(content)
+            sync(self._folder.parent)
         if (self._folder / name).exists():
             return False
+        # First what is in it, then its name: else that might be there with nothing behind it.
+        sync(draft)
         self._forget_sum(name)
         draft.rename(self._folder / name)
+        sync(self._folder)
         return True
+
+    def sync(self, name: str) -> None:
+        sync(self._folder / name, self._folder)
 
     def remove(self, name: str) -> None:
         self._forget_sum(name)
@@ -110,9 +136,15 @@ class HadoopFolder:
         stream = self._files.create(draft, True)
         try:
             stream.write(content)
+            # On HDFS this is the disk's; an object store has all or nothing when it is closed.
+            if stream.hasCapability("hsync"):
+                stream.hsync()
         finally:
             stream.close()
         return bool(self._files.rename(draft, self._path(name)))
+
+    def sync(self, name: str) -> None:
+        """Spark closes a file before it names it, and there is nothing to add to that."""
 
     def remove(self, name: str) -> None:
         self._files.delete(self._path(name), False)
@@ -122,6 +154,16 @@ class HadoopFolder:
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._folder, name)
+
+
+def _is_of(sums: bytes, content: bytes) -> bool:
+    """Tells whether a ``.crc`` of Hadoop's is of this content: ``crc``, 0, the bytes of a chunk u32
+    and the CRC-32 of each chunk, big-endian."""
+    size = int.from_bytes(sums[4:8])
+    if sums[:4] != b"crc\0" or not size:
+        return False
+    chunks = (content[at : at + size] for at in range(0, len(content), size))
+    return sums[8:] == b"".join(zlib.crc32(chunk).to_bytes(4) for chunk in chunks)
 
 
 def open_folder(spark: SparkSession, place: str) -> Folder:
@@ -180,6 +222,10 @@ class BatchFiles:
         if self._kept is not None:
             self._folder.remove(self._name(batch_id - self._kept))
         return True
+
+    def sync(self, batch_id: int) -> None:
+        """Makes the file of a batch durable that Spark has written."""
+        self._folder.sync(self._name(batch_id))
 
     def remove(self, batch_id: int) -> None:
         """Remove the file of a batch, if there is one."""

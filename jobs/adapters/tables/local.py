@@ -9,9 +9,11 @@ function then answers None or False, and nothing has changed.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from functools import reduce
 from operator import and_
+from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -27,6 +29,9 @@ from deltalake import (
 )
 from deltalake.exceptions import DeltaError
 
+from jobs.adapters.app.places import sync
+from jobs.adapters.tables.log import LocalLog, added_files
+
 log = logging.getLogger(__name__)
 
 #: A column beside a table's own.
@@ -36,6 +41,9 @@ _GONE = "stackcast_gone"
 _COMMIT_ALONE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 #: Commits from one checkpoint of a log to the next, where the table does not say: Delta's own.
 _CHECKPOINT_INTERVAL = "10"
+
+#: What is older Linux has written by itself: it lets nothing wait for longer than half of it.
+_WRITTEN_SECONDS = 60.0
 
 #: What delta-rs and Arrow raise: FileNotFoundError for a file that VACUUM has taken, ValueError and
 #: TypeError for values that are not of the column's type.
@@ -129,22 +137,25 @@ def write(
     rows: list[dict[str, Any]] | pa.Table,
     mode: Literal["append", "overwrite"],
     transaction: tuple[str, int] | None = None,
+    epoch: tuple[str, int] | None = None,
 ) -> bool:
     """Append rows or replace all, in one commit. With ``transaction`` = (writer, number), each
-    number counts once.
+    number counts once; with ``epoch`` = (role, number), no commit has a higher one of the role.
 
     Columns that an Arrow table lacks are null; those that only it has are left out. False: nothing
     is written, ask Spark.
     """
     try:
         table = DeltaTable(path)
-        commit = None
-        if transaction is not None:
-            writer, number = transaction
-            known = table.transaction_version(writer)
-            if known is not None and known >= number:
-                return True
-            commit = CommitProperties(app_transactions=[Transaction(writer, number)])
+        given = [each for each in (transaction, epoch) if each is not None]
+        counted = {writer: table.transaction_version(writer) for writer, _ in given}
+        known = {writer: -1 if last is None else last for writer, last in counted.items()}
+        if epoch is not None and known[epoch[0]] > epoch[1]:
+            return False
+        if transaction is not None and known[transaction[0]] >= transaction[1]:
+            return True
+        # Where another commit of one of these comes in between, this one fails.
+        commit = CommitProperties(app_transactions=[Transaction(*each) for each in given])
         write_deltalake(
             table,
             _shaped(rows, pa.schema(table.schema().to_arrow())),
@@ -155,8 +166,19 @@ def write(
     except _ERRORS as error:
         log.debug("Spark writes %s: %s", path, error)
         return False
-    _keep_log_short(table)
+    _keep_log_short(path, table)
     return True
+
+
+def last_transaction(path: str, writer: str) -> int | None:
+    """The last number of a writer of `write` that counted, -1 where there is none. None: ask
+    Spark."""
+    try:
+        known = DeltaTable(path).transaction_version(writer)
+    except _ERRORS as error:
+        log.debug("Spark looks for transactions in %s: %s", path, error)
+        return None
+    return -1 if known is None else int(known)
 
 
 def merge(
@@ -190,19 +212,40 @@ def merge(
     except _ERRORS as error:
         log.debug("Spark merges into %s: %s", path, error)
         return None
-    _keep_log_short(table)
+    _keep_log_short(path, table)
     return sum(made[f"num_target_rows_{done}"] for done in ("inserted", "updated", "deleted"))
 
 
-def _keep_log_short(table: DeltaTable) -> None:
+def make_durable(path: str, version: int, after: int) -> None:
+    """Has a version be there after a power failure: its commit, those before it, back to ``after``
+    or to what is old, and their files. Neither delta-rs nor Spark sees to that. Raises OSError."""
+    table, log_of = Path(path), LocalLog(Path(path))
+    folders: set[Path] = set()
+    for number in range(version, after, -1):
+        commit = table / "_delta_log" / f"{number:020d}.json"
+        if not commit.exists() or time.time() - commit.stat().st_mtime > _WRITTEN_SECONDS:
+            break
+        files = [table / name for name in added_files(log_of.commit(number)) or ()]
+        # Of one that was added and replaced since, nothing is left to see to.
+        for place in filter(Path.exists, files):
+            folders.add(place.parent)
+            sync(place)
+        folders.add(commit.parent)
+        sync(commit)
+    sync(*folders)
+
+
+def _keep_log_short(path: str, table: DeltaTable) -> None:
     """Writes a checkpoint of the log where one is due, and removes what is too old of it."""
     try:
         every = table.metadata().configuration.get("delta.checkpointInterval")
         if table.version() % int(every or _CHECKPOINT_INTERVAL) == 0:
             table.create_checkpoint()
+            folder = Path(path) / "_delta_log"
+            sync(*folder.glob(f"{table.version():020d}.checkpoint*"), folder)
             table.cleanup_metadata()
     except _ERRORS as error:
-        log.warning("the log of %s has no new checkpoint: %s", table.table_uri, error)
+        log.warning("the log of %s has no new checkpoint: %s", path, error)
 
 
 def _shaped(rows: list[dict[str, Any]] | pa.Table, schema: pa.Schema) -> pa.Table:
@@ -218,5 +261,15 @@ def _shaped(rows: list[dict[str, Any]] | pa.Table, schema: pa.Schema) -> pa.Tabl
 
 
 def _pylist(table: pa.Table) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
+    names = table.schema.names
+    columns = (_values(column) for column in table.columns)
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        # Arrow makes an object of its own for each, and that a time: 3 us.
+        times: list[Any] = column.to_pandas(timestamp_as_object=True).tolist()
+        return times
+    found: list[Any] = column.to_pylist(maps_as_pydicts="strict")
     return found

@@ -32,6 +32,7 @@ NAMES = (
     "rejected_subscriptions",
     "subscription_warnings",
     "advertisements",
+    "grants",
     "attributes",
     "matches",
     "switches",
@@ -47,12 +48,14 @@ NAMES = (
     "delivery_statistics",
     "publication_statistics",
     "egress_ledger",
+    "writers",
 )
 
 
 #: Those that several rooms name.
 TREES = "virtual_trees"
 LIVE = "live_subscriptions"
+GRANTS = "grants"
 DELIVERIES = "delivery_statistics"
 PUBLICATIONS = "publication_statistics"
 LEDGER = "egress_ledger"
@@ -84,6 +87,8 @@ class Tables:
             self.location = str(Path(self.location.removeprefix("file:")).absolute())
         self._logs: dict[str, LocalLog] = {}
         self._readable: set[str] = set()
+        #: Versions of which it is known that they survive a power failure.
+        self._durable: dict[str, int] = {}
 
     def sql_name(self, table: str) -> str:
         """Name of the table in SQL; for tables in a path, after `attach`."""
@@ -380,20 +385,39 @@ class Tables:
         name: str,
         rows: list[dict[str, Any]] | pa.Table,
         transaction: tuple[str, int] | None = None,
-    ) -> None:
+        epoch: tuple[str, int] | None = None,
+    ) -> bool:
         """Append rows. With ``transaction`` = (writer, number), each number counts once.
+
+        ``epoch`` = (role, number): False, and nothing is written, where a commit with a higher
+        number of the role was before; on a local path also where it comes in between.
 
         Columns that an Arrow table lacks are null; those that only it has are left out.
         """
-        if not len(rows):
-            return
-        self._write(name, rows, "append", transaction)
+        if not len(rows) and epoch is None:
+            return True
+        return self._write(name, rows, "append", transaction, epoch)
+
+    def make_durable(self, name: str, version: int | None = None) -> None:
+        """Returns when a version (the current one by default) will be there after a power failure:
+        on a local path by telling the kernel; elsewhere a commit is as durable as the storage says.
+
+        Raises OSError.
+        """
+        if self._local:
+            version = self.version(name) if version is None else version
+            local.make_durable(self._path(name), version, self._durable.get(name, -1))
+            self._durable[name] = version
 
     def last_transaction(self, name: str, writer: str) -> int | None:
         """The last number that counted of a writer of `append`; None where it wrote nothing.
 
         Raises TableError MISSING.
         """
+        if self._local:
+            known = local.last_transaction(self._path(name), writer)
+            if known is not None:
+                return None if known < 0 else known
         snapshot = self._spark_log(name).snapshot()
         if snapshot is None:
             raise self._missing(name)
@@ -464,14 +488,20 @@ class Tables:
         rows: list[dict[str, Any]] | pa.Table,
         mode: Literal["append", "overwrite"],
         transaction: tuple[str, int] | None,
-    ) -> None:
-        if self._local and local.write(self._path(name), rows, mode, transaction):
-            return
+        epoch: tuple[str, int] | None = None,
+    ) -> bool:
+        if self._local and local.write(self._path(name), rows, mode, transaction, epoch):
+            return True
+        if epoch is not None and (self.last_transaction(name, epoch[0]) or 0) > epoch[1]:
+            return False
+        # Spark's writer has room for one.
+        transaction = transaction or epoch
         made = self._arrow_frame if isinstance(rows, pa.Table) else self._frame
         writer = made(name, rows).coalesce(1).write.format("delta").mode(mode)
         if transaction is not None:
             writer = writer.option("txnAppId", transaction[0]).option("txnVersion", transaction[1])
         self._save(name, writer)
+        return True
 
     def _save(self, name: str, writer: DataFrameWriter) -> None:
         if self._by_path:

@@ -1,0 +1,63 @@
+"""Back a deployment up, or restore it: tables, checkpoint and positions in the topic together.
+
+    spark-submit [--properties-file conf/X.conf] jobs/backup.py [--take-over] FOLDER
+    spark-submit [--properties-file conf/X.conf] jobs/backup.py --restore FOLDER
+
+FOLDER is made; the stream must have ended, or does with --take-over, which one that died needs,
+too; none starts meanwhile. With --restore the folders of
+spark.stackcast.tables and spark.stackcast.checkpoint must be new or empty. A stream that starts
+then goes on where the one before stood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from functools import partial
+from pathlib import Path
+
+from jobs.adapters.app import application, session
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.checkpoint import backup
+
+log = logging.getLogger("stackcast.backup")
+
+
+def main(arguments: list[str]) -> int:
+    return application.run(partial(work, parser().parse_args(arguments)))
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="backup.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("folder", type=Path, metavar="FOLDER")
+    made.add_argument("--take-over", action="store_true", help="from a stream that has the topic")
+    made.add_argument("--restore", action="store_true", help="from FOLDER, in place of into it")
+    return made
+
+
+def work(asked: argparse.Namespace, settings: Settings, _lifecycle: Lifecycle) -> int:
+    spark = session.start("stackcast backup")
+    folder = asked.folder.absolute()
+    if asked.restore:
+        manifest = backup.restore(spark, settings, folder)
+    else:
+        manifest = backup.create(spark, settings, folder, take_over=asked.take_over)
+    log.info(
+        "%s: topic %s up to offsets %s, batch %d is next",
+        "restored" if asked.restore else f"{asked.folder} is made",
+        manifest["topic"],
+        json.dumps(manifest["offsets"]),
+        manifest["next_batch"],
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

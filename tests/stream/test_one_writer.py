@@ -1,0 +1,115 @@
+"""Two streams with checkpoints of their own never send the same topic's events both."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pcap_deployment import Deployment, records
+
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.stream.delivery import BatchDelivery
+from jobs.adapters.stream.micro_batches import start
+from udfs.errors import StackcastError, TableError
+from udfs.messages.specification import Specification
+
+pytestmark = pytest.mark.integration
+
+
+class Stream:
+    """A stream that runs in a thread; `stall` holds it back right before it sends."""
+
+    def __init__(self, deployment: Deployment, *, take_over: bool = False) -> None:
+        self._lifecycle = Lifecycle()
+        self._query, self.delivery = start(
+            deployment.spark, deployment.settings, self._lifecycle, take_over=take_over
+        )
+        self.error: StackcastError | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._lifecycle.run(self._query, self.delivery.fence.lost)
+        except StackcastError as error:
+            self.error = error
+        finally:
+            self.delivery.close()
+
+    def reach(self, offsets: dict[int, int]) -> None:
+        while self.delivery.processed != offsets:
+            assert self._thread.is_alive(), self.error
+            self._thread.join(0.05)
+
+    def end(self) -> None:
+        self._lifecycle.stopping.set()
+        self._thread.join()
+
+    def ended(self) -> None:
+        self._thread.join(120)
+        assert not self._thread.is_alive()
+
+
+@contextmanager
+def stalled(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Yields what tells that the stream has all but sent; it goes on behind the block."""
+    plain, there, gate = BatchDelivery.task, threading.Event(), threading.Event()
+
+    def task(delivery: BatchDelivery, *given: object, **named: object) -> object:
+        if delivery is stream.delivery:
+            there.set()
+            gate.wait(120)
+        return plain(delivery, *given, **named)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchDelivery, "task", task)
+        try:
+            yield there
+        finally:
+            gate.set()
+
+
+@pytest.mark.parametrize("latency", ["microbatch", "realtime"])
+def test_a_stream_that_lost_its_place_ends_before_it_sends(
+    deployment: Deployment,
+    itch: Specification,
+    monkeypatch: pytest.MonkeyPatch,
+    latency: str,
+) -> None:
+    deployment.set(latency=latency, realtime_slice="300 milliseconds", wait_seconds=0)
+    deployment.publish(records()[:40])
+    first = Stream(deployment)
+    first.reach({0: 20, 1: 20})
+    before = deployment.settings
+    deployment.set(
+        checkpoint=str(Path(before.checkpoint).with_name("another")),
+        starting_offsets=json.dumps({before.topic: {"0": 20, "1": 20}}),
+    )
+    # A second one is refused, and the first goes on.
+    with pytest.raises(TableError, match=rf"PLACE_TAKEN: .*{before.checkpoint}, since"):
+        start(deployment.spark, deployment.settings, Lifecycle())
+    with stalled(first, monkeypatch) as there:
+        # A slice that had begun before sends what comes while it lasts.
+        assert latency == "microbatch" or there.wait(120)
+        deployment.publish(records()[40:80])
+        assert there.wait(120)
+        second = Stream(deployment, take_over=True)
+        second.reach({0: 40, 1: 40})
+    first.ended()
+    with pytest.raises(TableError, match=rf"FENCED: .*{deployment.settings.checkpoint}, since"):
+        first.delivery.fence.check()
+    deployment.publish(records()[80:120])
+    second.reach({0: 60, 1: 60})
+    second.end()
+    assert second.error is None
+    outcome = deployment.outcome(itch)
+    assert (outcome.missing, outcome.extra, outcome.duplicates) == (0, 0, 0)
+    assert outcome.received > 20
+    # The place is free again: the first checkpoint may have it, and sends again what it has not on
+    # record.
+    deployment.set(checkpoint=before.checkpoint)
+    Stream(deployment).end()
