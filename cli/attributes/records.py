@@ -18,7 +18,7 @@ from cli.attributes.files import LONGEST, RecordBatch
 from udfs.messages.attributes import frames
 from udfs.messages.attributes.encodings import ENCODINGS
 from udfs.messages.attributes.events import REASONS, Events
-from udfs.messages.attributes.pairs import NUMBER, pairs_of_lines, read_pairs
+from udfs.messages.attributes.json_events import JsonReader
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.specification import Field
 
@@ -26,7 +26,7 @@ KEY = 18
 """Bytes of the key behind a header that we published: session, and a number, as in MoldUDP64."""
 
 _SESSION = KEY - 8
-_NUMBER = re.compile(NUMBER)
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 class Faults:
@@ -86,14 +86,15 @@ class RecordEncoder:
     def __init__(
         self, encoding: str, registry: Registry, source: str = "", session: bytes = b""
     ) -> None:
-        self._encoding, self._registry = encoding, registry
+        self._encoding, self._widths = encoding, registry.widths
+        self._reader = JsonReader(registry, LONGEST)
         self._source = mac_address(source) if source else None
         self._session = session
         self.count = 0
 
     def encode(self, batch: RecordBatch, faults: Faults) -> Encoded:
         """Encodes the events of a batch; faulty lines are told of and left out."""
-        read = read_pairs(*pairs_of_lines(batch.records), self._registry, LONGEST)
+        read = self._reader.read(*batch.columns())
         good = faults.of(batch, read.reason)
         payload = self._payloads(len(good))
         events = Events(
@@ -103,7 +104,7 @@ class RecordEncoder:
             payload.offsets[:-1],
             payload.offsets[1:],
         )
-        encoding = ENCODINGS[self._encoding].of(self._registry.widths)
+        encoding = ENCODINGS[self._encoding].of(self._widths)
         offsets, data = encoding.encode(events, payload.data)
         self.count += len(good)
         if self._source is None:

@@ -15,7 +15,7 @@ import typer
 
 from cli.filters.rule_files import RuleFile, lines_of, open_source
 from cli.filters.views import Json, evaluation_json, outcome_json, path_json, rule_place
-from udfs.errors import EventError
+from udfs.errors import EventError, printable
 from udfs.filters.compiler.compile import actions_of
 from udfs.filters.compiler.outcomes import united
 from udfs.filters.explanation.events import Event, EventReader
@@ -204,6 +204,6 @@ def _events(reader: EventReader, source: str) -> Iterator[tuple[Event, int]]:
                 event = reader.read_line(line)
                 now = reader.time_of(event)
             except EventError as error:
-                typer.echo(f"{source}, line {number}: {error}", err=True)
+                typer.echo(printable(f"{source}, line {number}: {error}"), err=True)
                 raise typer.Exit(2) from None
             yield event, now

@@ -17,7 +17,7 @@ import typer
 import schemas
 from cli.attributes.files import read_registry
 from cli.standard_streams import standard_input
-from udfs.errors import EventError, SubscriptionError
+from udfs.errors import EventError, SubscriptionError, printable
 from udfs.filters.compiler.compile import (
     CheckedRule,
     actions_of,
@@ -117,7 +117,7 @@ def read_rules(format_: str, path: Path) -> RuleFile:
     framing = is_file and len(typed) > 1
     faults = _faults(texts, specification, framing)
     in_lines = [(index, in_file(error, lines[index])) for index, error in faults]
-    return RuleFile(name, specification, framing, texts, lines, in_lines)
+    return RuleFile(printable(name), specification, framing, texts, lines, in_lines)
 
 
 def _faults(

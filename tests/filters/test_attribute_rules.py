@@ -12,6 +12,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from json_records import read_records
 
 from udfs.errors import EventError, SpecificationError, SubscriptionError
 from udfs.filters.compiler.compile import compile_texts
@@ -23,7 +24,6 @@ from udfs.filters.meaning.evaluate import matches
 from udfs.filters.meaning.normal_form import normal_form
 from udfs.filters.meaning.state import describe
 from udfs.filters.nodes import Aggregate, Predicate, StatePredicate
-from udfs.messages.attributes.pairs import pairs_of_lines, read_pairs
 from udfs.messages.attributes.registry import AttributeField, Registry, attribute
 
 pytestmark = pytest.mark.unit
@@ -292,7 +292,7 @@ def test_events_of_explanations_are_read_as_those_of_the_stream() -> None:
         '{"ts": 1767225600, "odd": -3, "hum": null}',
         '{"thirds": 1.9, "fine": 0.1234567}',
     ]
-    events = read_pairs(*pairs_of_lines(line.encode() for line in lines), REGISTRY, 1000)
+    events = read_records((line.encode() for line in lines), REGISTRY)
     assert not events.reason.any()
     for at, line in enumerate(lines):
         streamed = {

@@ -14,6 +14,7 @@ from attribute_passes import Table, keys_of
 from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
+from json_records import read_records
 
 from lab.proof.attribute_reader import read_json
 from udfs.errors import AttributeTableError, MessageError, SpecificationError, SubscriptionError
@@ -21,7 +22,6 @@ from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import CheckedRule
 from udfs.messages.attributes.events import REASONS
-from udfs.messages.attributes.pairs import pairs_of_lines, read_pairs
 from udfs.messages.attributes.registry import Registry, attribute
 from udfs.network_match.generic.boxes import boxes_of
 from udfs.network_match.generic.entries import event_entries
@@ -77,7 +77,7 @@ def test_a_constant_is_the_nearest_float_as_an_event_is(value: float) -> None:
         assert error.what == "VALUE_OUT_OF_RANGE" and abs(value) > LARGEST
         with pytest.raises(SpecificationError, match="largest float"):
             LEVEL.from_raw(value)
-        events = read_pairs(*pairs_of_lines([record]), REGISTRY, 1000)
+        events = read_records([record], REGISTRY)
         assert REASONS[int(events.reason[0])] == "value_out_of_range"
         return
     near = Fraction(float(LEVEL.render(raw)))
@@ -88,7 +88,7 @@ def test_a_constant_is_the_nearest_float_as_an_event_is(value: float) -> None:
             assert abs(exact - Fraction(value)) <= abs(away - Fraction(value))
     assert LEVEL.from_raw(value) == raw
     assert LEVEL.parse(repr(value)) == (raw, raw)
-    assert int(read_pairs(*pairs_of_lines([record]), REGISTRY, 1000).values[1, 0]) == raw
+    assert int(read_records([record], REGISTRY).values[1, 0]) == raw
 
 
 values = st.one_of(
@@ -104,7 +104,7 @@ def test_json_means_the_same_to_the_stream_and_to_the_plain_reader(objects) -> N
         json.dumps(one, ensure_ascii=at % 2 == 0).encode("utf-8", "surrogatepass")
         for at, one in enumerate(objects)
     ]
-    events = read_pairs(*pairs_of_lines(records), REGISTRY, 1000)
+    events = read_records(records, REGISTRY)
     for at, record in enumerate(records):
         try:
             expected, reason = read_json(record, REGISTRY), ""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from udfs.errors import StackcastError
 from udfs.messages.attributes.events import WIDTHS
-from udfs.messages.attributes.pairs import raw_values
+from udfs.messages.attributes.json_events import raw_values
 from udfs.messages.attributes.registry import Attribute, Registry, Type, attribute, is_name
 
 pytestmark = pytest.mark.unit

@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from json_records import arrow_of
 
+from lab.proof import verification
 from lab.proof.attribute_reader import event_reader, frame_reader
-from lab.proof.verification import Batch
 from lab.traffic.feed import event_frames
 from udfs.errors import AttributeTableError, MessageError
 from udfs.messages.attributes.encodings import ENCODINGS
 from udfs.messages.attributes.events import REASONS, Widths
 from udfs.messages.attributes.frames import events_of_frames
-from udfs.messages.attributes.pairs import pairs_of_lines
 from udfs.messages.attributes.reference import read_event, write_event
 from udfs.messages.attributes.registry import Registry, attribute
+from udfs.messages.buffers import Batch
 from udfs.messages.readers import AttributeEvents
 from udfs.network.topology import line
 from udfs.stacks.dissect import dissect_event
@@ -118,12 +118,10 @@ def test_a_stream_reads_and_writes_them_and_the_proof_reads_what_it_wrote(of) ->
     )
     lines = [b'{"a": 7, "z": "ABC"}', b'{"z": "~"}', b'{"a": "x"}', b"{}"]
     raw = [{1: 7, last: int.from_bytes(b"ABC ")}, {last: int.from_bytes(b"~   ")}]
-    records, pairs = pairs_of_lines(lines)
     fields = list(registry.specification().fields.values())
-    batch = pa.record_batch({"value": records, "pairs": pairs})
     for encoding in ENCODINGS:
         form = AttributeEvents(registry, "json", encoding, LONGEST)
-        read = form.reader(fields, ()).read(batch)
+        read = form.reader(fields, ()).read(Batch.of_arrow(arrow_of(lines)))
         ends = zip(read.messages.start, read.messages.start + read.messages.length, strict=True)
         written = [read.content[start:end].tobytes() for start, end in ends]
         assert written == [by_hand(event, encoding, of) for event in raw]
@@ -132,10 +130,10 @@ def test_a_stream_reads_and_writes_them_and_the_proof_reads_what_it_wrote(of) ->
         assert codes == ["", "", "not_a_number", "empty_event"]
         # What went out comes in again, and goes out in the other encoding.
         again = AttributeEvents(registry, encoding, "id_pairs", LONGEST)
-        back = again.reader(fields, ()).read(pa.record_batch({"value": pa.array(written)}))
+        back = again.reader(fields, ()).read(Batch.of_arrow(arrow_of(written)))
         assert np.array_equal(back.messages.values, read.messages.values)
         plain = event_reader("json", encoding)
-        batches = Batch(0, {}, (), registry)
+        batches = verification.Batch(0, {}, (), registry)
         assert [next(plain(one, batches)).message for one in lines[:2]] == written
 
 
@@ -151,5 +149,5 @@ def test_frames_on_a_wire_have_them_too(of) -> None:
     for at, (one, event) in enumerate(zip(sent, events, strict=True)):
         assert {i: int(read.values[i, at]) for i in event} == event
         assert dissect_event(one.frame, of).values == event
-        (found,) = frame_reader()(one.frame, Batch(0, {}, (), registry))
+        (found,) = frame_reader()(one.frame, verification.Batch(0, {}, (), registry))
         assert found.event == {"ab"[i > 0]: raw for i, raw in event.items()}

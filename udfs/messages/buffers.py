@@ -1,7 +1,8 @@
-"""Buffers for compiled loops: views of Arrow columns and read-only arrays of one type."""
+"""Buffers for compiled loops: records as columns, and read-only arrays of one type."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,18 +10,54 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 
-def binary_buffers(values: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-    """Returns offsets (n + 1) and bytes of a binary column, no copy. A null counts as empty.
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Holds n records of a topic as columns, all read-only.
 
-    Offsets are int32, or int64 with spark.sql.execution.arrow.useLargeVarTypes.
+    partition: int32[n]. offset: int64[n]. borders: int64[n + 1], of the values in content: uint8[];
+    a null is an empty value. time: int64[n], microseconds since 1970; None where there is none.
+    publisher: binary[n], what a header of each record says, null without it; None where nobody
+    asked.
     """
-    if values.null_count:
-        values = values.fill_null(b"")
-    _, offsets, content = values.buffers()
-    width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
-    starts = np.frombuffer(offsets, dtype=width)[values.offset : values.offset + len(values) + 1]
-    data = np.frombuffer(content, dtype=np.uint8) if content is not None else np.zeros(0, np.uint8)
-    return starts, data
+
+    partition: NDArray[np.int32]
+    offset: NDArray[np.int64]
+    borders: NDArray[np.int64]
+    content: NDArray[np.uint8]
+    time: NDArray[np.int64] | None = None
+    publisher: pa.Array | None = None
+
+    @classmethod
+    def of_arrow(cls, batch: pa.RecordBatch) -> Batch:
+        """Makes one of columns partition (int32), offset (int64), value (binary), and timestamp and
+        publisher (binary) if they are there.
+
+        Nothing is copied where offsets of values are int64, as with
+        spark.sql.execution.arrow.useLargeVarTypes.
+        """
+        values = batch.column("value")
+        if values.null_count:
+            values = values.fill_null(b"")
+        _, offsets, content = values.buffers()
+        width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
+        borders = np.frombuffer(offsets, width)[values.offset : values.offset + len(values) + 1]
+        time = None
+        if "timestamp" in batch.schema.names:
+            times = batch.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+            time = np.asarray(times.fill_null(0))
+        return cls(
+            read_only(batch.column("partition").to_numpy(), np.int32),
+            read_only(batch.column("offset").to_numpy(), np.int64),
+            # Arrow may leave out the offsets of an array without records.
+            read_only(borders if borders.size else np.zeros(1), np.int64),
+            read_only(np.frombuffer(b"" if content is None else content, np.uint8), np.uint8),
+            time,
+            batch.column("publisher") if "publisher" in batch.schema.names else None,
+        )
+
+    def __len__(self) -> int:
+        """Returns how many records there are."""
+        return self.offset.size
 
 
 def read_only(array: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
@@ -28,6 +65,8 @@ def read_only(array: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
 
     Arrow's buffers are read-only, and one type of input is one compilation.
     """
-    view = np.ascontiguousarray(array, dtype).view()
-    view.flags.writeable = False
+    view = np.ascontiguousarray(array, dtype)
+    if view.flags.writeable:
+        view = view.view()
+        view.flags.writeable = False
     return view

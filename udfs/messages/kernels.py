@@ -22,8 +22,36 @@ COUNT_AT = 18
 LENGTH = 2
 
 
+# Counting references to the arrays would take longer than this; ``_nrt`` is numba's own option for
+# helpers.
+@njit(cache=True, nogil=True, _nrt=False)
+def _short(data, at):  # type: ignore[no-untyped-def]
+    """Returns the number of two bytes; the index is unsigned, so that it is not one from the
+    end."""
+    at = np.uint64(at)
+    return np.int64(data[at]) << 8 | np.int64(data[at + np.uint64(1)])
+
+
 @njit(cache=True, nogil=True)
-def check_packets(offsets, data, max_packet, max_messages, end_of_session):  # type: ignore[no-untyped-def]
+def decode(  # type: ignore[no-untyped-def]
+    offsets, data, max_packet, max_messages, end_of_session, lengths, field_at, field_width
+):
+    """Returns whether the offsets rise and stay in the data, then the columns of
+    `udfs.messages.moldudp64.Messages`: none where they do not."""
+    sound = offsets[0] >= 0 and offsets[-1] <= data.size
+    for record in range(offsets.size - 1):
+        sound &= offsets[record] <= offsets[record + 1]
+    if not sound:
+        offsets = offsets[:1]
+    reason, total = _check_packets(offsets, data, max_packet, max_messages, end_of_session)
+    packet, index, start, length, kind, message_reason, values = _read_messages(
+        offsets, data, reason, total, lengths, field_at, field_width
+    )
+    return sound, packet, index, start, length, kind, values, message_reason, reason
+
+
+@njit(cache=True, nogil=True)
+def _check_packets(offsets, data, max_packet, max_messages, end_of_session):  # type: ignore[no-untyped-def]
     """Checks the framing of every record: ``(reason uint8[n], messages in sound packets)``."""
     n = offsets.size - 1
     reason = np.zeros(n, np.uint8)
@@ -41,7 +69,7 @@ def check_packets(offsets, data, max_packet, max_messages, end_of_session):  # t
         if size < HEADER:
             reason[record] = TRUNCATED_HEADER
             continue
-        count = (np.int64(data[begin + COUNT_AT]) << 8) | np.int64(data[begin + COUNT_AT + 1])
+        count = _short(data, begin + COUNT_AT)
         if count == 0:
             reason[record] = HEARTBEAT
         elif count == end_of_session:
@@ -55,7 +83,7 @@ def check_packets(offsets, data, max_packet, max_messages, end_of_session):  # t
             if at + LENGTH > end:
                 at = end + 1
                 break
-            at += LENGTH + ((np.int64(data[at]) << 8) | np.int64(data[at + 1]))
+            at += LENGTH + _short(data, at)
             if at > end:
                 break
         if at > end:
@@ -68,7 +96,7 @@ def check_packets(offsets, data, max_packet, max_messages, end_of_session):  # t
 
 
 @njit(cache=True, nogil=True)
-def read_messages(  # type: ignore[no-untyped-def]
+def _read_messages(  # type: ignore[no-untyped-def]
     offsets, data, packet_reason, total, lengths, field_at, field_width
 ):
     """Reads positions, types and field values of all messages of sound packets.
@@ -90,29 +118,28 @@ def read_messages(  # type: ignore[no-untyped-def]
         if packet_reason[record] != FINE:
             continue
         at = np.int64(offsets[record])
-        count = (np.int64(data[at + COUNT_AT]) << 8) | np.int64(data[at + COUNT_AT + 1])
+        count = _short(data, at + COUNT_AT)
         at += HEADER
         for number in range(count):
-            size = (np.int64(data[at]) << 8) | np.int64(data[at + 1])
+            size = _short(data, at)
             at += LENGTH
             packet[row] = record
             index[row] = number
             start[row] = at
             length[row] = size
-            if size == 0 or lengths[data[at]] < 0:
+            message_type = data[np.uint64(at)] if size else np.uint8(0)
+            if size == 0 or lengths[message_type] < 0:
                 reason[row] = UNKNOWN_MESSAGE_TYPE
-            elif lengths[data[at]] != size:
+            elif lengths[message_type] != size:
                 reason[row] = WRONG_MESSAGE_LENGTH
             else:
-                kind[row] = data[at]
+                kind[row] = message_type
                 for field in range(fields):
-                    width = field_width[field, data[at]]
-                    if width:
-                        begin = at + field_at[field, data[at]]
-                        value = np.uint64(0)
-                        for byte in range(begin, begin + width):
-                            value = (value << np.uint64(8)) | np.uint64(data[byte])
-                        values[field, row] = value
+                    begin = at + field_at[field, message_type]
+                    value = np.uint64(0)
+                    for byte in range(field_width[field, message_type]):
+                        value = (value << np.uint64(8)) | np.uint64(data[np.uint64(begin + byte)])
+                    values[field, row] = value
             at += size
             row += 1
     return packet, index, start, length, kind, reason, values

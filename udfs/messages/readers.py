@@ -5,50 +5,61 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from udfs.messages import moldudp64
 from udfs.messages.attributes import events
 from udfs.messages.attributes.encodings import ENCODINGS
 from udfs.messages.attributes.events import Events, code_of
-from udfs.messages.attributes.pairs import read_pairs
+from udfs.messages.attributes.json_events import JsonReader
 from udfs.messages.attributes.registry import Registry
-from udfs.messages.buffers import binary_buffers
+from udfs.messages.buffers import Batch
 from udfs.messages.moldudp64 import Messages
 from udfs.messages.specification import Field, Specification
 
-__all__ = ["OUTSIDE", "REASONS", "AttributeEvents", "Format", "Packets", "Read", "Reader"]
+__all__ = [
+    "NO_PUBLISHER",
+    "OUTSIDE",
+    "REASONS",
+    "UNKNOWN_PUBLISHER",
+    "AttributeEvents",
+    "Format",
+    "Packets",
+    "Read",
+    "Reader",
+]
 
 Input = Literal["json", "id_pairs", "bitmask"]
 Encoding = Literal["id_pairs", "bitmask"]
 
+#: The codes of records and messages that name no publisher, or one that may not send.
+NO_PUBLISHER, UNKNOWN_PUBLISHER = 128, 129
+
 #: Reasons for dead letters, by code, in any format.
-REASONS = moldudp64.REASONS | events.REASONS
+REASONS = (
+    moldudp64.REASONS
+    | events.REASONS
+    | {NO_PUBLISHER: "no_publisher", UNKNOWN_PUBLISHER: "unknown_publisher"}
+)
 
 #: The code of messages that the publisher does not advertise.
 OUTSIDE = code_of("outside_advertisement")
 
 
 class Read(NamedTuple):
-    """One batch as read: its messages, and the bytes that their ``start`` counts in.
-
-    offsets, data: the records as they came, Arrow's n + 1 offsets and bytes.
-    """
+    """One batch as read: its messages, and the bytes that their ``start`` counts in."""
 
     messages: Messages
     content: NDArray[np.uint8]
-    offsets: NDArray[Any]
-    data: NDArray[np.uint8]
 
 
 class Reader(Protocol):
-    """Reads batches with a column ``value`` (binary), and others that its format needs."""
+    """Reads batches of one format."""
 
-    def read(self, batch: pa.RecordBatch) -> Read: ...
+    def read(self, batch: Batch) -> Read: ...
 
 
 class Format(Protocol):
@@ -84,22 +95,20 @@ class _PacketReader:
 
     @cached_property
     def _layout(self) -> moldudp64.Layout:
-        # Once a reader: in real-time mode a batch is one record.
+        # Once a reader: in real time a batch is one record.
         return moldudp64.layout_of(self.specification, self.fields, self.clocks)
 
-    def read(self, batch: pa.RecordBatch) -> Read:
-        offsets, data = binary_buffers(batch.column("value"))
-        messages = moldudp64.decode_by(self._layout, offsets, data)
-        return Read(messages, data, offsets, data)
+    def read(self, batch: Batch) -> Read:
+        messages = moldudp64.decode_by(self._layout, batch.borders, batch.content)
+        return Read(messages, batch.content)
 
 
 @dataclass(frozen=True)
 class AttributeEvents:
     """The format of records of one attribute/value event each (KUNDEL III-B).
 
-    source: the encoding of records; JSON comes parsed by Spark, in a column ``pairs``
-    (map<string, string>). encoding: of the messages that go out. longest: bytes of the longest, and
-    of a binary record; of JSON it is `events.LONGEST_JSON`.
+    source: the encoding of records. encoding: of the messages that go out. longest: bytes of the
+    longest, and of a binary record; of JSON it is `events.LONGEST_JSON`.
     """
 
     registry: Registry
@@ -125,12 +134,11 @@ class _EventReader:
     longest: int
     ids: tuple[int, ...]
 
-    def read(self, batch: pa.RecordBatch) -> Read:
-        value = batch.column("value")
-        offsets, data = binary_buffers(value)
-        found = self._events(batch, value, offsets, data)
+    def read(self, batch: Batch) -> Read:
+        found = self._events(batch)
         reason = found.reason
-        written, content = ENCODINGS[self.encoding].of(self.registry.widths).encode(found, data)
+        encoding = ENCODINGS[self.encoding].of(self.registry.widths)
+        written, content = encoding.encode(found, batch.content)
         length = np.diff(written)
         # The other encoding may be longer than what came.
         reason = np.where(length > self.longest, np.uint8(code_of("event_too_large")), reason)
@@ -151,12 +159,14 @@ class _EventReader:
                 np.bool_
             ),
         )
-        return Read(messages, content, offsets, data)
+        return Read(messages, content)
 
-    def _events(
-        self, batch: pa.RecordBatch, value: pa.Array, offsets: NDArray[Any], data: NDArray[np.uint8]
-    ) -> Events:
+    @cached_property
+    def _json(self) -> JsonReader:
+        return JsonReader(self.registry)
+
+    def _events(self, batch: Batch) -> Events:
         if self.source == "json":
-            return read_pairs(value, batch.column("pairs"), self.registry, events.LONGEST_JSON)
+            return self._json.read(batch.borders, batch.content)
         source = ENCODINGS[self.source].of(self.registry.widths)
-        return source.decode(offsets, data, self.registry.known, self.longest)
+        return source.decode(batch.borders, batch.content, self.registry.known, self.longest)

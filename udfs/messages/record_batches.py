@@ -6,7 +6,7 @@ decompressed by pyarrow, one call a batch; all else is one compiled pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from udfs.errors import KafkaError
 from udfs.messages import record_kernels as kernels
+from udfs.messages.buffers import Batch, read_only
 
 _CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _CODEC, _TRANSACTIONAL, _CONTROL = 0x07, 0x10, 0x20
@@ -22,6 +23,8 @@ _XERIAL = b"\x82SNAPPY\x00"
 """Java's snappy writes blocks after this, and two numbers."""
 _XERIAL_HEADER = 16
 _ABORT = 0
+_ROWS = 4096
+"""Most records of one batch: more do not stay in a core's caches."""
 _LEAST = 7
 """Bytes of the shortest record."""
 
@@ -47,6 +50,17 @@ class Records(NamedTuple):
     borders: NDArray[np.int64]
     content: NDArray[np.uint8]
     next: int
+
+    def batches(self, partition: int) -> Iterator[Batch]:
+        """Yields the records by `_ROWS`, as those of a partition; values are not copied."""
+        count = self.offset.size
+        columns = np.full(count, partition, np.int32), self.offset, self.borders, self.time * 1000
+        places, offset, borders, time = (read_only(each, each.dtype.type) for each in columns)
+        content = read_only(self.content, np.uint8)
+        for first in range(0, count, _ROWS):
+            end = first + _ROWS
+            part, ends = slice(first, end), slice(first, end + 1)
+            yield Batch(places[part], offset[part], borders[ends], content, time[part])
 
 
 def read_records(

@@ -15,6 +15,9 @@ from udfs.filters.matching.lookup import build
 from udfs.filters.nodes import Outcome
 from udfs.messages.specification import Field
 
+#: Attributes that are made where they are asked for, most of them never on workers.
+_MADE_AGAIN = {"outcomes", "receivers", "_tables"}
+
 
 class Matcher:
     """Finds the leaf of each event by the rows of a ``CompiledFilter`` and nothing else.
@@ -73,8 +76,7 @@ class Matcher:
         return [outcome.receivers for outcome in self.outcomes]
 
     def __getstate__(self) -> dict[str, Any]:
-        # Made again where they are asked for, which is not on workers.
-        return {k: v for k, v in self.__dict__.items() if k not in {"outcomes", "receivers"}}
+        return {k: v for k, v in self.__dict__.items() if k not in _MADE_AGAIN}
 
     @property
     def nbytes(self) -> int:
@@ -130,23 +132,20 @@ class Matcher:
         values: NDArray[np.uint64],
         present: NDArray[np.bool_],
     ) -> NDArray[np.int32]:
-        result: NDArray[np.int32] = kernels.walk(
-            message_type,
-            values,
-            present,
-            self._first,
-            self._start,
-            self.stop,
-            *self.lookup.arrays(),
-        )
+        result: NDArray[np.int32] = kernels.walk(message_type, values, present, *self._tables)
         return result
+
+    @cached_property
+    def _tables(self) -> tuple[Any, ...]:
+        return (self._first, self._start, self.stop, *self.lookup.arrays())
 
 
 def _plain_array(array: NDArray[Any] | None, dtype: Any, empty: tuple[int, ...]) -> NDArray[Any]:
     """Returns one layout, writeable: otherwise numba compiles the kernel once more."""
     if array is None:
         return np.zeros(empty, dtype)
-    return np.require(array, dtype, ["C", "W"])
+    plain = np.ascontiguousarray(array, dtype)
+    return plain if plain.flags.writeable else plain.copy()
 
 
 def _after_message_type(

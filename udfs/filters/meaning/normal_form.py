@@ -178,7 +178,7 @@ class _Expansion:
         children = [self.terms(child, negated) for child in node.children]
         if isinstance(node, And) is not negated:
             return self._conjunction(children)
-        return _limited(_merged(chain.from_iterable(children)))
+        return _limited(merged(chain.from_iterable(children)))
 
     def term(self, field: Field, allowed: Intervals) -> Term:
         message_type = self._types[field.header]
@@ -219,12 +219,12 @@ class _Expansion:
             if self._products > _MAX_PRODUCTS:
                 raise _too_complex()
             pairs = (conjunction(left, right) for left in terms for right in factor)
-            terms = _limited(_merged(term for term in pairs if term is not None))
+            terms = _limited(merged(term for term in pairs if term is not None))
         return terms
 
 
-def _merged(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """Drops repeats, and unites terms on one and the same field (and type)."""
+def merged(terms: Iterable[Term]) -> tuple[Term, ...]:
+    """Returns the terms without repeats, those on one and the same field (and type) united."""
     several: dict[Term, None] = {}
     single: dict[tuple[str, Intervals | None], list[Intervals]] = {}
     for term in terms:

@@ -20,6 +20,7 @@ from udfs.filters.meaning.normal_form import (
     STATE_MAXIMUM,
     Term,
     conjunction,
+    lane_terms,
     normal_form,
     presence,
     subject_name,
@@ -315,6 +316,20 @@ def update_order(update: CellUpdate) -> tuple[str, str, str]:
     """Returns a key to sort updates by. Their order has no effect: all functions are
     commutative."""
     return update.cell, update.function, update.field or ""
+
+
+def field_terms(condition: Node, specification: Specification) -> list[Term]:
+    """Returns terms over lanes whose disjunction holds for all events that may meet the condition.
+
+    State is not known beforehand: what is asked of it is left out. Errors: of ``normal_form`` and
+    ``lane_terms``.
+    """
+    state = {subject_name(subject) for subject in subjects(condition)}
+    terms = dict.fromkeys(
+        tuple(literal for literal in term if literal[0] not in state)
+        for term in normal_form(condition, specification)
+    )
+    return [lane for term in terms for lane in lane_terms(term, specification)]
 
 
 def subjects(condition: Node) -> list[Aggregate | Counter]:
