@@ -156,6 +156,15 @@ class Network:
         link = self.link_by_id.get(number) if kind != TREE else None
         return f"{text} ({link.switch}:{link.port})" if link else text
 
+    def words(self) -> str:
+        """Counts its parts in words, as the report's map does: a link is one each way."""
+        links = len({frozenset((link.switch, link.neighbor)) for link in self.links})
+        publishers = len(self.publishers())
+        return (
+            f"{len(self.switches)} switches, {len(self.subscribers())} subscribers, "
+            f"{publishers} publisher{'s' * (publishers != 1)}, {links} links"
+        )
+
     def publishers(self) -> tuple[str, ...]:
         return tuple(name for name, host in self.hosts.items() if host.role == "publisher")
 

@@ -1,0 +1,169 @@
+"""A stream of several publishers on real parts: what it sends, writes down and explains of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+from pcap_deployment import Deployment, records
+
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.replay.explanation import SentExplanation
+from jobs.adapters.replay.history import History
+from jobs.adapters.switches.filters import NetworkMatch
+from jobs.adapters.wire import Opener, SinkOptions, sink_options
+from jobs.embedded.kinds import SessionRun
+from jobs.embedded.recorded_batches import RecordedBatches
+from lab.proof import verification
+from udfs.errors import SettingsError, SinkError
+from udfs.messages.specification import Specification
+from udfs.network.network import Network
+from udfs.network.rows import network_from_rows, tree_from_row
+from udfs.stacks.dissect import dissect
+from udfs.stacks.forwarding import ForwardingModel, network_tables
+from udfs.stop_request import StopRequest
+
+pytestmark = pytest.mark.integration
+
+#: What headers say in turn; nobody is no host, and h4 no publisher.
+TOLD = ("feed1", "h3", "feed1", "nobody", None, "h4", "h3")
+
+
+def publish(deployment: Deployment) -> None:
+    producer = KafkaProducer(bootstrap_servers=deployment.servers, acks="all")
+    for number, packet in enumerate(records()):
+        told = TOLD[number % len(TOLD)]
+        headers = [("from", b"feed9"), ("from", told.encode())] if told else [("to", b"feed1")]
+        producer.send(deployment.settings.topic, packet, partition=number % 2, headers=headers)
+    producer.flush()
+    producer.close()
+
+
+def received(
+    network: Network, model: ForwardingModel, frames: list[bytes]
+) -> tuple[dict[str, list[verification.Receipt]], Counter[tuple[str, str]]]:
+    """What each host gets, and how many notifications each publisher sends it."""
+    address = {host.ipv4: host.name for host in network.hosts.values()}
+    hosts: dict[str, list[verification.Receipt]] = {name: [] for name in network.hosts}
+    sent: Counter[tuple[str, str]] = Counter()
+    for frame in frames:
+        found = dissect(frame)
+        sender = address[found.ipv4.source]
+        receipt = verification.Receipt(found.session, found.sequence, found.messages)
+        for host, copies in model.deliver(sender, found.labels).hosts.items():
+            hosts[host] += [receipt] * copies
+            sent[sender, host] += copies
+    return hosts, sent
+
+
+def proved(deployment: Deployment, itch: Specification) -> verification.Expectation:
+    """What each host is owed, by the ledger and by brute force."""
+    made = RecordedBatches(deployment.settings, deployment.tables, SessionRun(), itch)
+    topics = deployment.topics
+    found = topics.read_all()
+    made.told = topics.publishers
+    return verification.expected(
+        found, made.batches, itch, deployment.settings.topic, read=made.read
+    )
+
+
+def test_each_publishers_records_are_its_own_from_the_header_to_the_statistics(
+    deployment: Deployment, itch: Specification, tmp_path: Any
+):
+    deployment.sql("UPDATE {} SET role = 'publisher' WHERE host = 'h3'", "hosts")
+    deployment.set(publisher="feed1,h3,nobody", publisher_by="header:from", mtu=1400)
+    publish(deployment)
+    deployment.run()
+
+    rows = (deployment.tables.rows(name) for name in ("switches", "hosts", "links"))
+    network = network_from_rows(*rows)
+    trees = [tree_from_row(row) for row in deployment.tables.rows("virtual_trees")]
+    model = ForwardingModel(network, network_tables(network, trees))
+    frames = deployment.frames()
+    hosts, sent = received(network, model, frames)
+    owed = proved(deployment, itch)
+    # By the ways of two publishers, in whose order nothing is said.
+    assert owed.total > 50
+    tallies = verification.compare(owed, hosts)
+    assert (tallies.missing, tallies.extra, tallies.duplicates, tallies.misnumbered) == (0,) * 4
+    assert {sender for sender, _ in sent} == {"feed1", "h3"}
+
+    ledger = deployment.ledger
+    assert sum(row["dead_letters"] for row in ledger) == owed.dead_letters.total()
+    assert set(owed.dead_letters) == {"unknown_publisher", "no_publisher"}
+    counted: Counter[tuple[str, str]] = Counter()
+    for row in deployment.tables.rows("delivery_statistics"):
+        counted[row["publisher"], row["subscriber"]] += row["notifications"]
+    assert counted == sent
+    published = {row["publisher"] for row in deployment.tables.rows("publication_statistics")}
+    assert published == {"feed1", "h3"}
+
+    # The table has the stacks of who sent to whom, and their way begins at the publisher.
+    stacks = deployment.tables.rows("header_stacks")
+    pairs = {(row["publisher"], tuple(row["receivers"])) for row in stacks}
+    for row in deployment.tables.rows("publication_statistics"):
+        assert (row["publisher"], tuple(row["receivers"])) in pairs
+    for row in stacks:
+        went = model.deliver(row["publisher"], tuple(row["labels"]))
+        assert set(went.hosts) == set(row["part_receivers"])
+
+    # Computed again, each frame is the same, and its way begins at its publisher.
+    explanation = SentExplanation(deployment.spark, deployment.settings, deployment.tables)
+    chosen = {}
+    for frame in frames:
+        chosen.setdefault(dissect(frame).ipv4.source, frame)
+    assert len(chosen) == 2
+    for source, frame in chosen.items():
+        parts = dissect(frame)
+        told = explanation.explain(parts.session.decode(), parts.sequence)
+        same = [each for each in told["frames"] if each["hex"] == frame.hex()]
+        assert len(same) == 1
+        assert network.hosts[same[0]["publisher"]].ipv4 == source
+        assert set(same[0]["paths"]) == set(model.deliver(same[0]["publisher"], parts.labels).hosts)
+
+    # One subscription over the past: all that its host had by it, of both publishers.
+    deployment.set(pcap_path=str(tmp_path / "history"))
+    history = History(deployment.spark, deployment.settings, deployment.tables, "side")
+    whole = {partition: (0, end) for partition, end in deployment.topics.end_offsets().items()}
+    history.deliver(whole, StopRequest())
+    again, by_whom = received(network, model, deployment.frames())
+    assert {sender for sender, _ in by_whom} == {"feed1", "h3"}
+    had, has = (
+        Counter((each.session, message) for each in found["h2"] for message in each.messages)
+        for found in (hosts, again)
+    )
+    assert had == has
+
+
+def test_each_publisher_has_a_way_or_an_error_that_says_how_to_name_one():
+    def opener(**values: Any) -> Opener:
+        return Opener(sink_options(Settings(publisher="feed1,feed2", **values)))
+
+    named = opener(sink_publishers="feed1=10.0.0.1:1,feed2=[::1]:2", udp_window=3)
+    assert named.way("feed2", "s2") == SinkOptions(
+        "udp", "[::1]:2", 3, path=Settings().pcap_path, publishers=named.options.publishers
+    )
+    by_switch = opener(udp_endpoint="{switch}.example:9", sink_publishers="feed1=far:1")
+    ways = [by_switch.way(*each).endpoint for each in (("feed1", "s1"), ("feed2", "s2"))]
+    assert ways == ["far:1", "s2.example:9"]
+    raw = opener(sink="af_packet", interface="to-{publisher}")
+    assert raw.way("feed2", "s2").interface == "to-feed2"
+    files = opener(sink="pcap")
+    assert files.way("feed1", "s1") == files.way("feed2", "s2")
+    with pytest.raises(SinkError, match=r"NO_WAY.*'feed2'.*sink\.publishers"):
+        opener(udp_endpoint="far:1", sink_publishers="feed1=near:1").way("feed2", "s2")
+    with pytest.raises(SettingsError, match=r"BAD_VALUE.*sink\.udp\.endpoint"):
+        opener(sink_publishers="feed1=near:1")
+    with pytest.raises(SettingsError, match=r"SEVERAL_PUBLISHERS.*sink\.places"):
+        opener(udp_endpoint="{switch}:9", sink_places="node1=far:1")
+    with pytest.raises(SettingsError, match=r"BAD_VALUE.*names one"):
+        sink_options(Settings(udp_endpoint="far:1", sink_publishers="feed1=near:1"))
+
+
+def test_what_is_for_one_publisher_alone_says_so():
+    with pytest.raises(SettingsError, match=r"SEVERAL_PUBLISHERS.*matching on switches"):
+        NetworkMatch(Settings(publisher="*", p4_folder="p4"))
+    with pytest.raises(SettingsError, match=r"publisher\.by is 'header:from'.*names one host"):
+        Settings.read([("spark.stackcast.publisher.by", "header:from")])

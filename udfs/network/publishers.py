@@ -1,0 +1,29 @@
+"""Publishers as settings name them: one, several, or all of a network."""
+
+from __future__ import annotations
+
+from udfs.network.network import Network
+
+#: In place of names: all hosts of the role, by their addresses.
+ALL = "*"
+PARTITION = "partition"
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Returns the names of a setting, as ``feed1,feed2``; none where it is `ALL`."""
+    return () if text == ALL else tuple(name.strip() for name in text.split(","))
+
+
+def several(text: str) -> bool:
+    """Returns True if a setting names more than one publisher, or all."""
+    return len(listed(text)) != 1
+
+
+def receiving(network: Network, text: str) -> tuple[set[str], str]:
+    """Returns the hosts that may receive, and the one that may not as it is the only publisher.
+
+    Of several publishers each may receive, also what it sends: it comes in by another's link.
+    """
+    if several(text):
+        return set(network.hosts), ""
+    return set(network.subscribers()), text
