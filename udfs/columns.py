@@ -23,9 +23,7 @@ from pyspark.sql.functions import pandas_udf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
-    BinaryType,
     DoubleType,
-    IntegerType,
     LongType,
     StringType,
     StructField,
@@ -34,55 +32,50 @@ from pyspark.sql.types import (
 
 from udfs.delivery.frame_headers import StacksHandle
 from udfs.delivery.plan import Plan, PlanHandle
-from udfs.delivery.sink import Sink
+from udfs.delivery.sink import EntrySinks, Opener, Sink
 from udfs.delivery.task import Task
 from udfs.filters.row_matcher import RowMatcher
 from udfs.filters.subscriptions import Subscription
+from udfs.messages.buffers import Batch
 from udfs.trees.header_stacks import Receivers, Stack, Stacks, warm_up
 
-Source = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Source = Callable[[Iterator[Any]], Iterator[Batch | pa.RecordBatch]]
 
 #: Columns of a task's report. ``kind`` says which columns a row fills:
 #: ``partition`` (offsets, sequence numbers, counts), ``template`` (frames of one header stack, the
-#: ``part`` of a ``delivery``; its receivers, if the plan came without it), ``reason`` (how many
-#: dead letters), ``sample`` (one dead letter, cut to its first bytes) and ``state`` (what rules
-#: with state keep of a partition).
-REPORT = StructType(
+#: ``part`` of a ``delivery`` by a ``publisher``, if there are several; its receivers, if the plan
+#: came without it), ``reason`` (how many dead letters), ``sample`` (one dead letter, cut to its
+#: first bytes, and the ``sender`` that it names) and ``state`` (what rules with state keep of a
+#: partition).
+REPORT = pa.schema(
     [
-        StructField("kind", StringType(), False),
-        StructField("partition", IntegerType()),
-        StructField("from_offset", LongType()),
-        StructField("until_offset", LongType()),
-        StructField("first_sequence", LongType()),
-        StructField("last_sequence", LongType()),
-        StructField("packets", LongType()),
-        StructField("read_bytes", LongType()),
-        StructField("messages", LongType()),
-        StructField("matched", LongType()),
-        StructField("frames", LongType()),
-        StructField("bytes", LongType()),
-        StructField("datagram_bytes", LongType()),
-        StructField("delivery", IntegerType()),
-        StructField("part", IntegerType()),
-        StructField("receivers", ArrayType(StringType())),
-        StructField("receiver_set", ArrayType(StringType())),
-        StructField("reason", StringType()),
-        StructField("count", LongType()),
-        StructField("message_index", IntegerType()),
-        StructField("length", IntegerType()),
-        StructField("sample", BinaryType()),
-        StructField("cells", BinaryType()),
+        ("kind", pa.string()),
+        ("partition", pa.int32()),
+        ("from_offset", pa.int64()),
+        ("until_offset", pa.int64()),
+        ("first_sequence", pa.int64()),
+        ("last_sequence", pa.int64()),
+        ("packets", pa.int64()),
+        ("read_bytes", pa.int64()),
+        ("messages", pa.int64()),
+        ("matched", pa.int64()),
+        ("frames", pa.int64()),
+        ("bytes", pa.int64()),
+        ("datagram_bytes", pa.int64()),
+        ("publisher", pa.int32()),
+        ("delivery", pa.int32()),
+        ("part", pa.int32()),
+        ("receivers", pa.list_(pa.string())),
+        ("receiver_set", pa.list_(pa.string())),
+        ("reason", pa.string()),
+        ("sender", pa.string()),
+        ("count", pa.int64()),
+        ("message_index", pa.int32()),
+        ("length", pa.int32()),
+        ("sample", pa.binary()),
+        ("cells", pa.binary()),
     ]
 )
-
-_ARROW_TYPES = {
-    StringType(): pa.string(),
-    IntegerType(): pa.int32(),
-    LongType(): pa.int64(),
-    BinaryType(): pa.binary(),
-    ArrayType(StringType()): pa.list_(pa.string()),
-}
-REPORT_ARROW = pa.schema([(f.name, _ARROW_TYPES[f.dataType]) for f in REPORT.fields])
 
 #: Columns of `work_out` for a receiver set: rows of `udfs.trees.header_stacks.Stack`, the hosts
 #: that are cut off, and the seconds of a core that it took.
@@ -115,20 +108,22 @@ def deliver(
     plan: PlanHandle,
     header_stacks: StacksHandle,
     topic: str,
-    open_sink: Callable[[], Sink],
+    open_sink: Opener | Callable[[], Sink],
     samples: int,
     carried: Mapping[int, bytes] | None = None,
     since: Mapping[int, int] | None = None,
     source: Source = iter,
-) -> Source:
+    at_once: bool = False,
+) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:
     """Returns a function for ``mapInArrow`` over columns partition (int32), offset (int64), value
     (binary), or over what ``source`` makes these of.
 
     ``header_stacks`` serve receiver sets that the plan came without: of these, the task works out
     what its records use. Every record of a batch is decoded, matched, framed and sent before the
     next batch is taken; the sink is flushed before the task ends, so that a finished task means
-    frames handed over. At most ``samples`` dead letters a task are reported with their bytes; all
-    are counted.
+    frames handed over; ``at_once``, after each batch too. At most ``samples`` dead letters a task
+    are reported with their bytes; all are counted. ``open_sink``: an `Opener` where the plan has
+    several publishers.
 
     If rules keep state, a partition must be the work of one task, in the order of its offsets;
     ``carried`` is the state before, by partition, as the rows of kind ``state`` gave it. Where
@@ -139,12 +134,14 @@ def deliver(
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        sink = open_sink()
+        sink = EntrySinks(plan.value, open_sink)
         try:
             task = Task(plan.value, header_stacks, topic, samples, carried or {}, since)
             for batch in source(batches):
                 frames = task.add(batch)
-                sink.send(frames.data, frames.offsets)
+                sink.send(frames.data, frames.offsets, frames.template)
+                if at_once:
+                    sink.flush()
             summaries = task.summaries()
             if summaries is not None:
                 sink.send(*summaries)
@@ -177,14 +174,14 @@ def _freeze(plan: Plan) -> None:
 def _report(task: Task) -> Iterator[pa.RecordBatch]:
     totals = task.totals()
     if totals:
-        yield pa.RecordBatch.from_pylist(totals, schema=REPORT_ARROW)
+        yield pa.RecordBatch.from_pylist(totals, schema=REPORT)
     templates = task.templates()
     count = len(templates["delivery"])
     if count:
         columns = templates | {"kind": pa.repeat(pa.scalar("template"), count)}
         yield pa.RecordBatch.from_arrays(
-            [columns.get(field.name, pa.nulls(count, field.type)) for field in REPORT_ARROW],
-            schema=REPORT_ARROW,
+            [columns.get(field.name, pa.nulls(count, field.type)) for field in REPORT],
+            schema=REPORT,
         )
 
 

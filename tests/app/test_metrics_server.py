@@ -176,13 +176,6 @@ def test_each_problem_alone_is_a_503_and_is_named():
     assert "SINK.SEND_FAILED" in alone(WELL, failure="SINK.SEND_FAILED")
 
 
-def test_a_long_batch_of_real_time_is_none():
-    metrics = StreamMetrics()
-    metrics.running = 5, NOW - 310
-    assert not health_of(WELL, metrics, NOW, BATCH_SECONDS + seconds_of("5 minutes")).problems
-    assert health_of(WELL, metrics, NOW, BATCH_SECONDS).problems
-
-
 def test_what_harms_no_frame_is_a_remark():
     metrics = StreamMetrics()
     metrics.refused({"links": 3})

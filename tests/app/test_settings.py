@@ -193,6 +193,7 @@ def test_example_files_hand_records_to_workers_as_the_defaults_do(example: str):
     handed = {f"{KAFKA_PREFIX}{key}" for key in FETCHING} | {
         "spark.sql.execution.arrow.maxRecordsPerBatch",
         "spark.python.worker.reuse",
+        "spark.python.unix.domain.socket.enabled",
     }
     defaults = lines("spark-defaults")
     assert {key: lines(example).get(key) for key in handed} == {

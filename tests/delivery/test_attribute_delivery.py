@@ -24,6 +24,7 @@ from delivery_cases import (
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from json_records import arrow_of
 
 from udfs.columns import deliver
 from udfs.delivery.plan import Compilation, Planner
@@ -32,7 +33,6 @@ from udfs.filters.advertisements import Advertisement
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import Subscription
-from udfs.messages.attributes.pairs import pairs_of_lines
 from udfs.messages.attributes.reference import read_event, write_event
 from udfs.messages.attributes.registry import Attribute, Registry
 from udfs.messages.readers import AttributeEvents, Encoding, Input
@@ -170,13 +170,8 @@ def test_every_host_gets_exactly_the_events_that_it_subscribed_to(
 
 def test_json_from_the_topic_leaves_as_binary_events():
     lines = [b'{"temp": 25, "hum": 30}', b'{"temp": "warm"}', b"{}", b'{"hum": 16, "temp": 29}']
-    records, pairs = pairs_of_lines(lines)
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array([0] * 4, pa.int32()), pa.array(range(4), pa.int64()), records, pairs],
-        names=["partition", "offset", "value", "pairs"],
-    )
     compilation = planned([Subscription("a", "h1", FILTERS[0])], "json", "bitmask")
-    sink, report = run(compilation, [batch])
+    sink, report = run(compilation, [arrow_of(lines)])
     assert received(sink.frames)["h1"] == Counter(
         {
             (0, 0, write_event({1: 25, 2: 30}, "bitmask")): 1,

@@ -11,6 +11,7 @@ import pickle
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from delivery_cases import (
     ADDRESSING,
@@ -39,14 +40,16 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.columns import REPORT_ARROW, deliver
+from udfs.columns import REPORT, deliver
 from udfs.delivery.plan import Addressing, Compilation, Planner
 from udfs.delivery.task import SAMPLE_BYTES
 from udfs.errors import MessageError, NetworkError, StreamError
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.subscriptions import Subscription
+from udfs.messages import record_batches
 from udfs.messages.readers import Packets
+from udfs.messages.record_batches import Records
 from udfs.messages.reference import build_packet, read_message, read_packet
 from udfs.messages.sequence import MAX_OFFSET, sequence_number, session_id, split_sequence
 from udfs.network.network import Network
@@ -59,6 +62,13 @@ pytestmark = pytest.mark.unit
 
 def compilation_of(subscriptions: Sequence[Subscription]) -> Compilation:
     return Planner(Packets(ITCH), ADDRESSING).plan(subscriptions, NETWORK, TREES, VERSIONS)
+
+
+def test_a_publisher_that_switches_would_take_nothing_from_is_refused():
+    name = NETWORK.subscribers()[0]
+    planner = Planner(Packets(ITCH), dataclasses.replace(ADDRESSING, publisher=name))
+    with pytest.raises(NetworkError, match=rf"NO_PUBLISHER.*'{name}'.*spark\.stackcast\.publisher"):
+        planner.plan([], NETWORK, TREES, VERSIONS)
 
 
 def run(
@@ -74,7 +84,7 @@ def run(
         handle(compilation.plan), handle(compilation.header_stacks), TOPIC, lambda: sink, samples
     )
     report = list(task(batches_of(rows, cuts, large)))
-    assert all(batch.schema == REPORT_ARROW for batch in report)
+    assert all(batch.schema == REPORT for batch in report)
     assert sink.calls[-2:] == ["flush", "close"]
     return sink, [row for batch in report for row in batch.to_pylist()]
 
@@ -181,6 +191,40 @@ def test_the_same_records_become_the_same_bytes_however_they_are_cut(
     whole, pieces = run(compilation, rows), run(compilation, rows, cuts)
     assert whole[0].frames == pieces[0].frames
     assert sorted(map(repr, whole[1])) == sorted(map(repr, pieces[1]))
+
+
+@examples(20)
+@given(scenes(), st.integers(1, 9))
+def test_records_that_a_task_fetched_become_what_those_of_the_connector_do(
+    scene: tuple[list[Subscription], list[Row]], most: int
+):
+    subscriptions, rows = scene
+    compilation = compilation_of(subscriptions)
+    for partition in {row[0] for row in rows}:
+        mine = [row for row in rows if row[0] == partition]
+        values = [value or b"" for _, _, value in mine]
+        records = Records(
+            offset=np.array([offset for _, offset, _ in mine], np.int64),
+            time=np.zeros(len(mine), np.int64),
+            borders=np.cumsum([0, *map(len, values)]),
+            content=np.frombuffer(b"".join(values), np.uint8),
+            next=mine[-1][1] + 1,
+        )
+        sink, report = run(compilation, mine)
+        fetching = ListSink()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(record_batches, "_ROWS", most)
+            task = deliver(
+                handle(compilation.plan),
+                handle(compilation.header_stacks),
+                TOPIC,
+                lambda sink=fetching: sink,
+                1000,
+                source=lambda _, r=records, p=partition: r.batches(p),
+            )
+            told = [row for batch in task(iter([])) for row in batch.to_pylist()]
+        assert fetching.frames == sink.frames
+        assert sorted(map(repr, told)) == sorted(map(repr, report))
 
 
 TO_H3 = [Subscription("s", "h3", "stock == GOOGL")]

@@ -7,9 +7,11 @@ and the reference of the digest is in plain integers. None shares code with the 
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from collections import defaultdict
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from delivery_cases import (
     ADDRESSING,
@@ -40,18 +42,23 @@ from udfs.messages.readers import Packets
 from udfs.messages.reference import build_packet
 from udfs.messages.sequence import OFFSET_SHIFT, session_id
 from udfs.messages.summaries import Summary, unpack
+from udfs.messages.summary_keys import HostKeys, SummaryKey
 from udfs.network.network import Network
 from udfs.stacks.dissect import dissect
 
 pytestmark = pytest.mark.unit
 
 PORT = 26401
+KEY = SummaryKey(7, b"\x5a" * 32)
 LIMIT = 1 << 64
 
 
-def compilation_of(subscriptions: Sequence[Subscription], **changes: int) -> Compilation:
+def compilation_of(
+    subscriptions: Sequence[Subscription], key: SummaryKey | None = None, **changes: int
+) -> Compilation:
     addressing = dataclasses.replace(ADDRESSING, summary_port=PORT, **changes)
-    return Planner(Packets(ITCH), addressing).plan(subscriptions, NETWORK, TREES, VERSIONS)
+    planner = Planner(Packets(ITCH), addressing, summary_key=key)
+    return planner.plan(subscriptions, NETWORK, TREES, VERSIONS)
 
 
 def run(
@@ -61,6 +68,17 @@ def run(
     since: dict[int, int] | None = None,
 ) -> tuple[list[bytes], dict[tuple[str, bytes], Summary]]:
     """Frames of notifications, and the summaries by host and session."""
+    notifications, told = bytes_of(compilation, rows, cuts, since)
+    return notifications, {key: unpack(datagram) for key, datagram in told.items()}
+
+
+def bytes_of(
+    compilation: Compilation,
+    rows: Sequence[Row],
+    cuts: Sequence[int] = (),
+    since: dict[int, int] | None = None,
+) -> tuple[list[bytes], dict[tuple[str, bytes], bytes]]:
+    """Frames of notifications, and the datagrams of summaries by host and session."""
     sink = ListSink()
     task = deliver(
         handle(compilation.plan),
@@ -75,10 +93,10 @@ def run(
     assert last == sorted(last), "summaries leave after the notifications"
     summaries = {}
     for frame in (frame for frame in sink.frames if port_of(frame) == PORT):
-        summary = unpack(udp_payload(plain(frame)))
+        summary = udp_payload(plain(frame))
         (host,) = MODEL.deliver("feed1", labels(frame)).hosts
-        assert (host, summary.session) not in summaries
-        summaries[host, summary.session] = summary
+        assert (host, summary[:10]) not in summaries
+        summaries[host, summary[:10]] = summary
     return [frame for frame in sink.frames if port_of(frame) != PORT], summaries
 
 
@@ -166,15 +184,44 @@ def test_summaries_change_no_notification_and_leave_by_another_port():
     assert not none
 
 
+@examples(20)
+@given(scenes(), st.booleans())
+def test_with_a_key_each_summary_has_a_tag_of_its_host_behind_it_and_all_else_is_the_same(
+    scene: tuple[list[Subscription], list[Row]], ahead: bool
+):
+    subscriptions, rows = scene
+    with_key, without = (compilation_of(subscriptions, key) for key in (KEY, None))
+    if ahead:
+        with_key, without = complete(with_key), complete(without)
+    frames, signed = bytes_of(with_key, rows)
+    plain_frames, bare = bytes_of(without, rows)
+    assert frames == plain_frames
+    assert {key: datagram[:52] for key, datagram in signed.items()} == bare
+    for (host, _), datagram in signed.items():
+        believing = [h for h in HOSTS if HostKeys([KEY.for_host(h)]).proves(datagram)]
+        assert believing == [host]
+        assert len(datagram) == 72
+
+
+def test_workers_get_the_hosts_keys_and_never_the_master_key():
+    plan = compilation_of([Subscription("s", "h3", "stock == GOOGL")], KEY).plan
+    carried = pickle.dumps(plan)
+    assert KEY.secret not in carried and KEY.for_host("h3").secret in carried
+    assert KEY.for_host("h3").secret.hex() not in repr(plan)
+    assert repr(KEY.for_host("h3").secret) not in repr(plan)
+
+
 def test_a_host_that_nothing_leads_to_costs_the_others_no_summary():
     links = [dataclasses.replace(link, up=link.neighbor != "h3") for link in NETWORK.links]
     cut = Network(NETWORK.switches.values(), NETWORK.hosts.values(), links)
     subscriptions = [Subscription(f"s{h}", h, "stock == GOOGL") for h in ("h3", "h4")]
     addressing = dataclasses.replace(ADDRESSING, summary_port=PORT)
-    compilation = Planner(Packets(ITCH), addressing).plan(subscriptions, cut, TREES, VERSIONS)
+    planner = Planner(Packets(ITCH), addressing, summary_key=KEY)
+    compilation = planner.plan(subscriptions, cut, TREES, VERSIONS)
     packet = build_packet(b"SOURCE    ", 1, [GOOGL])
-    _, summaries = run(compilation, [(0, 1, packet)])
-    assert [host for host, _ in summaries] == ["h4"]
+    _, summaries = bytes_of(compilation, [(0, 1, packet)])
+    (((host, _), summary),) = summaries.items()
+    assert host == "h4" and HostKeys([KEY.for_host("h4")]).proves(summary)
 
 
 def test_a_captured_summary_is_taken_apart_as_what_it_is():
@@ -191,3 +238,24 @@ def test_a_captured_summary_is_taken_apart_as_what_it_is():
     assert summary is not None
     assert (summary.notifications, summary.last) == (1, notification.sequence)
     assert told.sequence == summary.until == 6 << OFFSET_SHIFT
+
+
+def test_the_hosts_of_a_template_are_those_of_the_plan_in_use():
+    # Plans with the same rules share what is known of hosts, and number their templates apart.
+    rules = [Subscription(f"s{n}", host, f"shares > {n}") for n, host in enumerate(HOSTS)]
+    bare = compilation_of(rules)
+    deliveries = np.arange(len(bare.receiver_sets), dtype=np.int32)[::-1]
+    for delivery in deliveries:
+        bare.plan.headers.templates_for(delivery.reshape(1), handle(bare.header_stacks))
+    whole = complete(bare)
+    hosts = bare.plan.summaries
+    assert hosts is not None and hosts is whole.plan.summaries
+    found = []
+    for headers in (bare.plan.headers, whole.plan.headers, bare.plan.headers):
+        all_templates = np.arange(headers.templates.templates)
+        start, end, pool = hosts.reach(headers, all_templates)
+        found.append(
+            [[hosts.names[at] for at in pool[a:b]] for a, b in zip(start, end, strict=True)]
+        )
+        assert found[-1] == [list(headers.receivers(t)) for t in all_templates.tolist()]
+    assert found[0] == found[2] != found[1]

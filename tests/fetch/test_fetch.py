@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import random
 import socket
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
+from itertools import pairwise
 from typing import Any
 
-import certificates
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
+from secured_broker import SecuredBroker
 
 from jobs.adapters.fetch import client
-from jobs.adapters.fetch.client import Fetcher, Range
+from jobs.adapters.fetch.client import Fetcher, Range, Reached
 from jobs.adapters.fetch.options import FetchOptions, fetch_options
-from lab.up.broker import Broker, default_class_path, free_ports
+from lab.up.broker import Broker, default_class_path
 from udfs.errors import KafkaError
 
 pytestmark = pytest.mark.integration
@@ -53,9 +54,10 @@ def rows(fetcher: Fetcher, topic: str, first: int, until: int) -> list[tuple[int
     """(offset, milliseconds, value) of each record."""
     found = []
     for batch in fetcher.batches(Range(topic, 0, first, until)):
-        assert batch.column("partition").unique().to_pylist() == [0]
-        times = batch.column("timestamp").cast("int64").to_pylist()
-        columns = batch.column("offset").to_pylist(), times, batch.column("value").to_pylist()
+        assert not batch.partition.any()
+        content = batch.content.tobytes()
+        values = [content[a:b] for a, b in pairwise(batch.borders.tolist())]
+        columns = batch.offset.tolist(), batch.time.tolist(), values
         found += [(o, t // 1000, v) for o, t, v in zip(*columns, strict=True)]
     return found
 
@@ -64,7 +66,8 @@ def rows(fetcher: Fetcher, topic: str, first: int, until: int) -> list[tuple[int
 def test_any_range_comes_whole_and_in_order_however_the_broker_compressed_it(
     broker, fetcher, codec
 ):
-    topic = topic_of(broker, compression_type=codec)
+    # Records are years old here, and retention goes by their time.
+    topic = topic_of(broker, compression_type=codec, retention_ms="-1")
     chance = random.Random(codec)
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=3)
     expected = []
@@ -80,6 +83,50 @@ def test_any_range_comes_whole_and_in_order_however_the_broker_compressed_it(
     assert rows(fetcher, topic, 0, 3000) == expected
     for first, until in ((0, 1), (1, 2), (499, 1502), (2999, 3000), (7, 7)):
         assert rows(fetcher, topic, first, until) == expected[first:until]
+
+
+def test_records_that_are_followed_come_as_they_are_sent_and_until_the_time_is_over(
+    broker, fetcher
+):
+    topic = topic_of(broker)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+
+    def send() -> None:
+        for number in range(40):
+            producer.send(topic, b"%d" % number, partition=0).get()
+            time.sleep(0.01)
+
+    def offsets(source: Iterator[Any]) -> list[int]:
+        return [offset for batch in source for offset in batch.offset.tolist()]
+
+    reached, seen = Reached(0), []
+    with ThreadPoolExecutor(1) as beside:
+        sending = beside.submit(send)
+        # Each range goes on where the one before has come to.
+        while reached.offset < 40:
+            began = reached.offset
+            seen.append(offsets(fetcher.follow(Range(topic, 0, began, 99), 0.1, False, reached)))
+            assert reached.offset == began + len(seen[-1])
+        sending.result()
+    assert [offset for some in seen for offset in some] == list(range(40))
+    assert len(seen) > 2 and not reached.failure
+    # No more than the range; and who tries again reads what is there, however late it is.
+    assert offsets(fetcher.follow(Range(topic, 0, 3, 7), 9.0, False, Reached(3))) == [3, 4, 5, 6]
+    assert offsets(fetcher.follow(Range(topic, 0, 3, 99), -1.0, False, Reached(3))) == []
+    assert offsets(fetcher.follow(Range(topic, 0, 3, 99), -1.0, True, Reached(3))) == [
+        *range(3, 40)
+    ]
+    with pytest.raises(KafkaError, match=r"KAFKA.OFFSET_GONE"):
+        list(fetcher.follow(Range(topic, 0, 50, 99), 1.0, False, Reached(50)))
+    producer.close()
+    # A range that ends within a batch of Kafka's is no further than its end.
+    together = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=200)
+    for number in range(9):
+        together.send(topic, b"%d" % number, partition=0)
+    together.close()
+    reached = Reached(40)
+    assert offsets(fetcher.follow(Range(topic, 0, 40, 44), 9.0, False, reached)) == [*range(40, 44)]
+    assert reached.offset == 44
 
 
 class LosingSocket:
@@ -142,10 +189,10 @@ def test_who_gives_up_in_the_middle_leaves_nothing_to_those_after_it(broker, fet
         producer.send(topic, b"%d" % number * 200, partition=0).get()
     producer.close()
     first = fetcher.batches(Range(topic, 0, 0, 300))
-    seen = next(first).num_rows
+    seen = len(next(first))
     # A second reader of the same connection, in between: the broker still owes the first a piece.
     assert [offset for offset, _, _ in rows(fetcher, topic, 40, 300)] == list(range(40, 300))
-    assert seen + sum(batch.num_rows for batch in first) == 300
+    assert seen + sum(len(batch) for batch in first) == 300
     next(fetcher.batches(Range(topic, 0, 0, 300)))
     assert [offset for offset, _, _ in rows(fetcher, topic, 7, 9)] == [7, 8]
 
@@ -201,66 +248,43 @@ def test_a_topic_that_is_not_there_ends_the_wait_with_its_name(fetcher, broker):
         rows(gone, "nowhere", 0, 1)
 
 
-class SecuredBroker(Broker):
-    """A broker that has one more listener, with TLS, which asks for a name and a password."""
-
-    secured = 0
-
-    def _write_properties(self, port: int, controller: int) -> Path:
-        path = super()._write_properties(port, controller)
-        if not self.secured:
-            (self.secured,) = free_ports(1)
-            certificates.make(self.folder)
-            pair = [(self.folder / f"server.{end}").read_text() for end in ("key", "pem")]
-            (self.folder / "both.pem").write_text("".join(pair))
-        plain = f"PLAINTEXT://127.0.0.1:{port}"
-        text = path.read_text().replace(plain, f"{plain},SASL_SSL://127.0.0.1:{self.secured}")
-        text = text.replace("map=", "map=SASL_SSL:SASL_SSL,")
-        login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-        path.write_text(
-            f"{text}\nsasl.enabled.mechanisms=PLAIN\n"
-            f"ssl.keystore.type=PEM\nssl.keystore.location={self.folder / 'both.pem'}\n"
-            "listener.name.sasl_ssl.plain.sasl.jaas.config="
-            f'{login} username="u" password="p" user_u="p";\n'
-        )
-        return path
-
-
 def test_a_secured_broker_that_dies_and_comes_back_is_waited_for(tmp_path):
-    jaas = 'x.PlainLoginModule required username="u" password="p";'
     with SecuredBroker(default_class_path(), tmp_path).start(200) as broker:
-        kafka = {
-            "bootstrap.servers": f"127.0.0.1:{broker.secured}",
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "PLAIN",
-            "sasl.jaas.config": jaas,
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(tmp_path / "ca.pem"),
-        }
+        kafka = broker.login()
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
         for number in range(800):
             producer.send("t", b"%d" % number * 300, partition=number % 2)
         producer.close()
         fetcher = Fetcher(replace(options(broker, **kafka), patience=100.0))
         source = fetcher.batches(Range("t", 0, 0, 400))
-        seen = next(source).num_rows
+        seen = len(next(source))
         broker.kill()
         with ThreadPoolExecutor(1) as beside:
-            others = beside.submit(lambda: sum(batch.num_rows for batch in source))
+            others = beside.submit(lambda: sum(len(batch) for batch in source))
             broker.revive(200)
             assert seen + others.result() == 400
         fetcher.close()
         # What one partition met does not harm another of the same broker.
         impatient = Fetcher(replace(options(broker, **kafka), patience=0.5))
         both = [Range("t", partition, 0, 400) for partition in (0, 1)]
-        assert [sum(b.num_rows for b in impatient.batches(each)) for each in both] == [400, 400]
+        assert [sum(len(b) for b in impatient.batches(each)) for each in both] == [400, 400]
         broker.kill()
         with pytest.raises(KafkaError, match=r"KAFKA.BROKER_UNREACHABLE"):
             next(impatient.batches(both[0]))
+        # Who follows ends in time, and says why nothing came.
+        reached = Reached(0)
+        assert not list(impatient.follow(both[0], 0.2, False, reached)) and reached.failure
+        with pytest.raises(KafkaError, match=r"KAFKA.BROKER_UNREACHABLE"):
+            list(impatient.follow(both[0], 0.2, True, reached))
         broker.revive(200)
-        assert sum(batch.num_rows for batch in impatient.batches(both[1])) == 400
+        assert sum(len(batch) for batch in impatient.batches(both[1])) == 400
         impatient.close()
-        wrong = kafka | {"sasl.jaas.config": jaas.replace('password="p"', 'password="q"')}
-        stranger = Fetcher(replace(options(broker, **wrong), patience=100.0))
-        with pytest.raises(KafkaError, match=r"KAFKA.FETCH_REFUSED: .*Authentication"):
-            next(stranger.batches(Range("t", 0, 0, 400)))
+        # What waiting does not mend ends at once.
+        for wrong, why in (
+            (broker.login(password="q"), "Authentication"),
+            (broker.tls(broker.mutual, "client", authority="other"), "CERTIFICATE_VERIFY_FAILED"),
+            (broker.tls(broker.expired), "certificate has expired"),
+        ):
+            stranger = Fetcher(replace(options(broker, **wrong), patience=100.0))
+            with pytest.raises(KafkaError, match=rf"KAFKA.FETCH_REFUSED: .*{why}"):
+                next(stranger.batches(Range("t", 0, 0, 400)))

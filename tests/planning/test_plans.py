@@ -37,6 +37,8 @@ class Versions:
             for number in range(50)
         ]
         first["advertisements"] = []
+        grant = {"id": "g", "subscriber": "*", "format": "itch", "filter": "all"}
+        first["grants"] = [grant]
         self.held: dict[str, list[list[dict[str, Any]]]] = {
             name: [rows] for name, rows in first.items()
         }
@@ -73,6 +75,7 @@ EDITS = {
     "subscriptions": {"filter": "price > 1"},
     "links": {"weight": 2.5},
     "virtual_trees": {"strategy": "other"},
+    "grants": {"filter": "price > 3"},
     "hosts": {"mac": 0x020000009999},
 }
 
@@ -87,6 +90,18 @@ def test_only_what_changed_is_read_again(tables: Versions, plans: Plans, name: s
     tables.reads.clear()
     plans.at(tables.newest)
     assert not tables.reads
+
+
+def test_an_edit_of_grants_decides_which_rules_are_live(tables: Versions, plans: Plans) -> None:
+    tables.edit("grants", {"filter": "price > 25"})
+    made = plans.at(tables.newest)
+    assert [rule.id for rule in made.compilation.rules] == sorted(f"s{n}" for n in range(25, 50))
+    fresh = Plans(Settings(publisher="feed1"), tables).at(tables.newest)
+    assert fresh.compilation.rejection_rows() == made.compilation.rejection_rows()
+    assert len(made.compilation.rejections) == 25
+    tables.edit("grants", {"filter": "prise > 25"})
+    codes = [rejection.code for rejection in plans.at(tables.newest).compilation.rejections]
+    assert codes == ["SUBSCRIPTION.UNKNOWN_FIELD"] + ["SUBSCRIPTION.NOT_GRANTED"] * 50
 
 
 def test_an_edit_of_a_link_compiles_no_filter_and_gives_the_plan_of_scratch(

@@ -14,6 +14,7 @@ from udfs.network.network import Host, Link, Network, Switch
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
 from udfs.stacks.forwarding import ForwardingModel, SwitchTables, forward, network_tables
+from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.unit
 
@@ -29,7 +30,16 @@ def drawn(ports):
     attached = {n: (s, p) for (s, n), p in port_of.items() if n in hosts}
     return Network.from_rows(
         [Switch(name, number) for number, name in enumerate(sorted(ports), start=1)],
-        [Host(name, *attached[name], 100 + i, 100 + i) for i, name in enumerate(hosts)],
+        [
+            Host(
+                name,
+                *attached[name],
+                100 + i,
+                100 + i,
+                "publisher" if name == "P" else "subscriber",
+            )
+            for i, name in enumerate(hosts)
+        ],
         links,
     )
 
@@ -146,6 +156,18 @@ def test_nothing_crosses_a_failed_link_or_reaches_a_host_that_is_not_marked_as_o
     assert ForwardingModel(network, {}).deliver("feed1", stack).hosts == {}
     with pytest.raises(NetworkError, match="UNKNOWN_HOST"):
         ForwardingModel(network, tables).deliver("nobody", stack)
+
+
+def test_a_stack_comes_in_from_switches_and_publishers_alone():
+    network = fabric(2, 2, 2, 2, 2)
+    trees = broadcast_trees(network)
+    model = ForwardingModel(network, network_tables(network, trees))
+    stack = (NARROW.label(TREE, 1),)
+    for name, host in network.hosts.items():
+        reached = model.deliver(name, stack).hosts
+        assert reached == (
+            Counter(set(network.hosts) - {name}) if host.role == "publisher" else Counter()
+        )
 
 
 def program_of_the_text(tables, ingress_port, labels):

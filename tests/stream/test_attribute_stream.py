@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from polling import drain, polled
@@ -172,6 +173,7 @@ def settings_of(lab: Lab, tables: str, **own: object) -> Settings:
         udp_window=64,
         wait_seconds=10,
         # What was published is one batch, also the first after a start.
+        latency="microbatch",
         max_bytes_per_trigger=0,
         kafka={"bootstrap.servers": lab.bootstrap_servers},
         given=frozenset(names[name] for name in own if name in names),
@@ -564,6 +566,7 @@ def test_binary_events_arrive_with_their_payload_and_damage_harms_nothing_else(
             kept = all_of_it[lost if host == "h6" else 0 :]
             content = b"".join(map(receipt_bytes, kept))
             (folder / "receipts" / f"{host}.mold").write_bytes(content)
+            np.zeros(len(kept), ">i8").tofile(folder / "receipts" / f"{host}.times")
         run = stream.StreamProof(
             spark,
             one.settings,
@@ -571,6 +574,7 @@ def test_binary_events_arrive_with_their_payload_and_damage_harms_nothing_else(
             one.tables,
             NETWORK,
             Published(len(good), len(good), 0, 0.0),
+            "microbatch",
             folder,
             lab.status(),
         )

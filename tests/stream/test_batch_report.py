@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.adapters.stream.report import BatchReport
+from jobs.adapters.stream.report import BatchReport, Reach
 
 pytestmark = pytest.mark.unit
 
@@ -98,3 +98,46 @@ def test_publications_agree_with_the_counts_of_subscribers(work: list[tuple[int,
         counts = subscribers.get(host, {"notifications": 0, "messages": 0})
         for column in ("notifications", "messages"):
             assert sum(row[column] for row in mine) == counts[column]
+
+
+def test_rows_of_several_publishers_are_told_apart():
+    sets = [(), ("h1", "h2"), ("h3",)]
+    met = ["h1", "h3"]
+    sizes = {"kind": "template", "messages": 2, "bytes": 90, "datagram_bytes": 80}
+
+    def row(publisher: int, delivery: int, frames: int, part: int = 0, **told: list[str]):
+        return {"publisher": publisher, "delivery": delivery, "part": part} | {
+            "frames": frames, **sizes, **told
+        }  # fmt: skip
+
+    rows = [
+        row(0, 1, 3),
+        row(1, 1, 5),
+        # A set that the plan has not, by the numbers of two workers.
+        row(1, 3, 7, receiver_set=met),
+        row(1, 4, 11, receiver_set=met),
+        row(0, 2, 13),
+        row(0, 1, 17),
+    ]
+    report = BatchReport(rows, Reach([[]], ["feed1", "feed2"], sets))
+    columns = report.publication_columns
+    assert list(
+        zip(columns["publisher"], columns["receivers"], columns["notifications"], strict=True)
+    ) == [
+        ("feed1", ["h1", "h2"], 20),
+        ("feed1", ["h3"], 13),
+        ("feed2", ["h1", "h2"], 5),
+        ("feed2", ["h1", "h3"], 18),
+    ]
+    subscribers = report.subscriber_columns
+    assert list(
+        zip(*(subscribers[n] for n in ("publisher", "subscriber", "notifications")), strict=True)
+    ) == [
+        ("feed1", "h1", 20),
+        ("feed1", "h2", 20),
+        ("feed1", "h3", 13),
+        ("feed2", "h1", 23),
+        ("feed2", "h2", 5),
+        ("feed2", "h3", 18),
+    ]
+    assert report.by_subscriber()["h1"]["notifications"] == 43

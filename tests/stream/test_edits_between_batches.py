@@ -29,6 +29,12 @@ class Plans:
         self.made.append(versions["subscriptions"])
         return SimpleNamespace(versions=versions, plan=None)
 
+    def stacks(self, compilation: Any) -> None:
+        pass
+
+    def with_known(self, compilation: Any) -> Any:
+        return compilation
+
 
 class Tables:
     def __init__(self) -> None:
@@ -41,9 +47,10 @@ class Tables:
 def delivery(plans: Plans, tables: Tables) -> Any:
     """As much of a stream as follows the tables."""
     made: Any = BatchDelivery.__new__(BatchDelivery)
-    made._looks, made._live, made._metrics = tables, plans, StreamMetrics()
-    made._turn, made._compilation, made._refused = threading.Lock(), None, None
-    made._broadcast = None
+    made._looks, made._plans, made.metrics = tables, plans, StreamMetrics()
+    made._turn, made.live, made._refused = threading.Lock(), None, None
+    made.taken = made._replaced = None
+    made._tables = SimpleNamespace(make_durable=lambda name, version: None)
     broadcast = SimpleNamespace(broadcast=lambda plan: SimpleNamespace(destroy=lambda: None))
     made._spark = SimpleNamespace(sparkContext=broadcast)
     made._plan_at(tables.poll())
@@ -55,7 +62,7 @@ def test_an_edit_waits_as_long_as_a_batch_runs_and_is_live_before_the_next() -> 
     made = delivery(plans, tables)
 
     def pending() -> float:
-        return made._metrics.pending_for(time.monotonic())
+        return made.metrics.pending_for(time.monotonic())
 
     made._look()
     assert (plans.made, pending()) == ([1], 0)
@@ -74,11 +81,11 @@ def test_an_edit_waits_as_long_as_a_batch_runs_and_is_live_before_the_next() -> 
     tables.newest = 3
     made._look()
     made._look()
-    assert made._metrics.refused_versions == {"subscriptions": 3}
+    assert made.metrics.refused_versions == {"subscriptions": 3}
     assert (plans.made, pending()) == ([1, 2], 0)
     tables.newest = 4
     made._look()
-    assert made._metrics.refused_versions is None and plans.made == [1, 2, 4]
+    assert made.metrics.refused_versions is None and plans.made == [1, 2, 4]
 
 
 def test_an_edit_that_a_batch_took_up_meanwhile_is_not_made_again() -> None:
@@ -89,4 +96,18 @@ def test_an_edit_that_a_batch_took_up_meanwhile_is_not_made_again() -> None:
         made._look()
         made._take_up(tables.poll())
     made._look()
-    assert plans.made == [1, 2] and made._metrics.pending_for(time.monotonic()) == 0
+    assert plans.made == [1, 2] and made.metrics.pending_for(time.monotonic()) == 0
+
+
+def test_beside_slices_one_plan_at_most_waits_for_its_slice() -> None:
+    plans, tables = Plans(), Tables()
+    made = delivery(plans, tables)
+    made.taken = made.live
+    for newest in (2, 3):
+        tables.newest = newest
+        made._look()
+    # Workers may still use the plan before it: a third would take that from them.
+    assert plans.made == [1, 2] and made.metrics.pending_for(time.monotonic()) > 0
+    made.taken = made.live
+    made._look()
+    assert plans.made == [1, 2, 3] and made.metrics.pending_for(time.monotonic()) == 0

@@ -16,7 +16,7 @@ import pytest
 from brute_force import expected
 from itchcpp.parser import MessageParser
 from kafka import KafkaProducer
-from polling import drain
+from polling import drain, polled
 from pyspark.sql import Row, SparkSession
 from scapy.utils import rdpcap
 
@@ -70,6 +70,7 @@ def settings_of(lab: Lab, location: str, **others: object) -> Settings:
         udp_endpoint=lab.ingress[PUBLISHER],
         udp_window=64,
         wait_seconds=10,
+        latency="microbatch",
         kafka={"bootstrap.servers": lab.bootstrap_servers},
         **others,
     )
@@ -165,7 +166,7 @@ class Deployment:
             for host, received in verification.receipts(self.lab.folder).items()
         ]
 
-    def outcome(self, specification) -> verification.Tallies:
+    def outcome(self, specification, granted=None) -> verification.Tallies:
         """Receipts against a brute force over the rules that each batch says it used."""
         made = expected(
             self.tables,
@@ -173,6 +174,7 @@ class Deployment:
             self.settings,
             specification,
             NETWORK.subscribers(),
+            granted,
         )
         return verification.compare(made, self.receipts())
 
@@ -307,6 +309,40 @@ def test_an_edit_by_sql_is_live_in_the_next_batch_and_one_that_cannot_be_used_is
     outcome = deployment.outcome(itch)
     assert outcome.exact
     assert outcome.hosts["h3"].received > 500
+
+
+def test_a_host_gets_what_is_granted_from_the_next_batch_on_and_nothing_else(deployment, itch):
+    third = len(PACKETS) // 3
+    deployment.publish(PACKETS[:third])
+
+    def grant() -> None:
+        deployment.sql(
+            "INSERT INTO {} VALUES ('dear', '*', 'itch', 'price > 200', 'test', now()), "
+            "('trades', 'h4', 'itch', 'trade.price > 10', 'test', now())",
+            "grants",
+        )
+        deployment.publish(PACKETS[third : 2 * third])
+
+    def revoke() -> None:
+        rejected = {row["id"]: row for row in polled(deployment.tables, "rejected_subscriptions")}
+        assert {row["code"] for row in rejected.values()} == {"SUBSCRIPTION.NOT_GRANTED"}
+        assert set(rejected) == {"side", "none", "both"}
+        assert "'h2' may not get all that the rule asks for" in rejected["side"]["message"]
+        # Of these rows `who_gets` asks who would get an event.
+        leaves = polled(deployment.tables, "filter_leaves")
+        assert {host for row in leaves for host in row["receivers"]} == {"h1"}
+        deployment.sql("DELETE FROM {}", "grants")
+        deployment.publish(PACKETS[2 * third :])
+
+    deployment.run(grant, revoke)
+    used = [dict(row["versions"]) for row in deployment.ledger]
+    assert {each["subscriptions"] for each in used} == {1}
+    assert sorted({each["grants"] for each in used}) == [0, 1, 2]
+    granted = {0: set(RULES), 1: {"high"}, 2: set(RULES)}
+    outcome = deployment.outcome(itch, granted)
+    assert outcome.exact
+    assert outcome.hosts["h2"].received > 100
+    assert deployment.tables.rows("rejected_subscriptions") == []
 
 
 def test_damage_is_counted_by_reason_and_harms_nothing_else(deployment, itch):

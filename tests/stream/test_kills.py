@@ -50,9 +50,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield started
 
 
-@pytest.fixture
-def world(spark: SparkSession, broker: Broker, tables: Tables, tmp_path: Path) -> Iterator[World]:
-    made = World(spark, broker, tables, tmp_path)
+@pytest.fixture(params=["microbatch", "realtime"])
+def world(
+    spark: SparkSession,
+    broker: Broker,
+    tables: Tables,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> Iterator[World]:
+    made = World(spark, broker, tables, tmp_path, latency=request.param)
     yield made
     made.close()
 
@@ -70,7 +76,7 @@ def test_driver_broker_jvm_and_worker_die_at_steps_of_a_batch(
     world.fill_and_edit(100)
     for crash, passing in moments:
         stream = world.start(crash, passing)
-        assert stream.end() == -signal.SIGKILL, (crash, stream.output[-4000:])
+        assert stream.end() == -signal.SIGKILL, (crash, world.hosts.errors, stream.output[-4000:])
     # The broker dies under a stream that runs and comes back, then the stream's JVM dies.
     stream = world.start(master=master())
     stream.until("the stream runs")

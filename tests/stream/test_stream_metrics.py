@@ -74,6 +74,7 @@ def settings(tables: Tables, broker: Broker, tmp_path: Path) -> Settings:
         sink="pcap",
         pcap_path=str(tmp_path / "frames"),
         wait_seconds=120,
+        latency="microbatch",
         metrics_port=port,
         metrics_host="127.0.0.1",
         kafka={"bootstrap.servers": broker.bootstrap_servers},

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.realtime.topic_writer import Producer
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.watch import BATCH_SECONDS
 
@@ -41,24 +40,14 @@ def of_batches(kafka: dict[str, str]) -> dict[str, str]:
     return dict(session.options)
 
 
-def in_real_time(kafka: dict[str, str]) -> dict[str, str]:
-    session: Any = Session()
-    Producer(session, Settings(kafka=BROKER | kafka))
-    return dict(session.options)
-
-
-@pytest.mark.parametrize("options_of", [of_batches, in_real_time])
-def test_a_topic_that_is_missing_or_lacks_replicas_holds_a_batch_for_less_than_its_health_allows(
-    options_of,
-):
-    options = options_of({})
+def test_a_topic_that_is_missing_or_lacks_replicas_holds_a_batch_for_less_than_its_health_allows():
+    options = of_batches({})
     assert options["bootstrap.servers"] == "k:9092"
     # First for what is known of the topic, then for its replicas.
     try_ms = int(options["max.block.ms"]) + int(options["delivery.timeout.ms"])
     assert ATTEMPTS * try_ms / 1000 < BATCH_SECONDS / 2
 
 
-@pytest.mark.parametrize("options_of", [of_batches, in_real_time])
 @pytest.mark.parametrize(
     "kafka",
     [
@@ -67,8 +56,8 @@ def test_a_topic_that_is_missing_or_lacks_replicas_holds_a_batch_for_less_than_i
         {"delivery.timeout.ms": "90000", "request.timeout.ms": "30000", "max.block.ms": "7"},
     ],
 )
-def test_options_of_the_deployment_hold_and_go_together(options_of, kafka):
-    options = options_of(kafka)
+def test_options_of_the_deployment_hold_and_go_together(kafka):
+    options = of_batches(kafka)
     assert kafka.items() <= options.items()
     # Kafka refuses a producer with less.
     least = int(options["request.timeout.ms"]) + int(options.get("linger.ms", 0))

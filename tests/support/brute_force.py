@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.stream.kafka import Topics
@@ -18,15 +18,20 @@ def expected(
     settings: Settings,
     specification: Specification,
     hosts: Collection[str],
+    granted: Mapping[int, Collection[str]] | None = None,
 ) -> verification.Expectation:
-    """By the rules that each batch of the ledger says it used; all records were processed."""
+    """By the rules that each batch of the ledger says it used; all records were processed.
+
+    granted: by version of table `grants`, the rules that may be live; None: all.
+    """
     batches = []
     for row in sorted(tables.rows("egress_ledger"), key=lambda row: row["started_at"]):
         version = dict(row["versions"])["subscriptions"]
+        live = None if granted is None else granted[dict(row["versions"])["grants"]]
         rows = [
             Subscription(r["id"], r["subscriber"], r["filter"])
             for r in tables.rows("subscriptions", version)
-            if r["enabled"]
+            if r["enabled"] and (live is None or r["id"] in live)
         ]
         rules, _ = check(rows, specification, set(hosts), settings.publisher)
         offsets = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}

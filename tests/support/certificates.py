@@ -9,8 +9,9 @@ _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 def make(folder: Path, *clients: str) -> Path:
-    """``NAME.pem`` and ``NAME.key`` for ``server`` and ``client`` (signed by ``ca``) and
-    ``stranger`` (signed by ``other``), ``locked.key`` with a password; returns ``folder``.
+    """``NAME.pem`` and ``NAME.key`` for ``server`` and ``client`` (signed by ``ca``), ``expired``
+    (by ``ca``, until yesterday) and ``stranger`` (signed by ``other``), ``locked.key`` with a
+    password; returns ``folder``. ``NAME.both.pem`` is key and certificate in one file.
 
     ``clients`` are further names signed by ``ca``.
     """
@@ -18,11 +19,14 @@ def make(folder: Path, *clients: str) -> Path:
         _openssl(folder, "req", "-x509", *_KEY, *_named(name), "-days", "2", "-out", f"{name}.pem")
     (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
     signed = [(name, "ca") for name in ("server", "client", *clients)]
-    for name, authority in (*signed, ("stranger", "other")):
+    for name, authority in (*signed, ("expired", "ca"), ("stranger", "other")):
         _openssl(folder, "req", "-new", *_KEY, *_named(name), "-out", f"{name}.csr")
         signer = ("-CA", f"{authority}.pem", "-CAkey", f"{authority}.key", "-CAcreateserial")
-        extension = ("-days", "2", "-extfile", "names", "-out", f"{name}.pem")
+        days = "-1" if name == "expired" else "2"
+        extension = ("-days", days, "-extfile", "names", "-out", f"{name}.pem")
         _openssl(folder, "x509", "-req", "-in", f"{name}.csr", *signer, *extension)
+        pair = [(folder / f"{name}.{end}").read_text() for end in ("key", "pem")]
+        (folder / f"{name}.both.pem").write_text("".join(pair))
     _openssl(
         folder, "ec", "-in", "server.key", "-aes128", "-passout", "pass:x", "-out", "locked.key"
     )

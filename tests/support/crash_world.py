@@ -99,7 +99,7 @@ class Hosts:
         assert not delivery.loop and set(delivery.hosts.values()) == {1}
         return tuple(delivery.hosts)
 
-    def _take(self, _publisher: str, frame: bytes) -> None:
+    def _take(self, _publisher: str, frame: bytes, _arrived: float) -> None:
         labels = int.from_bytes(frame[_ETHERNET:_STACK])
         stack = frame[_STACK : _STACK + 2 * labels]
         payload = frame[_STACK + 2 * labels + DATAGRAM :]
@@ -127,7 +127,14 @@ class Hosts:
 class World:
     """One deployment. `start` starts its stream, `prove` says what came of it."""
 
-    def __init__(self, spark: SparkSession, broker: Broker, tables: Tables, folder: Path) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        broker: Broker,
+        tables: Tables,
+        folder: Path,
+        latency: str = "microbatch",
+    ) -> None:
         self.spark, self.broker, self.tables, self.folder = spark, broker, tables, folder
         self.hosts = Hosts(folder)
         self._draw = random.Random(7)
@@ -147,6 +154,8 @@ class World:
             "dead_letter_topic": f"dead.{folder.name}",
             "checkpoint": str(folder / "checkpoint"),
             "max_offsets_per_trigger": BATCH,
+            "latency": latency,
+            "realtime_slice": "500 milliseconds",
             "kafka": {"bootstrap.servers": broker.bootstrap_servers},
         }
         for topic, partitions in (("topic", 2), ("dead_letter_topic", 1)):

@@ -52,7 +52,7 @@ class Step(NamedTuple):
 #: In the order of a batch; the tables are written beside it.
 STEPS = {
     "pin": Step("jobs.adapters.checkpoint.pins.Pins", "put"),
-    "state": Step("jobs.adapters.checkpoint.state.CarriedState", "after"),
+    "state": Step("jobs.adapters.checkpoint.state.CarriedState", "put"),
     "dead letters": Step("jobs.adapters.stream.kafka.Topics", "write_dead_letters"),
     "report": Step("jobs.adapters.checkpoint.reports.Reports", "put"),
     "ledger": Step("jobs.adapters.tables.tables.Tables", "append", "egress_ledger"),
@@ -77,7 +77,7 @@ class Story:
     settings: dict[str, Any]
     crash: str = ""
     passing: int = 1
-    master: str = "local[1]"
+    master: str = "local[2]"
     drained: str = ""
     conf: dict[str, str] = dataclasses.field(default_factory=dict)
 

@@ -9,6 +9,7 @@ from udfs.network.labels import HOP, NARROW, STOP, TREE, LabelFormat
 from udfs.stacks.forwarding import SwitchTables
 from udfs.switches.entry import GROUPS, SwitchEntry
 from udfs.switches.routes import ROUTE
+from udfs.switches.sources import HOST, SOURCE, TRUST
 from udfs.switches.stack_entries import HOST_PORT, TAKE_STACK_OFF, label_table
 
 _ACTIONS = {TREE: "tree", HOP: "hop", STOP: "stop"}
@@ -51,6 +52,7 @@ def tables_by_position(
     """
     positions = {1: SwitchTables(labels=labels)}
     host_ports: set[int] = set()
+    sources: set[int] = set()
     seen: set[str] = set()
     for entry in entries:
         if entry.key in seen:
@@ -63,6 +65,9 @@ def tables_by_position(
                 _read_label(positions.setdefault(number, SwitchTables(labels=labels)), entry)
             elif entry.table == HOST_PORT and entry.action == TAKE_STACK_OFF:
                 host_ports.add(_integers(entry.match)["port"])
+            elif entry.table == SOURCE and entry.action in (TRUST, HOST):
+                if entry.action == TRUST:
+                    sources.add(_integers(entry.match)["port"])
             elif entry.table not in (GROUPS, ROUTE):
                 raise _bad(entry, "the program has no such table, or the table no such action")
         except KeyError as missing:
@@ -72,6 +77,7 @@ def tables_by_position(
     ]
     for tables in made:
         tables.host_ports = frozenset(host_ports)
+        tables.sources = frozenset(sources)
     return made
 
 

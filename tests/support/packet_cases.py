@@ -9,6 +9,7 @@ from functools import cache
 from hypothesis import strategies as st
 from p4_tables import entries_of
 from paths import ROOT
+from port_group import OPEN, open_ports
 from pruning_model import REASONS, DroppedError, Model, Route, checksum, datagram
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
@@ -17,7 +18,6 @@ from udfs.filters.meaning.interpreter import Interpreter
 from udfs.messages.specification import parse_specification
 from udfs.network_match.cell_tags import HeldCells
 from udfs.switches.entry import SwitchEntry, canonical
-from udfs.switches.ports import port_groups
 
 JSON = (ROOT / "p4/packet_subscriptions.json").read_bytes()
 ITCH = parse_specification((ROOT / "schemas/messages/itch.spec").read_text(), "itch")
@@ -141,7 +141,7 @@ def running(
     switch = SimpleSwitch(**options)
     switch.load(JSON)
     held = (
-        port_groups("s", PORTS)
+        open_ports("s", PORTS, OPEN)
         + rows(list(texts), list(apart), list(keyed))
         + [routed(route) for route in ROUTES]
     )

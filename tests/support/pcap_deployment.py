@@ -82,6 +82,7 @@ class Deployment:
             "publisher": PUBLISHER,
             "sink": "pcap",
             "pcap_path": str(folder / "frames"),
+            "latency": "microbatch",
             "kafka": {"bootstrap.servers": servers},
         }
         self.settings = Settings(**(values | others))

@@ -21,9 +21,9 @@ PROCESSES = 3
 SLOWEST = {
     "test_table_faults": 290,
     "test_embedded": 270,
-    "test_realtime": 240,
+    "test_slices": 120,
     "test_rerequest": 120,
-    "test_kills": 120,
+    "test_kills": 240,
     "test_attribute_stream": 110,
     "test_sql_job": 99,
     "test_tables": 95,

@@ -28,6 +28,9 @@ REASONS = (
     "NO_ROUTE",
     "TTL_OVER",
     "NOT_IPV4",
+    "UNKNOWN_PORT",
+    "NO_PUBLISHER",
+    "FORGED_ADDRESS",
 )
 """By index of the counter ``ingress.dropped``."""
 

@@ -21,6 +21,7 @@ from udfs.switches.entry import SwitchEntry, canonical
 from udfs.switches.match import Match
 from udfs.switches.ports import port_groups
 from udfs.switches.routes import DELIVER, ROUTE, SEND
+from udfs.switches.sources import receiving_port, trusted_ports
 from udfs.switches.stack_entries import LABELS_A_PASS, table_entries
 
 
@@ -92,7 +93,10 @@ def random_tables(rng: random.Random, ports: int, labels: LabelFormat = NARROW) 
 
     links = {100 + port: port for port in range(1, ports + 1)}
     hosts = frozenset(rng.sample(range(1, ports + 1), rng.randint(0, ports)))
-    return SwitchTables({n: mask() for n in range(1, 33)}, links, dict(links), hosts, labels)
+    trees = {n: mask() for n in range(1, 33)}
+    closed = rng.sample(range(1, ports + 1), rng.choice([0, 0, 1, ports]))
+    sources = frozenset(range(1, ports + 1)) - frozenset(closed)
+    return SwitchTables(trees, links, dict(links), hosts, sources, labels)
 
 
 def random_stack(
@@ -116,11 +120,17 @@ def random_stack(
 def entries_of(
     tables: SwitchTables, ports: int, positions: int = LABELS_A_PASS
 ) -> list[SwitchEntry]:
-    """All entries of a switch with ports 1..``ports``; prefixes 10.1/16, 10.2/15 and a host."""
+    """All entries of a switch with ports 1..``ports``; prefixes 10.1/16, 10.2/15 and a host.
+
+    Of the ports that no stacks may come in by, even ones have a host, and odd ones nothing.
+    """
     routes = [_route(prefix, SEND, port=3) for prefix in ("10.1.0.0/16", "10.2.0.0/15")]
     routes.append(_route(f"{IPv4Network(HOST)}", DELIVER, mac=HOST_MAC, port=2))
     groups = port_groups("s", range(1, ports + 1))
-    return [*groups, *routes, *table_entries("s", tables, positions)]
+    sources = trusted_ports("s", tables.sources)
+    others = sorted({*range(1, ports + 1)} - tables.sources)
+    sources += [receiving_port("s", port, 0x0A000000 + port) for port in others if port % 2 == 0]
+    return [*groups, *sources, *routes, *table_entries("s", tables, positions)]
 
 
 def _route(prefix: str, action: str, **params: int) -> SwitchEntry:
@@ -138,6 +148,7 @@ ODD_TABLES = SwitchTables(
     {100 + port: port for port in range(1, 21)},
     {100 + port: port for port in range(1, 21)},
     frozenset({2, 5}),
+    frozenset({*range(21), 64, 65, 257, 259, 261, 265, 276, 510}),
 )
 
 

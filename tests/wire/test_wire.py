@@ -9,15 +9,20 @@ import socket
 import struct
 import threading
 import time
+from contextlib import closing
 
 import numpy as np
 import pytest
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
 from scapy.utils import rdpcap
 
-from jobs.adapters.wire import SinkOptions, open_sink
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.wire import SinkOptions, open_sink, sink_options
 from jobs.adapters.wire.pcap import read_pcap
 from jobs.adapters.wire.sendmmsg import BATCH, FrameSender
-from udfs.errors import SinkError, StackError
+from udfs.errors import SettingsError, SinkError, StackError
 
 pytestmark = pytest.mark.server
 
@@ -97,6 +102,34 @@ def test_tunnel_and_pcap_send_the_same_bytes(tmp_path):
         assert far_end.received == frames
     assert [record.frame for record in read_pcap(io.BytesIO(path.read_bytes()))] == frames
     assert [bytes(packet) for packet in rdpcap(str(path))] == frames
+
+
+def test_an_executor_sends_by_the_way_of_its_place(monkeypatch):
+    """By the name that its node has for it, else by the node's host name, else as all."""
+    frame = buffer([b"x" * 60])
+    with FarEnd() as here, FarEnd() as there, FarEnd() as usual:
+        places = f"rack1={here.endpoint},{socket.gethostname()}={there.endpoint}"
+        options = sink_options(Settings(udp_endpoint=usual.endpoint, sink_places=places))
+        for place, far_end in (("rack1", here), ("", there), ("rack2", usual)):
+            monkeypatch.setenv("STACKCAST_PLACE", place)
+            with closing(open_sink(options)) as sink:
+                sink.send(*frame)
+            assert far_end.wait_for(1) == [b"x" * 60]
+    with pytest.raises(SettingsError, match="places: 'rack2': host:port is needed"):
+        sink_options(Settings(udp_endpoint=usual.endpoint, sink_places="rack1=rack2"))
+    with pytest.raises(SettingsError, match="places: 'rack1' must be as in node1=eth1"):
+        sink_options(Settings(udp_endpoint=usual.endpoint, sink_places="rack1"))
+
+
+def test_a_place_may_have_an_interface_or_a_folder_too(monkeypatch, tmp_path):
+    monkeypatch.setenv("STACKCAST_PLACE", "rack1")
+    settings = Settings(sink="pcap", pcap_path="/nowhere", sink_places=f"rack1={tmp_path}")
+    with closing(open_sink(sink_options(settings))) as sink:
+        sink.send(*buffer([b"x" * 60]))
+    assert any(tmp_path.glob("*.pcap"))
+    settings = Settings(sink="af_packet", interface="eth1", sink_places="rack1=no-such")
+    with pytest.raises(SinkError, match="no-such"):
+        open_sink(sink_options(settings))
 
 
 def test_a_plain_tunnel_expects_no_answer():
@@ -275,16 +308,75 @@ def test_pcaps_of_either_order_and_resolution_are_read(order, magic, part, unit)
     assert record.frame == b"abc" and record.time == pytest.approx(100 + part * unit, abs=1e-10)
 
 
+def block(order: str, kind: int, body: bytes) -> bytes:
+    """A block of pcapng, filled up to four bytes."""
+    body += b"\0" * (-len(body) % 4)
+    return (
+        struct.pack(f"{order}II", kind, 12 + len(body))
+        + body
+        + struct.pack(f"{order}I", 12 + len(body))
+    )
+
+
+def section(order: str, link_type: int = 1, options: bytes = b"") -> bytes:
+    """The beginning of a section of pcapng, with one interface that keeps ten bytes a frame."""
+    head = struct.pack(f"{order}IHHq", 0x1A2B3C4D, 1, 0, -1)
+    interface = struct.pack(f"{order}HHI", link_type, 0, 10) + options
+    return block(order, 0x0A0D0D0A, head) + block(order, 1, interface)
+
+
+def enhanced(order: str, time: int, frame: bytes, interface: int = 0) -> bytes:
+    head = struct.pack(f"{order}5I", interface, time >> 32, time % 2**32, len(frame), 99)
+    return block(order, 6, head + frame)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize(
+    ("resolution", "unit"), [(b"", 1e-6), (b"\x09", 1e-9), (b"\x83", 1 / 8)], ids=str
+)
+def test_pcapng_of_either_order_and_any_resolution_is_read(order, resolution, unit):
+    options = struct.pack(f"{order}HH4s", 9, 1, resolution) if resolution else b""
+    options += struct.pack(f"{order}HHq", 14, 8, 50)
+    content = section(order, options=options)
+    content += block(order, 5, b"statistics, and other blocks")
+    content += enhanced(order, 8 * 10**9, b"abc") + enhanced(order, 8, b"")
+    # A section of the other order, and frames without a time.
+    other = {"<": ">", ">": "<"}[order]
+    content += section(other) + block(other, 3, struct.pack(f"{other}I", 12) + b"0123456789")
+    records = list(read_pcap(io.BytesIO(content)))
+    assert [record.frame for record in records] == [b"abc", b"", b"0123456789"]
+    assert records[0].time == pytest.approx(50 + 8 * 10**9 * unit, abs=1e-6)
+    assert records[2].time == 0
+    for record in records[:2]:
+        assert content[record.offset :][:4] == struct.pack(f"{order}I", 6)
+
+
+@examples(100)
+@given(st.data())
+def test_pcapng_that_is_damaged_gives_frames_or_an_error_of_ours(data):
+    content = bytearray(section("<") + enhanced("<", 5, b"abcdef") + section(">") * 2)
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(4, len(content) - 1))] = data.draw(st.integers(0, 255))
+    content = content[: data.draw(st.integers(4, len(content)))]
+    try:
+        assert all(len(record.frame) <= 6 for record in read_pcap(io.BytesIO(bytes(content))))
+    except StackError as error:
+        assert 0 <= error.offset <= len(content)
+
+
 def test_captures_that_cannot_be_read_say_why():
     head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1)
     for content, code in (
         (b"", "NOT_PCAP"),
         (b"hello, world, this is text", "NOT_PCAP"),
-        (b"\x0a\x0d\x0d\x0a" + b"\0" * 24, "PCAPNG"),
         (head[:10], "TRUNCATED_CAPTURE"),
         (head[:20] + struct.pack("<I", 113), "LINK_TYPE"),
         (head + b"\0" * 7, "TRUNCATED_CAPTURE"),
         (head + struct.pack("<IIII", 0, 0, 9, 9) + b"short", "TRUNCATED_CAPTURE"),
+        (b"\x0a\x0d\x0d\x0a" + b"\0" * 24, "TRUNCATED_CAPTURE"),
+        (section("<", link_type=113), "LINK_TYPE"),
+        (section("<") + enhanced("<", 0, b"abc")[:-5], "TRUNCATED_CAPTURE"),
+        (section("<") + enhanced("<", 0, b"abc", interface=1), "TRUNCATED_CAPTURE"),
     ):
         with pytest.raises(StackError) as error:
             list(read_pcap(io.BytesIO(content)))

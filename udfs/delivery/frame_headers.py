@@ -1,4 +1,4 @@
-"""Frame headers of a plan's receiver sets, each made when a batch first needs it."""
+"""Frame headers of a plan's routes, each made when a batch first needs it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from udfs.delivery.routes import Route
 from udfs.stacks.frame import FrameTemplates
 from udfs.trees.header_stacks import HeaderStacks, Receivers, Stacks
 
@@ -20,7 +21,7 @@ class StacksHandle(Protocol):
 
 
 class FrameHeaders:
-    """Holds templates by delivery: those whose stacks the driver knew, and the others by and by.
+    """Holds templates by route: those whose stacks the driver knew, and the others by and by.
 
     A worker keeps what it makes for as long as it keeps the plan. The numbers of templates that are
     there stay as they are; those of later ones differ from worker to worker, and their bytes do
@@ -28,29 +29,41 @@ class FrameHeaders:
 
     Parameters
     ----------
-    receiver_sets: by delivery; a worker may add to them. stacks: of each set that the plan has,
-    None where they are not known.
-    template: from labels to a template (:func:`udfs.stacks.frame.header_template`); pickles.
+    routes: by number; a worker may add to them. stacks: of each route that the plan has, None where
+    they are not known.
+    template: from a publisher and labels to a template
+    (:func:`udfs.stacks.frame.header_template`); pickles.
     """
 
     def __init__(
         self,
-        receiver_sets: Sequence[Receivers],
+        routes: Sequence[Route],
         stacks: Sequence[Stacks | None],
-        template: Callable[[Sequence[int]], bytes],
+        template: Callable[[int, Sequence[int]], bytes],
     ) -> None:
-        self._sets = receiver_sets
+        self._routes = routes
         self._template = template
         self._shipped = FrameTemplates.build(
-            [None if each is None else self._bytes(each) for each in stacks]
+            [
+                None if each is None else self._bytes(routes[number].publisher, each)
+                for number, each in enumerate(stacks)
+            ]
         )
         self._all = self._shipped
+        # Of one publisher all frames enter by its link, and nobody asks.
+        self._entry = np.zeros(self._shipped.templates, np.int32)
         known = {number: each for number, each in enumerate(stacks) if each is not None}
         self._shipped_parts = self._parts(known)
         self._made_parts: dict[int, Receivers] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_all": self._shipped, "_made_parts": {}}
+        entry = self._entry[: self._shipped.templates]
+        return self.__dict__ | {"_all": self._shipped, "_entry": entry, "_made_parts": {}}
+
+    @property
+    def entry(self) -> NDArray[np.int32]:
+        """The publisher by whose link frames of a template enter the network, int32[t]."""
+        return self._entry
 
     @property
     def templates(self) -> FrameTemplates:
@@ -58,38 +71,47 @@ class FrameHeaders:
         return self._all
 
     def templates_for(
-        self, delivery: NDArray[np.int32], header_stacks: StacksHandle
+        self, route: NDArray[np.int32], header_stacks: StacksHandle
     ) -> FrameTemplates:
-        """Returns templates that hold those of these deliveries; works out those that are
-        missing."""
-        self._all = self._all.grown(len(self._sets))
-        lacking = self._all.lacking(delivery)
+        """Returns templates that hold those of these routes; works out those that are missing."""
+        self._all = self._all.grown(len(self._routes))
+        lacking = self._all.lacking(route)
         if lacking:
-            made = {number: header_stacks.value.of(self._sets[number]) for number in lacking}
-            self._all = self._all.with_leaves({n: self._bytes(each) for n, each in made.items()})
+            stacks = header_stacks.value
+            routes = {number: self._routes[number] for number in lacking}
+            made = {n: stacks.of(each.receivers, each.publisher) for n, each in routes.items()}
+            self._all = self._all.with_leaves(
+                {n: self._bytes(routes[n].publisher, each) for n, each in made.items()}
+            )
             self._made_parts |= self._parts(made)
+            entry = [
+                routes[n].publisher if part.entry is None else part.entry
+                for n, each in made.items()
+                for part in each.parts
+            ]
+            self._entry = np.concatenate((self._entry, np.array(entry, np.int32)))
         return self._all
 
     def with_stacks(self, stacks: Sequence[Stacks | None]) -> FrameHeaders:
-        """Returns headers for the same receiver sets, as if these stacks had been known."""
-        return FrameHeaders(self._sets, stacks, self._template)
+        """Returns headers for the same routes, as if these stacks had been known."""
+        return FrameHeaders(self._routes, stacks, self._template)
 
     def receivers(self, template: int) -> Receivers:
-        """Returns the hosts that a template reaches: all of its delivery, or those of one stack."""
+        """Returns the hosts that a template reaches: all of its route, or those of one stack."""
         for parts in (self._shipped_parts, self._made_parts):
             if template in parts:
                 return parts[template]
-        return self._sets[int(self._all.leaf[template])]
+        return self._routes[int(self._all.leaf[template])].receivers
 
     def part(self, template: int) -> Receivers | None:
-        """Returns the hosts that a template reaches if these are not all of its delivery, else
+        """Returns the hosts that a template reaches if these are not all of its route, else
         None."""
         return self._shipped_parts.get(template) or self._made_parts.get(template)
 
     def met(self, template: int) -> Receivers | None:
-        """Returns all receivers of a template's delivery if the plan has no such set, else None."""
-        delivery = int(self._all.leaf[template])
-        return None if delivery < self._shipped.leaves else self._sets[delivery]
+        """Returns all receivers of a template's route if the plan has no such route, else None."""
+        route = int(self._all.leaf[template])
+        return None if route < self._shipped.leaves else self._routes[route].receivers
 
     @property
     def shipped(self) -> int:
@@ -97,13 +119,13 @@ class FrameHeaders:
         return self._shipped.templates
 
     def _parts(self, stacks: Mapping[int, Stacks]) -> dict[int, Receivers]:
-        """Returns by template the receivers of those that do not reach all of their delivery."""
+        """Returns by template the receivers of those that do not reach all of their route."""
         return {
             int(self._all.first[number]) + place: part.receivers
             for number, each in stacks.items()
             for place, part in enumerate(each.parts)
-            if part.receivers != self._sets[number]
+            if part.receivers != self._routes[number].receivers
         }
 
-    def _bytes(self, stacks: Stacks) -> list[bytes]:
-        return [self._template(part.labels) for part in stacks.parts]
+    def _bytes(self, publisher: int, stacks: Stacks) -> list[bytes]:
+        return [self._template(publisher, part.labels) for part in stacks.parts]

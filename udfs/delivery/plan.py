@@ -2,17 +2,18 @@
 
 Work per receiver set, not per event: delivery tree, header stack and frame header are worked out
 once for each set of receivers that the compiled filter knows (a *delivery*), and used by reference
-for every event. The planner waits for none of them: it ships those that are known already, and a
-worker works out what its batch uses of the others (`udfs.delivery.frame_headers`). Leaves that
-differ only in what they do to state share a delivery: rules that send nothing must not change the
-frames of those that do.
+for every event. Of several publishers, each has them for the deliveries that its events come to
+(`udfs.delivery.routes`). The planner waits for none of them: it ships those that are known already,
+and a worker works out what its batch uses of the others (`udfs.delivery.frame_headers`). Leaves
+that differ only in what they do to state share a delivery: rules that send nothing must not change
+the frames of those that do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,25 +21,32 @@ from numpy.typing import NDArray
 
 from udfs.delivery.frame_headers import FrameHeaders
 from udfs.delivery.partition_states import clocks
+from udfs.delivery.publishers import Publishers, publishers_of, telling, with_fields
 from udfs.delivery.receiver_sets import IndexDelivery, ReceiverSets
 from udfs.delivery.receiver_summaries import SummaryHosts
+from udfs.delivery.routes import Routes
+from udfs.errors import NetworkError
 from udfs.filters.advertisements import (
     Advertisement,
     Announced,
     check_advertisements,
 )
 from udfs.filters.compiler.compile import Order
+from udfs.filters.grants import Grant, Grants
 from udfs.filters.grouped import Grouped
 from udfs.filters.live_rules import LiveRules
 from udfs.filters.matching.cells import StatefulMatcher
 from udfs.filters.matching.matcher import Matcher
 from udfs.filters.meaning.state import clock_of
 from udfs.filters.predicate_index.stateful_index import StatefulIndex
-from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription
+from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription, rejection
 from udfs.messages.moldudp64 import Messages
 from udfs.messages.readers import Format, Reader
 from udfs.messages.specification import Field, Specification
+from udfs.messages.summary_keys import SummaryKey
+from udfs.network.labels import LabelFormat
 from udfs.network.network import Host, Network
+from udfs.network.publishers import PARTITION, receiving, several
 from udfs.network.virtual_tree import VirtualTree, check_ids
 from udfs.stacks.frame import header_template, label_capacity
 from udfs.trees.header_stacks import HeaderStacks, Receivers, Stack, Stacks
@@ -48,9 +56,12 @@ from udfs.trees.header_stacks import HeaderStacks, Receivers, Stack, Stacks
 class Addressing:
     """Holds the addresses and limits that all frames of a deployment have in common.
 
-    publisher: host of the network that the frames leave from. group (IPv4 as an integer), port: the
-    multicast address that hosts see. mtu: most bytes after the Ethernet header. max_labels: the
-    switches' limit. summary_port: of the summaries for hosts; 0: there are none.
+    publisher: host of the network that the frames leave from, or several, as
+    `udfs.network.publishers.listed` reads it. group (IPv4 as an integer), port: the multicast
+    address that hosts see. mtu: most bytes after the Ethernet header. max_labels: the switches'
+    limit. summary_port: of the summaries for hosts; 0: there are none. publisher_by: what says
+    whose a record is, where there are several publishers: ``partition``, ``header:NAME`` or
+    ``field:NAME``.
     """
 
     publisher: str
@@ -59,6 +70,11 @@ class Addressing:
     mtu: int
     max_labels: int
     summary_port: int = 0
+    publisher_by: str = PARTITION
+
+
+Gate = tuple[Announced, tuple[int, ...]]
+"""What a publisher announces, with the columns that this takes."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +82,13 @@ class Plan:
     """Holds the part that ships to the workers: mostly arrays, a few hundred kilobytes.
 
     reader: its columns are those that ``matcher`` takes, then others that ``index``, ``state`` and
-    ``advertised`` take, then the clock. headers: by delivery; 0 is nobody's. delivery: int32, by
-    leaf number, the leaf's delivery; None where both have the same number, as in every filter
-    without state. state: of a filter that keeps some, else None, with its columns: a matcher with
-    state in place of ``matcher``, or an index with state. index: of the rules that the matcher does
-    not have, None where it has all. advertised: what the publisher announces, with the columns that
-    this takes; None where it may publish everything. summaries: whom they go to, or None.
+    ``advertised`` take, then the clock. headers: by route; 0 is nobody's. delivery: int32, by leaf
+    number, the leaf's delivery; None where both have the same number, as in every filter without
+    state. state: of a filter that keeps some, else None, with its columns: a matcher with state in
+    place of ``matcher``, or an index with state. index: of the rules that the matcher does not
+    have, None where it has all. advertised: by publisher; none of those that may publish
+    everything. summaries: whom they go to, or None. publishers: None where there is one. routes: of
+    the headers.
     """
 
     specification: Specification
@@ -83,17 +100,36 @@ class Plan:
     state_columns: tuple[int, ...] = ()
     delivery: NDArray[np.int32] | None = None
     index: IndexDelivery | None = None
-    advertised: tuple[Announced, tuple[int, ...]] | None = None
+    advertised: Mapping[int, Gate] = field(default_factory=dict)
     summaries: SummaryHosts | None = None
+    publishers: Publishers | None = None
+    routes: Routes = field(default_factory=lambda: Routes(ReceiverSets([()]), several=False))
 
-    def outside(self, messages: Messages) -> NDArray[np.bool_] | None:
-        """Returns True for messages that the publisher does not announce, bool[m]; None if it may
-        send all."""
-        if self.advertised is None:
+    def outside(
+        self, messages: Messages, senders: NDArray[np.int32] | None = None
+    ) -> NDArray[np.bool_] | None:
+        """Returns True for messages that their publisher does not announce, bool[m]; None if all
+        may be sent. senders: int32[m], of several publishers."""
+        if not self.advertised:
             return None
-        announced, columns = self.advertised
-        present = None if messages.present is None else messages.present[list(columns)]
-        return ~announced.of(messages.message_type, messages.values[list(columns)], present)
+        if senders is None:
+            return self._outside(0, messages, slice(None))
+        found = np.zeros(len(senders), np.bool_)
+        for sender in np.unique(senders).tolist():
+            if sender in self.advertised:
+                mine = np.flatnonzero(senders == sender)
+                found[mine] = self._outside(sender, messages, mine)
+        return found
+
+    def _outside(
+        self, sender: int, messages: Messages, chosen: NDArray[np.int64] | slice
+    ) -> NDArray[np.bool_]:
+        announced, columns = self.advertised[sender]
+        present = None
+        if messages.present is not None:
+            present = messages.present[list(columns)][:, chosen]
+        values = messages.values[list(columns)][:, chosen]
+        return ~announced.of(messages.message_type[chosen], values, present)
 
     def deliveries(self, messages: Messages, stateful: NDArray[Any] | None) -> NDArray[np.int32]:
         """Returns the delivery of each message, int32[m]. stateful: what ``state`` finds."""
@@ -104,7 +140,8 @@ class Plan:
             columns = len(self.matcher.fields)
             present = None if messages.present is None else messages.present[:columns]
             leaf = self.matcher.match(messages.message_type, messages.values[:columns], present)
-            leaf[messages.message_reason != 0] = 0
+            if np.count_nonzero(messages.message_reason):
+                leaf[messages.message_reason != 0] = 0
         delivery = leaf if self.delivery is None else self.delivery[leaf]
         return delivery if self.index is None else self.index.unite(delivery, messages, stateful)
 
@@ -124,7 +161,7 @@ class Compilation:
     receiver_sets: by delivery, all different; the first is nobody, and behind those of leaves stand
     those of single rules of the index, then the hosts alone that summaries go to. Workers may meet
     others. stacks: by delivery, those that the plan was made with; None where they were not known.
-    announced: the publisher's advertisements that are live. filter: of all rules.
+    announced: the publishers' advertisements that are live. filter: of all rules.
     """
 
     plan: Plan
@@ -153,8 +190,10 @@ class Compilation:
     @property
     def cut_off(self) -> dict[str, str]:
         """Subscribers that no stack can lead to, as far as is known, with the reason; they get
-        nothing."""
-        known = (self.header_stacks.known(receivers) for receivers in self.receiver_sets)
+        nothing; of several publishers, nothing of one of them."""
+        known = [self.header_stacks.known(receivers) for receivers in self.receiver_sets]
+        if self.plan.publishers is not None:
+            known = [stacks for _, _, stacks in self.header_stacks.remembered()]
         return dict(sorted(cut for stacks in known if stacks for cut in stacks.cut_off))
 
     @cached_property
@@ -163,12 +202,17 @@ class Compilation:
         return sum(stacks is not None for stacks in self.stacks)
 
     def unknown(self) -> list[Receivers]:
-        """Returns receiver sets whose stacks are still not known, in the order of deliveries."""
+        """Returns receiver sets whose stacks are still not known, in the order of deliveries; none
+        where there are several publishers, as nobody knows yet which sets each sends to."""
+        if self.plan.publishers is not None:
+            return []
         return [r for r in self.receiver_sets if self.header_stacks.known(r) is None]
 
     def with_known(self) -> Compilation:
         """Returns the same with all stacks that are known by now: its frames have the same
         bytes."""
+        if self.plan.publishers is not None:
+            return self
         stacks = [self.header_stacks.known(receivers) for receivers in self.receiver_sets]
         plan = replace(self.plan, headers=self.plan.headers.with_stacks(stacks))
         return replace(self, plan=plan, stacks=stacks)
@@ -200,22 +244,32 @@ class Compilation:
         ]
 
     def stack_rows(self, publisher: str) -> list[dict[str, Any]]:
-        """Returns the rows of `header_stacks`: one for each receiver set that is known, and part.
+        """Returns the rows of `header_stacks`: one for each receiver set that is known, and part;
+        of several publishers, for each pair that is in use.
 
         Their versions are those that stacks are made from: rules make none.
         """
         versions = self._stack_versions
+        publishers = self.plan.publishers
+        known = (
+            [(publisher, each, self.header_stacks.known(each)) for each in self.receiver_sets]
+            if publishers is None
+            else [
+                (publishers.names[number], receivers, stacks)
+                for number, receivers, stacks in self.header_stacks.remembered()
+            ]
+        )
         return [
             {
-                "publisher": publisher,
+                "publisher": sender,
                 "receivers": list(receivers),
                 "part": number,
                 "part_receivers": list(part.receivers),
                 "labels": list(part.labels),
                 "versions": versions,
             }
-            for receivers in self.receiver_sets
-            if (stacks := self.header_stacks.known(receivers)) is not None
+            for sender, receivers, stacks in known
+            if stacks is not None
             for number, part in enumerate(stacks.parts)
         ]
 
@@ -238,7 +292,8 @@ class Compilation:
 
     @cached_property
     def _stack_versions(self) -> dict[str, int]:
-        return {name: v for name, v in self.versions.items() if name != "subscriptions"}
+        rules = ("subscriptions", "grants")
+        return {name: v for name, v in self.versions.items() if name not in rules}
 
 
 class _Matching(NamedTuple):
@@ -257,24 +312,37 @@ class Planner:
     Rules are checked and compiled where their subscription has changed, and stacks are kept by
     their receivers while network and trees are what they were, so an edit of a few subscriptions
     costs no more than that and a few new stacks. States of the filter stay from plan to plan.
-    ``order``: of the fields' tables, as of ``IncrementalCompiler``.
+    ``order``: of the fields' tables, as of ``IncrementalCompiler``. ``summary_key``: the master key
+    that authenticates summaries, which no plan has.
     """
 
     def __init__(
-        self, form: Format, addressing: Addressing, order: Order = "specification"
+        self,
+        form: Format,
+        addressing: Addressing,
+        order: Order = "specification",
+        summary_key: SummaryKey | None = None,
     ) -> None:
         self._addressing = addressing
+        self._summary_key = summary_key
         self._order = order
         self._made_for: tuple[Network, tuple[VirtualTree, ...], int, HeaderStacks] | None = None
         self._form = form
-        self._rules = LiveRules(form.specification, addressing.publisher, order)
+        self._rules = self._live_rules(form)
         self._matching: tuple[Grouped, _Matching] | None = None
+        self._granted: tuple[Sequence[Grant], Grants] | None = None
 
     def use(self, form: Format) -> None:
         """Makes the next plans for another format, or other fields; keeps stacks."""
         if form != self._form:
             self._form = form
-            self._rules = LiveRules(form.specification, self._addressing.publisher, self._order)
+            self._rules = self._live_rules(form)
+            self._granted = None
+
+    def _live_rules(self, form: Format) -> LiveRules:
+        text = self._addressing.publisher
+        only = "" if several(text) else text
+        return LiveRules(form.specification, only, self._order)
 
     def plan(
         self,
@@ -284,27 +352,27 @@ class Planner:
         versions: Mapping[str, int],
         rejected: Sequence[Rejection] = (),
         advertisements: Sequence[Advertisement] = (),
+        grants: Sequence[Grant] | None = None,
     ) -> Compilation:
         """Compiles one set of versions; ``rejected`` are rows that were refused before.
 
         ``advertisements``: of all publishers; those that do not compile are among the rejections.
-        Where one is the publisher's own, it may publish everything: a slip may not cost events.
+        Whose own one is may publish everything: a slip may not cost events. ``grants``: None where
+        everybody may subscribe to everything; one that does not compile is among the rejections,
+        and grants nothing.
 
         Subscriptions that do not compile are in the result's ``rejections``; the others are live.
         Raises FilterError where the whole set does not fit the limits, NetworkError where the
         network is broken or lacks the publisher, or its labels cannot name a tree.
         """
         address = self._addressing
-        publisher = network.host(address.publisher)
+        hosts, publishers = self._publishers(network)
         check_ids(trees, network.labels)
-        receivers = set(network.subscribers())
-        rules, rejections, grouped = self._rules.update(subscriptions, receivers)
+        receivers, _ = receiving(network, address.publisher)
+        granted = None if grants is None else self._grants_of(grants)
+        rules, rejections, grouped = self._rules.update(subscriptions, receivers, granted)
         specification = self._form.specification
         matcher, state, sets, delivery, summaries = self._matching_of(grouped)
-        own = [row for row in advertisements if row.publisher == address.publisher]
-        others = [row for row in advertisements if row.publisher != address.publisher]
-        announced, refused = check_advertisements(own, specification, network.hosts)
-        advertised = None
         fields = _fields(matcher, specification)
         index, state_columns = None, tuple(range(len(fields)))
         if grouped.indexes:
@@ -314,21 +382,32 @@ class Planner:
             if grouped.stateful is not None:
                 fields, state_columns = _with(fields, grouped.stateful.definitions)
             index = IndexDelivery(sets, grouped.index, columns, grouped.stateful)
-        if refused:
-            announced = []
-        refused += check_advertisements(others, specification, network.hosts)[1]
-        if announced:
-            gate = Announced(announced, specification)
-            fields, announcing = _with(fields, gate.fields)
-            advertised = gate, announcing
+        announced, refused = _announced(advertisements, specification, network)
+        refused += [rejection(*wrong) for wrong in granted.errors] if granted else []
+        advertised = {}
+        gates: dict[tuple[str, ...], Announced] = {}
+        for number, host in enumerate(hosts):
+            if own := announced.get(host.name):
+                texts = tuple(each.filter for each in own)
+                if texts not in gates:
+                    gates[texts] = Announced(own, specification)
+                fields, announcing = _with(fields, gates[texts].fields)
+                advertised[number] = gates[texts], announcing
+        if told := telling(address.publisher_by, specification) if publishers else ():
+            assert publishers is not None
+            fields, columns = _with(fields, told)
+            publishers = with_fields(publishers, specification, told, columns)
         header_stacks = self._header_stacks_for(network, tuple(trees))
         header_stacks.retain(sets)
-        stacks = [header_stacks.known(each) for each in sets]
+        routes = Routes(sets, several=publishers is not None)
+        stacks: list[Stacks | None] = [Stacks(())]
+        if publishers is None:
+            stacks = [header_stacks.known(each) for each in sets]
         plan = Plan(
             specification=specification,
             reader=self._form.reader(fields, clocks(specification) if state else ()),
             matcher=matcher,
-            headers=FrameHeaders(sets, stacks, self._template(publisher, network)),
+            headers=FrameHeaders(routes, stacks, _Template(address, network.labels, hosts)),
             mtu=address.mtu,
             state=state,
             state_columns=state_columns,
@@ -336,6 +415,8 @@ class Planner:
             index=index,
             advertised=advertised,
             summaries=summaries,
+            publishers=publishers,
+            routes=routes,
         )
         return Compilation(
             plan,
@@ -346,8 +427,31 @@ class Planner:
             header_stacks,
             sets[:],
             stacks,
-            announced,
+            [row for host in hosts for row in announced.get(host.name, ())],
         )
+
+    def _grants_of(self, rows: Sequence[Grant]) -> Grants:
+        if self._granted is None or self._granted[0] != rows:
+            self._granted = rows, Grants(rows, self._form.specification)
+        return self._granted[1]
+
+    def _publishers(self, network: Network) -> tuple[list[Host], Publishers | None]:
+        """Returns the hosts that send, by number, and whose records are whose if they are
+        several."""
+        address = self._addressing
+        if several(address.publisher):
+            found = publishers_of(network, address.publisher, address.publisher_by)
+            return [network.hosts[name] for name in found.names], found
+        publisher = network.host(address.publisher)
+        if publisher.role != "publisher":
+            raise NetworkError(
+                "NO_PUBLISHER",
+                f"host {publisher.name!r} is a subscriber, and switches take only from publishers "
+                "what is for subscribers: give it the role in table hosts, or name another as "
+                "spark.stackcast.publisher",
+                host=publisher.name,
+            )
+        return [publisher], None
 
     def _matching_of(self, grouped: Grouped) -> _Matching:
         """Makes the parts that follow from the filter alone; most edits of the network keep
@@ -366,20 +470,10 @@ class Planner:
             sets = ReceiverSets(found)
             summaries = None
             if self._addressing.summary_port:
-                summaries = SummaryHosts(sets, self._addressing.summary_port)
+                port = self._addressing.summary_port
+                summaries = SummaryHosts(sets, port, self._summary_key)
             self._matching = grouped, _Matching(matcher, state, sets, delivery, summaries)
         return self._matching[1]
-
-    def _template(self, publisher: Host, network: Network) -> Callable[[Sequence[int]], bytes]:
-        address = self._addressing
-        return partial(
-            header_template,
-            source_mac=publisher.mac,
-            source_ipv4=publisher.ipv4,
-            group_ipv4=address.group,
-            port=address.port,
-            label_format=network.labels,
-        )
 
     def _header_stacks_for(self, network: Network, trees: tuple[VirtualTree, ...]) -> HeaderStacks:
         # By content: other versions of the tables may hold the same network.
@@ -388,11 +482,45 @@ class Planner:
             address = self._addressing
             # A stack that leaves no room for a message in a frame is split.
             most = label_capacity(address.mtu, longest, network.labels)
-            made = HeaderStacks(
-                network, address.publisher, trees, max(1, min(address.max_labels, most))
-            )
+            senders = [host.name for host in self._publishers(network)[0]]
+            made = HeaderStacks(network, senders, trees, max(1, min(address.max_labels, most)))
             self._made_for = (network, trees, longest, made)
         return self._made_for[3]
+
+
+@dataclass(frozen=True)
+class _Template:
+    """Makes the headers of frames from ``hosts``, by number; picklable."""
+
+    address: Addressing
+    labels: LabelFormat
+    hosts: Sequence[Host]
+
+    def __call__(self, publisher: int, labels: Sequence[int]) -> bytes:
+        host = self.hosts[publisher]
+        return header_template(
+            labels,
+            source_mac=host.mac,
+            source_ipv4=host.ipv4,
+            group_ipv4=self.address.group,
+            port=self.address.port,
+            label_format=self.labels,
+        )
+
+
+def _announced(
+    rows: Sequence[Advertisement], specification: Specification, network: Network
+) -> tuple[dict[str, list[Advertisement]], list[Rejection]]:
+    """Returns what each publisher announces, none of those with a row that is wrong; and all that
+    is wrong."""
+    fine, refused = check_advertisements(rows, specification, network.hosts)
+    wrong = {rejection.id for rejection in refused}
+    slipped = {row.publisher for row in rows if (row.id or row.publisher) in wrong}
+    announced: dict[str, list[Advertisement]] = {}
+    for row in fine:
+        if row.publisher not in slipped:
+            announced.setdefault(row.publisher, []).append(row)
+    return announced, refused
 
 
 def _receiver_sets(

@@ -6,18 +6,21 @@ template's tallies go to all of its receivers at the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from udfs.delivery.counts import Counts
 from udfs.delivery.frame_headers import FrameHeaders, StacksHandle
-from udfs.delivery.kernels import tally
-from udfs.messages.buffers import read_only
+from udfs.delivery.kernels import by_host
+from udfs.delivery.publishers import Publishers
+from udfs.delivery.routes import Routes
 from udfs.messages.sequence import OFFSET_SHIFT
 from udfs.messages.summaries import summary_rows
-from udfs.stacks.frame import Frames, address_datagrams
+from udfs.messages.summary_keys import SummaryKey, SummarySigner
+from udfs.stacks.frame import address_datagrams
 from udfs.trees.header_stacks import Receivers
 
 
@@ -26,11 +29,13 @@ class SummaryHosts:
 
     Parameters
     ----------
-    receiver_sets: by delivery; among them each host alone. port: UDP port of summaries.
+    receiver_sets: by delivery; among them each host alone. port: UDP port of summaries. key: the
+    master key that authenticates them, of which only the hosts' own keys are kept.
     """
 
-    def __init__(self, receiver_sets: Sequence[Receivers], port: int) -> None:
-        self._sets = receiver_sets
+    def __init__(
+        self, receiver_sets: Sequence[Receivers], port: int, key: SummaryKey | None = None
+    ) -> None:
         self.port = port
         self.names = tuple(sorted({host for receivers in receiver_sets for host in receivers}))
         alone = {
@@ -38,111 +43,120 @@ class SummaryHosts:
         }
         #: int32[h]: the delivery of each host alone.
         self.delivery = np.array([alone[host] for host in self.names], np.int32)
-        self._numbers: dict[str, int] = {}
-        self._of_delivery: dict[int, NDArray[np.int32]] = {}
+        self.signer = None if key is None else SummarySigner(key, self.names)
+        self._forget(None)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_numbers": {}, "_of_delivery": {}}
+        return {name: self.__dict__[name] for name in ("port", "names", "delivery", "signer")}
 
-    def numbers(self, headers: FrameHeaders, template: int) -> NDArray[np.int32]:
-        """Returns the hosts that a template reaches, int32[], as places in ``names``."""
-        delivery = int(headers.templates.leaf[template])
-        receivers = headers.receivers(template)
-        if receivers is not self._sets[delivery]:
-            return self._places(receivers)
-        if delivery not in self._of_delivery:
-            self._of_delivery[delivery] = self._places(receivers)
-        return self._of_delivery[delivery]
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        self._forget(None)
 
-    def _places(self, receivers: Receivers) -> NDArray[np.int32]:
+    def _forget(self, headers: FrameHeaders | None) -> None:
+        self._headers = headers
+        self._numbers: dict[str, int] = {}
+        # Template t reaches the hosts ``_pool[_start[t]:_end[t]]``; -1 where that is not known.
+        self._start = self._end = np.zeros(0, np.int64)
+        self._pool = np.zeros(0, np.int32)
+
+    def reach(
+        self, headers: FrameHeaders, templates: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+        """Returns the hosts that these templates reach, as places in ``names``: those of template t
+        are ``pool[start[t]:end[t]]`` of the arrays start, end and pool."""
+        if headers is not self._headers:
+            # A plan with another network has the same hosts and other templates.
+            self._forget(headers)
+        more = headers.templates.templates - self._start.size
+        if more:
+            unknown = np.full(more, -1)
+            self._start = np.concatenate((self._start, unknown))
+            self._end = np.concatenate((self._end, unknown))
+        new = templates[self._start[templates] < 0]
+        if new.size:
+            self._learn(headers, new)
+        return self._start, self._end, self._pool
+
+    def _learn(self, headers: FrameHeaders, templates: NDArray[np.int64]) -> None:
         if not self._numbers:
             self._numbers = {host: number for number, host in enumerate(self.names)}
-        return np.array([self._numbers[host] for host in receivers], np.int32)
+        sets = [headers.receivers(template) for template in templates.tolist()]
+        places = [self._numbers[host] for receivers in sets for host in receivers]
+        sizes = np.array([len(receivers) for receivers in sets])
+        self._end[templates] = self._pool.size + np.cumsum(sizes)
+        self._start[templates] = self._end[templates] - sizes
+        self._pool = np.concatenate((self._pool, np.array(places, np.int32)))
+
+
+class _Plan(Protocol):
+    @property
+    def headers(self) -> FrameHeaders: ...
+    @property
+    def publishers(self) -> Publishers | None: ...
+    @property
+    def routes(self) -> Routes: ...
 
 
 class ReceiverSummaries:
-    """Tallies notifications, last number and digest of one task by template, for each partition."""
+    """Makes the summaries of a task by what it has counted by template."""
 
-    def __init__(
-        self, hosts: SummaryHosts, headers: FrameHeaders, header_stacks: StacksHandle
-    ) -> None:
+    def __init__(self, plan: _Plan, hosts: SummaryHosts, header_stacks: StacksHandle) -> None:
+        self._plan = plan
         self._hosts = hosts
-        self._headers = headers
+        self._headers = plan.headers
         self._header_stacks = header_stacks
-        self._counted: dict[int, _Counted] = {}
-
-    def add(self, partition: int, frames: Frames, chosen: NDArray[np.bool_] | None) -> None:
-        """Counts the frames of a partition, which are the ``chosen`` ones, bool[f]; None: all."""
-        templates = self._headers.templates.templates
-        counted = self._counted.get(partition, _Counted.none()).grown(templates)
-        self._counted[partition] = counted
-        template, sequence, messages = frames.template, frames.sequence, frames.messages
-        if chosen is not None:
-            template, sequence, messages = template[chosen], sequence[chosen], messages[chosen]
-        tally(
-            read_only(template, np.int32),
-            read_only(sequence, np.uint64),
-            read_only(messages, np.int32),
-            *counted,
-        )
 
     def frames(
-        self,
-        offsets: Mapping[int, tuple[int, int]],
-        sessions: Mapping[int, NDArray[np.uint8]],
-    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Makes frames with a summary for each host and partition: bytes, and borders int64[f+1].
+        self, counts: Counts, ranges: Sequence[tuple[int, int]]
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int32]]:
+        """Makes frames with a summary for each host and partition: bytes, borders int64[f+1] and
+        templates int32[f].
 
-        offsets: by partition, (from, until) of the records that were read. Hosts that no stack
-        leads to get none.
+        ranges: offsets by partition of the counts, (from, until) of the records that were read.
+        Hosts that no stack leads to get none.
         """
-        hosts = self._hosts
-        templates = self._headers.templates_for(hosts.delivery, self._header_stacks)
-        reached = templates.count[hosts.delivery] > 0
-        rows = [
-            summary_rows(
-                sessions[partition].tobytes(),
-                offsets[partition][0] << OFFSET_SHIFT,
-                offsets[partition][1] << OFFSET_SHIFT,
-                *self._by_host(partition),
-            )[reached]
-            for partition in sorted(offsets)
-        ]
-        template = np.tile(templates.first[hosts.delivery[reached]], len(rows))
-        return address_datagrams(templates, template, np.concatenate(rows), hosts.port)
+        rows, template = [], []
+        for row in np.argsort(counts.partitions).tolist():
+            route = self._routes(int(counts.partitions[row]))
+            templates = self._headers.templates_for(route, self._header_stacks)
+            reached = np.flatnonzero(templates.count[route] > 0)
+            summaries = summary_rows(
+                counts.sessions[row].tobytes(),
+                ranges[row][0] << OFFSET_SHIFT,
+                ranges[row][1] << OFFSET_SHIFT,
+                *self._by_host(counts, row),
+            )
+            if self._hosts.signer is None:
+                rows.append(summaries[reached])
+            else:
+                rows.append(self._hosts.signer.sign(summaries[reached], reached.tolist()))
+            template.append(templates.first[route[reached]])
+        chosen = np.concatenate(template)
+        templates = self._headers.templates
+        made = address_datagrams(templates, chosen, np.concatenate(rows), self._hosts.port)
+        return *made, chosen
 
-    def _by_host(self, partition: int) -> _Counted:
-        """Returns the tallies of a partition by host, in the order of ``names``."""
-        result = _Counted.none().grown(len(self._hosts.names))
-        counted = self._counted.get(partition, _Counted.none())
-        used = np.flatnonzero(counted.notifications)
-        numbers = [self._hosts.numbers(self._headers, template) for template in used.tolist()]
-        if numbers:
-            host = np.concatenate(numbers)
-            sizes = [each.size for each in numbers]
-            np.add.at(result.notifications, host, np.repeat(counted.notifications[used], sizes))
-            np.maximum.at(result.last, host, np.repeat(counted.last[used], sizes))
-            np.add.at(result.digest, host, np.repeat(counted.digest[used], sizes))
-        return result
+    def _routes(self, partition: int) -> NDArray[np.int32]:
+        """Returns the route of each host's summaries, from the publisher that they come from."""
+        delivery = self._hosts.delivery
+        if self._plan.publishers is None:
+            return delivery
+        sender = self._plan.publishers.of_partition(partition)
+        return self._plan.routes.numbers(np.full(delivery.size, sender, np.int32), delivery)
 
-
-class _Counted(NamedTuple):
-    """Tallies by template or by host: notifications, the largest sequence number, and the
-    digest."""
-
-    notifications: NDArray[np.int64]
-    last: NDArray[np.uint64]
-    digest: NDArray[np.uint64]
-
-    @classmethod
-    def none(cls) -> _Counted:
-        return cls(np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, np.uint64))
-
-    def grown(self, size: int) -> _Counted:
-        """Returns the same with zeros behind, ``size`` in all."""
-        more = (0, size - self.last.size)
-        if not more[1]:
-            return self
-        return _Counted(
-            np.pad(self.notifications, more), np.pad(self.last, more), np.pad(self.digest, more)
+    def _by_host(self, counts: Counts, row: int) -> tuple[NDArray[Any], ...]:
+        """Returns notifications, last number and digest of a partition by host, in the order of
+        ``names``."""
+        notifications = counts.by_template[row, :, 0]
+        used = np.flatnonzero(notifications)
+        reach = self._hosts.reach(self._headers, used)
+        tallies: tuple[NDArray[Any], ...] = by_host(
+            used,
+            notifications,
+            counts.last[row],
+            counts.digest[row],
+            *reach,
+            len(self._hosts.names),
         )
+        return tallies

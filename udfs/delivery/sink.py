@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Hashable
+from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+
+from udfs.delivery.plan import Plan
 
 
 class Sink(Protocol):
@@ -26,3 +30,83 @@ class Sink(Protocol):
     def close(self) -> None:
         """Release the socket or file; does not flush; may be called again."""
         ...
+
+
+class Opener(Protocol):
+    """Opens sinks. Picklable."""
+
+    def way(self, publisher: str, switch: str) -> Hashable:
+        """Returns the way by which frames enter the network by the link of a publisher, which is
+        attached to this switch; equal ways need one sink. Raises SinkError NO_WAY."""
+        ...
+
+    def __call__(self, way: Any = None) -> Sink:
+        """Returns a sink for a way, by default for that of the only publisher."""
+        ...
+
+
+class EntrySinks:
+    """Sends the frames of a plan, each by the way of the publisher by whose link it enters.
+
+    Of one publisher there is one sink, which is open from the start; of several each is opened when
+    a frame first needs it, and frames of one way keep their order.
+    """
+
+    def __init__(self, plan: Plan, open_sink: Any) -> None:
+        self._headers, self._publishers = plan.headers, plan.publishers
+        self._open = open_sink
+        self._sinks: dict[Hashable, Sink] = {}
+        # By publisher, the number of its sink in the order of opening; -1 where it is not open.
+        self._numbers = np.zeros(0, np.int32)
+        if self._publishers is None:
+            self._sinks[None] = open_sink()
+        else:
+            self._numbers = np.full(len(self._publishers.names), -1, np.int32)
+
+    def send(
+        self, data: NDArray[np.uint8], offsets: NDArray[np.int64], template: NDArray[np.int32]
+    ) -> None:
+        """Sends frames; template: int32[f], of each."""
+        if self._publishers is None:
+            self._sinks[None].send(data, offsets)
+            return
+        if not template.size:
+            return
+        entry = self._headers.entry[template]
+        number = self._numbers[entry]
+        if number.min() < 0:
+            for publisher in np.unique(entry[number < 0]).tolist():
+                self._numbers[publisher] = self._number(publisher)
+            number = self._numbers[entry]
+        sinks = list(self._sinks.values())
+        if (number == number[0]).all():
+            sinks[int(number[0])].send(data, offsets)
+            return
+        order = np.argsort(number, kind="stable")
+        frames = pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(), len(number), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        ).take(pa.array(order))
+        _, borders, content = frames.buffers()
+        sorted_offsets = np.frombuffer(borders, np.int64)[: len(number) + 1]
+        sorted_data = np.frombuffer(content, np.uint8)
+        begins = np.flatnonzero(np.diff(number[order], prepend=-1))
+        for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(number)], strict=True):
+            sinks[int(number[order[begin]])].send(sorted_data, sorted_offsets[begin : end + 1])
+
+    def flush(self) -> None:
+        """Flushes all sinks."""
+        for sink in self._sinks.values():
+            sink.flush()
+
+    def close(self) -> None:
+        """Closes all sinks."""
+        for sink in self._sinks.values():
+            sink.close()
+
+    def _number(self, publisher: int) -> int:
+        assert self._publishers is not None
+        known = self._publishers
+        way = self._open.way(known.names[publisher], known.switches[publisher])
+        if way not in self._sinks:
+            self._sinks[way] = self._open(way)
+        return list(self._sinks).index(way)

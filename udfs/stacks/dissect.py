@@ -13,7 +13,7 @@ from udfs.messages.attributes.encodings import BITMASK_GROUP
 from udfs.messages.attributes.events import ETHERTYPE, WIDTHS, Widths
 from udfs.messages.attributes.reference import read_event
 from udfs.messages.reference import read_packet
-from udfs.messages.summaries import Summary, is_summary, unpack
+from udfs.messages.summaries import Summary, authentication, is_summary, unpack
 from udfs.network.labels import BY_ETHER_TYPE, MAX_LABELS, NARROW, LabelFormat
 from udfs.stacks.frame import ETHERTYPE_IPV4, PROTOCOL_UDP
 
@@ -45,6 +45,7 @@ class Dissection:
     positions: byte position in the frame of each message, after its length field.
     padding: bytes after the IPv4 datagram, as Ethernet adds them to short frames.
     summary: None unless the datagram is a summary; it has no messages then.
+    tag: of an authenticated one, the id of its key and the tag, which is not checked.
     """
 
     destination_mac: int
@@ -60,6 +61,7 @@ class Dissection:
     positions: tuple[int, ...]
     padding: int
     summary: Summary | None = None
+    tag: tuple[int, bytes] | None = None
 
     @property
     def label_format(self) -> LabelFormat:
@@ -164,6 +166,7 @@ def dissect(frame: bytes) -> Dissection:
         positions=tuple(positions),
         padding=len(frame) - end,
         summary=summary,
+        tag=authentication(payload) if summary else None,
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from udfs.errors import NetworkError
 from udfs.network.labels import HOP, MAX_LABELS, NARROW, STOP, TREE, LabelFormat
-from udfs.network.network import Network
+from udfs.network.network import MAX_PORT, Network
 from udfs.network.virtual_tree import VirtualTree, check_ids, stored, tree_ports
 
 ETHERNET_BYTES = 14
@@ -23,14 +23,16 @@ class SwitchTables:
     """Holds the tables of one switch for stacks.
 
     trees: tree id → port bitmask (bit port - 1). hops, stops: link id → egress port, of this
-    switch's own links. host_ports: ports before which the stack is taken off. labels: the
-    format of the stacks that its program reads.
+    switch's own links. host_ports: ports before which the stack is taken off. sources: ports
+    that stacks may come in by, those of switches and publishers. labels: the format of the stacks
+    that its program reads.
     """
 
     trees: dict[int, int] = field(default_factory=dict)
     hops: dict[int, int] = field(default_factory=dict)
     stops: dict[int, int] = field(default_factory=dict)
     host_ports: frozenset[int] = frozenset()
+    sources: frozenset[int] = frozenset(range(1, MAX_PORT + 1))
     labels: LabelFormat = NARROW
 
 
@@ -44,9 +46,10 @@ def forward(
     stop labels leave every copy, all else stays. ``None`` for the labels: a host port, where
     the copy leaves as a plain IPv4 frame.
 
-    A stack that is empty, longer than 64 labels or has a label of type 00 is dropped: [].
+    A stack that is empty, longer than 64 labels, has a label of type 00, or comes from a host that
+    is no publisher is dropped: [].
     """
-    if not 0 < len(labels) <= MAX_LABELS:
+    if ingress_port not in tables.sources or not 0 < len(labels) <= MAX_LABELS:
         return []
     id_bits, max_id = tables.labels.id_bits, tables.labels.max_id
     ports = pruned = 0
@@ -118,6 +121,7 @@ class ForwardingModel:
 
         Copies out of a failed or unplugged port are lost; a host whose port is not marked as
         one in its switch's tables understands no stack and receives nothing.
+        A host that is no publisher by the tables gets nothing through.
         Raises NetworkError ``UNKNOWN_HOST``.
         """
         source = self._network.host(publisher)
@@ -147,19 +151,25 @@ class ForwardingModel:
 
 
 def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, SwitchTables]:
-    """Returns what each switch holds for stacks: hops, stops, host ports and these stored trees.
+    """Returns what each switch holds for stacks: hops, stops, host ports, sources and these stored
+    trees.
 
     Raises NetworkError ``UNKNOWN_LINK`` (a tree's edge), ``DUPLICATE_TREE`` or ``BAD_TREE_ID``.
     """
     tables = {name: SwitchTables(labels=network.labels) for name in sorted(network.switches)}
     host_ports: dict[str, set[int]] = {name: set() for name in tables}
+    sources: dict[str, set[int]] = {name: set() for name in tables}
+    subscribers = set(network.subscribers())
     for link in network.links:
         tables[link.switch].hops[link.id] = link.port
         tables[link.switch].stops[link.id] = link.port
         if link.neighbor_port is None:
             host_ports[link.switch].add(link.port)
-    for name, ports in host_ports.items():
-        tables[name].host_ports = frozenset(ports)
+        if link.neighbor not in subscribers:
+            sources[link.switch].add(link.port)
+    for name, held in tables.items():
+        held.host_ports = frozenset(host_ports[name])
+        held.sources = frozenset(sources[name])
     seen: set[int] = set()
     trees = sorted(trees, key=lambda tree: tree.id)
     check_ids(trees, network.labels)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from udfs.errors import StackError
 from udfs.messages.buffers import read_only
-from udfs.messages.sequence import sequence_number
+from udfs.messages.sequence import INDEX_BITS, OFFSET_SHIFT
 from udfs.network.labels import MAX_LABELS, NARROW, LabelFormat
 from udfs.stacks import kernels
+from udfs.stacks.kernels import NOT_WORKED_OUT
 
 ETHERTYPE_IPV4 = 0x0800
 MAX_MTU = 65_535
@@ -107,10 +108,6 @@ def message_capacity(mtu: int, labels: int, label_format: LabelFormat) -> int:
     return max(0, mtu - used)
 
 
-#: In place of the number of a leaf's templates, where nobody has worked them out yet.
-NOT_WORKED_OUT = -1
-
-
 @dataclass(frozen=True)
 class FrameTemplates:
     """Holds the templates of leaves in one pool; picklable, read-only.
@@ -159,6 +156,10 @@ class FrameTemplates:
         count = np.concatenate((self.count, np.full(more, NOT_WORKED_OUT, np.int32)))
         return FrameTemplates(self.data, self.start, first, count)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What follows from these is made again where it is asked for.
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
     @property
     def leaves(self) -> int:
         return self.first.size
@@ -180,6 +181,17 @@ class FrameTemplates:
         return longest
 
     @cached_property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """What `kernels.build` reads, each of one type."""
+        return (
+            read_only(self.data, np.uint8),
+            read_only(self.start, np.int64),
+            read_only(self.first, np.int32),
+            read_only(self.count, np.int32),
+            read_only(self.longest, np.int64),
+        )
+
+    @cached_property
     def leaf(self) -> NDArray[np.int32]:
         """The leaf of each template, int32[k]."""
         owners = np.flatnonzero(self.count > 0)
@@ -190,8 +202,8 @@ class FrameTemplates:
         """Returns those among leaf numbers that are not worked out; ascending, each once."""
         if self.complete:
             return []
-        wanted: list[int] = np.unique(leaf[self.count[leaf] == NOT_WORKED_OUT]).tolist()
-        return wanted
+        wanted = leaf[self.count[leaf] == NOT_WORKED_OUT]
+        return np.unique(wanted).tolist() if wanted.size else []
 
 
 class MessagePositions(Protocol):
@@ -258,75 +270,38 @@ def build_frames(
     """
     if not 0 < mtu <= MAX_MTU:
         raise StackError("BAD_MTU", f"mtu {mtu}: 1 to {MAX_MTU} bytes are possible", mtu=mtu)
-    leaf = read_only(leaf, np.int32)
-    if leaf.size and not 0 <= int(leaf.min()) <= int(leaf.max()) < templates.leaves:
+    leaf = np.ascontiguousarray(leaf, np.int32)
+    fault, message, *columns = kernels.build(
+        leaf,
+        np.ascontiguousarray(messages.packet, np.int32),
+        np.ascontiguousarray(messages.index, np.int32),
+        np.ascontiguousarray(messages.start, np.int64),
+        np.ascontiguousarray(messages.length, np.int32),
+        read_only(data, np.uint8),
+        read_only(sequence_base, np.int64),
+        read_only(sessions, np.uint8),
+        *templates.arrays,
+        mtu,
+        OFFSET_SHIFT,
+        INDEX_BITS,
+    )
+    if fault == kernels.UNKNOWN:
         raise StackError(
             "UNKNOWN_LEAF",
-            f"leaves {leaf.min()} to {leaf.max()} are asked for; there are templates of "
-            f"{templates.leaves}: filter and templates are of different versions",
+            f"leaf {leaf[message]} is asked for, and there are no templates of it: filter and "
+            "templates are of different versions",
         )
-    if lacking := templates.lacking(leaf):
-        raise StackError(
-            "UNKNOWN_LEAF", f"leaf {lacking[0]} is asked for before its templates were made"
-        )
-    length = read_only(messages.length, np.int32)
-    pool = read_only(templates.data, np.uint8)
-    start = read_only(templates.start, np.int64)
-    first = read_only(templates.first, np.int32)
-    of_leaf = read_only(templates.count, np.int32)
-    capacity = mtu - (templates.longest - kernels.ETHERNET) - kernels.MOLDUDP64
-    groups, head, count, size, following, misfit = kernels.group_messages(
-        leaf, read_only(messages.packet, np.int32), length, of_leaf, read_only(capacity, np.int64)
-    )
-    if misfit >= 0:
-        needed = int(mtu - capacity[leaf[misfit]] + 2 + length[misfit])
+    if fault == kernels.MISFIT:
+        length = int(messages.length[message])
+        needed = int(templates.longest[leaf[message]]) - kernels.ETHERNET + kernels.MOLDUDP64
         raise StackError(
             "MTU_TOO_SMALL",
-            f"mtu {mtu} does not hold a message of {length[misfit]} bytes under the stack of leaf "
-            f"{leaf[misfit]}: at least {needed} bytes are needed",
+            f"mtu {mtu} does not hold a message of {length} bytes under the stack of leaf "
+            f"{leaf[message]}: at least {needed + 2 + length} bytes are needed",
             mtu=mtu,
-            needed=needed,
+            needed=needed + 2 + length,
         )
-    head, count, size = head[:groups], count[:groups], size[:groups]
-    group_leaf = leaf[head]
-    group_packet = messages.packet[head].astype(np.int32)
-    sequence = np.asarray(
-        sequence_number(
-            sequence_base[group_packet].astype(np.int64), messages.index[head].astype(np.int64)
-        )
-    ).astype(np.uint64)
-    moldudp64 = np.empty((groups, kernels.MOLDUDP64), np.uint8)
-    moldudp64[:, :10] = sessions if sessions.shape[0] == 1 else sessions[group_packet]
-    moldudp64[:, 10:18] = _big_endian(sequence, ">u8")
-    moldudp64[:, 18:] = _big_endian(count, ">u2")
-
-    offsets, group_of, template_of = kernels.lay_out(
-        read_only(group_leaf, np.int32), size, first, of_leaf, start
-    )
-    out = np.empty(int(offsets[-1]), np.uint8)
-    kernels.write_frames(
-        pool,
-        start,
-        moldudp64,
-        head,
-        following,
-        read_only(messages.start, np.int64),
-        length,
-        read_only(data, np.uint8),
-        offsets,
-        group_of,
-        template_of,
-        out,
-    )
-    return Frames(
-        data=out,
-        offsets=offsets,
-        leaf=group_leaf[group_of],
-        template=template_of.astype(np.int32),
-        packet=group_packet[group_of],
-        messages=count[group_of].astype(np.int32),
-        sequence=sequence[group_of],
-    )
+    return Frames(*columns)
 
 
 def address_datagrams(
@@ -348,8 +323,3 @@ def address_datagrams(
     pool = read_only(templates.data, np.uint8)
     kernels.write_datagrams(pool, start, template, read_only(payload, np.uint8), port, offsets, out)
     return out, offsets
-
-
-def _big_endian(values: NDArray[Any], dtype: str) -> NDArray[np.uint8]:
-    wide = values.astype(dtype)
-    return wide.view(np.uint8).reshape(values.size, wide.dtype.itemsize)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -113,14 +114,10 @@ class Encoder:
                 "BAD_SIZE", f"a stack of up to {max_labels} labels: switches parse 1..{MAX_LABELS}"
             )
         self._network = network
-        self._source = network.host(publisher)
         self._max_labels = max_labels
         self._graph = graph or SwitchGraph(network)
         self._stored = stored or StoredTrees(network, self._graph, trees)
-        self._root = self._graph.index[self._source.switch]
-        self._rotation = _rank(network, self._source)
-        number = len(self._stored.ids)
-        self._order = np.roll(np.arange(number, dtype=np.int64), -(self._rotation % max(number, 1)))
+        self._send_from(publisher)
         self._effort = min(_MOST_EFFORT, _EFFORT // max(1, len(self._graph.links.source)))
         if algorithm == "refined" and not self._effort:
             algorithm = "quick"
@@ -129,6 +126,21 @@ class Encoder:
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_memory": None}
+
+    def of(self, publisher: str) -> Encoder:
+        """Returns the encoder of another publisher, which shares all else with this one: both are
+        for one thread. Raises NetworkError ``UNKNOWN_HOST``."""
+        assert self._work is not None
+        made = copy(self)
+        made._send_from(publisher)
+        return made
+
+    def _send_from(self, publisher: str) -> None:
+        self._source = self._network.host(publisher)
+        self._root = self._graph.index[self._source.switch]
+        self._rotation = _rank(self._network, self._source)
+        number = len(self._stored.ids)
+        self._order = np.roll(np.arange(number, dtype=np.int64), -(self._rotation % max(number, 1)))
 
     def encode(self, receivers: frozenset[str]) -> list[Encoding]:
         """Returns stacks that bring a notification to each receiver exactly once, to nobody else.

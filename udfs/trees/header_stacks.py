@@ -1,5 +1,4 @@
-"""Header stacks of any receiver set of one publisher, even if single receivers cannot be
-reached."""
+"""Header stacks from publishers to any receiver set, even if single receivers cannot be reached."""
 
 from __future__ import annotations
 
@@ -32,10 +31,15 @@ Receivers = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """One header stack: its labels, and the receivers it brings a notification to."""
+    """One header stack: its labels, and the receivers it brings a notification to.
+
+    entry: the publisher, by number, by whose link it enters the network if that is another than the
+    sender's: no switch sends out of the port that a frame came in by.
+    """
 
     labels: tuple[int, ...]
     receivers: Receivers
+    entry: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,38 +63,41 @@ class HeaderStacks:
     Of what it worked out it remembers `REMEMBERED_BYTES`, and forgets first what was used longest
     ago. The answer to a receiver set is the same in any process. It pickles without what it
     remembers. Any thread may ask what is known, learn and retain.
+
+    publishers: one, or several that are told apart by their numbers.
     """
 
     def __init__(
         self,
         network: Network,
-        publisher: str,
+        publishers: str | Sequence[str],
         trees: Iterable[VirtualTree],
         max_labels: int = MAX_LABELS,
     ) -> None:
-        self._publisher = publisher
-        self._encoder = Encoder(network, publisher, trees, max_labels)
+        self._publishers = (publishers,) if isinstance(publishers, str) else tuple(publishers)
+        self._first = Encoder(network, self._publishers[0], trees, max_labels)
         self._forget()
 
     def _forget(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[Receivers, Stacks] = OrderedDict()
+        self._known: OrderedDict[tuple[int, Receivers], Stacks] = OrderedDict()
         self._bytes = 0
+        self._encoders = {0: self._first}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_publisher": self._publisher, "_encoder": self._encoder}
+        return {"_publishers": self._publishers, "_first": self._first}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
         self._forget()
 
-    def of(self, receivers: Receivers) -> Stacks:
+    def of(self, receivers: Receivers, publisher: int = 0) -> Stacks:
         """Returns the stacks of a receiver set. Never raises for receivers that cannot be reached.
 
         Raises StackError NOT_ENCODED, which names the set, where the encoder itself fails.
         """
         try:
-            return self._remembered(receivers)
+            return self._remembered(receivers, publisher)
         except Exception as error:
             # Left out, they would lose their events in silence.
             named = ", ".join(receivers[:_NAMED])
@@ -98,69 +105,98 @@ class HeaderStacks:
                 named += f" and {len(receivers) - _NAMED} more"
             raise StackError(
                 "NOT_ENCODED",
-                f"the header stacks from {self._publisher!r} to the receivers {named} cannot "
-                f"be worked out: {error!r}. No setting mends it: report it, with the network "
-                "and its virtual trees",
-                publisher=self._publisher,
+                f"the header stacks from {self._publishers[publisher]!r} to the receivers {named} "
+                f"cannot be worked out: {error!r}. No setting mends it: report it, with the "
+                "network and its virtual trees",
+                publisher=self._publishers[publisher],
                 receivers=receivers,
             ) from error
 
-    def known(self, receivers: Receivers) -> Stacks | None:
+    def known(self, receivers: Receivers, publisher: int = 0) -> Stacks | None:
         """Returns the stacks of a receiver set if they are remembered; works nothing out."""
-        return self._known.get(receivers) if receivers else _NOBODY
+        return self._known.get((publisher, receivers)) if receivers else _NOBODY
+
+    def remembered(self) -> list[tuple[int, Receivers, Stacks]]:
+        """Returns the stacks that are remembered, each with its publisher and receiver set."""
+        with self._lock:
+            return [(*route, stacks) for route, stacks in self._known.items()]
 
     def learn(self, stacks: Mapping[Receivers, Stacks]) -> None:
-        """Remembers stacks that another process has worked out, however many."""
+        """Remembers stacks of the first publisher that another process has worked out, however
+        many."""
         with self._lock:
             for receivers, each in stacks.items():
-                self._keep(receivers, each)
+                self._keep((0, receivers), each)
 
     def retain(self, receiver_sets: Sequence[Receivers]) -> None:
         """Forgets all but these, if there are too many to remember."""
         with self._lock:
             if self._bytes > REMEMBERED_BYTES:
+                kept = set(receiver_sets)
                 known, self._known, self._bytes = self._known, OrderedDict(), 0
-                for receivers in receiver_sets:
-                    if receivers in known:
-                        self._keep(receivers, known[receivers])
+                for route, stacks in known.items():
+                    if route[1] in kept:
+                        self._keep(route, stacks)
 
-    def _remembered(self, receivers: Receivers) -> Stacks:
+    def _remembered(self, receivers: Receivers, publisher: int) -> Stacks:
+        route = publisher, receivers
         with self._lock:
-            found = self._known.get(receivers)
+            found = self._known.get(route)
             if found is not None:
-                self._known.move_to_end(receivers)
+                self._known.move_to_end(route)
                 return found
-        found = self._work_out(receivers)
+        found = self._work_out(receivers, publisher)
         with self._lock:
-            self._keep(receivers, found)
+            self._keep(route, found)
             while self._bytes > REMEMBERED_BYTES and len(self._known) > 1:
-                self._bytes -= _bytes(*self._known.popitem(last=False))
+                (_, forgotten), stacks = self._known.popitem(last=False)
+                self._bytes -= _bytes(forgotten, stacks)
         return found
 
-    def _keep(self, receivers: Receivers, stacks: Stacks) -> None:
-        if receivers not in self._known:
-            self._known[receivers] = stacks
-            self._bytes += _bytes(receivers, stacks)
+    def _keep(self, route: tuple[int, Receivers], stacks: Stacks) -> None:
+        if route not in self._known:
+            self._known[route] = stacks
+            self._bytes += _bytes(route[1], stacks)
 
-    def _work_out(self, receivers: Receivers) -> Stacks:
+    def _work_out(self, receivers: Receivers, publisher: int) -> Stacks:
+        sender = self._publishers[publisher]
+        if sender in receivers and len(self._publishers) > 1:
+            others = tuple(host for host in receivers if host != sender)
+            first = self._remembered(others, publisher) if others else _NOBODY
+            own = self._to_itself(publisher)
+            return Stacks(first.parts + own.parts, first.cut_off + own.cut_off)
         try:
-            return Stacks(self._parts(receivers))
+            return Stacks(self._parts(receivers, publisher))
         except NetworkError as error:
             if len(receivers) == 1:
                 return Stacks((), ((receivers[0], str(error)),))
         # One receiver that cannot be reached must not cost the others their events.
-        alone = [self._remembered((host,)) for host in receivers]
+        alone = [self._remembered((host,), publisher) for host in receivers]
         cut_off = dict(cut for each in alone for cut in each.cut_off)
         reached = tuple(part for each in alone for part in each.parts)
         left = tuple(host for host in receivers if host not in cut_off)
         try:
-            parts = self._parts(left)
+            parts = self._parts(left, publisher)
         except NetworkError:
             parts = reached  # dearer, and as right
         return Stacks(parts, tuple(cut_off.items()))
 
-    def _parts(self, receivers: Receivers) -> tuple[Stack, ...]:
-        encodings = self._encoder.encode(frozenset(receivers))
+    def _to_itself(self, publisher: int) -> Stacks:
+        """Returns the stack to a publisher of what it sends, by the link of the next one that leads
+        there."""
+        name, count = self._publishers[publisher], len(self._publishers)
+        for step in range(1, count):
+            entry = (publisher + step) % count
+            found = self._remembered((name,), entry)
+            if found.parts:
+                return Stacks((Stack(found.parts[0].labels, (name,), entry),))
+        return Stacks((), ((name, f"no other publisher leads to {name!r}"),))
+
+    def _parts(self, receivers: Receivers, publisher: int) -> tuple[Stack, ...]:
+        encoder = self._encoders.get(publisher)
+        if encoder is None:
+            encoder = self._encoders[publisher] = self._first.of(self._publishers[publisher])
+        encodings = encoder.encode(frozenset(receivers))
         if len(encodings) == 1:
             return (Stack(encodings[0].labels, receivers),)
         return tuple(Stack(each.labels, each.receivers) for each in encodings)

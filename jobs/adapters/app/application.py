@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from jobs.adapters.app import session
-from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.app.error_texts import SQL_ERRORS, table_error
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.logs import set_up
 from jobs.adapters.app.settings import Settings
@@ -27,11 +27,13 @@ def run(work: Callable[[Settings, Lifecycle], int]) -> int:
     set_up()
     with Lifecycle() as lifecycle:
         try:
-            return work(Settings.read(session.properties()), lifecycle)
+            code = work(Settings.read(session.properties()), lifecycle)
+            lifecycle.check_standstill()
+            return code
         except StackcastError as error:
             log.error("%s", error)
         except SQL_ERRORS as error:
-            log.error("%s", one_line(error))
+            log.error("%s", table_error(error))
         except OSError as error:
             log.error("%s", error)
         except KeyboardInterrupt:

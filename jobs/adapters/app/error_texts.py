@@ -22,6 +22,22 @@ _GONE = re.compile(
     r"|BEYOND_DELETED_FILE_RETENTION|DELTA_FILE_NOT_FOUND|FILE_NOT_EXIST"
     r"|FileNotFoundException(?!.*_delta_log)"
 )
+#: Codes of ours, the conditions of Spark and Delta that they stand for, and what to do.
+_CODES = (
+    (
+        "MISSING",
+        re.compile(r"(PATH|TABLE_OR_VIEW|DELTA_TABLE)_NOT_FOUND|DELTA_MISSING_DELTA_TABLE"),
+        "SHOW TABLES lists those that there are; jobs/create_tables.py makes missing ones",
+    ),
+    (
+        "NOT_WRITABLE",
+        re.compile(r"DELTA_CANNOT_CREATE_LOG_PATH"),
+        "let this user write there, or point spark.stackcast.tables elsewhere",
+    ),
+)
+_CONDITION = re.compile(r"^\[([A-Z0-9_]+)(?:\.[A-Z0-9_]+)*\] ")
+_STATE = re.compile(r"[.;]? SQLSTATE: \w{5}")
+
 #: Causes of a cause that are looked at.
 _CAUSES = 10
 _CONTEXT = re.compile(r"(;\s*$)|(^== )|(^['+:]? *['+]- )|(^JVM stacktrace)|(^\s*at )")
@@ -43,6 +59,21 @@ def one_line(error: BaseException) -> str:
     first = causes[-1].partition("\n")[0].strip() if causes else ""
     said = first.partition(": ")[2]
     return told if said in text else f"{told} (caused by: {first})"
+
+
+def table_error(error: BaseException, doing: str = "") -> TableError:
+    """Returns the error under a code of ours, with Spark's words in place of its code.
+
+    doing: what failed, as a statement; the message begins with it.
+    """
+    told = one_line(error)
+    condition = _CONDITION.match(told)
+    words = _STATE.sub("", told[condition.end() :] if condition else told)
+    before = f"{doing}: " if doing else ""
+    for what, conditions, remedy in _CODES:
+        if condition and conditions.fullmatch(condition[1]):
+            return TableError(what, f"{before}{words.partition('. ')[0].rstrip('.')}: {remedy}")
+    return TableError("REFUSED", before + words)
 
 
 def gone_for_good(error: BaseException) -> bool:

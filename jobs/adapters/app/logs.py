@@ -1,20 +1,63 @@
-"""Log lines of the jobs: time, level, where, what."""
+"""Log lines of the jobs: time, level, where, what; and output that no terminal obeys.
+
+Names, ids and texts of messages come from others. What does not print in them is written out, as
+``\\x1b``, in every line of a log and in all that commands and jobs write as text.
+"""
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 from collections.abc import Mapping
+from typing import Any
+
+from udfs.errors import printable
+
+_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+class OneLine(logging.Formatter):
+    """Formats a record as one line, whatever its message has in it; behind it a traceback's."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class's name
+        record.message = printable(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the base class's name
+        return _printable_lines(super().formatException(ei))
+
+
+class PrintableStream(io.TextIOWrapper):
+    """A text stream that writes out what does not print, but for ends of lines and tabs."""
+
+    def write(self, text: str, /) -> int:
+        super().write(_printable_lines(text))
+        return len(text)
+
+
+def guard_streams() -> None:
+    """Has standard output and error write nothing that a terminal would obey."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if type(stream) is io.TextIOWrapper:
+            encoding, lines = stream.encoding, stream.line_buffering or name == "stderr"
+            guarded = PrintableStream(stream.detach(), encoding, "backslashreplace", None, lines)
+            setattr(sys, name, guarded)
+
+
+def _printable_lines(text: str) -> str:
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(c if c in "\n\t" else printable(c) for c in text)
 
 
 def set_up() -> None:
     """Send the log to standard error; libraries speak from WARNING on."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.WARNING,
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-        force=True,
-    )
+    guard_streams()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine(_FORMAT))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     for name in ("stackcast", "jobs", "lab", "udfs"):
         logging.getLogger(name).setLevel(logging.INFO)
     # It warns of every moment in which this machine is busy with something else.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -14,6 +15,9 @@ REQUIRED = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
 }
+#: Variable by which a worker of a standalone cluster tells the secret to a driver that it starts;
+#: Spark asks such a driver for the property.
+_SECRET = "_SPARK_AUTH_SECRET"
 
 
 def start(name: str) -> SparkSession:
@@ -21,6 +25,8 @@ def start(name: str) -> SparkSession:
     builder = SparkSession.builder.appName(name)
     for key, value in REQUIRED.items():
         builder = builder.config(key, value)
+    if _SECRET in os.environ:
+        builder = builder.config("spark.authenticate.secret", os.environ[_SECRET])
     session: SparkSession = builder.getOrCreate()
     return session
 

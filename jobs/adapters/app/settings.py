@@ -19,6 +19,7 @@ from udfs.errors import SettingsError
 from udfs.messages.attributes.events import Widths
 from udfs.network.labels import FORMATS as LABEL_FORMATS
 from udfs.network.labels import LabelFormat
+from udfs.network.publishers import several
 
 PREFIX = "spark.stackcast."
 KAFKA_PREFIX = "spark.stackcast.kafka."
@@ -45,6 +46,10 @@ _GROUP = Form(
     r"2(2[4-9]|3\d)(\.(\d\d?|1\d\d|2[0-4]\d|25[0-5])){3}",
     "an IPv4 multicast group, as in 233.54.12.1",
 )
+_PUBLISHERS = Form(
+    r"\*|[^\s,*]+(\s*,\s*[^\s,*]+)*", "a host, several as in feed1,feed2, or * for all publishers"
+)
+_PUBLISHER_BY = Form(r"partition|(header|field):\S+", "partition, header:NAME or field:NAME")
 _ENDPOINT = Form(r"|.+:\d{1,5}", "host:port")
 _SPEED = Form(
     r"full|recorded|[0-9]*[1-9][0-9]*(\.[0-9]+)?|0?\.[0-9]*[1-9][0-9]*",
@@ -93,7 +98,7 @@ class Settings:
         form=_OFFSETS,
     )
     max_offsets_per_trigger: int = setting(
-        "maxOffsetsPerTrigger", 200_000, "Most Kafka records in a micro-batch", least=1
+        "maxOffsetsPerTrigger", 400_000, "Most Kafka records in a batch", least=1
     )
     max_bytes_per_trigger: int = setting(
         "maxBytesPerTrigger",
@@ -104,14 +109,14 @@ class Settings:
         "fetch",
         "tasks",
         "Who reads records: the tasks, straight from Kafka's brokers, or Spark's connector, which "
-        "also serves where tasks cannot (JSON, Kerberos, Java's key stores)",
+        "also serves where tasks cannot (Kerberos, Java's key stores)",
         ("tasks", "connector"),
     )
     trigger: str = setting(
         "trigger", "0 seconds", "Interval of micro-batches; 0 is back to back", form=_INTERVAL
     )
     wait_seconds: int = setting(
-        "waitSeconds", 60, "How long to wait at start for a broker or switch that does not answer"
+        "waitSeconds", 60, "How long to wait at start for a broker, switch or executors"
     )
     format: str = setting(
         "format",
@@ -162,7 +167,21 @@ class Settings:
         "tables", "var/tables", "Where the Delta tables are: a path, or catalog.schema"
     )
     checkpoint: str = setting("checkpoint", "var/checkpoint/itch", "Checkpoint of the stream")
-    publisher: str = setting("publisher", "feed1", "Host of the network that the frames leave from")
+    publisher: str = setting(
+        "publisher",
+        "feed1",
+        "Host of the network that the frames leave from; or several, as in feed1,feed2, or *, all "
+        "hosts with the role of publishers",
+        form=_PUBLISHERS,
+    )
+    publisher_by: str = setting(
+        "publisher.by",
+        "partition",
+        "What says whose a record is, of several publishers: partition, whose number modulo theirs "
+        "is the place in the list from 0 on; header:NAME, a header of the record with the host's "
+        "name; or field:NAME, a field of messages with the name, or a place from 1 on",
+        form=_PUBLISHER_BY,
+    )
     max_labels: int = setting(
         "maxLabels", 64, "Most labels that a switch can parse in one stack", least=1, most=64
     )
@@ -189,20 +208,30 @@ class Settings:
     )
     interface: str = setting("sink.af_packet.interface", "", "Network interface to send on")
     pcap_path: str = setting("sink.pcap.path", "var/frames", "Folder for pcap files")
+    sink_places: str = setting(
+        "sink.places",
+        "",
+        "Other tunnels, interfaces or folders for executors at some places, as in "
+        "node1=eth1,node2=eth2; a place is STACKCAST_PLACE in the executor's environment, else its "
+        "host name",
+    )
+    sink_publishers: str = setting(
+        "sink.publishers",
+        "",
+        "Of several publishers, other tunnels or interfaces of some, as in feed1=eth1,feed2=eth2; "
+        "in the sink's own setting {publisher} and {switch} stand for a publisher and its switch",
+    )
     latency: str = setting(
         "latency",
-        "microbatch",
-        "microbatch, or realtime: milliseconds in place of half a second, and fewer promises",
-        ("microbatch", "realtime"),
+        "auto",
+        "realtime: milliseconds; microbatch: a quarter of a second, any number of partitions; or "
+        "auto: real time where tasks fetch, slots suffice and no trigger is set",
+        ("auto", "microbatch", "realtime"),
     )
-    realtime_ledger_topic: str = setting(
-        "realtime.ledgerTopic", "itch.ledger", "Kafka topic of the ledger in real-time mode"
-    )
-    realtime_batch: str = setting(
-        "realtime.batch",
-        "5 minutes",
-        "Length of a batch in real-time mode, 5 seconds at least; between two, records wait for "
-        "half a second",
+    realtime_slice: str = setting(
+        "realtime.slice",
+        "1 second",
+        "Length of a batch in real time; between two, records wait for 25 to 45 milliseconds",
         form=_INTERVAL,
     )
     ledger_interval: str = setting(
@@ -217,10 +246,16 @@ class Settings:
         "UDP port of the summaries that tell hosts what they should have received; 0 sends none",
         most=65_535,
     )
+    summary_keys: str = setting(
+        "summary.keys",
+        "",
+        "File of the keys that authenticate summaries, the first one does: lines of an id and 64 "
+        "hex digits; none: they bear no tag",
+    )
     rerequest_listen: str = setting(
         "rerequest.listen",
-        "0.0.0.0:26402",
-        "Where jobs/rerequest.py takes requests, host:port",
+        "127.0.0.1:26402",
+        "Where jobs/rerequest.py takes requests, host:port; loopback hears this machine alone",
         form=_ENDPOINT,
     )
     rerequest_identify: str = setting(
@@ -235,7 +270,7 @@ class Settings:
         "TCP port of metrics (/metrics) and health (/health); 0 serves none",
         most=65_535,
     )
-    metrics_host: str = setting("metrics.host", "0.0.0.0", "Address that they are served at")
+    metrics_host: str = setting("metrics.host", "127.0.0.1", "Address that they are served at")
     match: str = setting(
         "match",
         "spark",
@@ -284,6 +319,13 @@ class Settings:
     lab_network: str = setting(
         "lab.network", "fabric", "fabric, line, a topohub name, or a GraphML file"
     )
+    lab_publishers: int = setting(
+        "lab.publishers",
+        1,
+        "Publishers of the lab, feed1, feed2 and so on; several share the session, a partition of "
+        "the topic each",
+        least=1,
+    )
     lab_pods: int = setting("lab.pods", 4, "Pods of the fabric", least=1)
     lab_racks: int = setting("lab.racks", 2, "Racks of a pod", least=1)
     lab_hosts: int = setting(
@@ -297,7 +339,8 @@ class Settings:
     )
     lab_spines: int = setting("lab.spines", 2, "Spines of a plane", least=1)
 
-    kafka: dict[str, str] = field(default_factory=dict)
+    #: Not to be printed: passwords are among them.
+    kafka: dict[str, str] = field(default_factory=dict, repr=False)
     #: Keys that were given, without the prefix.
     given: frozenset[str] = frozenset()
 
@@ -319,6 +362,22 @@ class Settings:
                 "set it, or none of them to run on the embedded lab",
             )
         return True
+
+    @property
+    def publisher_header(self) -> str:
+        """The header of records that names their publisher; empty where none does."""
+        kind, _, name = self.publisher_by.partition(":")
+        return name if kind == "header" else ""
+
+    def require_one_publisher(self, what: str) -> None:
+        """Raises SettingsError SEVERAL_PUBLISHERS where there are several; what: what is for one
+        alone."""
+        if several(self.publisher):
+            raise SettingsError(
+                "SEVERAL_PUBLISHERS",
+                f"{PREFIX}publisher is {self.publisher!r}, and {what} is for one publisher: name "
+                "one, and give each a job of its own",
+            )
 
     def require_broker(self) -> None:
         """Raises SettingsError NO_BROKER where no broker is named."""
@@ -359,15 +418,19 @@ class Settings:
         given = frozenset(f.metadata["key"] for f in known.values() if f.name in values)
         for setting_field in known.values():
             if setting_field.name not in values:
-                values[setting_field.name] = _at_home(setting_field.default)
+                values[setting_field.name] = at_home(setting_field.default)
         made = Settings(**values, kafka=kafka, given=given)
         if made.mtu < (least := _LEAST_MTU[made.label_bits]):
             raise _bad(f"{PREFIX}mtu", str(made.mtu), f"{least} or more with labels of 32 bits")
+        if made.publisher_by != "partition" and not several(made.publisher):
+            key = f"{PREFIX}publisher.by"
+            raise _bad(key, made.publisher_by, f"partition where {PREFIX}publisher names one host")
         return made
 
 
-def _at_home(default: Any) -> Any:
-    """A default, with paths of the project made absolute where its folders are known."""
+def at_home(default: Any) -> Any:
+    """Returns a default with its path, as ``var/tables``, absolute where the project's folders are
+    known."""
     if not isinstance(default, str):
         return default
     home = os.environ.get("STACKCAST_HOME", "")

@@ -25,6 +25,7 @@ from jobs.adapters.planning import formats
 from jobs.adapters.tables.tables import Tables
 from udfs.errors import StreamError
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from udfs.network.publishers import PARTITION
 
 NAME = "stackcast-identity.json"
 #: The form of all files of the checkpoint; one that changes it counts up.
@@ -58,7 +59,7 @@ class Identity:
             topic_id=topic_id,
             format=settings.format,
             specification=specification_digest(settings),
-            publisher=settings.publisher,
+            publisher=_publisher(settings),
             tables={name: tables.head(name)[0] for name in names},
         )
 
@@ -130,11 +131,17 @@ class Identity:
         if self.publisher != now.publisher:
             raise StreamError(
                 "OTHER_PUBLISHER",
-                f"the checkpoint is for publisher {self.publisher}, and {PREFIX}publisher is "
-                f"{now.publisher}: correct the setting, or {onward}",
+                f"the checkpoint is for publisher {self.publisher}, and {PREFIX}publisher, with "
+                f"{PREFIX}publisher.by, is {now.publisher}: correct the setting, or {onward}",
             )
         if anew := [name for name in now.tables if self.tables.get(name) != now.tables[name]]:
             raise other_tables(f"{', '.join(anew)} made anew since the checkpoint began", onward)
+
+
+def _publisher(settings: Settings) -> str:
+    if settings.publisher_by == PARTITION:
+        return settings.publisher
+    return f"{settings.publisher} by {settings.publisher_by}"
 
 
 def specification_digest(settings: Settings) -> str:
@@ -184,6 +191,7 @@ QUOTA = "filters.quota"
 #: versions of a batch and its offsets, its frames can be computed again.
 SHAPING = (
     "publisher",
+    "publisher.by",
     "multicast.group",
     "multicast.port",
     "mtu",

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from jobs.adapters.app.error_texts import one_line
 from jobs.adapters.checkpoint.reports import TABLES, Report, merged
+from jobs.adapters.tables.tables import LEDGER
 from udfs.errors import StreamError
 
 log = logging.getLogger(__name__)
@@ -99,6 +100,13 @@ class Journal:
         log.info("batches %s were not in ledger and statistics yet: writing them", numbers)
         if not self._flush():
             self._start()
+
+    def recorded(self, writer: str, batch_id: int) -> bool:
+        """Tells whether the report of a writer's batch is durable, in its file or in the ledger."""
+        with self._changed:
+            reports = [each.report for each in self._waiting]
+        known = any((each.writer, each.batch_id) == (writer, batch_id) for each in reports)
+        return known or self._last(LEDGER, writer) >= batch_id
 
     def wait_for_capacity(self) -> None:
         """Returns when another batch may run: when not too many wait to be written.

@@ -20,11 +20,13 @@ from udfs.errors import StackcastError, StreamError, TableError
 class Pin(NamedTuple):
     """versions: of the tables. settings: those that shape bytes, as
     `jobs.adapters.checkpoint.identity.shaping` has them. since: by partition, the offset at which
-    the summaries of the batch begin."""
+    the summaries of the batch begin. until: by partition, the offset that its tasks read up to at
+    most, where they find out where it ends; empty where that was planned."""
 
     versions: dict[str, int]
     settings: dict[str, str]
     since: dict[int, int]
+    until: dict[int, int]
 
 
 class Pins:
@@ -43,9 +45,12 @@ class Pins:
             return None
         try:
             held = json.loads(text)
-            since = {int(p): int(offset) for p, offset in held["since"].items()}
+            since, until = (
+                {int(p): int(offset) for p, offset in held[name].items()}
+                for name in ("since", "until")
+            )
             versions = {str(name): int(v) for name, v in held["versions"].items()}
-            return Pin(versions, dict(held["settings"]), since)
+            return Pin(versions, dict(held["settings"]), since, until)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamError(
                 "PIN_UNREADABLE",
@@ -60,6 +65,10 @@ class Pins:
         batch = self._files.newest()
         pin = None if batch is None else self.get(batch)
         return None if batch is None or pin is None else (batch, pin)
+
+    def remove(self, batch_id: int) -> None:
+        """Forgets a batch by whose pin nothing has left that is not on record otherwise."""
+        self._files.remove(batch_id)
 
     def put(self, batch_id: int, pin: Pin) -> None:
         """Records a batch that is about to run; forgets one long done.

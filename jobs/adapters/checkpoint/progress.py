@@ -1,26 +1,41 @@
-"""Position of a stream, as its checkpoint says: read from what Spark writes there, without Spark.
+"""Progress of a stream, in the files of its checkpoint that Spark's own streams keep it in.
 
-Spark writes ``offsets/<batch>`` before a batch and ``commits/<batch>`` after it, and once
-``sources/0/0``, where the stream began.
+``sources/0/0`` is written once, where the stream began; ``offsets/<batch>`` says where a batch
+ends, ``commits/<batch>`` that it is done. Real time writes the same, so that either mode goes on
+where the other ended.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from jobs.adapters.checkpoint.files import BatchFiles
+from jobs.adapters.app.error_texts import one_line
+from jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles, open_folder
 from udfs.errors import StreamError
+
+log = logging.getLogger(__name__)
+
+#: Of how many batches Spark keeps these files, where nothing else is said.
+_KEPT = 100
+_BEGINNING = "sources/0"
+_DONE = b'v1\n{"nextBatchWatermarkMs":0}'
 
 
 class Position(NamedTuple):
-    """``batch`` is the next one, ``again`` whether it ran before and was cut off; ``offsets``: by
-    partition of ``topic`` the next record that is to be read."""
+    """``batch`` is the next one, ``planned`` where it ends by partition if it ran before and was
+    cut off, else None; ``offsets``: by partition of ``topic`` the next record that is to be
+    read."""
 
     batch: int
-    again: bool
+    planned: dict[int, int] | None
     topic: str
     offsets: dict[int, int]
 
@@ -31,26 +46,115 @@ def position(spark: SparkSession, checkpoint: str) -> Position | None:
     Raises StreamError CHECKPOINT_UNREADABLE.
     """
     offsets = BatchFiles(spark, checkpoint, "offsets", "")
+    beginning = BatchFiles(spark, checkpoint, _BEGINNING, "")
     begun = offsets.newest()
     committed = BatchFiles(spark, checkpoint, "commits", "").newest()
-    if begun is None:
-        files, number = BatchFiles(spark, checkpoint, "sources/0", ""), 0
-        batch, again = 0, False
-    elif committed is not None and committed >= begun:
-        files, number = offsets, begun
-        batch, again = begun + 1, False
-    elif begun:
-        files, number = offsets, begun - 1
-        batch, again = begun, True
-    else:
-        files, number = BatchFiles(spark, checkpoint, "sources/0", ""), 0
-        batch, again = 0, True
+    done = begun
+    if begun is not None and (committed is None or committed < begun):
+        done = begun - 1
+    files, number = (beginning, 0) if done is None or done < 0 else (offsets, done)
     content = files.read(number)
     if content is None:
         if begun is None:
             return None
         raise _unreadable(files.name(number), "it is not there")
-    return Position(batch, again, *_offsets(content, files.name(number)))
+    topic, start = _offsets(content, files.name(number))
+    # Spark reads that of the batch before, too.
+    before = offsets.read(number - 1) if begun is not None and begun == done else None
+    if before is not None:
+        _offsets(before, offsets.name(number - 1))
+    batch = 0 if done is None else done + 1
+    planned = None
+    if begun is not None and begun != done:
+        planned = _offsets(offsets.read(begun) or b"", offsets.name(begun))[1]
+    return Position(batch, planned, topic, start)
+
+
+def mend(spark: SparkSession, checkpoint: str) -> None:
+    """Writes anew, where it is damaged, that the last batch is done: the file's name alone says it.
+
+    Neither Spark nor real time waits for it to be durable.
+    """
+    commits = BatchFiles(spark, checkpoint, "commits", "")
+    last = commits.newest()
+    if last is None:
+        return
+    with suppress(StreamError, ValueError, IndexError):
+        lines = (commits.read(last) or b"").decode().splitlines()
+        if lines[0].startswith("v") and isinstance(json.loads(lines[1]), dict):
+            return
+    log.warning("%s was damaged, and is written anew: batch %d is done", commits.name(last), last)
+    commits.remove(last)
+    commits.write(last, _DONE)
+
+
+class Progress:
+    """Writes the progress of a stream of one topic. Raises StreamError PROGRESS_NOT_WRITTEN."""
+
+    def __init__(self, spark: SparkSession, checkpoint: str, topic: str) -> None:
+        self._topic = topic
+        self._home = open_folder(spark, checkpoint)
+        self._beginning = BatchFiles(spark, checkpoint, _BEGINNING, "", kept=None)
+        self._offsets = BatchFiles(spark, checkpoint, "offsets", "", kept=_KEPT)
+        self._commits = BatchFiles(spark, checkpoint, "commits", "", kept=_KEPT)
+
+    def identify(self) -> str:
+        """Returns the id of the query, which is kept in its checkpoint: a new one counts batches
+        anew. Raises StreamError CHECKPOINT_UNREADABLE."""
+        held = self._home.read("metadata")
+        if held is None:
+            held = json.dumps({"id": str(uuid.uuid4())}).encode()
+            self._home.write("metadata", held)
+        try:
+            return str(json.loads(held)["id"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise StreamError(
+                "CHECKPOINT_UNREADABLE",
+                f"{self._home.path('metadata')}: {error!r}; restore it, or write into it "
+                '{"id": "OWNER"}, with the newest owner that table writers has of this checkpoint',
+            ) from error
+
+    def begin(self, offsets: Mapping[int, int]) -> None:
+        """Records where the stream begins."""
+        # Spark's reader leaves out the first byte.
+        self._write(self._beginning, 0, b"\0v1\n" + self._text(offsets))
+
+    def plan(self, batch: int, offsets: Mapping[int, int]) -> None:
+        """Records where a batch ends; it runs again as long as it is not `done`."""
+        now = {"batchWatermarkMs": 0, "batchTimestampMs": round(time.time() * 1000), "conf": {}}
+        self._write(self._offsets, batch, f"v1\n{json.dumps(now)}\n".encode() + self._text(offsets))
+
+    def forget(self, batch: int) -> None:
+        """Forgets where a batch that is not `done` ends."""
+        self._offsets.remove(batch)
+
+    def done(self, batch: int) -> None:
+        """Records that a batch is done."""
+        self._write(self._commits, batch, _DONE)
+
+    def sync(self, batch: int) -> None:
+        """Makes durable where a batch ends, and where the first began, as Spark has written it."""
+        with _not_written(self._offsets.name(batch)):
+            if batch == 0:
+                self._beginning.sync(0)
+            self._offsets.sync(batch)
+
+    def _text(self, offsets: Mapping[int, int]) -> bytes:
+        held = {self._topic: {str(p): at for p, at in sorted(offsets.items())}}
+        return json.dumps(held, separators=(",", ":")).encode()
+
+    def _write(self, files: BatchFiles, number: int, content: bytes) -> None:
+        with _not_written(files.name(number)):
+            if not files.write(number, content):
+                raise FileExistsError("it could not get its name")
+
+
+@contextmanager
+def _not_written(name: str) -> Iterator[None]:
+    try:
+        yield
+    except FILE_ERRORS as error:
+        raise StreamError("PROGRESS_NOT_WRITTEN", f"{name}: {one_line(error)}") from error
 
 
 def _offsets(content: bytes, name: str) -> tuple[str, dict[int, int]]:

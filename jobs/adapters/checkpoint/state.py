@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from jobs.adapters.app.error_texts import one_line
 from jobs.adapters.checkpoint.files import FILE_ERRORS, BatchFiles
 from udfs.errors import StreamError
-from udfs.filters.matching.carried import pack_sources, retain, unpack_sources
+from udfs.filters.matching.carried import pack_sources, retain, unpack, unpack_sources
 
 
 class CarriedState:
@@ -35,20 +35,31 @@ class CarriedState:
         if self._last is not None and self._last[0] == batch_id - 1:
             return self._last[1]
         content = self._files.read(batch_id - 1)
-        return {} if content is None else unpack_sources(content)
+        if content is None:
+            return {}
+        try:
+            found = unpack_sources(content)
+            for packed in found.values():
+                unpack(packed)
+        except StreamError as error:
+            raise StreamError(
+                "STATE_UNREADABLE",
+                f"{self._files.name(batch_id - 1)}: {error.message}; restore it, or remove it: the "
+                f"cells are then empty when batch {batch_id} begins",
+            ) from error
+        return found
 
-    def after(
+    def merged(
         self,
-        batch_id: int,
         before: Mapping[int, bytes],
         rows: Iterable[Mapping[str, Any]],
         names: Collection[str],
-    ) -> None:
-        """Record what is kept after a batch.
+    ) -> dict[int, bytes]:
+        """Returns what is kept after a batch.
 
         ``rows``: reports of kind ``state``. Partitions without one keep what they had. ``names``:
         identities of the cells of the batch's rules; others are dropped. Raises StreamError
-        PARTITION_SPLIT, STATE_NOT_WRITTEN: the batch then counts as failed, and runs again.
+        PARTITION_SPLIT: the batch then counts as failed, and runs again.
         """
         rows = list(rows)
         (most,) = Counter(row["partition"] for row in rows).most_common(1) or ((0, 0),)
@@ -64,7 +75,14 @@ class CarriedState:
         if live != self._names:
             # Idle partitions too: a cell lives as long as the rules of each batch name it.
             kept = {partition: retain(packed, live) for partition, packed in kept.items()}
-        kept |= {row["partition"]: row["cells"] for row in rows}
+        self._names = live
+        return kept | {row["partition"]: row["cells"] for row in rows}
+
+    def put(self, batch_id: int, kept: dict[int, bytes]) -> None:
+        """Records what is kept after a batch.
+
+        Raises StreamError STATE_NOT_WRITTEN: the batch then counts as failed, and runs again.
+        """
         try:
             # One is there if the batch ran before: the same, as it began with the same.
             self._files.remove(batch_id)
@@ -77,5 +95,4 @@ class CarriedState:
             raise StreamError(
                 "STATE_NOT_WRITTEN", f"{self._files.name(batch_id)} could not get its name"
             )
-        self._names = live
         self._last = (batch_id, kept)

@@ -11,13 +11,14 @@ import functools
 import itertools
 import logging
 import socket
+import ssl
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import kafka.errors as kafka_errors
 import numpy as np
-import pyarrow as pa
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.consumer import FetchRequest
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from jobs.adapters.fetch.options import FetchOptions
 from udfs.errors import KafkaError
+from udfs.messages.buffers import Batch
 from udfs.messages.record_batches import Aborted, Records, next_offset, read_records
 
 log = logging.getLogger(__name__)
@@ -33,19 +35,20 @@ log = logging.getLogger(__name__)
 #: From 13 on, requests name topics by an id, which only the newest brokers know.
 _NEWEST = 12
 _WAITS = (0.05, 0.1, 0.2, 0.5, 1.0)
-_ROWS = 4096
-"""Most records of one Arrow batch: more do not stay in a core's caches."""
 _LARGEST = 1 << 31
 _LEAST = 1 << 16
 """Bytes that are asked for at least."""
+_SHORTEST = 0.001
+_LONGEST = 1.0
+"""Seconds that a broker is asked to wait for a record."""
 
 _FINAL = (
+    ssl.SSLCertVerificationError,
     kafka_errors.AuthorizationError,
     kafka_errors.SaslAuthenticationFailedError,
     kafka_errors.OffsetOutOfRangeError,
     kafka_errors.CorruptRecordError,
 )
-_TIMES = pa.timestamp("us", "UTC")
 
 
 class Range(NamedTuple):
@@ -55,6 +58,15 @@ class Range(NamedTuple):
     partition: int
     first: int
     until: int
+
+
+@dataclass
+class Reached:
+    """Progress of `Fetcher.follow`. offset: of the next record. failure: what keeps the broker from
+    giving it, or empty."""
+
+    offset: int
+    failure: str = ""
 
 
 @functools.lru_cache(maxsize=4)
@@ -73,15 +85,49 @@ class Fetcher:
         #: Bytes that an offset took in the last piece.
         self._sizes: dict[TopicPartition, float] = {}
 
-    def batches(self, wanted: Range) -> Iterator[pa.RecordBatch]:
-        """Yields the records in order: columns partition, offset, value and timestamp.
+    def batches(self, wanted: Range) -> Iterator[Batch]:
+        """Yields the records in order.
 
-        Types: int32, int64, large binary, microseconds of UTC. A range without records, where they
-        are of aborted transactions or compacted away, yields nothing. Raises KafkaError
-        OFFSET_GONE, BROKER_UNREACHABLE, FETCH_REFUSED, RECORDS_DAMAGED, RECORDS_OLD.
+        A range without records, where they are of aborted transactions or compacted away, yields
+        nothing. Raises KafkaError OFFSET_GONE, BROKER_UNREACHABLE, FETCH_REFUSED, RECORDS_DAMAGED,
+        RECORDS_OLD.
         """
         for records in self._records(wanted):
-            yield from arrow_batches(wanted.partition, records)
+            yield from records.batches(wanted.partition)
+
+    def follow(
+        self, wanted: Range, seconds: float, again: bool, reached: Reached
+    ) -> Iterator[Batch]:
+        """Yields records as they come, for so many seconds.
+
+        They are those of the range at most, and ``reached`` is told how far they have come. again:
+        reads at least what is there now, since whoever tried before may have sent it. A broker that
+        cannot be reached raises an error only then. Raises KafkaError as `batches`.
+        """
+        ends, failures = time.monotonic() + seconds, 0
+        least = wanted.until if again else wanted.first
+        while reached.offset < wanted.until:
+            left = ends - time.monotonic()
+            if left < _SHORTEST and reached.offset >= least:
+                return
+            try:
+                found, end = self._fetch(wanted, reached.offset, max(left, _SHORTEST))
+            except (OSError, kafka_errors.KafkaError) as error:
+                if not _may_pass(error):
+                    raise _refused(wanted, reached.offset, error) from error
+                self._forget(wanted)
+                reached.failure = repr(error)
+                if left < -self._options.patience:
+                    raise unreachable(wanted, self._options.patience, repr(error)) from error
+                wait = _WAITS[min(failures, len(_WAITS) - 1)]
+                time.sleep(wait if reached.offset < least else max(0.0, min(wait, left)))
+                failures += 1
+                continue
+            reached.failure, failures, least = "", 0, min(least, end)
+            if len(found.offset):
+                yield from found.batches(wanted.partition)
+            # A batch of Kafka's may go on beyond the range.
+            reached.offset = max(reached.offset, min(found.next, wanted.until))
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -92,18 +138,13 @@ class Fetcher:
         offset, failures, deadline = wanted.first, 0, self._deadline()
         while offset < wanted.until:
             try:
-                found = self._fetch(wanted, offset)
+                found, _ = self._fetch(wanted, offset)
             except (OSError, kafka_errors.KafkaError) as error:
                 if not _may_pass(error):
                     raise _refused(wanted, offset, error) from error
                 self._forget(wanted)
                 if time.monotonic() > deadline:
-                    raise KafkaError(
-                        "BROKER_UNREACHABLE",
-                        f"no leader of partition {wanted.partition} of topic {wanted.topic} gave "
-                        f"offset {offset} in {self._options.patience:.0f} s: {error!r}; check that "
-                        "the brokers are up and can be reached from Spark's executors",
-                    ) from error
+                    raise unreachable(wanted, self._options.patience, repr(error)) from error
                 wait = _WAITS[min(failures, len(_WAITS) - 1)]
                 failures += 1
                 if failures > 1:
@@ -127,10 +168,14 @@ class Fetcher:
     def _deadline(self) -> float:
         return time.monotonic() + self._options.patience
 
-    def _fetch(self, wanted: Range, offset: int) -> Records:
+    def _fetch(
+        self, wanted: Range, offset: int, seconds: float | None = None
+    ) -> tuple[Records, int]:
         """Takes one piece, and asks for the next before it is read: the broker works meanwhile.
 
-        Raises OSError or an error of kafka-python.
+        seconds: how long the first record of it may be waited for; then the next is asked for where
+        it is there already. Returns the end of the partition, too. Raises OSError or an error of
+        kafka-python.
         """
         place = TopicPartition(wanted.topic, wanted.partition)
         if place not in self._leaders:
@@ -138,15 +183,20 @@ class Fetcher:
         node, epoch = self._leaders[place]
         connection = self._connections[node]
 
-        def piece(first: int) -> _Piece:
-            return _Piece(place, first, epoch, self._most(place, wanted.until - first))
+        def piece(first: int, until: int) -> _Piece:
+            options = self._options
+            wait, least = options.wait_ms, options.least
+            if seconds is not None:
+                wait, least = round(1000 * min(seconds, _LONGEST)), 1
+            return _Piece(place, first, epoch, self._most(place, until - first), wait, least)
 
-        data, aborted = connection.fetch(piece(offset))
+        data, aborted, last = connection.fetch(piece(offset, wanted.until))
         end = next_offset(data, offset, wanted.until)
         if end > offset:
             self._sizes[place] = len(data) / (end - offset)
-            if end < wanted.until:
-                connection.ask(piece(end))
+            there = wanted.until if seconds is None else min(last, wanted.until)
+            if end < there:
+                connection.ask(piece(end, there))
         found = read_records(data, offset, wanted.until, aborted)
         if len(data) and found.next <= offset:
             # A broker sends one whole batch at least.
@@ -156,7 +206,7 @@ class Fetcher:
                 f"{offset} whose length is wrong; look at the broker's disk",
                 offset=offset,
             )
-        return found
+        return found, last
 
     def _most(self, place: TopicPartition, offsets: int) -> int:
         """Returns how many bytes to ask for: what so many offsets will likely take."""
@@ -209,12 +259,14 @@ async def _know(manager: Any, topic: str) -> None:
 
 class _Piece(NamedTuple):
     """A piece of a partition to ask a broker for: from an offset on, so many bytes at most unless
-    the first batch has more."""
+    the first batch has more. It answers when it has the least, or has waited."""
 
     place: TopicPartition
     offset: int
     epoch: int
     most: int
+    wait_ms: int
+    least: int
 
 
 class _Connection:
@@ -239,7 +291,7 @@ class _Connection:
         transport._net.unregister_event(self._socket, 3)
         transport._sock = None
         limit = dict(options.client).get("request_timeout_ms", 30_000) / 1000
-        self._socket.settimeout(limit + options.wait_ms / 1000)
+        self._socket.settimeout(limit + max(options.wait_ms / 1000, _LONGEST))
 
     def close(self) -> None:
         self._socket.close()
@@ -249,7 +301,7 @@ class _Connection:
         if self._asked is not None:
             # Whoever asked for that has given up.
             self._answer()
-        options, version = self._options, self._version
+        version = self._version
         part = FetchRequest.FetchTopic.FetchPartition(
             partition=piece.place.partition,
             current_leader_epoch=piece.epoch,
@@ -262,10 +314,10 @@ class _Connection:
         topic = FetchRequest.FetchTopic(topic=piece.place.topic, partitions=[part], version=version)
         request = FetchRequest(
             replica_id=-1,
-            max_wait_ms=options.wait_ms,
-            min_bytes=options.least,
+            max_wait_ms=piece.wait_ms,
+            min_bytes=piece.least,
             max_bytes=piece.most,
-            isolation_level=int(options.committed),
+            isolation_level=int(self._options.committed),
             session_id=0,
             session_epoch=-1,
             topics=[topic],
@@ -278,9 +330,9 @@ class _Connection:
         self._socket.sendall(request.encode(framed=True, header=True))
         self._asked = piece, request
 
-    def fetch(self, piece: _Piece) -> tuple[NDArray[np.uint8], list[Aborted]]:
-        """Returns what the broker has from an offset on, good until the next answer; and
-        transactions to leave out."""
+    def fetch(self, piece: _Piece) -> tuple[NDArray[np.uint8], list[Aborted], int]:
+        """Returns what the broker has from an offset on, good until the next answer; transactions
+        to leave out; and the end of the partition."""
         if self._asked is None or self._asked[0][:3] != piece[:3]:
             self.ask(piece)
         response = self._answer()
@@ -294,7 +346,9 @@ class _Connection:
             Aborted(each.producer_id, each.first_offset)
             for each in found.aborted_transactions or []
         ]
-        return records, aborted if self._options.committed else []
+        if self._options.committed:
+            return records, aborted, found.last_stable_offset
+        return records, [], found.high_watermark
 
     def _answer(self) -> Any:
         """Receives the answer to what was asked."""
@@ -340,28 +394,19 @@ class _Answer:
         return self._at
 
 
-def arrow_batches(partition: int, records: Records) -> Iterator[pa.RecordBatch]:
-    """Yields the records by `_ROWS`, nothing copied."""
-    count = len(records.offset)
-    values = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(),
-        count,
-        [None, pa.py_buffer(records.borders), pa.py_buffer(records.content)],
+def unreachable(wanted: Range, seconds: float, why: str) -> KafkaError:
+    return KafkaError(
+        "BROKER_UNREACHABLE",
+        f"no leader of partition {wanted.partition} of topic {wanted.topic} gave a record from "
+        f"offset {wanted.first} on in {seconds:.0f} s: {why}; check that the brokers are up and "
+        "can be reached from Spark's executors",
     )
-    times = pa.Array.from_buffers(_TIMES, count, [None, pa.py_buffer(records.time * 1000)])
-    whole = pa.RecordBatch.from_arrays(
-        [pa.array(np.full(count, partition, np.int32)), pa.array(records.offset), values, times],
-        names=["partition", "offset", "value", "timestamp"],
-    )
-    for first in range(0, count, _ROWS):
-        yield whole.slice(first, _ROWS)
 
 
 def _may_pass(error: Exception) -> bool:
     """Returns whether the same may go well later, or at another broker."""
-    if isinstance(error, OSError):
-        return True
-    return not isinstance(error, _FINAL)
+    # kafka-python says of a connection that failed at its handshake now the one, now the other.
+    return not (isinstance(error, _FINAL) or "CERTIFICATE_VERIFY_FAILED" in str(error))
 
 
 def _refused(wanted: Range, offset: int, error: Exception) -> KafkaError:

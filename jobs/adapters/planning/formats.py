@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import schemas
 from jobs.adapters.app.settings import PREFIX, Settings
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.tables import GRANTS, Tables
 from udfs.errors import SettingsError
 from udfs.messages.attributes.events import Widths
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
@@ -23,14 +23,13 @@ _DEFAULTS = {
     "topic": "attributes.raw",
     "deadLetter.topic": "attributes.dead",
     "checkpoint": "checkpoint/attributes",
-    "realtime.ledgerTopic": "attributes.ledger",
 }
 
 
 def sources(settings: Settings) -> tuple[str, ...]:
-    """The tables, beside those of rules and network, that say what events are."""
+    """The tables, beside those of rules and network, that say what events are, and for whom."""
     own = (ATTRIBUTES,) if settings.format == ATTRIBUTES else ()
-    return (*own, "advertisements")
+    return (*own, "advertisements", GRANTS)
 
 
 def of_settings(settings: Settings, job: str) -> Settings:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -54,6 +55,7 @@ class StackJobs:
         self._newest: Compilation | None = None
         self._running: Future[None] | None = None
         self._handle: tuple[HeaderStacks, Broadcast[HeaderStacks]] | None = None
+        self._replaced: Broadcast[HeaderStacks] | None = None
         self._closing = threading.Event()
         self._size = _LEAST
         self._written: list[dict[str, Any]] | None = None
@@ -65,9 +67,11 @@ class StackJobs:
         """The plan's header stacks as workers take them: sent once for a network and its trees."""
         header_stacks = compilation.header_stacks
         if self._handle is None or self._handle[0] is not header_stacks:
-            if self._handle is not None:
-                # After the job that may still use it; unpersist alone would leave its file.
-                self._thread.submit(self._handle[1].destroy)
+            if self._replaced is not None:
+                # After the job that may still use it. Tasks that run may use those of the plan
+                # before this one; unpersist alone would leave its file.
+                self._thread.submit(self._replaced.destroy)
+            self._replaced = None if self._handle is None else self._handle[1]
             self._handle = header_stacks, self._spark.sparkContext.broadcast(header_stacks)
         return self._handle[1]
 
@@ -77,12 +81,21 @@ class StackJobs:
         self._running = self._thread.submit(self._work, compilation, self.handle(compilation))
         return self._running
 
+    def used(self, compilation: Compilation, routes: Sequence[tuple[int, Receivers]]) -> None:
+        """Works out what workers have worked out for themselves, for the table: pairs of publisher
+        and receiver set that came into use with a batch of this plan."""
+        self._running = self._thread.submit(self._work_out_used, compilation, routes)
+
     def close(self) -> None:
         """Wait until the newest plan is done with, a minute at most."""
+        if self._newest is not None and self._newest.plan.publishers is not None:
+            self._running = self._thread.submit(self._write, self._newest)
         if self._running is not None:
             wait([self._running], _LAST_SECONDS)
         self._closing.set()
         self._thread.shutdown(wait=True)
+        if self._replaced is not None:
+            self._replaced.destroy()
 
     def _work(self, compilation: Compilation, handle: Broadcast[HeaderStacks]) -> None:
         try:
@@ -100,6 +113,21 @@ class StackJobs:
             log.exception(
                 "header stacks of %s could not be worked out ahead", named(compilation.versions)
             )
+
+    def _work_out_used(
+        self, compilation: Compilation, routes: Sequence[tuple[int, Receivers]]
+    ) -> None:
+        try:
+            for publisher, receivers in routes:
+                if self._given_up(compilation):
+                    return
+                compilation.header_stacks.of(receivers, publisher)
+            self._tell(compilation)
+            # Each time as many as there were have come, and at the end.
+            if len(compilation.header_stacks.remembered()) >= 2 * len(self._written or ()):
+                self._write(compilation)
+        except Exception:
+            log.exception("header stacks in use of %s are not known", named(compilation.versions))
 
     def _work_out(self, compilation: Compilation, handle: Broadcast[HeaderStacks]) -> None:
         if not self._restored:

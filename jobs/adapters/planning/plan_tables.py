@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 REJECTED = "rejected_subscriptions"
 #: The tables that say who may get what of a publisher.
-_MATCHED = ("subscriptions", "advertisements", "attributes")
+_MATCHED = ("subscriptions", "advertisements", "attributes", "grants")
 
 
 class PlanTables:
@@ -104,9 +104,13 @@ class PlanTables:
 
     def _write_matches(self, made: Made) -> None:
         """Writes which subscribers may get something of what is advertised."""
-        rows = match_rows(made.compilation, made.subscriptions, made.network, self._publisher)
+        rejected = {rejection.id for rejection in made.compilation.rejections}
+        live = [row for row in made.subscriptions if row.id not in rejected]
+        rows = match_rows(made.compilation, live, made.network, self._publisher)
         self._replace("matches", rows)
-        lost = [row["subscriber"] for row in rows if row["match"] == "none"]
+        # Of several publishers a host need not have something of each.
+        some = {row["subscriber"] for row in rows if row["match"] != "none"}
+        lost = list(dict.fromkeys(r["subscriber"] for r in rows if r["subscriber"] not in some))
         if lost:
             log.warning(
                 "with %s, %d hosts subscribe to nothing that %s advertises, the first: %s",
@@ -184,7 +188,8 @@ def match_rows(
     network: Network,
     publisher: str,
 ) -> list[dict[str, Any]]:
-    """Returns rows of table ``matches``, one for each host that subscribes, by name.
+    """Returns rows of table ``matches``, one for each host that subscribes, by name; of several
+    publishers, for each that advertises.
 
     They say permanent, potential or no match (WERNECKE 5.3.4, Fig. 5.7). There are none where
     nothing is advertised.
@@ -196,21 +201,25 @@ def match_rows(
     specification = compilation.plan.specification
     # The order that the stream's own tables are in costs as little here.
     order = [field.qualified for field in compilation.plan.matcher.definitions]
+    publishers = [publisher]
+    if compilation.plan.publishers is not None:
+        publishers = list(dict.fromkeys(row.publisher for row in compilation.announced))
     found = clients_of(
-        compilation.announced, subscriptions, network, specification, [publisher], order
+        compilation.announced, subscriptions, network, specification, publishers, order
     )
     versions = {name: v for name, v in compilation.versions.items() if name in _MATCHED}
     hosts = sorted({name for rule in compilation.rules for name in rule.receivers})
     return [
         {
-            "publisher": publisher,
+            "publisher": name,
             "subscriber": host,
             "match": "permanent"
-            if host in found.permanent[publisher]
+            if host in found.permanent[name]
             else "potential"
-            if host in found.potential[publisher]
+            if host in found.potential[name]
             else "none",
             "versions": versions,
         }
+        for name in publishers
         for host in hosts
     ]

@@ -11,13 +11,15 @@ from jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good
 from jobs.adapters.app.settings import FORMATS, Settings
 from jobs.adapters.planning import formats
 from jobs.adapters.planning.versions import LINK_STATES
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.tables import GRANTS, Tables
 from udfs.delivery.plan import Addressing, Compilation, Planner
 from udfs.errors import SettingsError, TableError
 from udfs.filters.advertisements import select_advertisements
+from udfs.filters.grants import Grant, select_grants
 from udfs.filters.subscriptions import Rejection, Subscription, select
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from udfs.messages.readers import Format
+from udfs.messages.summary_keys import SummaryKey
 from udfs.network.labels import LabelFormat
 from udfs.network.network import Network
 from udfs.network.rows import network_from_rows, tree_from_row, with_states
@@ -39,17 +41,22 @@ class Plans:
     """Makes the plan for any versions of the tables, and writes nothing.
 
     What did not change since the plan before is not read, compiled or worked out again: ask for
-    versions in their order where there is a choice. For one thread.
+    versions in their order where there is a choice. For one thread. summary_key: the master key of
+    summaries, if they are authenticated.
     """
 
-    def __init__(self, settings: Settings, tables: Tables) -> None:
+    def __init__(
+        self, settings: Settings, tables: Tables, summary_key: SummaryKey | None = None
+    ) -> None:
         self._settings = settings
         self._tables = tables
+        self._summary_key = summary_key
         self._form: tuple[int | None, Format] | None = None
         self._planner: Planner | None = None
         self._selected: tuple[int, tuple[list[Subscription], list[Rejection]]] | None = None
         self._active: tuple[int, list[VirtualTree]] | None = None
         self._announced: tuple[int, Sequence[Mapping[str, Any]]] | None = None
+        self._granted: tuple[int, Sequence[Grant] | None] | None = None
         self._network: tuple[tuple[int, ...], Network] | None = None
         self._addressing = Addressing(
             publisher=settings.publisher,
@@ -58,6 +65,7 @@ class Plans:
             mtu=settings.mtu,
             max_labels=settings.max_labels,
             summary_port=settings.summary_port,
+            publisher_by=settings.publisher_by,
         )
 
     def at(self, versions: Mapping[str, int]) -> Planned:
@@ -79,6 +87,7 @@ class Plans:
             versions,
             rejected,
             advertisements,
+            self._grants(versions),
         )
         return Planned(compilation, subscriptions, network)
 
@@ -88,7 +97,9 @@ class Plans:
             with _kept(ATTRIBUTES, version):
                 self._form = version, formats.format_of(self._settings, self._tables, versions)
         if self._planner is None:
-            self._planner = Planner(self._form[1], self._addressing, self._settings.filter_order)
+            self._planner = Planner(
+                self._form[1], self._addressing, self._settings.filter_order, self._summary_key
+            )
         self._planner.use(self._form[1])
         return self._planner
 
@@ -116,6 +127,16 @@ class Plans:
         if self._announced is None or self._announced[0] != version:
             self._announced = version, self._rows("advertisements", version)
         return self._announced[1]
+
+    def _grants(self, versions: Mapping[str, int]) -> Sequence[Grant] | None:
+        # A batch of a time without the table names no version of it.
+        version = versions.get(GRANTS)
+        if version is None:
+            return None
+        if self._granted is None or self._granted[0] != version:
+            rows = self._rows(GRANTS, version)
+            self._granted = version, select_grants(rows, self._settings.format)
+        return self._granted[1]
 
     def _network_at(self, versions: Mapping[str, int]) -> Network:
         key = tuple(versions[name] for name in (*NETWORK, LINK_STATES))

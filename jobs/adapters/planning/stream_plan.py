@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from pyspark import Broadcast
@@ -97,6 +97,12 @@ class StreamPlan:
     def stacks(self, compilation: Compilation) -> Broadcast[HeaderStacks]:
         """Returns the plan's header stacks as workers take them."""
         return self._stacks.handle(compilation)
+
+    def used(self, compilation: Compilation, routes: Sequence[tuple[int, tuple[str, ...]]]) -> None:
+        """Notes pairs of publisher and receiver set that events have brought into use, where there
+        are several publishers."""
+        if routes:
+            self._stacks.used(compilation, routes)
 
     def close(self) -> None:
         """Waits for stacks and tables that are still being written."""

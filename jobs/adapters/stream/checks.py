@@ -21,7 +21,7 @@ from jobs.adapters.app.places import qualified
 from jobs.adapters.app.settings import PREFIX, Settings
 from jobs.adapters.checkpoint.identity import Identity, IdentityFile, other_tables, other_topic
 from jobs.adapters.checkpoint.pins import Pins
-from jobs.adapters.checkpoint.progress import Position, position
+from jobs.adapters.checkpoint.progress import Position, mend, position
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.tables.tables import NAMES, Tables
 from udfs.errors import StackcastError, StreamError
@@ -50,6 +50,7 @@ def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics
     """
     # First what needs no checkpoint: a table that is missing is told whatever lies there.
     now = Identity.now(settings, tables, topics.ask(topics.identity))
+    mend(spark, settings.checkpoint)
     stands = position(spark, settings.checkpoint)
     file = IdentityFile(spark, settings.checkpoint)
     held = file.read()
@@ -82,6 +83,8 @@ def before_start(spark: SparkSession, settings: Settings, tables: Tables, topics
 def after_failure(spark: SparkSession, settings: Settings, error: StreamError) -> StackcastError:
     """A clearer error than that of a stream that has ended by itself, if there is one to be found:
     no room, records that are gone, a topic or tables made anew, no broker."""
+    if error.what != "FAILED":
+        return error
     if _NO_ROOM.search(str(error)):
         return no_room(_located(spark, settings), str(error), _spill(spark))
     if _OURS.search(str(error)) and _GONE not in str(error):

@@ -1,7 +1,8 @@
-"""One micro-batch of the main job: pin versions, plan, deliver, record.
+"""One batch of the main job: pin versions, plan, deliver, record.
 
-The frames leave inside the one ``mapInArrow`` pass of `udfs.columns.deliver`; this module decides
-with which tables, and writes down what happened.
+The frames leave inside the one pass of `udfs.columns.deliver`; this module decides with which
+tables, and writes down what happened. Micro-batches take its steps one after the other by
+`BatchDelivery.process`, real time takes them by `jobs.adapters.stream.slices`.
 """
 
 from __future__ import annotations
@@ -10,36 +11,43 @@ import datetime as dt
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+import pyarrow as pa
+from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.app.key_files import signing_key
 from jobs.adapters.app.logs import named
 from jobs.adapters.app.settings import Settings, seconds_of
 from jobs.adapters.checkpoint.identity import changed, shaping
 from jobs.adapters.checkpoint.journal import Journal
 from jobs.adapters.checkpoint.pins import Pin, Pins
+from jobs.adapters.checkpoint.progress import Progress
 from jobs.adapters.checkpoint.reports import Report, Reports, Rows
 from jobs.adapters.checkpoint.state import CarriedState
 from jobs.adapters.planning import formats
 from jobs.adapters.planning.plans import Plans
 from jobs.adapters.planning.stream_plan import StreamPlan
-from jobs.adapters.planning.versions import FRESH, BatchVersions
+from jobs.adapters.planning.versions import FRESH, LINK_STATES, BatchVersions
 from jobs.adapters.stream.admission import Admission, RunningQuery
-from jobs.adapters.stream.input import EventInput, fetch_of, fetched
+from jobs.adapters.stream.input import Records, fetch_of, records_of
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.metrics import StreamMetrics
+from jobs.adapters.stream.new_attributes import NewAttributes
 from jobs.adapters.stream.report import BatchReport, Reach
 from jobs.adapters.tables.tables import DELIVERIES, LEDGER, PUBLICATIONS, Tables
-from jobs.adapters.wire import open_sink, sink_options
-from udfs.columns import REPORT, deliver
-from udfs.delivery.plan import Compilation
+from jobs.adapters.tables.writers import Fence
+from jobs.adapters.wire import Opener, open_sink, sink_options
+from udfs.columns import REPORT, Source, deliver
+from udfs.delivery.plan import Compilation, Plan
 from udfs.errors import StackcastError, TableError
+from udfs.trees.header_stacks import HeaderStacks
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +55,26 @@ log = logging.getLogger(__name__)
 FOLLOW_SECONDS = 0.1
 #: On other storage a look is some requests to it.
 FOLLOW_SECONDS_ELSEWHERE = 0.5
+
+
+class LivePlan(NamedTuple):
+    """A plan, and how workers come by it and its header stacks."""
+
+    compilation: Compilation
+    plan: Broadcast[Plan]
+    stacks: Broadcast[HeaderStacks]
+
+
+class Delivered(NamedTuple):
+    """A batch whose frames have left, and what is not on record yet: the report of its tasks, and
+    the state that rules keep after it, if any do."""
+
+    batch_id: int
+    compilation: Compilation
+    report: BatchReport
+    kept: dict[int, bytes] | None
+    started: dt.datetime
+    seconds: float
 
 
 class BatchDelivery:
@@ -63,40 +91,53 @@ class BatchDelivery:
         settings: Settings,
         tables: Tables,
         topics: Topics,
+        fence: Fence,
         metrics: StreamMetrics | None = None,
     ) -> None:
         self._spark = spark
         self._settings = settings
         self._tables = tables
         self._topics = topics
-        self._metrics = metrics or StreamMetrics()
+        self.fence = fence
+        self.metrics = metrics or StreamMetrics()
         self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
-        self._pins = Pins(spark, settings.checkpoint)
-        self._state = CarriedState(spark, settings.checkpoint)
+        self.pins = Pins(spark, settings.checkpoint)
+        self.state = CarriedState(spark, settings.checkpoint)
+        self._progress = Progress(spark, settings.checkpoint, settings.topic)
+        self._beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="offsets")
         self._reports = Reports(spark, settings.checkpoint)
-        self._journal = Journal(
+        self.journal = Journal(
             self._reports,
-            tables,
+            fence,
             seconds_of(settings.ledger_interval),
-            self._metrics.journal,
+            self.metrics.journal,
         )
-        self._shaping = shaping(settings)
-        self._live = StreamPlan(
-            spark, tables, settings.publisher, Plans(settings, tables), self._metrics
-        )
-        self._input = EventInput(settings, tables)
-        self._fetch = fetch_of(settings)
+        self.shaping = shaping(settings)
+        plans = Plans(settings, tables, signing_key(settings))
+        self._plans = StreamPlan(spark, tables, settings.publisher, plans, self.metrics)
+        self._new_attributes = NewAttributes(settings, tables)
+        found = fetch_of(settings)
+        self.fetch = None if isinstance(found, str) else found
+        if isinstance(found, str):
+            log.info("%s", found)
         most = settings.max_offsets_per_trigger, settings.max_bytes_per_trigger
         self.admission = Admission(*most, topics.usual_record())
-        self._open_sink = partial(open_sink, sink_options(settings))
+        self._open_sink = Opener(sink_options(settings), open_sink)
         self._running: RunningQuery | None = None
-        self._compilation: Compilation | None = None
-        self._broadcast: Any = None
+        #: The newest plan, as workers take it; and the one before it.
+        self.live: LivePlan | None = None
+        self._replaced: LivePlan | None = None
+        #: The plan of the slice that runs; None in micro-batches.
+        self.taken: LivePlan | None = None
         self._reach: tuple[Compilation, Reach] | None = None
         self._refused: dict[str, int] | None = None
         self.processed: dict[int, int] = {}
         #: By partition, the offset at which the next summaries begin; None before the first batch.
-        self._since: dict[int, int] | None = None
+        self.since: dict[int, int] | None = None
+        #: The id of the query, which is kept in its checkpoint: a new one counts batches anew.
+        self.query = ""
+        #: Ends what delivers by itself, before anything else ends.
+        self.stop: Callable[[], None] = lambda: None
         #: What ends with the delivery, whatever else does.
         self.ending = ExitStack()
         self._looks = BatchVersions(tables, settings.topic, formats.sources(settings))
@@ -105,7 +146,7 @@ class BatchDelivery:
         self._closing = threading.Event()
         self._following = threading.Thread(target=self._follow, name="plans", daemon=True)
 
-    def process(self, records: DataFrame, batch_id: int) -> None:
+    def process(self, batch: DataFrame, batch_id: int) -> None:
         """Deliver one micro-batch: columns partition, offset, value, and perhaps timestamp.
 
         Where rules keep state and Spark has cut a partition in two, this is found (StreamError
@@ -115,53 +156,113 @@ class BatchDelivery:
         leads there: only options of the source do, and `Topics.stream` sets none of these.
         """
         try:
-            with self._metrics.batch(batch_id), self._turn:
-                self._process(records, batch_id)
+            with self.metrics.batch(batch_id), self._turn:
+                self._process(batch, batch_id)
         except Exception as error:
-            used = self._compilation
-            versions = "no plan" if used is None else named(used.versions)
+            used = self.live
+            versions = "no plan" if used is None else named(used.compilation.versions)
             log.error("batch %d failed, with %s: %s", batch_id, versions, one_line(error))
             raise
 
-    def _process(self, records: DataFrame, batch_id: int) -> None:
-        started = dt.datetime.now(dt.UTC)
-        clock = time.monotonic()
-        stage = self._metrics.stage
+    def _process(self, batch: DataFrame, batch_id: int) -> None:
+        started, clock = dt.datetime.now(dt.UTC), time.monotonic()
+        if not self.query:
+            self.query = str(self._spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
+        stage = self.metrics.stage
         with stage("room"):
-            self._journal.wait_for_capacity()
-        records = self._input.prepare(records)
-        compilation = self._with_known(self._plan_for(batch_id, records))
-        state = compilation.plan.state
+            self.journal.wait_for_capacity()
+        # Spark has not made durable what it planned; it is by the time that frames leave.
+        planned = self._beside.submit(self._progress.sync, batch_id)
+        records = records_of(batch, self.fetch)
+        self._plan_for(batch_id, records)
+        live = self.with_known()
         with stage("state"):
-            carried = {} if state is None else self._state.before(batch_id)
-        records, source = fetched(records, self._fetch)
-        run = deliver(
-            self._broadcast,
-            self._live.stacks(compilation),
+            carried = self.carried(live, batch_id)
+        with stage("pin"):
+            planned.result()
+        with stage("deliver"):
+            rows = self.deliver(live, carried, records)
+        with stage("report"):
+            done = self.delivered(batch_id, live, carried, rows, started, clock)
+        self.record(done)
+        self._tell_spark(done.report.total("packets"), done.report.total("read_bytes"))
+
+    @property
+    def _writer(self) -> str:
+        return f"stackcast-{self.query}"
+
+    def recorded(self, batch_id: int) -> bool:
+        """Tells whether a batch of this query is on record, with all that came of it."""
+        return self.journal.recorded(self._writer, batch_id)
+
+    def carried(self, live: LivePlan, batch_id: int) -> dict[int, bytes]:
+        """Returns the state that a batch begins with, by the record of the one before."""
+        return {} if live.compilation.plan.state is None else self.state.before(batch_id)
+
+    def task(
+        self,
+        live: LivePlan,
+        carried: Mapping[int, bytes],
+        source: Source,
+        at_once: bool = False,
+    ) -> Source:
+        """Returns the work of a task, as of `udfs.columns.deliver`.
+
+        Raises TableError FENCED where another stream has taken the place.
+        """
+        self.fence.check()
+        return deliver(
+            live.plan,
+            live.stacks,
             self._settings.topic,
             self._open_sink,
             self._settings.dead_letter_samples,
             carried,
-            self._since,
+            self.since,
             source,
+            at_once,
         )
-        with stage("deliver"):
-            rows = records.mapInArrow(run, REPORT).toArrow()
-        with stage("report"):
-            report = BatchReport(rows, self._reach_of(compilation))
-            self._metrics.delivered(report, compilation.versions)
+
+    def deliver(self, live: LivePlan, carried: Mapping[int, bytes], records: Records) -> pa.Table:
+        """Has tasks deliver records; returns the rows of their reports."""
+        return records.through(partial(self.task, live, carried), REPORT)
+
+    def delivered(
+        self,
+        batch_id: int,
+        live: LivePlan,
+        carried: Mapping[int, bytes],
+        rows: pa.Table,
+        started: dt.datetime,
+        clock: float,
+    ) -> Delivered:
+        """Reads what tasks have reported of a batch that began at ``clock``, monotonic; the next
+        one begins where it ended."""
+        compilation = live.compilation
+        report = BatchReport(rows, self._reach_of(compilation))
+        state, kept = compilation.plan.state, None
         if state is not None:
-            with stage("state"):
-                self._state.after(batch_id, carried, report.states, state.identities)
+            kept = self.state.merged(carried, report.states, state.identities)
+        self.since = (self.since or {}) | _ends(report.partitions)
         seconds = time.monotonic() - clock
+        return Delivered(batch_id, compilation, report, kept, started, seconds)
+
+    def record(self, done: Delivered) -> None:
+        """Makes durable what came of a batch: its state, its dead letters, its report; then it is
+        done. Raises TableError FENCED where another process goes on with the checkpoint."""
+        self.fence.check_owner()
+        stage, report, batch_id = self.metrics.stage, done.report, done.batch_id
+        if done.kept is not None:
+            with stage("state"):
+                self.state.put(batch_id, done.kept)
         with stage("dead_letters"):
-            self._write_dead_letters(batch_id, compilation, report)
+            self._write_dead_letters(done)
         with stage("journal"):
-            self._journal.put(self._report(batch_id, compilation, report, started, seconds))
+            self.journal.put(self._report(done))
+        self.metrics.delivered(report, done.compilation.versions)
+        self._plans.used(done.compilation, report.new_routes())
         self.processed |= _ends(report.partitions)
-        self._since = (self._since or {}) | _ends(report.partitions)
-        self._metrics.processed(self.processed)
-        self._tell_spark(report.total("packets"), report.total("read_bytes"))
+        self.metrics.processed(self.processed)
         log.info(
             "batch %d: %d packets, %d messages, %d matched, %d frames, %d dead letters "
             "in %.2f s; %s; offsets %s",
@@ -171,8 +272,8 @@ class BatchDelivery:
             report.total("matched"),
             report.total("frames"),
             report.dead_letters,
-            seconds,
-            named(compilation.versions),
+            done.seconds,
+            named(done.compilation.versions),
             ", ".join(
                 f"{p['partition']}: {p['from_offset']} to {p['until_offset']}"
                 for p in report.partitions
@@ -182,8 +283,8 @@ class BatchDelivery:
     def _tell_spark(self, records: int, size: int) -> None:
         """Tells what only the tasks know of a batch, which bounds the next; size: bytes."""
         if self._running is None:
-            self._running = RunningQuery(self._spark, self._query)
-        if self._fetch is not None:
+            self._running = RunningQuery(self._spark, self.query)
+        if self.fetch is not None:
             self._running.count(records)
         if self.admission.seen(records, size):
             self._running.limit_next(self.admission.records)
@@ -193,8 +294,8 @@ class BatchDelivery:
 
         Where the current tables cannot be used, that of the last batch on record stays live.
         """
-        self._journal.recover()
-        last = self._pins.newest()
+        self.journal.recover()
+        last = self.pins.newest()
         versions = self._versions.current()
         # Before its first batch, nobody knows of the stream.
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="announce") as beside:
@@ -228,12 +329,16 @@ class BatchDelivery:
 
     def _look(self) -> None:
         """Notes since when newer tables wait, and takes them up unless a batch runs, which takes up
-        edits as it begins."""
+        edits as it begins. Beside slices it does so once the last plan has its slice."""
         versions = self._looks.poll()
         if self._known(versions):
-            self._metrics.pending(None)
+            self.metrics.pending(None)
+            if self.taken is not None and self.taken is self.live:
+                self.with_known()
             return
-        self._metrics.pending(time.monotonic())
+        self.metrics.pending(time.monotonic())
+        if self.taken is not None and self.taken is not self.live:
+            return
         if self._turn.acquire(blocking=False):
             try:
                 # A batch may have ended since that took up newer ones.
@@ -242,81 +347,95 @@ class BatchDelivery:
                     self._take_up(versions)
             finally:
                 self._turn.release()
-            self._metrics.pending(None)
+            self.metrics.pending(None)
 
     def _known(self, versions: dict[str, int]) -> bool:
         """Tells whether these versions are in use, or cannot be used."""
-        used = None if self._compilation is None else self._compilation.versions
+        used = None if self.live is None else self.live.compilation.versions
         return versions in (used, self._refused)
 
     def close(self) -> None:
         """Wait for tables that are still being written."""
+        self.stop()
         self._closing.set()
         if self._following.is_alive():
             self._following.join()
         with self.ending:
-            self._journal.close()
+            self._beside.shutdown(wait=True)
+            self.journal.close()
             self._versions.close()
-            self._live.close()
+            self._plans.close()
+            if self._replaced is not None:
+                self._replaced.plan.destroy()
 
-    def _plan_for(self, batch_id: int, records: DataFrame) -> Compilation:
-        """The plan of a batch: of its earlier try if there was one, else of the current tables."""
-        pinned = self._pins.get(batch_id) if self._since is None else None
+    def _plan_for(self, batch_id: int, records: Records) -> None:
+        """Makes the plan of a batch: of its earlier try if there was one, else of the current
+        tables."""
+        pinned = self.pins.get(batch_id) if self.since is None else None
         if pinned is not None:
-            self._since = pinned.since
+            self.plan_again(batch_id, pinned)
+            return
+        with self.metrics.stage("input"):
+            self._new_attributes.register(records, batch_id)
+        with self.metrics.stage("versions"):
+            versions = self._versions.current()
+        live = self._take_up(versions)
+        with self.metrics.stage("pin"):
+            if self.since is None:
+                self.since = self.ends_before()
+            pin = Pin(dict(live.compilation.versions), self.shaping, self.since, {})
+            self.pins.put(batch_id, pin)
+
+    def plan_again(self, batch_id: int, pinned: Pin) -> None:
+        """Makes the plan of a batch that ran before. Raises as `Pins.useless` says."""
+        self.since = pinned.since
+        log.warning(
+            "batch %d runs again, with the versions of its first try: %s",
+            batch_id,
+            named(pinned.versions),
+        )
+        self.metrics.ran_again()
+        other = changed(pinned.settings, self.shaping)
+        if other:
             log.warning(
-                "batch %d runs again, with the versions of its first try: %s",
+                "batch %d ran with other settings the first time, %s: its bytes differ from "
+                "those that may have left then; %s",
                 batch_id,
+                ", ".join(f"{key} {value}" for key, value in sorted(other.items())),
                 named(pinned.versions),
             )
-            self._metrics.ran_again()
-            other = changed(pinned.settings, self._shaping)
-            if other:
-                log.warning(
-                    "batch %d ran with other settings the first time, %s: its bytes differ from "
-                    "those that may have left then; %s",
-                    batch_id,
-                    ", ".join(f"{key} {value}" for key, value in sorted(other.items())),
-                    named(pinned.versions),
-                )
-            with self._metrics.stage("plan"):
-                try:
-                    return self._plan_at(pinned.versions)
-                except TableError as error:
-                    raise self._pins.useless(batch_id, error) from error
-        with self._metrics.stage("input"):
-            self._input.register_new(records, batch_id)
-        with self._metrics.stage("versions"):
-            versions = self._versions.current()
-        compilation = self._take_up(versions)
-        with self._metrics.stage("pin"):
-            if self._since is None:
-                self._since = self._ends_before(batch_id)
-            pin = Pin(dict(compilation.versions), self._shaping, self._since)
-            self._pins.put(batch_id, pin)
-        return compilation
-
-    def _take_up(self, versions: dict[str, int]) -> Compilation:
-        """Returns the plan of these versions, or the last good one where they cannot be used."""
-        compilation = self._compilation
-        if compilation is None or versions != self._refused:
+        with self.metrics.stage("plan"):
             try:
-                with self._metrics.stage("plan"):
-                    compilation = self._plan_at(versions)
-                self._metrics.refused(None)
+                self._plan_at(pinned.versions)
+            except TableError as error:
+                raise self.pins.useless(batch_id, error) from error
+
+    def take_up_newest(self) -> LivePlan:
+        """Returns the plan of the current tables, or the last good one where they cannot be
+        used."""
+        return self._take_up(self._versions.current())
+
+    def _take_up(self, versions: dict[str, int]) -> LivePlan:
+        """Returns the plan of these versions, or the last good one where they cannot be used."""
+        live = self.live
+        if live is None or versions != self._refused:
+            try:
+                with self.metrics.stage("plan"):
+                    live = self._plan_at(versions)
+                self.metrics.refused(None)
             except StackcastError as error:
-                if compilation is None:
+                if live is None:
                     raise
                 self._refuse(versions, error)
-        return compilation
+        return live
 
-    def _ends_before(self, batch_id: int) -> dict[int, int]:
+    def ends_before(self) -> dict[int, int]:
         """By partition, where the last summaries before the first batch of this run ended.
 
         Offsets may have gaps there, by transactions and compaction: the ranges that hosts are told
         go on without a hole all the same.
         """
-        last = self._pins.newest()
+        last = self.pins.newest()
         if last is None:
             return {}
         number, pin = last
@@ -334,7 +453,7 @@ class BatchDelivery:
 
     def _refuse(self, versions: dict[str, int], error: StackcastError) -> None:
         """The last good version stays live; the bad one is not tried again."""
-        used = {} if self._compilation is None else self._compilation.versions
+        used = {} if self.live is None else self.live.compilation.versions
         changed = {name: v for name, v in versions.items() if used.get(name) != v}
         log.error(
             "the changed tables %s cannot be used, the last good ones stay live, %s: %s",
@@ -343,44 +462,49 @@ class BatchDelivery:
             error,
         )
         self._refused = versions
-        self._metrics.refused(versions)
+        self.metrics.refused(versions)
 
-    def _plan_at(self, versions: Mapping[str, int]) -> Compilation:
-        if self._compilation is not None and self._compilation.versions == versions:
-            return self._compilation
-        compilation = self._live.make(versions)
-        self._use(compilation)
-        return compilation
+    def _plan_at(self, versions: Mapping[str, int]) -> LivePlan:
+        if self.live is not None and self.live.compilation.versions == versions:
+            return self.live
+        compilation = self._plans.make(versions)
+        for name, version in versions.items():
+            # Else a power failure could leave a pin of a version that then becomes another.
+            self._tables.make_durable("links" if name == LINK_STATES else name, version)
+        return self._use(compilation)
 
-    def _use(self, compilation: Compilation) -> None:
-        previous = self._broadcast
-        self._broadcast = self._spark.sparkContext.broadcast(compilation.plan)
-        self._compilation = compilation
-        if previous is not None:
-            # No task of an earlier batch is left; unpersist alone would leave its file.
-            previous.destroy()
+    def with_known(self) -> LivePlan:
+        """Returns the plan, shipped anew as its header stacks get known."""
+        assert self.live is not None
+        known = self._plans.with_known(self.live.compilation)
+        return self.live if known is self.live.compilation else self._use(known)
+
+    def _use(self, compilation: Compilation) -> LivePlan:
+        # Tasks may still use the plan before this one, and none the one before that: unpersist
+        # alone would leave its file.
+        replaced, self._replaced = self._replaced, self.live
+        plan = self._spark.sparkContext.broadcast(compilation.plan)
+        self.live = LivePlan(compilation, plan, self._plans.stacks(compilation))
+        if replaced is not None:
+            replaced.plan.destroy()
+        return self.live
 
     def _reach_of(self, compilation: Compilation) -> Reach:
         if self._reach is None or self._reach[0] is not compilation:
-            self._reach = compilation, Reach(compilation.reached)
+            publishers = compilation.plan.publishers
+            names = () if publishers is None else publishers.names
+            self._reach = compilation, Reach(compilation.reached, names, compilation.receiver_sets)
         return self._reach[1]
 
-    def _with_known(self, compilation: Compilation) -> Compilation:
-        known = self._live.with_known(compilation)
-        if known is not compilation:
-            self._use(known)
-        return known
-
-    def _write_dead_letters(
-        self, batch_id: int, compilation: Compilation, report: BatchReport
-    ) -> None:
+    def _write_dead_letters(self, done: Delivered) -> None:
+        report = done.report
         if not report.dead_letters:
             return
         log.warning(
             "batch %d: dead letters by reason: %s; %s",
-            batch_id,
+            done.batch_id,
             dict(report.reasons),
-            named(compilation.versions),
+            named(done.compilation.versions),
         )
         try:
             self._topics.write_dead_letters(report.letters)
@@ -388,48 +512,42 @@ class BatchDelivery:
             # Counted in ledger and log all the same; the stream must not stand still for samples.
             log.error(
                 "batch %d: %d samples could not be written to topic %s: %s",
-                batch_id,
+                done.batch_id,
                 len(report.letters),
                 self._settings.dead_letter_topic,
                 one_line(error),
             )
 
-    def _report(
-        self,
-        batch_id: int,
-        compilation: Compilation,
-        report: BatchReport,
-        started: dt.datetime,
-        seconds: float,
-    ) -> Report:
+    def _report(self, done: Delivered) -> Report:
         """Makes the rows that ledger and statistics get of a batch."""
+        report = done.report
         ledger = {
             "topic": self._settings.topic,
-            "versions": dict(compilation.versions),
+            "versions": dict(done.compilation.versions),
             "packets": report.total("packets"),
             "messages": report.total("messages"),
             "matched": report.total("matched"),
             "frames": report.total("frames"),
             "bytes": report.total("bytes"),
             "dead_letters": report.dead_letters,
-            "started_at": started,
-            "seconds": seconds,
-            "settings": self._shaping,
+            "started_at": done.started,
+            "seconds": done.seconds,
+            "settings": self.shaping,
         }
-        sent = {"publisher": self._settings.publisher, "recorded_at": dt.datetime.now(dt.UTC)}
-        batch = {"batch_id": batch_id}
+        sent: dict[str, Any] = {
+            "publisher": self._settings.publisher,
+            "recorded_at": dt.datetime.now(dt.UTC),
+        }
+        batch = {"batch_id": done.batch_id}
+        if done.compilation.plan.publishers is not None:
+            del sent["publisher"]  # a column
         subscribers, publications = report.subscriber_columns, report.publication_columns
         tables = {
             DELIVERIES: Rows(len(subscribers["subscriber"]), batch | sent, subscribers),
             PUBLICATIONS: Rows(len(publications["receivers"]), batch | sent, publications),
             LEDGER: Rows(1, batch | ledger, {"partitions": [report.partitions]}),
         }
-        return Report(f"stackcast-{self._query}", batch_id, tables)
-
-    @property
-    def _query(self) -> str:
-        """The id of the query, which is kept in its checkpoint: a new one counts batches anew."""
-        return str(self._spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
+        return Report(self._writer, done.batch_id, tables)
 
 
 def _ends(partitions: Iterable[Mapping[str, Any]]) -> dict[int, int]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from jobs.adapters.app.settings import Settings
 from udfs.errors import KafkaError
@@ -22,7 +22,8 @@ from udfs.errors import KafkaError
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5
-
+#: What a broker says that answers, and that waiting does not mend.
+REFUSALS = ("TLS_REFUSED", "LOGIN_REFUSED", "NOT_ALLOWED")
 
 Answer = TypeVar("Answer")
 
@@ -63,12 +64,15 @@ class Topics:
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self._spark = spark
         self._settings = settings
+        #: What the header says of each record, by partition and offset, as of `read_timed`.
+        self.publishers: dict[tuple[int, int], str] = {}
 
     def stream(self, timestamps: bool = False, most: int | None = None) -> DataFrame:
         """Raw packets as a stream: partition (int), offset (long), value (binary).
 
-        With ``timestamps`` also timestamp, the record's. A partition is the work of one task. A
-        batch has so many records at ``most``.
+        With ``timestamps`` also timestamp, the record's, and, where a header names publishers,
+        publisher (binary). A partition is the work of one task. A batch has so many records at
+        ``most``.
         """
         settings = self._settings
         reader = (
@@ -79,10 +83,26 @@ class Topics:
         )
         if most is not None:
             reader = reader.option("maxOffsetsPerTrigger", most)
-        for key, value in settings.kafka.items():
-            reader = reader.option(f"kafka.{key}", value)
-        more = ("timestamp",) if timestamps else ()
-        return reader.load().select("partition", "offset", "value", *more)
+        for key, value in self._options().items():
+            reader = reader.option(key, value)
+        return reader.load().select(*self._columns(timestamps))
+
+    def _options(self) -> dict[str, str]:
+        options = {f"kafka.{key}": value for key, value in self._settings.kafka.items()}
+        if self._settings.publisher_header:
+            options["includeHeaders"] = "true"
+        return options
+
+    def _columns(self, timestamps: bool) -> list[Any]:
+        columns: list[Any] = ["partition", "offset", "value"]
+        if timestamps:
+            columns.append("timestamp")
+        if name := self._settings.publisher_header:
+            named = functions.filter("headers", lambda header: header["key"] == functions.lit(name))
+            # As others read headers, the last of a name counts.
+            last = functions.try_element_at(named, functions.lit(-1))["value"]
+            columns.append(last.alias("publisher"))
+        return columns
 
     def read_offsets(
         self, partition: int, from_: int, until: int, timestamps: bool = False
@@ -99,10 +119,12 @@ class Topics:
         one task.
         """
         topic = self._settings.topic
-        more = ("timestamp",) if timestamps else ()
-        columns = ("partition", "offset", "value", *more)
+        columns = self._columns(timestamps)
         if not spans:
-            kinds = "partition int, offset bigint, value binary, timestamp timestamp"
+            kinds = (
+                "partition int, offset bigint, value binary, timestamp timestamp, "
+                "headers array<struct<key: string, value: binary>>"
+            )
             return self._spark.createDataFrame([], kinds).select(*columns)
         starts, ends = ({str(p): span[end] for p, span in spans.items()} for end in (0, 1))
         reader = (
@@ -112,18 +134,31 @@ class Topics:
             .option("endingOffsets", json.dumps({topic: ends}))
             .option("failOnDataLoss", "false")
         )
-        for key, value in self._settings.kafka.items():
-            reader = reader.option(f"kafka.{key}", value)
+        for key, value in self._options().items():
+            reader = reader.option(key, value)
         return reader.load().select(*columns)
 
     def read_all(self) -> list[tuple[int, int, bytes]]:
         """Every record of the raw topic, (partition, offset, value), brought to the driver."""
+        return self.read_timed()[0]
+
+    def read_timed(self) -> tuple[list[tuple[int, int, bytes]], list[int]]:
+        """As `read_all`, and the records' timestamps, microseconds since 1970."""
         reader = self._spark.read.format("kafka").option("subscribe", self._settings.topic)
-        for key, value in self._settings.kafka.items():
-            reader = reader.option(f"kafka.{key}", value)
-        rows = reader.load().select("partition", "offset", "value").toArrow()
-        columns = (rows.column(name).to_pylist() for name in ("partition", "offset", "value"))
-        return [(p, o, v or b"") for p, o, v in zip(*columns, strict=True)]
+        for key, value in self._options().items():
+            reader = reader.option(key, value)
+        rows = reader.load().select(*self._columns(timestamps=True)).toArrow()
+        names = ("partition", "offset", "value")
+        partitions, offsets, values = (rows.column(name).to_pylist() for name in names)
+        records = [(p, o, v or b"") for p, o, v in zip(partitions, offsets, values, strict=True)]
+        if self._settings.publisher_header:
+            told = rows.column("publisher").to_pylist()
+            self.publishers = {
+                (p, o): name.decode("latin-1")
+                for p, o, name in zip(partitions, offsets, told, strict=True)
+                if name is not None
+            }
+        return records, rows.column("timestamp").cast("int64").to_pylist()
 
     def wait(self, given_up: Callable[[], bool] = _never) -> None:
         """Return when the broker answers and the topic is there: `ask` for its end."""
@@ -132,7 +167,8 @@ class Topics:
     def ask(self, question: Callable[[], Answer], given_up: Callable[[], bool] = _never) -> Answer:
         """The answer of one of the methods here, asked again until the broker gives one.
 
-        Logs a line per try. Raises KafkaError BROKER_UNREACHABLE or NO_TOPIC after ``waitSeconds``.
+        Logs a line per try. Raises KafkaError BROKER_UNREACHABLE or NO_TOPIC after ``waitSeconds``,
+        and at once what does not mend by itself: TLS_REFUSED, LOGIN_REFUSED, NOT_ALLOWED.
         """
         settings = self._settings
         broker = settings.kafka["bootstrap.servers"]
@@ -141,7 +177,7 @@ class Topics:
             try:
                 return question()
             except KafkaError as error:
-                if time.monotonic() >= deadline or given_up():
+                if error.what in REFUSALS or time.monotonic() >= deadline or given_up():
                     raise
                 log.warning("%s; trying again for %.0f s", error, deadline - time.monotonic())
                 time.sleep(RETRY_SECONDS)
@@ -280,7 +316,8 @@ class Topics:
         """Send dead letters: one JSON object a record.
 
         Keys: topic, partition, offset, index (of the message; null for a whole packet), reason,
-        length (bytes), sample (hexadecimal, the first bytes).
+        length (bytes), sample (hexadecimal, the first bytes); publisher, as the record names it,
+        where there are several.
         """
         settings = self._settings
         texts = [(json.dumps({"topic": settings.topic, **letter}),) for letter in letters]
@@ -296,6 +333,8 @@ def _await(future: Any, settings: Settings) -> Any:
         return future.get()
     except Exception as error:
         text = _reason(error)
+        if refused := _refused(text, settings):
+            raise refused from error
         if "UnknownTopicOrPartition" in text:
             raise KafkaError(
                 "NO_TOPIC",
@@ -305,6 +344,32 @@ def _await(future: Any, settings: Settings) -> Any:
         if "Timeout" in text or "Disconnect" in text:
             raise _unreachable(settings) from error
         raise
+
+
+def _refused(reason: str, settings: Settings) -> KafkaError | None:
+    """Returns the error of a broker that answers, and refuses; None where it is another one."""
+    broker = settings.kafka["bootstrap.servers"]
+    name = reason.split(":", 1)[0]
+    if name.startswith("Ssl"):
+        return KafkaError(
+            "TLS_REFUSED",
+            f"no secured connection to the broker at {broker}: {reason}; one side does not take "
+            "the other's certificate: look at spark.stackcast.kafka.ssl.truststore.* and "
+            "ssl.keystore.*, and whether one has expired (openssl x509 -enddate)",
+        )
+    if "Sasl" in name or name == "AuthenticationException":
+        return KafkaError(
+            "LOGIN_REFUSED",
+            f"the broker at {broker} refuses the login: {reason}; check user, password and "
+            "spark.stackcast.kafka.sasl.mechanism",
+        )
+    if name.endswith("AuthorizationException"):
+        return KafkaError(
+            "NOT_ALLOWED",
+            f"the broker at {broker} does not allow what is asked of topic {settings.topic!r}: "
+            f"{reason}; grant its user what docs/security.md lists",
+        )
+    return None
 
 
 def _unreachable(settings: Settings) -> KafkaError:

@@ -112,23 +112,35 @@ class StreamMetrics:
     @contextmanager
     def batch(self, batch_id: int) -> Iterator[None]:
         """Around all of a micro-batch; an error is counted by its code and goes on."""
-        began = time.monotonic()
-        self.running = batch_id, began
+        began = self.began(batch_id)
         try:
             yield
         except Exception as error:
             self.failed(error)
             raise
         else:
-            ended = time.monotonic()
-            self.failure = ""
-            self.last = batch_id, ended
-            self._batches.inc()
-            self._batch.observe(ended - began)
-            self._last.set(batch_id)
-            self._last_at.set_to_current_time()
+            self.recorded(batch_id, time.monotonic() - began)
         finally:
-            self.running = None
+            self.ended()
+
+    def began(self, batch_id: int) -> float:
+        """A batch is in progress; returns since when."""
+        began = time.monotonic()
+        self.running = batch_id, began
+        return began
+
+    def ended(self) -> None:
+        """None is in progress."""
+        self.running = None
+
+    def recorded(self, batch_id: int, seconds: float) -> None:
+        """A batch is done, which took so long."""
+        self.failure = ""
+        self.last = batch_id, time.monotonic()
+        self._batches.inc()
+        self._batch.observe(seconds)
+        self._last.set(batch_id)
+        self._last_at.set_to_current_time()
 
     def failed(self, error: BaseException) -> None:
         """A batch ended in this error; one that a stop asked for is none."""

@@ -1,35 +1,56 @@
-"""The stream of the main jobs: topic, tables and sink wired together."""
+"""The stream of the main jobs: topic, tables and sink wired together, in micro-batches or in real
+time."""
 
 from __future__ import annotations
 
+import argparse
+import logging
+import re
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 from jobs.adapters.app import session
-from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
-from jobs.adapters.checkpoint import positions
+from jobs.adapters.app.lifecycle import Lifecycle, RunningStream
+from jobs.adapters.app.settings import PREFIX, Settings
+from jobs.adapters.checkpoint.progress import Progress, position
 from jobs.adapters.planning import formats
 from jobs.adapters.stream import checks
 from jobs.adapters.stream.delivery import BatchDelivery
+from jobs.adapters.stream.input import fetch_of
 from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.stream.slices import Slices, cut_off
 from jobs.adapters.stream.warm_up import warm_up
 from jobs.adapters.stream.watch import StreamWatch
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.tables import LEDGER, Tables
+from jobs.adapters.tables.writers import Fence
 from udfs.delivery.partition_states import needs_arrival
-from udfs.errors import StreamError
+from udfs.errors import SettingsError, StreamError
+from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+
+log = logging.getLogger(__name__)
 
 
-def run(settings: Settings, lifecycle: Lifecycle, name: str) -> int:
-    """Deliver until asked to stop. Returns the exit code."""
+def takes_over(arguments: Sequence[str], description: str) -> bool:
+    """Reads the command line of a stream's job: whether it takes over from another stream."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--take-over", action="store_true", help="from a stream that has the topic")
+    return bool(parser.parse_args(arguments).take_over)
+
+
+def run(settings: Settings, lifecycle: Lifecycle, name: str, *, take_over: bool = False) -> int:
+    """Deliver until asked to stop. Returns the exit code. Raises as `start`, TableError FENCED."""
     spark = session.start(name)
     lifecycle.hold_jvm(spark)
-    query, delivery = start(spark, settings, lifecycle)
+    query, delivery = start(spark, settings, lifecycle, take_over=take_over)
     try:
-        lifecycle.run(query, finished=lambda: False)
+        lifecycle.run(query, finished=delivery.fence.lost)
+        delivery.fence.check()
     except StreamError as error:
+        delivery.fence.check()
         raise checks.after_failure(spark, settings, error) from error
     finally:
         delivery.close()
@@ -37,41 +58,63 @@ def run(settings: Settings, lifecycle: Lifecycle, name: str) -> int:
 
 
 def start(
-    spark: SparkSession, settings: Settings, lifecycle: Lifecycle
-) -> tuple[StreamingQuery, BatchDelivery]:
+    spark: SparkSession, settings: Settings, lifecycle: Lifecycle, *, take_over: bool = False
+) -> tuple[RunningStream, BatchDelivery]:
     """Wire topic, tables and sink together; the stream is running when this returns.
 
-    Metrics and health are served from here on until the delivery is closed. Raises SettingsError
-    PORT_TAKEN, BAD_HOST where they cannot be.
+    take_over: from a stream with another checkpoint, which has ``spark.stackcast.waitSeconds`` to
+    end its batch. Metrics and health are served from here on until the delivery is closed. Raises
+    SettingsError PORT_TAKEN, BAD_HOST where they cannot be, NOT_REALTIME where real time is asked
+    for and cannot be had; TableError PLACE_TAKEN.
     """
-    topics = Topics(spark, settings)
-    watch = StreamWatch(spark, settings, topics)
-    with ExitStack() as failing:
-        failing.callback(watch.close)
-        watch.open()
-        query, delivery = _start(spark, settings, lifecycle, topics, watch)
-        delivery.ending.callback(watch.close)
-        failing.pop_all()
+    with ExitStack() as ending:
+        query, delivery = _start(spark, settings, lifecycle, ending, take_over)
+        delivery.ending.push(ending.pop_all())
     return query, delivery
 
 
 def _start(
-    spark: SparkSession,
-    settings: Settings,
-    lifecycle: Lifecycle,
-    topics: Topics,
-    watch: StreamWatch,
-) -> tuple[StreamingQuery, BatchDelivery]:
+    spark: SparkSession, settings: Settings, lifecycle: Lifecycle, ending: ExitStack, forced: bool
+) -> tuple[RunningStream, BatchDelivery]:
+    topics = Topics(spark, settings)
+    watch = StreamWatch(spark, settings, topics, lambda: lifecycle.stood_still)
+    ending.callback(watch.close)
+    watch.open()
     warming = warm_up(spark)
     topics.wait(lifecycle.stopping.is_set)
     topics.ensure_dead_letters()
+    real_time = in_real_time(spark, settings, len(topics.end_offsets()))
     tables = Tables(spark, settings.tables)
     timestamps = needs_arrival(formats.specification_of(settings, tables))
-    positions.refuse_after_real_time(spark, settings)
     checks.before_start(spark, settings, tables, topics)
-    delivery = BatchDelivery(spark, settings, tables, topics, watch.metrics)
+    fence = Fence(tables, f"stream of {settings.topic}", (LEDGER,))
+    ending.callback(fence.release)
+    fence.claim(
+        Progress(spark, settings.checkpoint, settings.topic).identify(),
+        str(spark.sparkContext.applicationId),
+        settings.checkpoint,
+        take_over=forced,
+        patience=settings.wait_seconds,
+        stopping=lifecycle.stopping.is_set,
+    )
+    delivery = BatchDelivery(spark, settings, tables, topics, fence, watch.metrics)
     delivery.prepare()
     warming.result()
+    if real_time:
+        slices = Slices(spark, settings, topics, delivery, lifecycle.stopping.is_set)
+        delivery.stop = slices.stop
+        slices.start()
+        watch.attach(slices)
+        return slices, delivery
+    if cut_off(delivery, position(spark, settings.checkpoint)):
+        if delivery.fetch is None:
+            raise SettingsError(
+                "NOT_REALTIME",
+                f"a batch of {settings.checkpoint} was cut off in real time, and only tasks that "
+                "fetch send it again: start once with the settings that it had",
+            )
+        Slices(spark, settings, topics, delivery).recover()
+        delivery.since = None
 
     def process(records: DataFrame, batch_id: int) -> None:
         lifecycle.boundary()
@@ -87,3 +130,35 @@ def _start(
     watch.attach(query)
     delivery.follow()
     return query, delivery
+
+
+def in_real_time(spark: SparkSession, settings: Settings, partitions: int) -> bool:
+    """Tells whether a stream of so many partitions is to run in real time; logs why not, where it
+    is left to the stream. Raises SettingsError NOT_REALTIME where it must and cannot."""
+    if settings.latency == "microbatch":
+        return False
+    why = why_not(spark, settings, partitions)
+    if why and settings.latency == "realtime":
+        raise SettingsError("NOT_REALTIME", f"{PREFIX}latency is 'realtime', and {why}")
+    if not why and settings.latency == "auto" and "trigger" in settings.given:
+        why = f"{PREFIX}trigger is set"
+    log.info("in micro-batches: %s" if why else "in real time%s", why)
+    return not why
+
+
+def why_not(spark: SparkSession, settings: Settings, partitions: int) -> str:
+    """Returns why a stream of so many partitions cannot run in real time; empty where it can."""
+    found = fetch_of(settings)
+    if isinstance(found, str):
+        return f"{found}: set {PREFIX}latency to microbatch"
+    if settings.format == ATTRIBUTES and settings.attributes_unknown == "register":
+        return f"{PREFIX}attributes.unknown is register, which is done between micro-batches"
+    slots = session.slots(spark, partitions, float(settings.wait_seconds))
+    if slots >= partitions:
+        return ""
+    master = spark.sparkContext.master
+    hint = f"local[{partitions},4]" if re.match("local", master) else "more executor cores"
+    return (
+        f"spark.master is {master!r}, with {slots} slots, and each of the {partitions} "
+        f"partitions of {settings.topic} takes one all the time: set {hint}"
+    )

@@ -7,18 +7,19 @@ each header stack would take longer than sending.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from udfs.columns import REPORT_ARROW
+from udfs.columns import REPORT
 
-#: More parts than a receiver set can have: each reaches a host.
+#: More parts than a receiver set can have, as each reaches a host, and more deliveries.
 _PARTS = 1 << 32
 
 
@@ -26,49 +27,90 @@ class Reach:
     """Receivers that the header stacks of a plan reach, as numbers, remembered from batch to batch.
 
     ``stacks``: by delivery, the receivers that each header stack reaches, of those that the plan
-    came with; None for others, whose rows say it. ``hosts`` and ``sets``: what numbers mean.
+    came with; None for others, whose rows say it. ``publishers``: by number, where there are
+    several; a row that says nothing then means all of its delivery, by ``receiver_sets``. ``hosts``
+    and ``sets``: what numbers mean.
     """
 
-    def __init__(self, stacks: Sequence[Sequence[Sequence[str]] | None]) -> None:
+    def __init__(
+        self,
+        stacks: Sequence[Sequence[Sequence[str]] | None],
+        publishers: Sequence[str] = (),
+        receiver_sets: Sequence[Sequence[str]] = (),
+    ) -> None:
         self._stacks = stacks
+        self._whole = list(receiver_sets) if publishers else []
+        self.publishers = publishers
         self.hosts: list[str] = []
         self.sets: list[tuple[str, ...]] = []
         self._host: dict[str, int] = {}
-        self._reached: dict[tuple[int, int], NDArray[np.int32]] = {}
+        self._reached: dict[tuple[int, int, int], NDArray[np.int32]] = {}
         self._set: dict[tuple[str, ...], int] = {}
         self._of_parts: dict[tuple[int, ...], int] = {}
         self._met: dict[tuple[str, ...], int] = {}
+        self._new: dict[tuple[int, int], tuple[int, tuple[str, ...]]] = {}
+        self._told: set[tuple[int, int]] = set()
+
+    def new_routes(self) -> list[tuple[int, tuple[str, ...]]]:
+        """Pairs of publisher and receiver set that were not in use before; each is told once."""
+        new = [route for pair, route in self._new.items() if pair not in self._told]
+        self._told.update(self._new)
+        self._new = {}
+        return new
 
     def delivery_of(self, receiver_set: Sequence[str]) -> int:
         """A number for a set that the plan does not have; workers have each their own."""
-        return self._met.setdefault(tuple(receiver_set), len(self._stacks) + len(self._met))
+        number = len(self._whole) if self.publishers else len(self._stacks) + len(self._met)
+        found = self._met.setdefault(tuple(receiver_set), number)
+        if found == number and self.publishers:
+            self._whole.append(receiver_set)
+        return found
 
-    def reached(self, delivery: int, part: int, told: Sequence[str] | None) -> NDArray[np.int32]:
-        """Hosts that a part of a delivery reaches; ``told``: by its row, if the plan does not."""
-        found = self._reached.get((delivery, part))
+    def reached(
+        self, publisher: int, delivery: int, part: int, told: Sequence[str] | None
+    ) -> NDArray[np.int32]:
+        """Hosts that a part of a publisher's delivery reaches; ``told``: by its row, if the plan
+        does not."""
+        found = self._reached.get((publisher, delivery, part))
         if found is None:
             known = self._stacks[delivery] if delivery < len(self._stacks) else None
-            names = known[part] if known is not None else told or ()
+            if self.publishers:
+                names = told or self._whole[delivery]
+                whole = tuple(self._whole[delivery])
+                self._new.setdefault((publisher, delivery), (publisher, whole))
+            else:
+                names = known[part] if known is not None else told or ()
             for name in names:
                 if name not in self._host:
                     self._host[name] = len(self.hosts)
                     self.hosts.append(name)
             found = np.array([self._host[name] for name in names], np.int32)
-            self._reached[delivery, part] = found
+            self._reached[publisher, delivery, part] = found
         return found
 
-    def set_of(self, delivery: int, parts: Sequence[int]) -> int:
-        """The set of all that these parts of a delivery reach, which `reached` was asked for."""
-        key = (delivery, *parts)
+    def set_of(self, publisher: int, delivery: int, parts: Sequence[int]) -> int:
+        """The set of all that these parts of a publisher's delivery reach, which `reached` was
+        asked for."""
+        key = (publisher, delivery, *parts)
         found = self._of_parts.get(key)
         if found is None:
-            numbers = {n for part in parts for n in self._reached[delivery, part].tolist()}
+            route = publisher, delivery
+            numbers = {n for part in parts for n in self._reached[*route, part].tolist()}
             receivers = tuple(sorted(self.hosts[number] for number in numbers))
             if receivers not in self._set:
                 self._set[receivers] = len(self.sets)
                 self.sets.append(receivers)
             found = self._of_parts[key] = self._set[receivers]
         return found
+
+
+class _Summed(NamedTuple):
+    """Publisher, delivery and part, ascending, and the counts of each, over all tasks."""
+
+    publisher: NDArray[np.int64]
+    delivery: NDArray[np.int64]
+    part: NDArray[np.int64]
+    counts: dict[str, NDArray[np.int64]]
 
 
 class BatchReport:
@@ -80,7 +122,7 @@ class BatchReport:
         reach: Reach | Sequence[Sequence[Sequence[str]] | None],
     ) -> None:
         if not isinstance(rows, pa.Table):
-            rows = pa.Table.from_pylist(list(rows), schema=REPORT_ARROW)
+            rows = pa.Table.from_pylist(list(rows), schema=REPORT)
         self._reach = reach if isinstance(reach, Reach) else Reach(reach)
         kind = rows.column("kind")
         self._templates = rows.filter(pc.equal(kind, "template"))
@@ -98,6 +140,7 @@ class BatchReport:
                 "offset": row["from_offset"],
                 "index": row["message_index"],
                 "reason": row["reason"],
+                **({} if row["sender"] is None else {"publisher": row["sender"]}),
                 "length": row["length"],
                 "sample": row["sample"].hex(),
             }
@@ -113,40 +156,82 @@ class BatchReport:
         return sum(row[column] for row in self._counts)
 
     def by_subscriber(self) -> dict[str, dict[str, int]]:
-        """Notifications, messages and bytes for each subscriber."""
+        """Notifications, messages and bytes for each subscriber, by all publishers."""
         columns = self.subscriber_columns
-        names = columns["subscriber"]
-        counts = {name: columns[name] for name in ("notifications", "messages", "bytes")}
-        return {
-            host: {name: values[i] for name, values in counts.items()}
-            for i, host in enumerate(names)
-        }
+        found: dict[str, dict[str, int]] = {}
+        for i, host in enumerate(columns["subscriber"]):
+            sums = found.setdefault(host, dict.fromkeys(("notifications", "messages", "bytes"), 0))
+            for name in sums:
+                sums[name] += columns[name][i]
+        return found
 
     def publications(self) -> list[dict[str, Any]]:
-        """Receivers, notifications, messages and bytes of datagrams, one row a receiver set.
+        """Receivers, notifications, messages and bytes of datagrams, one row a publisher and
+        receiver set; the publisher too, where there are several.
 
         A notification that leaves in several frames, one a stack, went to the receivers of all.
         """
         columns = self.publication_columns
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
+    def new_routes(self) -> list[tuple[int, tuple[str, ...]]]:
+        """As `Reach.new_routes`, where there are several publishers."""
+        assert self.subscriber_columns is not None  # asks for all that is reached
+        return self._reach.new_routes()
+
     @cached_property
     def subscriber_columns(self) -> dict[str, list[Any]]:
-        """The rows of `by_subscriber` as columns, by subscriber."""
-        delivery, part, counts = self._summed
+        """Notifications, messages and bytes by publisher, where there are several, and
+        subscriber."""
+        names = ("subscriber", "notifications", "messages", "bytes")
+        found = self._columns(names, self._by_subscriber)
+        return {name: found[name] for name in found if name != "publisher" or self._several}
+
+    @cached_property
+    def publication_columns(self) -> dict[str, list[Any]]:
+        """The rows of `publications` as columns, by publisher and receivers."""
+        assert self.subscriber_columns is not None  # asks for all that is reached
+        names = ("receivers", "notifications", "messages", "datagram_bytes")
+        found = self._columns(names, self._by_receivers)
+        return {name: found[name] for name in found if name != "publisher" or self._several}
+
+    @property
+    def _several(self) -> bool:
+        return bool(self._reach.publishers)
+
+    def _columns(
+        self,
+        names: Sequence[str],
+        of_publisher: Callable[[int, slice], Mapping[str, list[Any]]],
+    ) -> dict[str, list[Any]]:
+        """Returns columns of these names, of all publishers one after the other."""
+        columns: dict[str, list[Any]] = {name: [] for name in ("publisher", *names)}
+        publisher = self._summed.publisher
+        first = np.flatnonzero(np.diff(publisher, prepend=-1)).tolist()
+        for begin, end in pairwise([*first, publisher.size]):
+            number = int(publisher[begin])
+            found = of_publisher(number, slice(begin, end))
+            for name in names:
+                columns[name] += found[name]
+            if self._several:
+                sender = self._reach.publishers[number]
+                columns["publisher"] += [sender] * len(found[names[0]])
+        return columns
+
+    def _by_subscriber(self, publisher: int, rows: slice) -> dict[str, list[Any]]:
+        delivery, part = self._summed.delivery[rows], self._summed.part[rows]
         reached = [
-            self._reach.reached(d, p, told)
-            for d, p, told in zip(delivery.tolist(), part.tolist(), self._told, strict=True)
+            self._reach.reached(publisher, d, p, told)
+            for d, p, told in zip(delivery.tolist(), part.tolist(), self._told[rows], strict=True)
         ]
         hosts = self._reach.hosts
         sums = {name: np.zeros(len(hosts), np.int64) for name in ("frames", "messages", "bytes")}
         used = np.zeros(len(hosts), np.bool_)
-        if reached:
-            host = np.concatenate(reached)
-            sizes = np.array([each.size for each in reached])
-            used[host] = True
-            for name, values in sums.items():
-                np.add.at(values, host, np.repeat(counts[name], sizes))
+        host = np.concatenate(reached)
+        sizes = np.array([each.size for each in reached])
+        used[host] = True
+        for name, values in sums.items():
+            np.add.at(values, host, np.repeat(self._summed.counts[name][rows], sizes))
         order = np.array(sorted(np.flatnonzero(used).tolist(), key=hosts.__getitem__), np.int64)
         return {
             "subscriber": [hosts[n] for n in order.tolist()],
@@ -155,18 +240,13 @@ class BatchReport:
             "bytes": sums["bytes"][order].tolist(),
         }
 
-    @cached_property
-    def publication_columns(self) -> dict[str, list[Any]]:
-        """The rows of `publications` as columns, by receivers."""
-        delivery, part, counts = self._summed
-        if not delivery.size:
-            return {"receivers": [], "notifications": [], "messages": [], "datagram_bytes": []}
-        assert self.subscriber_columns is not None  # asks for all that is reached
+    def _by_receivers(self, publisher: int, rows: slice) -> dict[str, list[Any]]:
+        delivery, part = self._summed.delivery[rows], self._summed.part[rows]
         first = np.flatnonzero(np.diff(delivery, prepend=-1))
         parts = np.split(part, first[1:])
         numbers = np.array(
             [
-                self._reach.set_of(d, p.tolist())
+                self._reach.set_of(publisher, d, p.tolist())
                 for d, p in zip(delivery[first].tolist(), parts, strict=True)
             ]
         )
@@ -176,7 +256,8 @@ class BatchReport:
         sums = {}
         for name in ("frames", "messages", "datagram_bytes"):
             sums[name] = np.zeros(used.size, np.int64)
-            np.add.at(sums[name], place, np.where(counted, counts[name][first], 0))
+            counts = self._summed.counts[name][rows][first]
+            np.add.at(sums[name], place, np.where(counted, counts, 0))
         sets = self._reach.sets
         kept = np.unique(place[counted])
         order = sorted(kept.tolist(), key=lambda n: sets[used[n]])
@@ -188,36 +269,38 @@ class BatchReport:
         }
 
     @cached_property
-    def _keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Deliveries and parts as one number each, ascending; their first rows; and each row's."""
+    def _keys(self) -> tuple[NDArray[np.int64], ...]:
+        """Publishers and deliveries as one number each, ascending; with parts, too; of these their
+        first rows, and each row's."""
         delivery = self._templates.column("delivery").to_numpy().astype(np.int64)
         met = self._templates.column("receiver_set")
         rows = np.flatnonzero(met.is_valid().to_numpy())
         for at, told in zip(rows.tolist(), met.drop_null().to_pylist(), strict=True):
             delivery[at] = self._reach.delivery_of(told)
         part = self._templates.column("part").to_numpy().astype(np.int64)
-        keys, first, place = np.unique(
-            delivery * _PARTS + part, return_index=True, return_inverse=True
-        )
-        return keys, first, place
+        publisher = self._templates.column("publisher").fill_null(0).to_numpy().astype(np.int64)
+        pairs, pair = np.unique(publisher * _PARTS + delivery, return_inverse=True)
+        keys, first, place = np.unique(pair * _PARTS + part, return_index=True, return_inverse=True)
+        return pairs, keys, first, place
 
     @cached_property
-    def _summed(self) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, NDArray[np.int64]]]:
-        """Delivery and part, ascending, and the counts of each, over all tasks."""
-        keys, _, place = self._keys
+    def _summed(self) -> _Summed:
+        pairs, keys, _, place = self._keys
         counts = {}
         for name in ("frames", "messages", "bytes", "datagram_bytes"):
             counts[name] = np.zeros(keys.size, np.int64)
             np.add.at(counts[name], place, self._templates.column(name).to_numpy())
-        return keys // _PARTS, keys % _PARTS, counts
+        pair = pairs[keys // _PARTS]
+        return _Summed(pair // _PARTS, pair % _PARTS, keys % _PARTS, counts)
 
     @cached_property
     def _told(self) -> list[Sequence[str] | None]:
         """Receivers as the rows say it, for each of `_summed`."""
         receivers = self._templates.column("receivers")
+        _, keys, first, _ = self._keys
         if receivers.null_count == len(receivers):
-            return [None] * self._keys[0].size
-        found: list[Sequence[str] | None] = receivers.take(pa.array(self._keys[1])).to_pylist()
+            return [None] * keys.size
+        found: list[Sequence[str] | None] = receivers.take(pa.array(first)).to_pylist()
         return found
 
 

@@ -10,20 +10,20 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 from jobs.adapters.app.error_texts import one_line
+from jobs.adapters.app.lifecycle import RunningStream
 from jobs.adapters.app.metrics_server import Health, serve
 from jobs.adapters.app.places import qualified
-from jobs.adapters.app.settings import Settings, seconds_of
+from jobs.adapters.app.settings import Settings
 from jobs.adapters.checkpoint.progress import position
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.metrics import StreamMetrics
@@ -62,17 +62,12 @@ class Seen:
     full: tuple[str, ...] = ()
 
 
-def health_of(
-    seen: Seen | None,
-    metrics: StreamMetrics,
-    now: float,
-    longest_batch: float = BATCH_SECONDS,
-) -> Health:
+def health_of(seen: Seen | None, metrics: StreamMetrics, now: float) -> Health:
     """Returns the health of the stream at ``time.monotonic() == now``, by what was noted. Asks
     nobody.
 
     Problems, of which any is a 503: no query runs (yet, or any more); a batch has run for longer
-    than ``longest_batch`` seconds; the last batch failed; the broker has not answered for
+    than `BATCH_SECONDS`; the last batch failed; the broker has not answered for
     `BROKER_SECONDS`; Spark has not for `SPARK_SECONDS`. Tables that cannot be used, ones that are
     not live yet, ledger rows that wait and a disk that fills are remarks: frames leave all the
     same.
@@ -91,7 +86,7 @@ def health_of(
             why = seen.broker_error or "no answer"
             problems.append(f"the broker has not answered for {now - seen.broker_at:.0f} s: {why}")
         remarks += [f"hardly any room is left on the disk of {place}" for place in seen.full]
-    if running is not None and now - running[1] > longest_batch:
+    if running is not None and now - running[1] > BATCH_SECONDS:
         problems.append(f"batch {running[0]} has been running for {now - running[1]:.0f} s")
     if metrics.failure:
         problems.append(f"the last batch failed: {metrics.failure}")
@@ -128,12 +123,19 @@ class StreamWatch:
     0 it does nothing, and `metrics` count all the same. `close` may be called at any time.
     """
 
-    def __init__(self, spark: SparkSession, settings: Settings, topics: Topics) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        topics: Topics,
+        stood_still: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self._stood_still = stood_still
         self.metrics = StreamMetrics()
         self._spark = spark
         self._settings = settings
         self._topics = topics
-        self._query: StreamingQuery | None = None
+        self._query: RunningStream | None = None
         self._seen: Seen | None = None
         self._start: dict[int, int] | None = None
         self._progress = -1
@@ -146,15 +148,12 @@ class StreamWatch:
             "checkpoint": qualified(spark, settings.checkpoint),
             **({"sink": settings.pcap_path} if settings.sink == "pcap" else {}),
         }
-        self._longest = BATCH_SECONDS
-        if settings.latency == "realtime":
-            self._longest += seconds_of(settings.realtime_batch)
 
     def open(self) -> None:
         """Serve from now on."""
         self._open.enter_context(serve(self._settings, self.metrics.registry, self.health))
 
-    def attach(self, query: StreamingQuery) -> None:
+    def attach(self, query: RunningStream) -> None:
         """The query runs: it is watched from now on."""
         self._query = query
         if self._settings.metrics_port == 0:
@@ -172,7 +171,10 @@ class StreamWatch:
 
     def health(self) -> Health:
         """Returns the health of the stream now."""
-        found = health_of(self._seen, self.metrics, time.monotonic(), self._longest)
+        found = health_of(self._seen, self.metrics, time.monotonic())
+        if seconds := self._stood_still():
+            problem = f"the driver stood still for {seconds:.0f} s, and ends"
+            found = replace(found, problems=(*found.problems, problem))
         self.metrics.set_health(not found.problems, len(found.remarks))
         return found
 
@@ -236,12 +238,10 @@ class StreamWatch:
 
 
 def beginning(spark: SparkSession, settings: Settings) -> dict[int, int]:
-    """By partition, the offset that a stream of micro-batches goes on from, by its checkpoint.
+    """By partition, the offset that a stream goes on from, by its checkpoint.
 
-    Empty where that is new, and in real-time mode, which tells its positions itself.
+    Empty where that is new.
     """
-    if settings.latency == "realtime":
-        return {}
     found = position(spark, settings.checkpoint)
     return found.offsets if found is not None and found.topic == settings.topic else {}
 

@@ -12,9 +12,10 @@ import schemas
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.settings import FORMATS, PREFIX, Settings
 from jobs.adapters.switches.program import P4Program
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.tables import GRANTS, Tables
 from udfs.errors import NetworkError, SettingsError
-from udfs.filters.subscriptions import CheckedRule, Rejection, check, select
+from udfs.filters.grants import Grants
+from udfs.filters.subscriptions import CheckedRule, Rejection, check, rejection, select
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.formats import Specification
 from udfs.messages.specification import parse_specification
@@ -60,21 +61,23 @@ class NetworkMatch:
     those of the network that decide what it makes.
 
     Raises SettingsError ``WRONG_PORT`` if the compiled program takes another UDP port for events
-    than hosts see, ``WRONG_WIDTHS`` if it reads headers of other widths, SwitchError ``NO_P4INFO``.
+    than hosts see, ``WRONG_WIDTHS`` if it reads headers of other widths, ``SEVERAL_PUBLISHERS``;
+    SwitchError ``NO_P4INFO``.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.program = matching_program(settings.format)
         config = P4Program.read(settings.p4_folder, self.program).device_config
+        settings.require_one_publisher("matching on switches")
         self._publisher = settings.publisher
         self._format = settings.format
         self._quota = settings.rule_quota
         self._widths = settings.widths
         self._attributes: AttributeFilters | None = None
         self._messages: tuple[Specification, NetworkFilters] | None = None
-        self.sources: tuple[str, ...] = ("subscriptions",)
+        self.sources: tuple[str, ...] = ("subscriptions", GRANTS)
         if self.program == ATTRIBUTES:
-            self.sources = ("subscriptions", "attributes")
+            self.sources = (*self.sources, "attributes")
             _check_widths(config, settings)
         else:
             _check_port(config, settings)
@@ -84,6 +87,7 @@ class NetworkMatch:
             self._messages = specification, NetworkFilters(specification, settings.publisher)
         self._made: tuple[Versions, list[SwitchEntry], list[Rejection]] | None = None
         self._rejected: list[dict[str, Any]] | None = None
+        self._granted: tuple[Rows, Specification, Grants | None] | None = None
 
     def entries(
         self,
@@ -93,11 +97,13 @@ class NetworkMatch:
         held: Rows,
         pipelines: Mapping[str, str],
         attributes: Rows = (),
+        grants: Rows = (),
     ) -> list[SwitchEntry]:
         """The filters of all switches, as of ``versions`` of the tables.
 
         subscriptions: the table's rows. held: those of ``switch_entries``. pipelines: the program
-        of each switch. attributes: rows of that table, where the format is of attributes.
+        of each switch. attributes: rows of that table, where the format is of attributes. grants:
+        rows of that table.
 
         Raises NetworkError ``WRONG_PIPELINE``, ``UNKNOWN_HOST``; FilterError where the rules
         together are beyond the limits; AttributeTableError where the attributes are no registry.
@@ -108,7 +114,9 @@ class NetworkMatch:
         selected, rejections = select(subscriptions, self._format, FORMATS, self._quota)
         hosts = set(network.subscribers())
         specification, filters = self._of(attributes)
-        rules, unfit = check(selected, specification, hosts, self._publisher)
+        granted = self._granted_of(grants, specification)
+        rejections += [rejection(*wrong) for wrong in granted.errors] if granted else []
+        rules, unfit = check(selected, specification, hosts, self._publisher, granted)
         before: dict[str, list[SwitchEntry]] = defaultdict(list)
         for row in held:
             if row["table_name"].startswith(f"{layout.PREFIX}."):
@@ -151,6 +159,14 @@ class NetworkMatch:
                 registry, self._publisher, before=self._attributes
             )
         return made.specification, made
+
+    def _granted_of(self, rows: Rows, specification: Specification) -> Grants | None:
+        """Returns the same object as long as nothing has changed: it remembers what it found."""
+        made = self._granted
+        if made is None or made[0] != rows or made[1] is not specification:
+            found = Grants.of_table(rows, self._format, specification)
+            made = self._granted = rows, specification, found
+        return made[2]
 
     def forget(self) -> None:
         """Has `entries` read ``switch_entries`` again, as somebody else may have written it."""

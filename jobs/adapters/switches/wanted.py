@@ -14,7 +14,7 @@ from jobs.adapters.switches.filters import NetworkMatch, check_pipelines
 from jobs.adapters.switches.program import Programs
 from jobs.adapters.tables.network_tables import NetworkTables
 from jobs.adapters.tables.network_versions import NetworkVersions
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.tables import GRANTS, Tables
 from udfs.errors import SwitchError
 from udfs.switches import capacity, rollout
 from udfs.switches.derivation import Memo, derive
@@ -104,10 +104,10 @@ class WantedEntries:
         if self._match is None:
             check_pipelines(pipelines, source.network.labels)
             return []
-        subscriptions, attributes = (
+        subscriptions, attributes, grants = (
             self._network.rows(name, versions[name]) if name in versions else []
-            for name in ("subscriptions", "attributes")
+            for name in ("subscriptions", "attributes", GRANTS)
         )
         return self._match.entries(
-            source.network, versions, subscriptions, held, pipelines, attributes
+            source.network, versions, subscriptions, held, pipelines, attributes, grants
         )

@@ -5,21 +5,30 @@ Called by streams, by the re-requests and by commands that send; it calls `app` 
 
 from __future__ import annotations
 
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import cast
 
-from jobs.adapters.app.settings import Settings
+from jobs.adapters.app.settings import PREFIX, Settings
 from jobs.adapters.wire.af_packet import PacketSink
 from jobs.adapters.wire.options import Kind, SinkOptions
 from jobs.adapters.wire.pcap import PcapSink
 from jobs.adapters.wire.udp import UdpSink, parse_endpoint
 from udfs.delivery.sink import Sink
 from udfs.errors import SettingsError, SinkError
+from udfs.network.publishers import listed, several
 
-__all__ = ["Sink", "SinkOptions", "open_sink", "sink_options"]
+__all__ = ["Opener", "Sink", "SinkOptions", "open_sink", "sink_options"]
 
 
 def open_sink(options: SinkOptions) -> Sink:
-    """The sink that ``options.kind`` names, ready to send. Raises SinkError."""
+    """Returns the sink that ``options.kind`` names, ready to send. Raises SinkError.
+
+    Its way out is that of the place of this process, if the options have one for it.
+    """
+    options = _at(os.environ.get("STACKCAST_PLACE") or socket.gethostname(), options)
     match options.kind:
         case "udp":
             return UdpSink(options)
@@ -34,30 +43,110 @@ def open_sink(options: SinkOptions) -> Sink:
     )
 
 
+def _at(place: str, options: SinkOptions) -> SinkOptions:
+    way = dict(options.places).get(place)
+    return options if way is None else _by(way, options)
+
+
+def _by(way: str, options: SinkOptions) -> SinkOptions:
+    match options.kind:
+        case "udp":
+            return replace(options, endpoint=way)
+        case "af_packet":
+            return replace(options, interface=way)
+    return replace(options, path=way)
+
+
+@dataclass(frozen=True)
+class Opener:
+    """Opens the sinks of a stream: `udfs.delivery.sink.Opener`. open: as `open_sink`."""
+
+    options: SinkOptions
+    open: Callable[[SinkOptions], Sink] = open_sink
+
+    def way(self, publisher: str, switch: str) -> SinkOptions:
+        """Returns the options of frames that enter by a publisher's link. Files of one sink hold
+        the frames of all. Raises SinkError NO_WAY."""
+        options = self.options
+        if options.kind == "pcap":
+            return options
+        named = dict(options.publishers).get(publisher)
+        if named is not None:
+            return _by(named, options)
+        own = options.endpoint if options.kind == "udp" else options.interface
+        way = own.replace("{publisher}", publisher).replace("{switch}", switch)
+        if way == own:
+            raise SinkError(
+                "NO_WAY",
+                f"no tunnel or interface is named for publisher {publisher!r} at {switch!r}, "
+                "and what enters by another's goes astray: set spark.stackcast.sink.publishers, or "
+                "{publisher} or {switch} in the sink's own setting",
+                publisher=publisher,
+            )
+        return _by(way, options)
+
+    def __call__(self, way: SinkOptions | None = None) -> Sink:
+        """Returns the sink of a way, by default of the only one. Raises SinkError."""
+        return self.open(way or self.options)
+
+
 def sink_options(settings: Settings) -> SinkOptions:
     """Returns the sink of the settings.
 
-    Raises SettingsError BAD_VALUE where what it needs is missing.
+    Raises SettingsError BAD_VALUE where what it needs is missing, SEVERAL_PUBLISHERS where it is
+    for one publisher alone.
     """
+    pairs = _pairs("sink.publishers", settings.sink_publishers)
+    if settings.sink_places:
+        settings.require_one_publisher(f"{PREFIX}sink.places")
+    if pairs and not several(settings.publisher):
+        raise SettingsError(
+            "BAD_VALUE",
+            f"{PREFIX}sink.publishers is for several publishers, and {PREFIX}publisher names one: "
+            "say its way by the sink's own setting",
+        )
     needed = {
         "udp": ("sink.udp.endpoint", settings.udp_endpoint),
         "af_packet": ("sink.af_packet.interface", settings.interface),
         "pcap": ("sink.pcap.path", settings.pcap_path),
     }
     key, value = needed[settings.sink]
-    if not value:
+    named = {name for name, _ in pairs}
+    if not value and not (named and named >= set(listed(settings.publisher) or ("*",))):
         raise SettingsError(
             "BAD_VALUE", f"spark.stackcast.{key} is empty, but the sink {settings.sink} needs it"
         )
+    places = _pairs("sink.places", settings.sink_places)
     if settings.sink == "udp":
-        try:
-            parse_endpoint(value)
-        except SinkError as error:
-            raise SettingsError("BAD_VALUE", f"spark.stackcast.{key}: {error.message}") from error
+        for used, endpoint in (
+            *([(key, value)] if value else []),
+            *(("sink.places", way) for _, way in places),
+            *(("sink.publishers", way) for _, way in pairs),
+        ):
+            try:
+                parse_endpoint(endpoint)
+            except SinkError as error:
+                why = f"spark.stackcast.{used}: {error.message}"
+                raise SettingsError("BAD_VALUE", why) from error
     return SinkOptions(
         kind=cast(Kind, settings.sink),
         endpoint=settings.udp_endpoint,
         window=settings.udp_window,
         interface=settings.interface,
         path=settings.pcap_path,
+        places=places,
+        publishers=pairs,
     )
+
+
+def _pairs(key: str, text: str) -> tuple[tuple[str, str], ...]:
+    """Returns the pairs of a setting. Raises SettingsError BAD_VALUE."""
+    pairs = []
+    for pair in filter(None, text.split(",")):
+        name, _, way = (part.strip() for part in pair.partition("="))
+        if not name or not way:
+            raise SettingsError(
+                "BAD_VALUE", f"spark.stackcast.{key}: {pair!r} must be as in node1=eth1"
+            )
+        pairs.append((name, way))
+    return tuple(pairs)

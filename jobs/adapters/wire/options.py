@@ -17,6 +17,8 @@ class SinkOptions:
     window: frames that may be on their way without an answer; 0: no answers are expected.
     interface: name of the interface.
     path: of the file; see :mod:`jobs.adapters.wire.pcap` for placeholders.
+    places: by place, pairs of its name and the endpoint, interface or path that it has instead.
+    publishers: the same by publisher, where a stream has several.
     patience: seconds without any progress after which a sink gives up.
     """
 
@@ -25,4 +27,6 @@ class SinkOptions:
     window: int = 0
     interface: str = ""
     path: str = ""
+    places: tuple[tuple[str, str], ...] = ()
+    publishers: tuple[tuple[str, str], ...] = ()
     patience: float = 10.0

@@ -1,4 +1,4 @@
-"""Frames into classic pcap files (Ethernet, microseconds), and back out of them.
+"""Frames into classic pcap files (Ethernet, microseconds), and back out of these and pcapng.
 
 The path of a sink may contain ``{partition}`` and ``{attempt}``: number of the Spark partition,
 and id of the task attempt, which is unique in an application (0 outside of Spark). A path that
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,10 @@ from udfs.errors import SinkError, StackError
 _MAGIC = 0xA1B2C3D4
 _MAGIC_NANOSECONDS = 0xA1B23C4D
 _MAGIC_PCAPNG = 0x0A0D0D0A
+#: Blocks of pcapng; the magic opens a section, and this number in it tells the byte order.
+_INTERFACE, _SIMPLE_PACKET, _ENHANCED_PACKET = 1, 3, 6
+_BYTE_ORDER = 0x1A2B3C4D
+_RESOLUTION, _TIME_OFFSET = 9, 14
 _ETHERNET = 1
 _SNAPLEN = 262_144
 _FILE_HEADER = struct.pack("<IHHiIII", _MAGIC, 2, 4, 0, 0, _SNAPLEN, _ETHERNET)
@@ -154,28 +158,30 @@ def is_pcap(head: bytes) -> bool:
 
 
 def read_pcap(stream: BinaryIO) -> Iterator[Record]:
-    """Frames of a classic pcap file, of either byte order, micro- or nanoseconds.
+    """Yields the frames of a classic pcap or a pcapng file, of either byte order and any unit.
 
-    Raises StackError ``NOT_PCAP``, ``PCAPNG``, ``LINK_TYPE``, or, after the frames before it,
+    Raises StackError ``NOT_PCAP``, ``LINK_TYPE``, or, after the frames before it,
     ``TRUNCATED_CAPTURE``; with ``offset`` in the file.
     """
-    head = stream.read(len(_FILE_HEADER))
-    if not is_pcap(head):
+    magic = stream.read(4)
+    if not is_pcap(magic):
         raise StackError("NOT_PCAP", "the file does not begin as a pcap file does", offset=0)
-    little = int.from_bytes(head[:4], "little")
-    if little == _MAGIC_PCAPNG:
-        raise StackError(
-            "PCAPNG", "this is pcapng: convert it by tshark -F pcap -r IN -w OUT", offset=0
-        )
+    if int.from_bytes(magic) == _MAGIC_PCAPNG:
+        yield from _read_pcapng(stream)
+    else:
+        yield from _read_classic(magic, stream)
+
+
+def _read_classic(magic: bytes, stream: BinaryIO) -> Iterator[Record]:
+    """The frames after the first four bytes of a classic file."""
+    little = int.from_bytes(magic, "little")
     order = "<" if little in (_MAGIC, _MAGIC_NANOSECONDS) else ">"
+    head = magic + stream.read(len(_FILE_HEADER) - len(magic))
     if len(head) < len(_FILE_HEADER):
-        raise StackError("TRUNCATED_CAPTURE", "the file header ends early", offset=len(head))
-    magic, *_, link_type = struct.unpack(f"{order}IHHiIII", head)
-    if link_type & 0xFFFF != _ETHERNET:
-        raise StackError(
-            "LINK_TYPE", f"link type {link_type}: only Ethernet (1) is read", offset=20
-        )
-    fraction = 1e-9 if magic == _MAGIC_NANOSECONDS else 1e-6
+        raise _truncated("the file header", len(head))
+    number, *_, link_type = struct.unpack(f"{order}IHHiIII", head)
+    _check_link(link_type & 0xFFFF, 20)
+    fraction = 1e-9 if number == _MAGIC_NANOSECONDS else 1e-6
     offset = len(head)
     while record := stream.read(16):
         captured = 0
@@ -184,8 +190,96 @@ def read_pcap(stream: BinaryIO) -> Iterator[Record]:
             seconds, part, captured, _ = struct.unpack(f"{order}IIII", record)
             frame = stream.read(captured)
         if len(record) < 16 or len(frame) < captured:
-            raise StackError(
-                "TRUNCATED_CAPTURE", f"the record at byte {offset} ends early", offset=offset
-            )
+            raise _truncated("the record", offset)
         yield Record(seconds + part * fraction, frame, offset)
         offset += 16 + captured
+
+
+def _read_pcapng(stream: BinaryIO) -> Iterator[Record]:
+    """The frames after the first four bytes of a pcapng file (draft-ietf-opsawg-pcapng).
+
+    Blocks without frames are passed over. A simple packet block tells no time; its frame has 0.
+    """
+    opens_section = _MAGIC_PCAPNG.to_bytes(4)
+    order: Literal["little", "big"] = "little"
+    interfaces: list[_Interface] = []
+    offset = 0
+    head = opens_section + stream.read(4)
+    while head:
+        if head[:4] == opens_section:
+            head += stream.read(4)
+            order = "little" if int.from_bytes(head[8:], "little") == _BYTE_ORDER else "big"
+            interfaces = []
+        length = int.from_bytes(head[4:8], order)
+        # Of the block the first 8 and the last 4 bytes say its kind and length.
+        body = (head[8:] + stream.read(max(length - len(head), 0)))[:-4]
+        if len(head) < 8 or len(body) != length - 12:
+            raise _truncated("the block", offset)
+        kind = int.from_bytes(head[:4], order)
+        if kind == _INTERFACE:
+            interfaces.append(_interface(body, order, offset))
+        elif kind in (_ENHANCED_PACKET, _SIMPLE_PACKET):
+            yield _packet(kind, body, order, interfaces, offset)
+        offset += length
+        head = stream.read(8)
+
+
+@dataclass(frozen=True)
+class _Interface:
+    """What frames were captured of, and how. unit: of their times, in seconds."""
+
+    snap_length: int
+    unit: float
+    time_offset: int
+
+
+def _interface(body: bytes, order: Literal["little", "big"], offset: int) -> _Interface:
+    _check_link(int.from_bytes(body[:2], order), offset + 8)
+    options = {}
+    at = 8
+    while at + 4 <= len(body):
+        code, size = (int.from_bytes(body[i : i + 2], order) for i in (at, at + 2))
+        options[code] = body[at + 4 : at + 4 + size]
+        at += 4 + size + -size % 4
+    resolution = int.from_bytes(options.get(_RESOLUTION, b"\6"))
+    return _Interface(
+        int.from_bytes(body[4:8], order),
+        (2.0 if resolution & 0x80 else 10.0) ** -(resolution & 0x7F),
+        int.from_bytes(options.get(_TIME_OFFSET, b""), order, signed=True),
+    )
+
+
+def _packet(
+    kind: int,
+    body: bytes,
+    order: Literal["little", "big"],
+    interfaces: list[_Interface],
+    offset: int,
+) -> Record:
+    numbers = [int.from_bytes(body[at : at + 4], order) for at in range(0, 20, 4)]
+    number = numbers[0] if kind == _ENHANCED_PACKET else 0
+    if number >= len(interfaces):
+        raise StackError(
+            "TRUNCATED_CAPTURE", f"the block at byte {offset} is of no interface", offset=offset
+        )
+    interface = interfaces[number]
+    if kind == _ENHANCED_PACKET:
+        time = (numbers[1] << 32 | numbers[2]) * interface.unit + interface.time_offset
+        start, captured = 20, numbers[3]
+    else:
+        time, start = 0.0, 4
+        captured = min(numbers[0], interface.snap_length or numbers[0])
+    if start + captured > len(body):
+        raise _truncated("the frame in the block", offset)
+    return Record(time, body[start : start + captured], offset)
+
+
+def _check_link(link_type: int, offset: int) -> None:
+    if link_type != _ETHERNET:
+        raise StackError(
+            "LINK_TYPE", f"link type {link_type}: only Ethernet (1) is read", offset=offset
+        )
+
+
+def _truncated(what: str, offset: int) -> StackError:
+    return StackError("TRUNCATED_CAPTURE", f"{what} at byte {offset} ends early", offset=offset)

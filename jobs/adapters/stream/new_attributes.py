@@ -1,0 +1,89 @@
+"""Names of JSON that no attribute has yet: registered before their batch is planned, where settings
+say so."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from functools import partial
+
+from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.planning import formats
+from jobs.adapters.stream.input import Records
+from jobs.adapters.tables.attribute_registry import register
+from jobs.adapters.tables.tables import Tables
+from udfs.errors import StackcastError
+from udfs.messages.attributes.json_events import JsonReader
+from udfs.messages.attributes.registry import FORMAT, Registry, Type
+from udfs.messages.attributes.unknown_names import SCHEMA, count_names, types_of
+
+log = logging.getLogger(__name__)
+
+REGISTRANT = "stream"
+#: Most names that one line of the log shows.
+_SHOWN = 10
+
+
+class NewAttributes:
+    """Gives ids to the names that batches bring and the table lacks."""
+
+    def __init__(self, settings: Settings, tables: Tables) -> None:
+        self._tables = tables
+        self._widths = settings.widths
+        self._registers = (
+            settings.format == FORMAT
+            and settings.attributes_input == "json"
+            and settings.attributes_unknown == "register"
+        )
+
+    def register(self, records: Records, batch_id: int) -> None:
+        """Registers the new names of a batch before it is planned, so that its events go out with
+        them, in their order.
+        """
+        if not self._registers:
+            return
+        try:
+            registry = formats.registry_of(self._tables, self._widths)
+            names = unknown_names(records, registry)
+            if not names:
+                return
+            _, new = registry.with_new(names)
+            if new:
+                # Another stream may have been faster: then the names have the ids that it gave.
+                registry = register(self._tables, new, REGISTRANT, self._widths)
+        except (StackcastError, *SQL_ERRORS) as error:
+            # Events of names without an id are dead letters, and the others go on.
+            log.error(
+                "batch %d: new attributes could not be registered: %s", batch_id, one_line(error)
+            )
+            return
+        found = registry.by_name
+        for name in sorted(names.keys() & found.keys()):
+            log.info(
+                "batch %d: attribute %s is registered with id %d", batch_id, name, found[name].id
+            )
+        left = sorted(names.keys() - found.keys())
+        if left:
+            log.warning(
+                "batch %d: %d names are not registered: %s", batch_id, len(left), _shown(left)
+            )
+
+
+def unknown_names(records: Records, registry: Registry) -> dict[str, Type]:
+    """Returns the names that records have and the registry lacks, and that could be registered, by
+    type.
+
+    Where all ids are in use it is none, without a look at the records.
+    """
+    if not registry.free:
+        return {}
+    types = types_of(records.through(partial(count_names, JsonReader(registry)), SCHEMA))
+    without = sorted(name for name, kind in types.items() if kind is None)
+    if without:
+        log.warning("no type of attribute holds most values of: %s", _shown(without))
+    return {name: kind for name, kind in types.items() if kind is not None}
+
+
+def _shown(names: Iterable[str]) -> str:
+    return ", ".join(list(names)[:_SHOWN])

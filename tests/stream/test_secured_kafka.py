@@ -1,0 +1,146 @@
+"""A stream from a broker with TLS, logins and ACLs: what it needs, and what is said where that
+lacks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer
+from pcap_deployment import Deployment, receipts, records
+from polling import drain
+from secured_broker import SecuredBroker
+
+from jobs.adapters.fetch.client import Fetcher, Range
+from jobs.adapters.fetch.options import fetch_options
+from jobs.adapters.stream.kafka import Topics
+from jobs.check_delivery import Evidence
+from lab.up.broker import default_class_path
+from udfs.errors import KafkaError
+
+pytestmark = pytest.mark.integration
+
+#: As docs/security.md has it.
+RAW = ("DESCRIBE", "READ")
+DEAD = ("DESCRIBE", "WRITE")
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    made = SecuredBroker(default_class_path(), tmp_path_factory.mktemp("secured"))
+    made.acls = True
+    with made.start(200) as broker:
+        broker.add_user("stream", "se cret")
+        broker.add_user("nobody", "x")
+        yield broker
+
+
+@pytest.fixture
+def deployment(spark, filled: Path, secured: SecuredBroker, tmp_path: Path) -> Deployment:
+    shutil.copytree(filled, tmp_path / "tables")
+    return Deployment(spark, secured.bootstrap_servers, tmp_path)
+
+
+def dead_letters(deployment: Deployment) -> list[str]:
+    topic = deployment.settings.dead_letter_topic
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=deployment.servers,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=3000,
+    )
+    reasons = [json.loads(record.value)["reason"] for record in consumer]
+    consumer.close()
+    return reasons
+
+
+def test_a_stream_goes_on_from_a_login_to_a_certificate_with_no_more_rights_than_documented(
+    deployment: Deployment, secured: SecuredBroker, itch, caplog
+) -> None:
+    raw, dead = deployment.settings.topic, deployment.settings.dead_letter_topic
+    for principal in ("stream", "CN=client"):
+        secured.allow(principal, raw, *RAW)
+    secured.allow("stream", dead, *DEAD)
+    deployment.publish([*records()[:150], b"noise"])
+    deployment.set(kafka=secured.login("SCRAM-SHA-512", "stream", "se cret"))
+    drain(deployment.spark, deployment.settings)
+    assert dead_letters(deployment) == ["truncated_header"]
+
+    # Without the right to write there, the log says it, and all else goes on.
+    deployment.set(kafka=secured.tls(secured.mutual, "client"))
+    deployment.publish([*records()[150:], b"noise"])
+    drain(deployment.spark, deployment.settings)
+    assert "Spark's connector reads" not in caplog.text
+    assert f"1 samples could not be written to topic {dead}" in caplog.text
+    assert "TopicAuthorizationException" in caplog.text
+    assert len(dead_letters(deployment)) == 1
+    deployment.set(kafka={"bootstrap.servers": secured.bootstrap_servers})
+    outcome = deployment.outcome(itch)
+    assert outcome.exact and outcome.received > 100
+    assert sum(row["dead_letters"] for row in deployment.ledger) == 2
+
+    # The proof needs no more rights.
+    deployment.set(kafka=secured.tls(secured.mutual, "client"))
+    frames = deployment.frames()
+    got = receipts(frames)
+    lacking = {host: rows[:-1] for host, rows in got.items()}
+    evidence = Evidence(deployment.spark, deployment.settings)
+    for since in (0, 1):
+        verdict = evidence.verdict(got, since)
+        assert verdict.proved and verdict.waiting == 0, list(verdict.lines())
+        assert verdict.received > 50
+        assert evidence.verdict(lacking, since).faults["missing"]
+
+
+REFUSED = {
+    "wrong password": "LOGIN_REFUSED",
+    "unknown user": "LOGIN_REFUSED",
+    "unknown mechanism": "LOGIN_REFUSED",
+    "another authority": "TLS_REFUSED",
+    "a broker's expired certificate": "TLS_REFUSED",
+    "our expired certificate": "TLS_REFUSED",
+    "a certificate of a stranger": "TLS_REFUSED",
+    "no certificate": "TLS_REFUSED",
+    "no right to see the topic": "NOT_ALLOWED",
+}
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+def test_what_a_broker_refuses_has_a_code_and_is_not_waited_for(
+    deployment: Deployment, secured: SecuredBroker, fault: str
+) -> None:
+    plain = secured.login()
+    kafka = {
+        "wrong password": secured.login("SCRAM-SHA-512", "stream", "other"),
+        "unknown user": secured.login("SCRAM-SHA-512", "stranger", "se cret"),
+        "unknown mechanism": plain | {"sasl.mechanism": "SCRAM-SHA-256"},
+        "another authority": secured.tls(secured.mutual, "client", authority="other"),
+        "a broker's expired certificate": secured.tls(secured.expired),
+        "our expired certificate": secured.tls(secured.mutual, "expired"),
+        "a certificate of a stranger": secured.tls(secured.mutual, "stranger"),
+        "no certificate": secured.tls(secured.mutual),
+        "no right to see the topic": secured.login("SCRAM-SHA-512", "nobody", "x"),
+    }[fault]
+    if fault == "unknown mechanism":
+        kafka["sasl.jaas.config"] = kafka["sasl.jaas.config"].replace("plain.Plain", "scram.Scram")
+    deployment.set(kafka=kafka, wait_seconds=300)
+    with pytest.raises(KafkaError) as refused:
+        Topics(deployment.spark, deployment.settings).wait()
+    assert refused.value.code == f"KAFKA.{REFUSED[fault]}"
+    assert kafka["bootstrap.servers"] in refused.value.message
+    assert "se cret" not in refused.value.message and "password=" not in refused.value.message
+
+
+def test_a_task_without_the_right_to_read_says_so_at_once(
+    deployment: Deployment, secured: SecuredBroker
+) -> None:
+    topic = deployment.settings.topic
+    secured.allow("nobody", topic, "DESCRIBE")
+    deployment.publish(records()[:2])
+    fetcher = Fetcher(fetch_options(secured.login("SCRAM-SHA-512", "nobody", "x")))
+    with pytest.raises(KafkaError, match=r"KAFKA.FETCH_REFUSED: .*TopicAuthorization"):
+        next(fetcher.batches(Range(topic, 0, 0, 1)))
+    fetcher.close()

@@ -1,0 +1,113 @@
+"""Counts of one task: records, messages and frames of each partition, frames of each template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udfs.delivery import kernels
+from udfs.errors import StreamError
+from udfs.messages.buffers import Batch
+from udfs.messages.moldudp64 import Messages
+from udfs.messages.sequence import MAX_OFFSET, session_id
+from udfs.stacks.frame import Frames
+
+
+class Counts:
+    """Counts by partition, and by partition and template; no Python statement runs per record.
+
+    topic: of all partitions. digests: whether `last` and `digest` are wanted.
+
+    partitions: int32[p], in the order in which they came. sessions: uint8[p, 10], theirs.
+    by_template: int64[p, t, 3], frames, messages and bytes. last, digest: uint64[p, t], as of
+    `kernels.count`.
+    """
+
+    def __init__(self, topic: str, digests: bool) -> None:
+        self._topic = topic
+        self._digests = digests
+        self.partitions = np.zeros(0, np.int32)
+        self.sessions = np.zeros((0, 10), np.uint8)
+        self._totals = np.zeros((0, len(kernels.TOTALS)), np.int64)
+        self.by_template = np.zeros((0, 0, 3), np.int64)
+        self.last = np.zeros((0, 0), np.uint64)
+        self.digest = np.zeros((0, 0), np.uint64)
+
+    def rows(self, partition: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Returns the place of each record's partition in ``partitions``: int32[n]."""
+        while True:
+            rows: NDArray[np.int32]
+            rows, missing = kernels.rows_of(partition, self.partitions)
+            if missing < 0:
+                return rows
+            session = np.frombuffer(session_id(self._topic, missing), np.uint8)
+            self.partitions = np.append(self.partitions, np.int32(missing))
+            self.sessions = np.concatenate((self.sessions, session.reshape(1, 10)))
+            self._grow(self.by_template.shape[1])
+
+    def add(
+        self,
+        rows: NDArray[np.int32],
+        batch: Batch,
+        messages: Messages,
+        delivery: NDArray[np.int32],
+        frames: Frames,
+        templates: int,
+    ) -> None:
+        """Counts a batch; templates: how many there are.
+
+        Raises StreamError OFFSETS_USED_UP for an offset that sequence numbers do not hold.
+        """
+        if templates > self.by_template.shape[1]:
+            self._grow(templates)
+        largest = kernels.count(
+            rows,
+            batch.offset,
+            batch.borders,
+            messages.packet,
+            delivery,
+            frames.offsets,
+            frames.template,
+            frames.packet,
+            frames.messages,
+            frames.sequence,
+            self._totals,
+            self.by_template,
+            self.last,
+            self.digest,
+        )
+        if largest > MAX_OFFSET:
+            raise StreamError(
+                "OFFSETS_USED_UP",
+                f"topic {self._topic} has offset {largest}, and sequence numbers hold offsets up "
+                f"to {MAX_OFFSET}: publish to a topic of another name",
+                offset=largest,
+            )
+
+    def totals(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yields each partition and its totals, named as columns of `udfs.columns.REPORT`."""
+        for partition, row in zip(self.partitions.tolist(), self._totals.tolist(), strict=True):
+            total: dict[str, Any] = dict(zip(kernels.TOTALS, row, strict=True))
+            if not total["frames"]:
+                total |= {"first_sequence": None, "last_sequence": None}
+            yield partition, total
+
+    def _grow(self, templates: int) -> None:
+        """Adds zeros for partitions and templates that are new."""
+        count = self.partitions.size
+        self._totals = _grown(self._totals, (count, len(kernels.TOTALS)))
+        self.by_template = _grown(self.by_template, (count, templates, 3))
+        if self._digests:
+            self.last = _grown(self.last, (count, templates))
+            self.digest = _grown(self.digest, (count, templates))
+        else:
+            self.last = self.digest = np.zeros((count, 0), np.uint64)
+
+
+def _grown(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    grown = np.zeros(shape, array.dtype)
+    grown[tuple(map(slice, array.shape))] = array
+    return grown
