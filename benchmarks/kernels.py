@@ -1,4 +1,4 @@
-"""The cost, on one core, of putting matched messages into frames.
+"""The cost, on one core, of a task's work: records in, frames out, and of the frames alone.
 
     ./spark-submit.sh bench kernels
 
@@ -9,6 +9,7 @@ runs over the same bytes, ``ratio`` compares with the measurement named in ``to`
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,16 +17,24 @@ import numpy as np
 import schemas
 from benchmarks.support.measuring import DecodedSession, Reporter, one_core
 from lab.traffic.subscriptions import subscriptions
+from udfs.delivery.plan import Addressing, Planner
+from udfs.delivery.task import Task
 from udfs.filters.compiler.compile import compile_rules
 from udfs.filters.matching.matcher import Matcher
 from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.moldudp64 import decode
+from udfs.messages.readers import Packets
+from udfs.messages.record_batches import Records
 from udfs.messages.sequence import session_id
 from udfs.messages.specification import parse_specification
 from udfs.network.labels import HOP, NARROW
+from udfs.network.topology import fabric
 from udfs.stacks.frame import FrameTemplates, build_frames, header_template
+from udfs.trees.broadcast import broadcast_trees
 
 MTU = 1500
+#: Packets that are taken one at a time.
+FEW = 256
 HOSTS = [f"h{number}" for number in range(1, 17)]
 GROUP, PORT = 0xE9360C01, 26400
 
@@ -62,6 +71,39 @@ def main() -> None:
     count = frames.offsets.size - 1
     say("memcpy of the frames", lambda: np.copyto(target, frames.data), count)
     say("build frames", build, count, "memcpy of the frames")
+
+    # A task: decodes, matches, frames and counts; of one record at a time it costs what is fixed.
+    network = fabric(pods=4, racks=2, hosts=2, planes=1, spines=1)
+    (publisher,) = network.publishers()
+    compilation = Planner(
+        Packets(itch), Addressing(publisher, GROUP, PORT, MTU, 64, PORT + 1)
+    ).plan(
+        rows,
+        network,
+        broadcast_trees(network),
+        {"subscriptions": 1},
+    )
+    assert not compilation.rejections
+    task = Task(compilation.plan, SimpleNamespace(value=compilation.header_stacks), "bench", 0, {})
+    borders = session.offsets.astype(np.int64)
+    records = Records(bases, bases, borders, data, len(bases))
+    (batch,) = records.batches(0)
+    singles = [
+        each
+        for at in range(FEW)
+        for each in Records(
+            bases[at : at + 1], bases[:1], borders[at : at + 2], data, at + 1
+        ).batches(0)
+    ]
+
+    def one_by_one() -> None:
+        for single in singles:
+            task.add(single)
+
+    packets = len(session.packets)
+    say("task, all packets at once", lambda: task.add(batch), packets)
+    say("task, one packet at a time", one_by_one, FEW, "task, all packets at once")
+    say("task, summaries for its hosts", task.summaries, len(HOSTS))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from attribute_layers import LAYERS, layer
+from json_records import columns_of, read_records
 from numpy.typing import NDArray
 from scapy.layers.l2 import Ether
 
@@ -18,7 +19,7 @@ from lab.traffic.sensors import registry
 from udfs.messages.attributes.encodings import ENCODINGS
 from udfs.messages.attributes.events import Events
 from udfs.messages.attributes.frames import events_of_frames, frames
-from udfs.messages.attributes.pairs import pairs_of_lines, read_pairs
+from udfs.messages.attributes.json_events import JsonReader
 from udfs.messages.attributes.reference import read_event, write_event
 
 EVENTS = 16_384
@@ -39,7 +40,7 @@ class EncodedEvents:
     @classmethod
     def make(cls, count: int = EVENTS) -> EncodedEvents:
         lines = list(sensor_events(count, seed=1))
-        read = read_pairs(*pairs_of_lines(lines), registry(), LONGEST)
+        read = read_records(lines, registry())
         assert not read.reason.any()
         columns, masks = read.values.T.tolist(), read.mask.tolist()
         values = [
@@ -58,23 +59,10 @@ def codecs() -> None:
     for encoding in ENCODINGS:
         _encode(say, batch, encoding)
         _decode(say, batch, encoding)
-    records, pairs = pairs_of_lines(batch.lines)
-    known = registry()
+    reader, columns = JsonReader(registry()), columns_of(batch.lines)
     loop = "read JSON, json.loads"
     say(loop, lambda: [json.loads(line) for line in batch.lines], count)
-    say(
-        "read JSON, names and texts to columns",
-        lambda: read_pairs(records, pairs, known, LONGEST),
-        count,
-        loop,
-    )
-    say(
-        "read JSON, lines to columns as the commands do",
-        lambda: read_pairs(*pairs_of_lines(batch.lines), known, LONGEST),
-        count,
-        loop,
-        runs=5,
-    )
+    say("read JSON", lambda: reader.read(*columns), count, loop)
 
 
 def _encode(say: Reporter, batch: EncodedEvents, encoding: str) -> None:

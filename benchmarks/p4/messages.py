@@ -28,6 +28,7 @@ from udfs.network_match.routing import ports_towards
 from udfs.switches.entry import GROUPS, SwitchEntry
 from udfs.switches.ports import port_groups
 from udfs.switches.routes import ROUTE, routes
+from udfs.switches.sources import sources as allowed_sources
 from udfs.switches.stack_entries import switch_entries
 from udfs.trees.broadcast import broadcast_trees
 
@@ -134,10 +135,11 @@ def with_groups_and_routes(
     network: Network, filters: Mapping[str, Sequence[SwitchEntry]]
 ) -> dict[str, list[SwitchEntry]]:
     """Returns all that each switch holds where switches match."""
-    onward = routes(network)
+    allowed, onward = allowed_sources(network), routes(network)
     return {
         name: [
             *port_groups(name, [link.port for link in network.links if link.switch == name]),
+            *allowed[name],
             *onward[name],
             *filters.get(name, ()),
         ]

@@ -4,9 +4,10 @@
 
 One line of JSON a measurement; lines named ``floor`` have what must be held beside what was seen.
 PARTs are throughput, peers, latency, realtime, start, memory and growth; all without one.
-``--quick`` takes fewer records and points. Lines are kept under ``var/bench``; ``document`` draws
-docs/pictures/pipeline-*.svg and writes the tables of docs/benchmarks.md, which says what is
-compared with what, from the last run of each part.
+``--minutes``: how long each of throughput's main ways is measured, in turns of a minute; five by
+default. ``--quick`` takes fewer records and points, and a quarter of a minute. Lines are kept under
+``var/bench``; ``document`` draws docs/pictures/pipeline-*.svg and writes the tables of
+docs/benchmarks.md, which says what is compared with what, from the last run of each part.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import traceback
 from collections.abc import Callable
 from importlib import import_module
 
-from benchmarks.pipeline import document, wire
+from benchmarks.pipeline import document, makers, wire
 from benchmarks.pipeline.world import World
 from benchmarks.support.results import Lines
 
@@ -35,15 +36,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="./spark-submit.sh bench pipeline")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="fewer records and fewer points")
+    parser.add_argument("--minutes", type=float, help="for each main way of throughput; 5")
     options = parser.parse_args()
+    minutes = options.minutes or (0.25 if options.quick else 5.0)
     unknown = sorted(set(options.parts) - set(PARTS))
     if unknown:
         parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(PARTS)}")
     parts = options.parts or PARTS[:-1]
     failed = []
     if measured := [part for part in parts if part != "document"]:
+        if "peers" in measured:
+            makers.fetch()
         wire.enter_namespace()
-        with World(options.quick) as world:
+        with World(options.quick, minutes) as world:
             print(json.dumps({"wire": world.wire.kind, "quick": options.quick}), flush=True)
             for part in measured:
                 began = time.monotonic()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.pipeline import pictures as pipeline_pictures
+from benchmarks.pipeline.throughput import CORE, MAIN, OURS
 from benchmarks.support.results import ROOT, Line, load
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
@@ -54,58 +55,107 @@ def floors(lines: Sequence[Line]) -> str:
 
 
 def throughput(lines: Sequence[Line]) -> str:
-    limits = {
-        (line["case"], line["processes"]): line
-        for line in _named(lines, "sendmmsg in C")
-        if "case" in line
-    }
-
-    def of_limit(line: Line) -> str:
-        limit = limits.get((line["case"], 2))
-        return f"{100 * limit['ours']:.2g} %" if limit else "no compiler"
-
+    """The main workload: ways by rotation, then each other way."""
+    rows = _ways(lines, MAIN.name)
+    ours = next((line["records_per_second"] for line in rows if line["way"] == OURS), None)
     return _table(
-        (
-            "case",
-            "bytes a record",
-            "records/s",
-            "messages/s",
-            "frames/s",
-            "of sendmmsg in C",
-            "to mapInArrow",
-            "to foreachBatch",
-            "to mapInArrow, Kafka's own fetch sizes",
-        ),
-        (
-            (
-                line["case"],
-                f"{line['bytes_a_record']:.0f}",
-                _number(line["records_per_second"]),
-                _number(line["messages_per_second"]),
-                _number(line["frames_per_second"]),
-                of_limit(line),
-                f"**{line['ratio']:.2f}**",
-                f"{line['ratio_foreachBatch']:.2f}",
-                f"{line['ratio_plain']:.2f}",
-            )
-            for line in _named(lines, "throughput")
-        ),
-    )
-
-
-def peers(lines: Sequence[Line]) -> str:
-    return _table(
-        ("way", "records/s", "frames a record", "ours is"),
+        ("way", "records/s", "turns", "ours is", "µs of a core a record", "in the kernel"),
         (
             (
                 line["way"],
                 _number(line["records_per_second"]),
-                f"{line['frames_a_record']:.2f}"
-                if line["frames_a_record"]
-                else f"{line['copies_a_record']:.2f} copies",
-                f"{line['ours_is_times']:.3g} x" if "ours_is_times" in line else "",
+                " / ".join(_number(rate) for rate in sorted(line["turns"])),
+                f"{ours / line['records_per_second']:.2f} x"
+                if ours and line["way"] != OURS
+                else "",
+                f"**{line['microseconds']:.2f}**",
+                f"{line['in_kernel']:.2f}",
             )
-            for line in _named(lines, "peer")
+            for line in rows
+        ),
+    )
+
+
+def components(lines: Sequence[Line]) -> str:
+    """Microseconds a record of each way by component."""
+    return _table(
+        ("way", *COMPONENTS, "the benchmark's own"),
+        (
+            (
+                line["way"],
+                *(_microseconds(line["parts"].get(part)) for part in COMPONENTS),
+                _microseconds(line["tools"]),
+            )
+            for line in _ways(lines, MAIN.name)
+        ),
+    )
+
+
+def workloads(lines: Sequence[Line]) -> str:
+    rows = []
+    for case in dict.fromkeys(line["case"] for line in _named(lines, "way")):
+        mine = {line["way"]: line for line in _ways(lines, case) if line["way"] in CORE}
+        for way, line in mine.items():
+            ours = mine[OURS]["records_per_second"]
+            rate = line["records_per_second"]
+            rows.append(
+                (
+                    case,
+                    way,
+                    _number(rate),
+                    _number(rate * line["frames_a_record"]) if line["frames_a_record"] else "",
+                    "" if way == OURS else f"{ours / rate:.2f} x",
+                    f"{line['microseconds']:.2f}",
+                )
+            )
+    head = ("workload", "way", "records/s", "frames/s", "ours is", "µs of a core a record")
+    return _table(head, rows)
+
+
+def limits(lines: Sequence[Line]) -> str:
+    return _table(
+        ("wire", "bytes a frame", "two processes of sendmmsg in C", "ours", ""),
+        (
+            (
+                line["wire"],
+                f"{line['bytes']}",
+                f"{_number(line['frames_per_second'])} frames/s",
+                f"{_number(line['ours'] * line['frames_per_second'])} frames/s",
+                f"{line['ours']:.2f} x",
+            )
+            for line in _named(lines, "sendmmsg in C")
+            if "wire" in line
+        ),
+    )
+
+
+def account(lines: Sequence[Line]) -> str:
+    """Each step's own part is the difference to the run without it."""
+    rows = []
+    before = {"microseconds": 0.0, "in_kernel": 0.0}
+    for line in _named(lines, "account"):
+        alone = (line[each] - before[each] for each in ("microseconds", "in_kernel"))
+        name = "send" if line["work"] == "all" else line["work"]
+        rows.append((name, f"{line['microseconds']:.2f}", *(f"{each:.2f}" for each in alone)))
+        before = line
+    head = ("up to and with", "µs of a core a record", "of it this step", "of that in the kernel")
+    return _table(head, rows)
+
+
+def compared(lines: Sequence[Line]) -> str:
+    return _table(
+        ("way", "records", "frames", "their digest", "the oracle's", ""),
+        (
+            (
+                line["way"],
+                _number(line["records"]),
+                _number(line["frames"]),
+                f"`{line['digest']}`",
+                f"`{line['oracle']}`",
+                "equal" if line["held"] else "**differs**",
+            )
+            for line in _named(lines, "compared")
+            if line["frames"]
         ),
     )
 
@@ -119,13 +169,18 @@ def latency(lines: Sequence[Line]) -> str:
     rows = [(what, line) for (_, what), line in best.items()]
     rows += [(line["name"], line) for line in _named(lines, "event to wire, real-time")]
     return _table(
-        ("what", "records/s", "p50", "p99"),
+        ("what", "records/s", "p50", "p99", "cores of producer, receiver"),
         (
             (
                 what,
                 _number(line["records_per_second"]),
                 _milliseconds(line["p50_ms"]),
                 _milliseconds(line["p99_ms"]),
+                ", ".join(
+                    f"{line[f'{tool}_cores']:.2f}"
+                    for tool in ("producer", "receiver")
+                    if f"{tool}_cores" in line
+                ),
             )
             for what, line in rows
         ),
@@ -164,8 +219,8 @@ def growth(lines: Sequence[Line]) -> str:
 
 
 def rates(lines: Sequence[Line]) -> str:
-    text = "![Records a second by share of matching messages, and by way](%s)\n"
-    return _picture("pipeline-rates.svg", text, _named(lines, "throughput"))
+    text = "![Microseconds of a core a record by component, and records a second, by way](%s)\n"
+    return _picture("pipeline-rates.svg", text, _named(lines, "way"))
 
 
 def curves(lines: Sequence[Line]) -> str:
@@ -181,7 +236,11 @@ def _picture(name: str, text: str, lines: Sequence[Line]) -> str:
 TABLES: dict[str, Callable[[Sequence[Line]], str]] = {
     "floors": floors,
     "throughput": throughput,
-    "peers": peers,
+    "components": components,
+    "account": account,
+    "workloads": workloads,
+    "limits": limits,
+    "compared": compared,
     "latency": latency,
     "start": start,
     "growth": growth,
@@ -192,9 +251,23 @@ TABLES_OF_ALL = {
     "floors": PARTS,
     "latency": ("latency", "realtime"),
     "start": ("start", "memory"),
+    "throughput": ("throughput", "peers"),
+    "components": ("throughput", "peers"),
+    "account": ("peers",),
+    "workloads": ("throughput",),
+    "limits": ("throughput",),
+    "compared": ("throughput", "peers"),
     "rates": ("throughput", "peers"),
     "curves": ("growth",),
 }
+
+
+#: Components of a way that are told apart.
+COMPONENTS = pipeline_pictures.COMPONENTS
+
+
+def _ways(lines: Iterable[Line], case: str) -> list[Line]:
+    return [line for line in _named(lines, "way") if line["case"] == case]
 
 
 def _named(lines: Iterable[Line], name: str) -> list[Line]:
@@ -216,6 +289,10 @@ def _number(value: float) -> str:
     if value >= 1e4:
         return f"{value / 1e3:.3g} K"
     return f"{value:,.0f}"
+
+
+def _microseconds(value: float | None) -> str:
+    return f"{value:.2f}" if value and value >= 0.005 else ""
 
 
 def _milliseconds(value: float) -> str:

@@ -1,23 +1,47 @@
-"""Seconds of a plan, of the first batch and of a batch, as work grows."""
+"""Seconds of a plan, of the first batch and of a batch, as work grows; and what publishers cost."""
 
 from __future__ import annotations
 
+import dataclasses
+import pickle
 import shutil
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
+import pyarrow as pa
+
+import schemas
 from benchmarks.pipeline import stream
 from benchmarks.pipeline.throughput import MAIN
 from benchmarks.pipeline.workload import Packets, Rules
-from benchmarks.pipeline.world import HOSTS, PARTITIONS, POOL, RULES, World, network_of
+from benchmarks.pipeline.world import (
+    FABRICS,
+    HOSTS,
+    PARTITIONS,
+    POOL,
+    RULES,
+    World,
+    network_of,
+)
 from benchmarks.support.results import Lines
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning.formats import sources
 from jobs.adapters.planning.plans import Plans
 from jobs.adapters.planning.versions import BatchVersions
 from jobs.adapters.tables.tables import Tables
+from udfs.delivery.plan import Addressing, Planner
+from udfs.delivery.task import Task
+from udfs.filters.subscriptions import Subscription
+from udfs.messages import readers
+from udfs.messages.buffers import Batch
+from udfs.messages.record_batches import Records
+from udfs.messages.specification import parse_specification
+from udfs.network.topology import fabric
+from udfs.trees.broadcast import broadcast_trees
 
 SUBSCRIPTIONS = (1_000, 10_000, 100_000, 1_000_000)
 NETWORKS = (16, 100, 1_000, 10_000)
@@ -27,11 +51,13 @@ BATCH, BATCHES = 20_000, 6
 #: What the poll of the tables' versions may take of each batch, milliseconds, and polls timed.
 POLL, POLLS = 1.0, 200
 STEPS = ("plan", "first_batch", "batch")
+PUBLISHERS, ROUNDS = (1, 10, 100, 1_000), 5
 
 
 def run(world: World, lines: Lines) -> None:
-    """All three axes; the others are as in the other parts."""
+    """All axes; the others are as in the other parts."""
     few = 3 if world.quick else 4
+    publishers(lines, world.rules, PUBLISHERS[:few])
     # The first plan of a process compiles kernels, or loads them.
     seconds_of_plan(world, world.settings("none"))
     poll = milliseconds_of_poll(world, world.settings("none"))
@@ -50,6 +76,68 @@ def run(world: World, lines: Lines) -> None:
         for step in STEPS:
             steps = worse_than_linear(sizes[:few], [each[step] for each in found])
             lines.say("linear", axis=axis, step=step, held=not steps, worse=steps)
+
+
+def publishers(lines: Lines, rules: Rules, counts: Sequence[int] = PUBLISHERS) -> None:
+    """Says of so many publishers what a plan takes (seconds of a core, bytes as it ships), what the
+    first records take, from which each pair of publisher and receivers gets its stacks, and what a
+    packet takes once all are there, microseconds of a core.
+
+    A header names the publisher of each record, in turn; a task alone, without Spark and wire.
+    """
+    specification = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
+    packets = Packets.make(rules, POOL, MAIN.messages, MAIN.share)
+    subscriptions = [
+        Subscription(f"s{n}", f"h{host}", text)
+        for n, (host, text) in enumerate(zip(rules.host.tolist(), rules.texts(), strict=True))
+    ]
+    for count in counts:
+        pods, racks, each = FABRICS[HOSTS]
+        network = fabric(pods, racks, each, planes=2, spines=2, publishers=count)
+        names = network.publishers()
+        addressing = Addressing(
+            ",".join(names), 0xE9360C01, 26400, 1500, 64, 26401,
+            "header:publisher" if count > 1 else "partition",
+        )  # fmt: skip
+        planner = Planner(readers.Packets(specification), addressing)
+        clock = time.process_time()
+        compilation = planner.plan(subscriptions, network, broadcast_trees(network), {})
+        plan = time.process_time() - clock
+        told = pa.array([names[n % count].encode() for n in range(packets.count)], pa.binary())
+        batches = [
+            dataclasses.replace(part, publisher=told[at : at + len(part)])
+            for at, part in _batches(packets)
+        ]
+        task = Task(
+            compilation.plan, SimpleNamespace(value=compilation.header_stacks), "bench", 0, {}
+        )
+        seconds = []
+        for _ in range(ROUNDS):
+            clock = time.process_time()
+            for batch in batches:
+                task.add(batch)
+            seconds.append(time.process_time() - clock)
+        templates = compilation.plan.headers.templates
+        lines.say(
+            "publishers",
+            publishers=count,
+            plan_seconds=plan,
+            plan_bytes=len(pickle.dumps(compilation.plan)),
+            pairs=templates.templates,
+            pair_bytes=templates.data.size,
+            first_packet_us=seconds[0] / packets.count * 1e6,
+            packet_us=min(seconds) / packets.count * 1e6,
+        )
+
+
+def _batches(packets: Packets) -> Iterator[tuple[int, Batch]]:
+    """Yields the packets as records of a partition, with the number of the first."""
+    offsets = np.arange(packets.count)
+    records = Records(offsets, offsets, packets.offsets, packets.data, packets.count)
+    at = 0
+    for batch in records.batches(0):
+        yield at, batch
+        at += len(batch)
 
 
 def point(world: World, count: int, hosts: int, partitions: int) -> dict[str, float]:

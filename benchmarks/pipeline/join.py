@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.streaming import StreamingQuery
 
-from benchmarks.pipeline.stream import Drained, batches_of, wait
-from benchmarks.pipeline.world import World
+from benchmarks.pipeline.workload import Rules
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.wire import open_sink, sink_options
 from udfs.delivery.plan import Plan
+from udfs.messages.buffers import Batch
 from udfs.messages.sequence import session_id
 from udfs.stacks.frame import build_frames
 
@@ -38,18 +39,19 @@ class MessagePositions:
     length: NDArray[np.int32]
 
 
-def drain(world: World, settings: Settings, plan: Plan, records: int) -> Drained:
-    """Until the topic is drained; frames go to the settings' sink."""
-    context = world.spark.sparkContext
-    held = context.broadcast(plan)
-    steps = world.spark.createDataFrame(pa.table(steps_of(world, plan))).cache()
+def start(
+    spark: SparkSession, settings: Settings, plan: Plan, columns: dict[str, Any]
+) -> StreamingQuery:
+    """Starts the stream; frames go to the settings' sink. columns: of `steps_of`."""
+    held = spark.sparkContext.broadcast(plan)
+    steps = spark.createDataFrame(pa.table(columns)).cache()
     steps.count()
     options = sink_options(settings)
     topic = settings.topic
 
     def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            read = held.value.reader.read(batch)
+            read = held.value.reader.read(Batch.of_arrow(batch))
             found = read.messages
             mine = found.packet
             ends = found.start + found.length
@@ -102,26 +104,22 @@ def drain(world: World, settings: Settings, plan: Plan, records: int) -> Drained
         ).select("partition", "offset", "place", "number", "content")
         joined.mapInArrow(framed, "frames long").toArrow()
 
-    query = (
-        Topics(world.spark, settings)
-        .stream()
+    query: StreamingQuery = (
+        Topics(spark, settings)
+        .stream(most=settings.max_offsets_per_trigger)
         .writeStream.foreachBatch(process)
         .option("checkpointLocation", settings.checkpoint)
         .trigger(processingTime=settings.trigger)
         .start()
     )
-    try:
-        wait(query, records)
-    finally:
-        query.stop()
-    return Drained(batches_of([report.json for report in query.recentProgress]))
+    return query
 
 
-def steps_of(world: World, plan: Plan) -> dict[str, Any]:
+def steps_of(rules: Rules, plan: Plan) -> dict[str, Any]:
     """Columns stock, low, high, number: prices of a stock that reach the same delivery."""
     numbers = {receivers: number for number, receivers in enumerate(plan.matcher.receivers)}
     rows: list[tuple[int, int, int, int]] = []
-    for name, (prices, sets) in world.rules.ladders().items():
+    for name, (prices, sets) in rules.ladders().items():
         highs = [*prices[1:], (1 << 32) - 1]
         for low, high, receivers in zip(prices, highs, sets[1:], strict=True):
             rows.append((int.from_bytes(name), low + 1, high, numbers[receivers]))

@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from benchmarks.pipeline import producer, stream
+from benchmarks.pipeline import processor, producer, stream
+from benchmarks.pipeline.receiver import FrameReceiver
 from benchmarks.pipeline.throughput import MAIN, highest
 from benchmarks.pipeline.workload import HEADER, REFERENCE, Packets, stamps
 from benchmarks.pipeline.world import PARTITIONS, POOL, World
@@ -25,47 +26,39 @@ from benchmarks.support.results import Lines
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.stream import micro_batches
-from udfs.messages.buffers import binary_buffers
+from udfs.messages.buffers import Batch
 
-P50_FLOOR, P99_FLOOR = 1.3, 2.0
+OURS = "event to wire"
+P50_FLOOR = 1.3
 #: Seconds of events, and of these the first to warm up with.
 SECONDS, WARM_UP = 30.0, 15.0
-#: Shares of the highest rate, and how many runs of each.
-SHARES = {0.5: 2, 0.1: 1}
-FLOOR_SHARE = 0.5
+#: Of the highest rate, and how many runs of each stream.
+SHARE, RUNS = 0.5, 2
 Figures = dict[str, float]
 
 
 def run(world: World, lines: Lines) -> None:
-    """Ours, the floor as ours runs, and as plain, in turn, at each share of the highest rate."""
-    for share, runs in SHARES.items():
-        best = at_rate(world, lines, highest(world) * share, 1 if world.quick else runs)
-        if share != FLOOR_SHARE:
-            continue
-        ours = best.pop("event to wire")
-        for name, floor in best.items():
-            for quantile, most in (("p50", P50_FLOOR), ("p99", P99_FLOOR)):
-                ratio = ours[f"{quantile}_ms"] / floor[f"{quantile}_ms"]
-                lines.floor(f"{quantile} of event to wire to {name}", ratio, most, "x")
-
-
-def at_rate(world: World, lines: Lines, rate: float, runs: int) -> dict[str, Figures]:
-    """Returns the run of each with the least median."""
+    """Ours, the floor as ours runs, and as plain, in turn; of each the run with the least median
+    counts."""
+    rate = highest(world) * SHARE
     packets = MAIN.packets(world)
     scale = 0.5 if world.quick else 1.0
     best: dict[str, Figures] = {}
-    for number in range(runs):
-        for name in ("event to wire", "event to Python, foreachBatch", "event to Python"):
+    for number in range(1 if world.quick else RUNS):
+        for name in (OURS, "event to Python, foreachBatch", "event to Python"):
             topic = world.empty_topic()
             settings = world.settings(topic, starting_offsets="latest")
-            if name == "event to wire":
+            if name == OURS:
                 seen = to_wire(world, settings, packets, rate, scale)
             else:
                 seen = to_python(world, settings, packets, rate, scale, "foreach" in name)
             lines.say("run", what=name, run=number, records_per_second=rate, **seen)
             if name not in best or seen["p50_ms"] < best[name]["p50_ms"]:
                 best[name] = seen
-    return best
+    ours = best.pop(OURS)
+    for name, floor in best.items():
+        ratio = ours["p50_ms"] / floor["p50_ms"]
+        lines.floor(f"p50 of {OURS} to {name}", ratio, P50_FLOOR, "x")
 
 
 def quantiles(seen: NDArray[np.int64], begin: int, end: int) -> Figures:
@@ -83,11 +76,12 @@ def quantiles(seen: NDArray[np.int64], begin: int, end: int) -> Figures:
 
 
 class FedRecords(NamedTuple):
-    """A feed that ended: from when to when, ns since 1970, and how many records."""
+    """A feed that ended: from when to when, ns since 1970, how many records, and cores in use."""
 
     began: int
     ended: int
     records: int
+    cores: float
 
 
 def feed(world: World, topic: str, packets: Packets, rate: float, seconds: float) -> FedRecords:
@@ -95,10 +89,10 @@ def feed(world: World, topic: str, packets: Packets, rate: float, seconds: float
     began = time.time_ns()
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
-        records = pool.apply(
+        records, worked = pool.apply(
             producer.paced, (world.servers, topic, packets, PARTITIONS, rate, seconds)
         )
-    return FedRecords(began, time.time_ns(), records)
+    return FedRecords(began, time.time_ns(), records, worked / seconds)
 
 
 def to_wire(
@@ -113,8 +107,15 @@ def to_wire(
             lifecycle.run(query, stream.watch(query, fed.records))
         finally:
             delivery.close()
-        seen = receiver.taken()
-    return quantiles(seen, fed.began, fed.ended)
+        figures = quantiles(receiver.taken(), fed.began, fed.ended) | tools(fed, receiver)
+    return figures
+
+
+def tools(fed: FedRecords, receiver: FrameReceiver) -> Figures:
+    """Returns the cores that producer and receiver had in use, the latter since it began."""
+    spent = processor.in_all(processor.used({receiver.pid: "receiver"}))
+    lived = time.monotonic() - receiver.began
+    return {"producer_cores": fed.cores, "receiver_cores": spent / lived}
 
 
 def to_python(
@@ -130,7 +131,7 @@ def to_python(
     finally:
         query.stop()
     seen = np.concatenate([np.load(path) for path in sorted(folder.glob("*.npy"))])
-    return quantiles(seen, fed.began, fed.ended)
+    return quantiles(seen, fed.began, fed.ended) | {"producer_cores": fed.cores}
 
 
 def _feed_both(
@@ -157,14 +158,13 @@ def noting(folder: str) -> stream.Pass:
         noted = []
         for batch in batches:
             now = time.time_ns()
-            offsets, data = binary_buffers(batch.column("value"))
-            first = np.asarray(offsets[:-1], np.int64) + HEADER + REFERENCE
-            stamp = stamps(data, first)
+            records = Batch.of_arrow(batch)
+            stamp = stamps(records.content, records.borders[:-1] + HEADER + REFERENCE)
             noted.append(np.column_stack((stamp, np.full(len(stamp), now))))
         if noted:
             np.save(Path(folder, f"{uuid.uuid4().hex}.npy"), np.concatenate(noted))
-        records = sum(len(each) for each in noted)
-        yield pa.RecordBatch.from_pydict({"records": pa.array([records], pa.int64())})
+        seen = sum(len(each) for each in noted)
+        yield pa.RecordBatch.from_pydict({"records": pa.array([seen], pa.int64())})
 
     return run
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.pipeline import producer
+from benchmarks.pipeline.processor import command_of, descendants
 from benchmarks.pipeline.throughput import MAIN
 from benchmarks.pipeline.world import PARTITIONS, Job, World
 from benchmarks.support.results import Lines
@@ -145,26 +146,3 @@ def resident(root: int) -> dict[str, float]:
             continue
         used[kind] += pages * _PAGE / 1e6
     return used
-
-
-def command_of(process: int) -> bytes:
-    """Empty where it has ended."""
-    try:
-        return Path(f"/proc/{process}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def descendants(root: int) -> list[int]:
-    """Returns a process and all that descend from it."""
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(path.read_text("utf-8").rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        children.setdefault(parent, []).append(int(path.parent.name))
-    found = [root]
-    for process in found:
-        found += children.get(process, [])
-    return found

@@ -11,17 +11,23 @@ from benchmarks.support.results import ROOT, Line, load
 PICTURES = ROOT / "docs" / "pictures"
 #: Names on the axis of bars have room for as many letters.
 SHORT = {
-    "5 % match": "5 %",
-    "0.5 % match": "0.5 %",
-    "100 % match": "100 %",
-    "5 % match, 35 messages a packet": "5 %, full",
-    "5 % match, single-message records": "5 %, single",
+    "stackcast, AF_PACKET": "ours, interface",
+    "mapInArrow": "counting",
+    "mapInArrow, gc.freeze": "counting, frozen",
     "kernels, no Spark": "kernels alone",
-    "plain Python": "plain Python",
-    "a topic a subscriber": "topic each",
-    "Spark join": "Spark join",
-    "stackcast": "stackcast",
+    "Bytewax, nothing done": "Bytewax",
+    "local-cluster, stackcast": "on executors",
+    "local-cluster, mapInArrow, gc.freeze": "counting there",
 }
+#: Components of a way, in the order of the colours.
+COMPONENTS = (
+    "Python workers",
+    "JVM",
+    "JVM: compiler",
+    "JVM: collector",
+    "driver",
+    "broker",
+)
 AXES = {"subscriptions": "subscriptions", "hosts": "hosts", "partitions": "partitions"}
 STEPS = {"plan": "plan", "first_batch": "first batch", "batch": "a batch"}
 
@@ -30,7 +36,7 @@ def draw(folder: Path = PICTURES) -> list[Path]:
     """Draw what there are lines for; returns the files."""
     drawn = []
     for name, picture in (
-        ("rates", rates(load("pipeline", "throughput"), load("pipeline", "peers"))),
+        ("rates", rates(load("pipeline", "throughput") + load("pipeline", "peers"))),
         ("growth", growth(load("pipeline", "growth"))),
     ):
         if picture:
@@ -40,29 +46,24 @@ def draw(folder: Path = PICTURES) -> list[Path]:
     return drawn
 
 
-def rates(throughput: list[Line], peers: list[Line]) -> str:
-    """Draws records a second: ours and through ``mapInArrow`` alone, and of other ways."""
-    panels = []
-    cases = [line for line in throughput if line["name"] == "throughput"]
-    if cases:
-        groups = {
-            SHORT[line["case"]]: [
-                (line["mapInArrow_per_second"],),
-                (line["records_per_second"],),
-            ]
-            for line in cases
-        }
-        panels.append(Bars("mapInArrow that only counts, and ours below", "records/s", groups))
-    ways = [line for line in peers if line["name"] == "peer"]
-    if ways:
-        others = {SHORT[line["way"]]: [(line["records_per_second"],)] for line in ways}
-        panels.append(Bars("Other ways, 5 % match", "records/s", others))
-    if not panels:
+def rates(lines: list[Line]) -> str:
+    """Draws what each way takes of the cores, by component, and records a second."""
+    ways = [line for line in lines if line["name"] == "way" and line["case"] == "5 % match"]
+    if not ways:
         return ""
+    cores, rate = {}, {}
+    for line in ways:
+        name = SHORT.get(line["way"], line["way"])
+        cores[name] = [tuple(line["parts"].get(part, 0.0) for part in COMPONENTS)]
+        rate[name] = [(line["records_per_second"],)]
+    title = "Workers, JVM (and compiler, collector), driver or program, broker"
     return svg(
-        "Records a second from Kafka to the wire",
-        "Bars by share of messages that match, and by way of delivering them.",
-        panels,
+        "From Kafka to the wire, 5 % match",
+        "Bars by way: microseconds of a core a record by component, and records a second.",
+        [
+            Bars(title, "µs of a core a record", cores),
+            Bars("By the clock", "records/s", rate),
+        ],
     )
 
 

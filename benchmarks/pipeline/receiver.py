@@ -9,9 +9,11 @@ import ctypes
 import multiprocessing
 import socket
 import struct
+import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,20 +63,24 @@ def read_frames(frames: NDArray[np.uint8], port: int) -> tuple[NDArray[Any], NDA
     return to == port, stamps(frames.reshape(-1), rows * LOOKED_AT + ipv4 + _BEHIND)
 
 
-class FrameReceiver:
-    """Takes frames while it is open; a context manager. `taken` gives what came so far.
+class FarEnd:
+    """A process that takes frames at the far end of the wire; a context manager.
 
-    Its socket is open when ``__enter__`` returns.
+    It is ready when ``__enter__`` returns, at ``began``. work: takes wire, port and a pipe, on
+    which it says that it is ready, and then answers each question.
     """
 
-    def __init__(self, wire: Wire, port: int) -> None:
+    def __init__(
+        self, work: Callable[[Wire, int, Connection], None], wire: Wire, port: int
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_receive, args=(wire, port, theirs), daemon=True)
+        self._process = context.Process(target=work, args=(wire, port, theirs), daemon=True)
 
-    def __enter__(self) -> FrameReceiver:
+    def __enter__(self) -> Self:
         self._process.start()
         self._pipe.recv()
+        self.began = time.monotonic()
         return self
 
     def __exit__(
@@ -83,15 +89,36 @@ class FrameReceiver:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._pipe.send("end")
-        self._process.join(10)
         self._process.kill()
+        self._process.join()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid or 0
+
+    def _answer(self) -> Any:
+        self._pipe.send("taken")
+        return self._pipe.recv()
+
+
+class FrameReceiver(FarEnd):
+    """Takes the times of frames while it is open. `taken` gives what came so far."""
+
+    def __init__(self, wire: Wire, port: int) -> None:
+        super().__init__(_receive, wire, port)
 
     def taken(self) -> NDArray[np.int64]:
         """int64[n, 2] since the last call: the first order's reference, when the frame arrived."""
-        self._pipe.send("taken")
-        found: NDArray[np.int64] = self._pipe.recv()
+        found: NDArray[np.int64] = self._answer()
         return found
+
+
+def make_room(far: socket.socket) -> None:
+    """Gives a socket a buffer that is as large as may be."""
+    try:
+        far.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
+    except PermissionError:
+        far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
 
 
 def _receive(wire: Wire, port: int, pipe: Connection) -> None:
@@ -101,10 +128,7 @@ def _receive(wire: Wire, port: int, pipe: Connection) -> None:
         far = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         far.bind((wire.far, 0x0003))
     far.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-    try:
-        far.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
-    except PermissionError:
-        far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+    make_room(far)
     far.setblocking(False)
     reader = _Reader(far)
     found: list[NDArray[np.int64]] = []
@@ -114,8 +138,7 @@ def _receive(wire: Wire, port: int, pipe: Connection) -> None:
             mine, reference = read_frames(reader.frames[:count], port)
             found.append(np.column_stack((reference, reader.arrived(count)))[mine])
         if pipe.poll(PAUSE):
-            if pipe.recv() == "end":
-                return
+            pipe.recv()
             pipe.send(np.concatenate([np.zeros((0, 2), np.int64), *found]))
             found = []
 

@@ -18,7 +18,7 @@ def run(world: World, lines: Lines) -> None:
     cache = {"NUMBA_CACHE_DIR": str(world.fresh("kernels"))}
     seconds = {}
     for kernels in ("cold", "warm"):
-        settings = world.settings(topic)
+        settings = world.settings(topic, latency="auto")
         with world.receiver(settings.port) as receiver:
             began = time.time()
             with Job(settings, world.fresh("start.log"), cache) as job:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import json
 import statistics
 import time
@@ -24,6 +25,8 @@ from jobs.adapters.stream.kafka import Topics
 PATIENCE = 180
 #: Seconds between two polls of its progress.
 LOOK = 0.25
+#: Bytes of a frame where nobody counts them.
+TUNNELLED = 200
 Pass = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -106,6 +109,12 @@ def committed(report: str) -> int:
     return _offsets(json.loads(report)["sources"][0]["endOffset"])
 
 
+def ended(report: Mapping[str, Any]) -> float:
+    """When the batch of a report of progress ended, seconds since 1970."""
+    began = dt.datetime.fromisoformat(report["timestamp"]).timestamp()
+    return began + report["durationMs"]["triggerExecution"] / 1000
+
+
 def _offsets(offsets: Mapping[str, Mapping[str, int]] | None) -> int:
     return sum(sum(partitions.values()) for partitions in (offsets or {}).values())
 
@@ -136,16 +145,6 @@ def ours(world: World, settings: Settings, records: int) -> Drained:
     return Drained(batches_of(_reports(query)), frames, frame_bytes)
 
 
-def through_python(world: World, settings: Settings, records: int, foreach: bool) -> Drained:
-    """Drains it by the same trigger and options through ``mapInArrow`` that only counts."""
-    query = start_pass(world.spark, settings, counting(), "records long", foreach)
-    try:
-        wait(query, records)
-    finally:
-        query.stop()
-    return Drained(batches_of(_reports(query)))
-
-
 def start_pass(
     spark: SparkSession, settings: Settings, work: Pass, schema: str, foreach: bool
 ) -> StreamingQuery:
@@ -167,9 +166,14 @@ def start_pass(
     return query
 
 
-def counting() -> Pass:
+def counting(frozen: bool) -> Pass:
+    """Counts; ``frozen``: what a worker has imported is kept from its collection of garbage."""
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         records = sum(batch.num_rows for batch in batches)
         yield pa.RecordBatch.from_pydict({"records": pa.array([records], pa.int64())})
+        if frozen and not gc.get_freeze_count():
+            gc.collect()
+            gc.freeze()
 
     return run

@@ -1,136 +1,257 @@
-"""Records a second of the whole path against those that Spark hands to Python at all."""
+"""Records a second of the whole path and its yardsticks, and seconds of cores that each takes.
+
+Each way is a process of its own (`ways`), started anew, compared with the `oracle`, and run until
+its rate is steady. Then ways take turns, in another order in each round, so that what the machine
+does meanwhile meets all of them.
+"""
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from benchmarks.pipeline import stream
+from benchmarks.pipeline import processor, stream
+from benchmarks.pipeline.makers import Makers
+from benchmarks.pipeline.oracle import in_one
+from benchmarks.pipeline.ways import Topic, Turn, Way
+from benchmarks.pipeline.wire import Wire
 from benchmarks.pipeline.workload import Packets
-from benchmarks.pipeline.world import POOL, World
+from benchmarks.pipeline.world import PARTITIONS, POOL, World
 from benchmarks.support.results import Lines
 
-FLOOR = 0.75
+#: Ours is in real time where slots suffice, as by default.
+OURS, BATCHES, JAVA = "stackcast", "micro-batches", "Java consumer"
+COUNTING, FROZEN = "mapInArrow", "mapInArrow, gc.freeze"
+CORE = (OURS, BATCHES, COUNTING, FROZEN, JAVA)
+#: Ways that send no frames.
+SILENT = (COUNTING, FROZEN)
+#: What ours is to others at least.
+FLOORS = {FROZEN: 1.1, COUNTING: 1.4, JAVA: 0.8}
+SENDMMSG_FLOOR = 0.8
+#: Seconds of a turn: of the rotation at most, in other cases, and to get warm.
+TURN, SIDE, WARM = 60.0, 12.0, 15.0
 
 
 @dataclass(frozen=True)
 class Case:
-    """One topic. messages: fewest and most a record; records: in all, the ``WARM`` part warms up.
-
-    runs: of each stream, in turn.
-    """
+    """One topic. messages: fewest and most a packet, none of them for the mix of all types."""
 
     name: str
-    messages: tuple[int, int]
+    messages: tuple[int, int] | None
     share: float
     records: int
-    runs: int
+    partitions: int = PARTITIONS
+    zstd: bool = False
+    ways: tuple[str, ...] = (OURS, FROZEN, JAVA)
 
     def packets(self, world: World) -> Packets:
+        if self.messages is None:
+            return Packets.mixed(POOL * 8)
         return Packets.make(world.rules, POOL, self.messages, self.share)
 
+    def topic(self, world: World) -> Topic:
+        records = self.records // 10 if world.quick else self.records
+        name = world.topic(self.packets(world), records, self.partitions, self.zstd)
+        return Topic(name, self.partitions, records)
 
-#: Until then workers work out the header stacks of all receiver sets, which is not done again.
-WARM = 0.6
-#: Counting with Spark's connector as it is, without the fetch sizes of conf/.
-PLAIN = "mapInArrow, Kafka's own fetch sizes"
-#: Bytes of a frame where nobody counts them.
-TUNNELLED = 200
+
+MAIN = Case("5 % match", (1, 35), 0.05, 8_000_000, ways=CORE)
+FULL = Case("100 % match", (1, 35), 1.0, 2_000_000)
+MIX = Case("all types, Zipf", None, 0.0, 5_000_000)
 CASES = (
-    Case("5 % match", (1, 35), 0.05, 4_000_000, 2),
-    Case("0.5 % match", (1, 35), 0.005, 2_400_000, 1),
-    Case("100 % match", (1, 35), 1.0, 800_000, 1),
-    Case("5 % match, 35 messages a packet", (35, 35), 0.05, 1_600_000, 1),
-    Case("5 % match, single-message records", (1, 1), 0.05, 8_000_000, 1),
+    FULL,
+    MIX,
+    Case("5 % match, zstd", (1, 35), 0.05, 4_000_000, zstd=True),
+    Case("5 % match, 1 partition", (1, 35), 0.05, 4_000_000, partitions=1),
+    Case("5 % match, 4 partitions", (1, 35), 0.05, 4_000_000, partitions=4),
 )
-MAIN = CASES[0]
+
+
+@dataclass(frozen=True)
+class OnInterface:
+    """Our stream with frames on the interface in place of the tunnel, in the same processes."""
+
+    way: Way
+    wire: Wire
+    name: ClassVar[str] = f"{OURS}, AF_PACKET"
+
+    def turn(self, topic: Topic, seconds: float) -> Turn:
+        return self.way.turn(topic, seconds, "interface", self.wire)
 
 
 def run(world: World, lines: Lines) -> None:
-    """All cases; the main one in turn, best of its runs."""
-    for case in CASES:
-        measure(world, lines, case)
+    """The main workload by rotation, then the others."""
+    makers = Makers(world)
+    scale = 0.2 if world.quick else 1.0
+    with ExitStack() as open_ways:
+        ways = {name: open_ways.enter_context(makers.way(name)) for name in CORE}
+        compare(world, lines, makers, [way for name, way in ways.items() if name not in SILENT])
+        topic = MAIN.topic(world)
+        warm(world, lines, ways.values(), topic, WARM * scale, 8)
+        seconds = world.minutes * 60
+        rounds = max(2, round(seconds / TURN))
+        taking: list[Way | OnInterface] = list(ways.values())
+        if world.wire is not world.tunnel:
+            taking.append(OnInterface(ways[OURS], world.wire))
+        turns = rotate(lines, MAIN.name, taking, topic, rounds, seconds / rounds)
+        world.highest = statistics.median(turn.rate for turn in turns[BATCHES])
+        for ours in sorted(turns.keys() & {OURS, BATCHES, OnInterface.name}):
+            # Java reaches no interface.
+            for name in (FROZEN, COUNTING) if ours == OnInterface.name else FLOORS:
+                pairs = zip(turns[ours], turns[name], strict=True)
+                ratio = statistics.median(mine.rate / theirs.rate for mine, theirs in pairs)
+                lines.floor(f"throughput of {ours} to {name}", ratio, FLOORS[name], "x", least=True)
+                ratio = microseconds(turns[name]) / microseconds(turns[ours])
+                lines.say("cores", ours=ours, way=name, ratio=ratio)
+        world.forget(topic.name)
+        for case in CASES:
+            side(world, lines, case, ways, SIDE * scale)
 
 
-def measure(world: World, lines: Lines, case: Case) -> None:
-    """One case: ours, and both ways of counting, in turn; the best of each."""
-    records = case.records // 8 if world.quick else case.records
-    runs = 1 if world.quick else case.runs
-    trigger = records_a_batch(records)
-    packets = case.packets(world)
-    topic = world.topic(packets, records)
-    best: dict[str, float] = {}
-    frames, size = 0.0, TUNNELLED
-    for number in range(runs):
-        for name in ("stackcast", "mapInArrow", "foreachBatch", PLAIN):
-            kafka = {"kafka": {"bootstrap.servers": world.servers}} if name == PLAIN else {}
-            settings = world.settings(topic, max_offsets_per_trigger=trigger, **kafka)
-            if name == "stackcast":
-                drained = stream.ours(world, settings, records)
-                frames = drained.frames / drained.records
-                size = drained.frame_bytes // max(1, drained.frames) or size
-            else:
-                foreach = name == "foreachBatch"
-                drained = stream.through_python(world, settings, records, foreach)
-            rate = drained.rate(round(WARM * records))
-            best[name] = max(rate, best.get(name, 0.0))
-            lines.say(
-                "run",
-                case=case.name,
-                stream=name,
-                run=number,
-                records_per_second=rate,
-                batches=len(drained.batches),
-            )
-    ours = best["stackcast"]
-    a_packet = packets.messages / packets.count
-    values: dict[str, Any] = {
-        "case": case.name,
-        "records": records,
-        "bytes_a_record": len(packets.data) / packets.count,
-        "messages_a_record": a_packet,
-        "records_per_second": ours,
-        "messages_per_second": ours * a_packet,
-        "frames_per_second": ours * frames,
-        "mapInArrow_per_second": best["mapInArrow"],
-        "foreachBatch_per_second": best["foreachBatch"],
-        "plain_per_second": best[PLAIN],
-        "ratio": ours / best["mapInArrow"],
-        "ratio_plain": ours / best[PLAIN],
-        "ratio_foreachBatch": ours / best["foreachBatch"],
-        "wire": world.wire.kind,
-    }
-    lines.say("throughput", **values)
-    if case is MAIN:
-        world.highest = ours
-        for base, key in (("mapInArrow", "ratio"), (PLAIN, "ratio_plain")):
-            lines.floor(f"throughput to {base}, 5 % match", values[key], FLOOR, "x", least=True)
-    for processes in (1, 2):
-        limit = world.wire.limit(size, 1 if world.quick else 2, processes)
-        if limit is None:
-            lines.say("sendmmsg in C", why="there is no cc to compile it")
-            break
-        lines.say(
-            "sendmmsg in C",
-            case=case.name,
-            processes=processes,
-            bytes=size,
-            frames_per_second=limit,
-            ours=ours * frames / limit,
+def compare(world: World, lines: Lines, makers: Makers, ways: Iterable[Way]) -> None:
+    """Holds what ways send against the oracle. Raises AssertionError where they differ."""
+    for way in ways:
+        topic = Topic(
+            world.topic(makers.compared, makers.compared.count, PARTITIONS),
+            PARTITIONS,
+            makers.compared.count,
         )
+        with world.capturing() as capture:
+            way.once(topic)
+            found, count = capture.taken()
+        expected = makers.oracle.digests(
+            topic.name, makers.compared, topic.records, topic.partitions
+        )
+        lines.say(
+            "compared",
+            way=way.name,
+            records=topic.records,
+            frames=count,
+            digest=in_one(found),
+            oracle=in_one(expected),
+            held=found == expected,
+        )
+        if found != expected:
+            raise AssertionError(
+                f"{way.name}: {len(expected - found)} of {len(expected)} frames are missing, and "
+                f"{len(found - expected)} others came"
+            )
 
 
-def records_a_batch(records: int) -> int:
-    """Most records of a micro-batch, of a topic of so many: five batches at least."""
-    return max(1_000, min(160_000, records // 5))
+def warm(
+    world: World, lines: Lines, ways: Iterable[Way], topic: Topic, seconds: float, most: int
+) -> None:
+    for way in ways:
+        rates = way.warm(topic, seconds, 2 if world.quick else most)
+        lines.say("warm", way=way.name, records_per_second=rates)
+
+
+def rotate(
+    lines: Lines,
+    case: str,
+    ways: Sequence[Way | OnInterface],
+    topic: Topic,
+    rounds: int,
+    seconds: float,
+) -> dict[str, list[Turn]]:
+    """Returns the turns of each way, a round after the other; each round begins with another."""
+    turns: dict[str, list[Turn]] = {way.name: [] for way in ways}
+    for number in range(rounds):
+        first = number % len(ways)
+        for way in (*ways[first:], *ways[:first]):
+            turns[way.name].append(way.turn(topic, seconds))
+    for name, found in turns.items():
+        say(lines, case, name, found)
+    return turns
+
+
+def say(lines: Lines, case: str, way: str, turns: Sequence[Turn], **more: Any) -> None:
+    """Writes what the turns of a way took."""
+    rates = [turn.rate for turn in turns]
+    records = sum(turn.records for turn in turns)
+    cores = processor.added(turn.cores for turn in turns)
+    a_record = {name: 1e6 * seconds / records for name, seconds in cores.items()}
+    tools = a_record.pop("benchmark", 0.0)
+    a_record.pop("kernel: benchmark", None)
+    lines.say(
+        "way",
+        case=case,
+        way=way,
+        turns=[round(rate) for rate in rates],
+        seconds=sum(turn.seconds for turn in turns),
+        records_per_second=statistics.median(rates),
+        least=min(rates),
+        most=max(rates),
+        frames_a_record=sum(turn.frames for turn in turns) / records,
+        microseconds=processor.in_all(a_record),
+        in_kernel=processor.in_kernel(a_record),
+        parts={n: v for n, v in a_record.items() if not n.startswith("kernel: ")},
+        tools=tools,
+        **more,
+    )
+
+
+def microseconds(turns: Sequence[Turn]) -> float:
+    """Microseconds of cores a record, without the benchmark's own."""
+    cores = processor.added(turn.cores for turn in turns)
+    own = cores.get("benchmark", 0.0)
+    return 1e6 * (processor.in_all(cores) - own) / sum(turn.records for turn in turns)
+
+
+def side(world: World, lines: Lines, case: Case, ways: dict[str, Way], seconds: float) -> None:
+    """Another workload: each way a turn, and where all match, sendmmsg in C between them."""
+    topic = case.topic(world)
+    chosen = [ways[name] for name in case.ways]
+    rotate(lines, case.name, chosen, topic, 1, seconds)
+    if case is FULL:
+        size = beside_sendmmsg(world, lines, ways[OURS], topic, world.wire, 0, seconds)
+        if world.wire is not world.tunnel:
+            # Nobody counts bytes in a tunnel; frames are the same.
+            beside_sendmmsg(world, lines, ways[OURS], topic, world.tunnel, size, seconds)
+    world.forget(topic.name)
+
+
+def beside_sendmmsg(
+    world: World, lines: Lines, ours: Way, topic: Topic, wire: Wire, size: int, seconds: float
+) -> int:
+    """Frames a second of ours between two runs of two processes that do nothing but send them.
+
+    size: bytes of a frame, 0 where they are to be counted. Returns it.
+    """
+    work = "all" if wire is world.tunnel else "interface"
+    if not size:
+        turn = ours.turn(topic, 1.0, work, wire)
+        size = turn.frame_bytes // turn.frames or stream.TUNNELLED
+    before = wire.limit(size, seconds / 3, 2)
+    turn = ours.turn(topic, seconds, work, wire)
+    after = wire.limit(size, seconds / 3, 2)
+    if before is None or after is None:
+        lines.say("sendmmsg in C", why="there is no cc to compile it")
+        return size
+    frames, limit = turn.frames / turn.seconds, (before + after) / 2
+    lines.say(
+        "sendmmsg in C", wire=wire.kind, bytes=size, frames_per_second=limit, ours=frames / limit
+    )
+    say(lines, f"{FULL.name}, {wire.kind}", OURS, [turn])
+    lines.floor(
+        f"frames, 100 % match, to sendmmsg in C, {wire.kind}",
+        frames / limit,
+        SENDMMSG_FLOOR,
+        "x",
+        least=True,
+    )
+    return size
 
 
 def highest(world: World) -> float:
     """Returns the highest rate of the main case in this run; a short drain if none was seen yet."""
     if world.highest is None:
-        records = MAIN.records // (16 if world.quick else 4)
+        records = MAIN.records // (40 if world.quick else 8)
         topic = world.topic(MAIN.packets(world), records)
-        settings = world.settings(topic, max_offsets_per_trigger=records_a_batch(records))
+        settings = world.settings(topic, max_offsets_per_trigger=records // 12)
         drained = stream.ours(world, settings, records)
-        world.highest = drained.rate(round(WARM * records))
+        world.highest = drained.rate(records // 4)
     return world.highest

@@ -45,10 +45,7 @@ class Wire:
     @classmethod
     def make(cls) -> Wire:
         if _INSIDE not in os.environ:
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                probe.bind(("127.0.0.1", 0))
-                endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
-            return cls("udp", endpoint, endpoint)
+            return cls.make_tunnel()
         for command in (
             "link set lo up",
             f"link add {NEAR} type veth peer name {FAR}",
@@ -60,6 +57,13 @@ class Wire:
         ):
             subprocess.run(["ip", *command.split()], check=True)
         return cls("af_packet", NEAR, FAR)
+
+    @classmethod
+    def make_tunnel(cls) -> Wire:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind(("127.0.0.1", 0))
+            endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+        return cls("udp", endpoint, endpoint)
 
     def settings(self) -> dict[str, Any]:
         """Returns the jobs' settings that lead to it."""

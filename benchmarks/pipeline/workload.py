@@ -7,16 +7,21 @@ the others name stocks that nobody follows, half are too cheap.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lab.traffic.symbols import symbols
+from lab.traffic.trading_session import TradingSession
 
 STOCKS, FOLLOWERS = 1_000, 8
+#: Of the mix of all types: messages and stocks of the session, most messages a packet.
+SESSION, SESSION_STOCKS, MOST = 100_000, 4_000, 35
 #: Prices are below it, thresholds above; in units of 0.0001.
 CHEAP, DEAR = 100_000, 10_000_000
 HEADER = 20
@@ -151,11 +156,56 @@ class Packets:
         blocks["price"] = np.where(matching, high, np.where(followed, low, high))
 
         data = np.zeros(int(offsets[-1]), np.uint8)
-        head = np.zeros(count, [("session", "S10"), ("sequence", ">u8"), ("count", ">u2")])
-        head["session"], head["sequence"], head["count"] = b"BENCHMARK1", first[:-1] + 1, sizes
-        data[_places(offsets[:-1], HEADER)] = head.view(np.uint8).reshape(count, -1)
+        data[_places(offsets[:-1], HEADER)] = _heads(first)
         data[_places(start, BLOCK.itemsize)] = blocks.view(np.uint8).reshape(total, -1)
         return cls(data, offsets, first, start)
+
+    @classmethod
+    def mixed(cls, count: int, seed: int = 1) -> Packets:
+        """Packets of the lab's trading sessions: all types of messages, stocks by Zipf's law, and
+        by the same 1 to `MOST` messages a packet."""
+        random = np.random.default_rng(seed)
+        session = _session(seed)
+        sizes = np.fromiter(map(len, session), np.int64)
+        blocks = np.frombuffer(b"".join(len(each).to_bytes(2) + each for each in session), np.uint8)
+        begin = np.cumsum(sizes + 2) - sizes - 2
+        weight = 1 / np.arange(1, MOST + 1)
+        packed = random.choice(MOST, count, p=weight / weight.sum()) + 1
+        first = np.concatenate(([0], np.cumsum(packed)))
+        # Each as often as the others, and so the rare types, too.
+        often = -(-int(first[-1]) // len(session))
+        chosen = np.concatenate([random.permutation(len(session)) for _ in range(often)])
+        chosen = chosen[: first[-1]]
+        length = sizes[chosen] + 2
+        ends = np.concatenate(([0], np.cumsum(length)))
+        offsets = HEADER * np.arange(count + 1) + ends[first]
+        start = ends[:-1] + HEADER * (np.repeat(np.arange(count), packed) + 1)
+        data = np.zeros(int(offsets[-1]), np.uint8)
+        data[_places(offsets[:-1], HEADER)] = _heads(first)
+        for size in np.unique(length).tolist():
+            mine = length == size
+            data[_places(start[mine], size)] = blocks[_places(begin[chosen[mine]], size)]
+        return cls(data, offsets, first, start)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Packets]) -> Packets:
+        """Those of all parts, one behind the other."""
+
+        def behind(column: str, moved: str) -> NDArray[np.int64]:
+            ends = np.cumsum([0, *(len(getattr(part, moved)) for part in parts)])
+            columns = [getattr(part, column) for part in parts]
+            if column != "start":
+                columns = [each[:-1] for each in columns]
+            return np.concatenate([each + end for each, end in zip(columns, ends, strict=False)])
+
+        data = np.concatenate([part.data for part in parts])
+        start = behind("start", "data")
+        return cls(
+            data,
+            np.append(behind("offsets", "data"), len(data)),
+            np.append(behind("first", "start"), len(start)),
+            start,
+        )
 
     @property
     def count(self) -> int:
@@ -181,6 +231,19 @@ def stamps(data: NDArray[np.uint8], place: NDArray[np.int64]) -> NDArray[np.int6
     """int64[n]: the numbers that eight bytes at each place say, big-endian."""
     wide = np.ascontiguousarray(data[_places(place, 8)])
     return wide.view(">u8").reshape(-1).astype(np.int64)
+
+
+@cache
+def _session(seed: int) -> list[bytes]:
+    return list(TradingSession(SESSION, seed, SESSION_STOCKS))
+
+
+def _heads(first: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Returns the MoldUDP64 header of each packet, uint8[n, HEADER]."""
+    count = len(first) - 1
+    head = np.zeros(count, [("session", "S10"), ("sequence", ">u8"), ("count", ">u2")])
+    head["session"], head["sequence"], head["count"] = b"BENCHMARK1", first[:-1] + 1, np.diff(first)
+    return head.view(np.uint8).reshape(count, -1)
 
 
 def _places(start: NDArray[np.int64], size: int) -> NDArray[np.int64]:

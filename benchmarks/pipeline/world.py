@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from kafka import KafkaAdminClient
 from pyspark.sql import SparkSession
 
 from benchmarks.pipeline import producer
+from benchmarks.pipeline.oracle import Capture
+from benchmarks.pipeline.processor import command_of, descendants
 from benchmarks.pipeline.receiver import FrameReceiver
 from benchmarks.pipeline.wire import Wire
 from benchmarks.pipeline.workload import Packets, Rules
@@ -57,11 +60,13 @@ def network_of(hosts: int) -> Network:
 class World:
     """A broker, a wire, and a Spark session once it is asked for; a context manager.
 
-    quick: parts take fewer records and fewer points.
+    quick: parts take fewer records and fewer points. minutes: of measuring each main way.
+    tunnel: the wire that ways can all send on, in Java too.
     """
 
-    def __init__(self, quick: bool = False) -> None:
+    def __init__(self, quick: bool = False, minutes: float = 5.0) -> None:
         self.quick = quick
+        self.minutes = minutes
         self._numbers = count()
         #: Records a second of the fastest stream seen, with 5 % of messages matching.
         self.highest: float | None = None
@@ -73,7 +78,9 @@ class World:
         known = os.environ.get("PYTHONPATH", "")
         os.environ["PYTHONPATH"] = f"{ROOT}:{known}"
         self.wire = Wire.make()
+        self.tunnel = Wire.make_tunnel() if self.wire.kind != "udp" else self.wire
         self._far = self.wire.hold()
+        self._tunnel_far = self._far if self.tunnel is self.wire else self.tunnel.hold()
         self._broker = Broker(default_class_path(), self.folder / "broker")
         self._broker.start()
         return self
@@ -83,6 +90,7 @@ class World:
             self.spark.stop()
         self._broker.stop()
         self._far.close()
+        self._tunnel_far.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @contextmanager
@@ -94,6 +102,21 @@ class World:
                 yield receiver
         finally:
             self._far = self.wire.hold()
+
+    @contextmanager
+    def capturing(self) -> Iterator[Capture]:
+        """Takes whole notifications at the far end of the tunnel."""
+        self._tunnel_far.close()
+        try:
+            with Capture(self.tunnel, Settings().port) as capture:
+                yield capture
+        finally:
+            self._tunnel_far = self.tunnel.hold()
+
+    @property
+    def broker(self) -> int:
+        """Its process."""
+        return next(each for each in descendants(os.getpid()) if b"kafka.Kafka" in command_of(each))
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -163,20 +186,30 @@ class World:
         ).coalesce(1).write.format("delta").mode("append").save(str(folder / "subscriptions"))
         return folder
 
-    def topic(self, packets: Packets, records: int, partitions: int = PARTITIONS) -> str:
+    def topic(
+        self, packets: Packets, records: int, partitions: int = PARTITIONS, zstd: bool = False
+    ) -> str:
         """Makes a topic of so many records, written at full speed."""
         name = self.empty_topic(partitions)
         if records:
-            producer.fill(self.servers, name, packets, records, partitions)
+            producer.fill(self.servers, name, packets, records, partitions, zstd)
         return name
+
+    def forget(self, topic: str) -> None:
+        """Deletes a topic: its disk is needed."""
+        admin = KafkaAdminClient(bootstrap_servers=self.servers)
+        admin.delete_topics([topic])
+        admin.close()
 
     def empty_topic(self, partitions: int = PARTITIONS) -> str:
         name = f"bench{next(self._numbers)}"
         ensure_topic(self.servers, name, partitions)
         return name
 
-    def settings(self, topic: str, filled: Path | None = None, **others: Any) -> Settings:
-        """For a stream over a topic: own tables, own checkpoint, frames onto the wire."""
+    def settings(
+        self, topic: str, filled: Path | None = None, wire: Wire | None = None, **others: Any
+    ) -> Settings:
+        """For a stream over a topic: own tables, own checkpoint, frames onto a wire."""
         tables = self.fresh("tables")
         shutil.copytree(filled or self.filled, tables)
         values: dict[str, Any] = {
@@ -185,8 +218,9 @@ class World:
             "tables": str(tables),
             "checkpoint": str(self.fresh("checkpoint")),
             "publisher": PUBLISHER,
+            "latency": "microbatch",
             "kafka": self.fetching | {"bootstrap.servers": self.servers},
-            **self.wire.settings(),
+            **(wire or self.wire).settings(),
             **others,
         }
         return Settings(**values)

@@ -178,7 +178,7 @@ def test_the_document_takes_its_tables_from_the_lines_and_keeps_those_of_parts_t
     lines["realtime"] = [floor | {"least": False, "held": False}]
     text = document.filled(
         "<!-- table pipeline floors -->\nold\n<!-- end -->\n"
-        "<!-- table pipeline peers -->\nold\n<!-- end -->\n",
+        "<!-- table pipeline throughput -->\nold\n<!-- end -->\n",
         lines,
     )
     assert "| p50 | 12.5 ms | ≤ 10 ms | **missed** |\n<!-- end -->" in text
@@ -202,13 +202,16 @@ def test_pictures_show_what_the_lines_say(tmp_path, monkeypatch):
         assert load("pipeline", part, tmp_path) == []
     assert pictures.draw(tmp_path) == []
     Lines("pipeline", "throughput", tmp_path).say(
-        "throughput", case="5 % match", records_per_second=50.0, mapInArrow_per_second=70.0
+        "way",
+        case="5 % match",
+        way="Java consumer",
+        records_per_second=50.0,
+        parts={"driver": 2.0, "broker": 0.5},
     )
-    Lines("pipeline", "peers", tmp_path).say("peer", way="plain Python", records_per_second=3.0)
     lines = Lines("pipeline", "growth", tmp_path)
     for size in (1, 2):
         lines.say("growth", axis="hosts", size=size, plan=1.0, first_batch=2.0, batch=0.0)
     drawn = [path.name for path in pictures.draw(tmp_path)]
     assert drawn == ["pipeline-rates.svg", "pipeline-growth.svg"]
-    assert "plain Python" in (tmp_path / drawn[0]).read_text("utf-8")
+    assert "Java consumer" in (tmp_path / drawn[0]).read_text("utf-8")
     assert "against hosts" in (tmp_path / drawn[1]).read_text("utf-8")
