@@ -35,6 +35,7 @@ from jobs.embedded.recorded_batches import RecordedBatches
 from lab.proof import verification
 from lab.proof.checking import DeliveryVerdict, check_ledger, check_receipts
 from lab.proof.receipts import Receipt, receipts
+from udfs.errors import printable
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 
 
@@ -52,9 +53,14 @@ def work(options: argparse.Namespace, settings: Settings, _lifecycle: Lifecycle)
         settings = formats.of_settings(settings, ATTRIBUTES)
     spark = session.start("stackcast check_delivery")
     verdict = prove(spark, settings, options.folder, options.since, not options.any_order)
-    for line in verdict.lines():
-        print(line)
+    tell(verdict)
     return 0 if verdict.proved else 1
+
+
+def tell(verdict: DeliveryVerdict) -> None:
+    """Prints what was looked at, and the first faults."""
+    for line in verdict.lines():
+        print(printable(line))
 
 
 def prove(
@@ -81,6 +87,7 @@ class Evidence:
         kind = SensorRun() if settings.format == ATTRIBUTES else SessionRun()
         made = RecordedBatches(settings, tables, kind, specification)
         records = topics.read_all()
+        made.told = topics.publishers
         self._recorded = made.recorded
         self._expectation = verification.expected(
             records, made.batches, specification, settings.topic, read=made.read

@@ -1,8 +1,10 @@
 """The main job: raw ITCH packets from Kafka to exactly the hosts that subscribed.
 
-    spark-submit [--properties-file conf/X.conf] jobs/itch_stream.py
+    spark-submit [--properties-file conf/X.conf] jobs/itch_stream.py [--take-over]
 
-Runs until SIGTERM, which ends it after the batch in progress. Where no broker is configured it
+Runs until SIGTERM, which ends it after the batch in progress. One stream alone sends what a topic
+has: while one with another checkpoint does, or died doing so, a start is refused, or with
+--take-over the other one ends. Where no broker is configured it
 brings up the embedded lab, delivers one trading session, proves the outcome and ends; with
 `spark.stackcast.match=network` the lab's switches match, and no stream runs.
 """
@@ -10,19 +12,18 @@ brings up the embedded lab, delivers one trading session, proves the outcome and
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from jobs.adapters.app import application
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
-from jobs.adapters.realtime import stream as realtime
 from jobs.adapters.stream import micro_batches
 from udfs.errors import SettingsError
 
 
-def deliver(settings: Settings, lifecycle: Lifecycle) -> int:
+def deliver(settings: Settings, lifecycle: Lifecycle, *, take_over: bool = False) -> int:
     settings = formats.of_settings(settings, "itch")
-    realtime.check(settings)
     if settings.embedded:
         # A stream over a user's Kafka loads nothing of the lab.
         from jobs.embedded import runs  # noqa: PLC0415
@@ -35,9 +36,9 @@ def deliver(settings: Settings, lifecycle: Lifecycle) -> int:
             "jobs/refresh_switches.py with the same settings, and send the feed itself, plain "
             "UDP, to the publisher's switch",
         )
-    run = realtime.run if settings.latency == "realtime" else micro_batches.run
-    return run(settings, lifecycle, "stackcast itch_stream")
+    return micro_batches.run(settings, lifecycle, "stackcast itch_stream", take_over=take_over)
 
 
 if __name__ == "__main__":
-    sys.exit(application.run(deliver))
+    forced = micro_batches.takes_over(sys.argv[1:], __doc__)
+    sys.exit(application.run(partial(deliver, take_over=forced)))

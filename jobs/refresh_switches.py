@@ -31,7 +31,7 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.switches.session import Comparison
 from jobs.adapters.tables.tables import Tables
-from udfs.errors import SwitchError
+from udfs.errors import SwitchError, printable
 from udfs.switches.entry import SwitchEntry
 
 log = logging.getLogger("stackcast.refresh_switches")
@@ -77,13 +77,13 @@ def show(refresher: Refresher) -> int:
             continue
         differs = differs or bool(found)
         if isinstance(found, Comparison) and found.program is not None:
-            print(f"~ {switch} program -> {found.program}")
+            print(printable(f"~ {switch} program -> {found.program}"))
         marks = (("+", found.insert), ("-", found.delete), ("~", found.modify))
         for mark, entry in sorted(
             ((mark, entry) for mark, entries in marks for entry in entries),
             key=lambda line: (line[1].key, line[0]),
         ):
-            print(f"{mark} {switch} {entry.key} -> {_action(entry)}")
+            print(printable(f"{mark} {switch} {entry.key} -> {_action(entry)}"))
     return application.FAILED if failed else int(differs)
 
 

@@ -17,19 +17,21 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 import time
+import uuid
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 from jobs.adapters.app import application, session
 from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
+from jobs.adapters.app.settings import Settings, at_home
 from jobs.adapters.retune import report
 from jobs.adapters.retune.record import parse_window
 from jobs.adapters.retune.retune import RetuneOptions, RetunePlan, Retuner
 from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.writers import Fence
 from udfs.retuning.change import MIN_SAVING
 from udfs.retuning.steps import TreeStep, Wanted
 
@@ -61,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=0, help="of strategies that draw lots")
     add("--strategy-seconds", type=_positive, default=600, help="a slower one is left out")
     add("--wait", type=_natural, default=0, help="seconds to wait for the switches between steps")
-    add("--report", default=str(_var() / "retune"), help="folder of retune.html and retune.json")
+    add("--report", default=at_home("var/retune"), help="folder of retune.html and retune.json")
     return made
 
 
@@ -80,7 +82,21 @@ def work(arguments: argparse.Namespace, settings: Settings, lifecycle: Lifecycle
     options.names()
     spark = session.start("stackcast retune_trees")
     lifecycle.hold_jvm(spark)
-    retuner = Retuner(spark, Tables(spark, settings.tables), settings, options)
+    tables = Tables(spark, settings.tables)
+    fence = Fence(tables, "retuning")
+    retuner = Retuner(spark, tables, settings, options)
+    with ExitStack() as ending:
+        if not arguments.dry_run:
+            # The newest run is the one that counts: who works by an older record gives way.
+            ending.callback(fence.release)
+            fence.claim(uuid.uuid4().hex, str(spark.sparkContext.applicationId), take_over=True)
+        return retune(arguments, retuner, fence, lifecycle)
+
+
+def retune(
+    arguments: argparse.Namespace, retuner: Retuner, fence: Fence, lifecycle: Lifecycle
+) -> int:
+    """Plans and, but for a dry run, writes; returns the exit code. Raises TableError FENCED."""
     plan = retuner.plan()
     if plan is None:
         log.warning("nothing is on record that the network can carry: no trees are chosen")
@@ -90,21 +106,27 @@ def work(arguments: argparse.Namespace, settings: Settings, lifecycle: Lifecycle
             return NO_RECORD
         if arguments.dry_run:
             return WOULD_CHANGE
-        return apply(retuner, wanted, arguments.wait, lifecycle) or NO_RECORD
+        return apply(retuner, wanted, arguments.wait, lifecycle, fence) or NO_RECORD
     _tell(plan)
     step = retuner.look(plan.change.wanted)
     report.write(Path(arguments.report), plan)
     log.info("the report is %s", Path(arguments.report) / "retune.html")
     if arguments.dry_run:
         return WOULD_CHANGE if step.writes or step.left else DONE
-    return apply(retuner, plan.change.wanted, arguments.wait, lifecycle)
+    return apply(retuner, plan.change.wanted, arguments.wait, lifecycle, fence)
 
 
-def apply(retuner: Retuner, wanted: Wanted, patience: float, lifecycle: Lifecycle) -> int:
-    """Write step after step; between them wait for the switches, ``patience`` seconds each time."""
+def apply(
+    retuner: Retuner, wanted: Wanted, patience: float, lifecycle: Lifecycle, fence: Fence
+) -> int:
+    """Write step after step; between them wait for the switches, ``patience`` seconds each time.
+
+    Raises TableError FENCED, before a step, where another run has begun since.
+    """
     deadline = time.monotonic() + patience
     number = 0
     while True:
+        fence.check()
         step = retuner.step(wanted)
         if step.writes:
             number += 1
@@ -152,11 +174,6 @@ def _words(step: TreeStep) -> str:
 def _ends(edges: frozenset[tuple[str, str]]) -> str:
     names = sorted({name for pair in edges for name in pair})
     return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
-
-
-def _var() -> Path:
-    home = os.environ.get("STACKCAST_HOME", "")
-    return Path(os.environ.get("STACKCAST_VAR") or (f"{home}/var" if home else "var"))
 
 
 def _natural(text: str) -> int:

@@ -51,15 +51,19 @@ class RunKind(ABC):
         """Begins to make the records; yields a function that waits for their file."""
 
     @abstractmethod
-    def publish(self, settings: Settings, source: Path | None, stop: StopRequest) -> Published:
-        """Sends the records to the topic; without a source only makes the topic."""
+    def publish(
+        self, settings: Settings, source: Path | None, stop: StopRequest,
+        progress: Callable[[Published], None] | None = None,
+    ) -> Published:  # fmt: skip
+        """Sends the records to the topic; without a source only makes the topic. ``progress`` is
+        told now and then what has been sent."""
 
     @abstractmethod
     def feed(
         self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
-        stop: StopRequest,
+        stop: StopRequest, progress: Callable[[int, int], None],
     ) -> network_feed.Fed:  # fmt: skip
-        """Sends the records straight into the network."""
+        """Sends the records straight into the network; ``progress`` as of `jobs.embedded.feed`."""
 
     def rows(self, settings: Settings, network: Network, p4runtime: str) -> Mapping[str, Any]:
         """Returns the rows of the lab's tables."""
@@ -101,10 +105,13 @@ class SessionRun(RunKind):
     def source(self, settings: Settings, folder: Path) -> AbstractContextManager[Wait]:
         return _session(settings, folder)
 
-    def publish(self, settings: Settings, source: Path | None, stop: StopRequest) -> Published:
+    def publish(
+        self, settings: Settings, source: Path | None, stop: StopRequest,
+        progress: Callable[[Published], None] | None = None,
+    ) -> Published:  # fmt: skip
         servers, topic = settings.kafka["bootstrap.servers"], settings.topic
         if source is None:
-            return publish(servers, topic, ())
+            return publish(servers, topic, (), partitions=_partitions(settings))
         with open_records(source) as messages:
             return publish(
                 servers,
@@ -112,15 +119,17 @@ class SessionRun(RunKind):
                 messages,
                 speed=settings.lab_speed,
                 seed=settings.lab_seed,
+                partitions=_partitions(settings),
                 stop=stop,
+                progress=progress,
             )
 
     def feed(
         self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
-        stop: StopRequest,
+        stop: StopRequest, progress: Callable[[int, int], None],
     ) -> network_feed.Fed:  # fmt: skip
         with open_records(source) as records:
-            return network_feed.feed(settings, publisher, sink, records, stop)
+            return network_feed.feed(settings, publisher, sink, records, stop, progress)
 
 
 class SensorRun(RunKind):
@@ -157,22 +166,29 @@ class SensorRun(RunKind):
             late=settings.match != "network",
         )
 
-    def publish(self, settings: Settings, source: Path | None, stop: StopRequest) -> Published:
+    def publish(
+        self, settings: Settings, source: Path | None, stop: StopRequest,
+        progress: Callable[[Published], None] | None = None,
+    ) -> Published:  # fmt: skip
         return publish_records(
             settings.kafka["bootstrap.servers"],
             settings.topic,
             () if source is None else source.read_bytes().splitlines(),
             speed=settings.lab_speed,
+            partitions=_partitions(settings),
             stop=stop,
+            progress=progress,
         )
 
     def feed(
         self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
-        stop: StopRequest,
+        stop: StopRequest, progress: Callable[[int, int], None],
     ) -> network_feed.Fed:  # fmt: skip
         registry = formats.registry_of(tables, settings.widths)
         records = source.read_bytes().splitlines()
-        return network_feed.feed_events(settings, publisher, registry, sink, records, stop)
+        return network_feed.feed_events(
+            settings, publisher, registry, sink, records, stop, progress
+        )
 
     def registry(
         self, settings: Settings, tables: Tables, version: int | None = None
@@ -188,6 +204,11 @@ class SensorRun(RunKind):
 
     def frame_reader(self) -> verification.RecordReader | None:
         return attribute_reader.frame_reader()
+
+
+def _partitions(settings: Settings) -> int:
+    """Each of several publishers has a partition."""
+    return max(2, settings.lab_publishers)
 
 
 def in_background(work: Callable[[], T]) -> Future[T]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -15,18 +14,18 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.app import session
 from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import Settings
+from jobs.adapters.app.settings import PREFIX, Settings
 from jobs.adapters.stream.warm_up import warm_up
 from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.tables import Tables
 from jobs.embedded.kinds import RunKind, in_background
+from jobs.embedded.progress import Progress
 from lab.fabric.topologies import NetworkOptions, load_network
 from lab.up import deployment
 from lab.up.lab import Lab
 from udfs.errors import LabError, SettingsError
 from udfs.network.network import Network
-
-log = logging.getLogger("stackcast.lab")
+from udfs.network.publishers import several
 
 
 @dataclass(frozen=True)
@@ -43,18 +42,13 @@ class RunningLab:
     tables: Tables
     source: Path
 
-    def settle(self) -> dict[str, Any]:
-        """Waits until nothing is on its way to a host; returns what the network counted."""
-        status = self.lab.settle()
-        log.info("comparing what the hosts received with what they were owed")
-        return status
-
 
 @contextmanager
 def bring_up(
     settings: Settings,
     lifecycle: Lifecycle,
     kind: RunKind,
+    progress: Progress,
     *,
     broker: bool = True,
     keep_spark: bool = False,
@@ -67,18 +61,22 @@ def bring_up(
     Raises SettingsError ``BAD_VALUE``, LabError, NetworkError, TableError.
     """
     folder, network = prepare(settings)
+    if settings.lab_publishers > 1 and "publisher" not in settings.given:
+        settings = dataclasses.replace(settings, publisher=",".join(network.publishers()))
+    if settings.match == "network":
+        settings.require_one_publisher(f"{PREFIX}match=network")
+    progress.say(f"network: {network.words()}")
     settings = dataclasses.replace(settings, tables=str(folder / "tables"))
     with ExitStack() as stack:
         lab = stack.enter_context(Lab(folder, network, broker=broker))
         lab.clear()
+        progress.log_to(folder / "log" / "run.log")
         wait = stack.enter_context(kind.source(settings, folder))
-        log.info("starting switches, hosts, %sSpark and its workers", "a broker, " * broker)
-        spark_and_tables = in_background(lambda: open_tables(settings))
-        lab.up()
-        at = f"broker {lab.bootstrap_servers}; " if broker else ""
-        log.info("%s%d switches at %s", at, len(network.switches), lab.p4runtime)
-        if not spark_and_tables.done():
-            log.info("waiting for Spark and its tables")
+        spark_and_tables = in_background(lambda: open_tables(settings, progress))
+        with progress.stage(f"switches and hosts{', broker' * broker}") as stage:
+            lab.up()
+            at = f", broker {lab.bootstrap_servers}" if broker else ""
+            stage.text = f"{len(network.switches)} switches at {lab.p4runtime}{at}"
         spark, tables = spark_and_tables.result()
         if not keep_spark:
             stack.callback(spark.stop)
@@ -86,15 +84,27 @@ def bring_up(
         settings = dataclasses.replace(
             settings,
             checkpoint=str(folder / "checkpoint"),
-            udp_endpoint=lab.ingress[settings.publisher],
             udp_window=deployment.WINDOW,
+            **_ways(settings, lab.ingress),
         )
         if broker:
             kafka = settings.kafka | {"bootstrap.servers": lab.bootstrap_servers}
             settings = dataclasses.replace(settings, kafka=kafka)
-        fill(tables, kind.rows(settings, network, lab.p4runtime))
-        refresh(tables, settings, lifecycle)
-        yield RunningLab(settings, lab, spark, tables, wait())
+        rows = kind.rows(settings, network, lab.p4runtime)
+        fill(tables, rows)
+        count, hosts = len(rows["subscriptions"]), {r["subscriber"] for r in rows["subscriptions"]}
+        with progress.stage(f"{count} subscriptions by {len(hosts)} hosts, entries on switches"):
+            refresh(tables, settings, lifecycle)
+        with progress.stage(f"{kind.noun} to deliver, made"):
+            source = wait()
+        yield RunningLab(settings, lab, spark, tables, source)
+
+
+def _ways(settings: Settings, ingress: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings that lead each publisher's frames to its switch."""
+    if not several(settings.publisher):
+        return {"udp_endpoint": ingress[settings.publisher]}
+    return {"sink_publishers": ",".join(f"{name}={way}" for name, way in ingress.items())}
 
 
 def prepare(settings: Settings) -> tuple[Path, Network]:
@@ -115,15 +125,7 @@ def prepare(settings: Settings) -> tuple[Path, Network]:
             f"spark.stackcast.lab.session is {settings.lab_session!r}, which lies in the lab's own "
             "folder; every run empties that: move the file elsewhere",
         )
-    network = load_network(network_options(settings))
-    # In the words of the report's map, where a link is one line; the lab has one publisher.
-    log.info(
-        "network: %d switches, %d subscribers, 1 publisher, %d links",
-        len(network.switches),
-        len(network.subscribers()),
-        len({frozenset((link.switch, link.neighbor)) for link in network.links}),
-    )
-    return folder, network
+    return folder, load_network(network_options(settings))
 
 
 def network_options(settings: Settings) -> NetworkOptions:
@@ -137,18 +139,23 @@ def network_options(settings: Settings) -> NetworkOptions:
         hosts_per_switch=settings.lab_hosts if "lab.hosts" in settings.given else 1,
         name="" if settings.lab_network == "fabric" else settings.lab_network,
         label_bits=settings.label_bits,
+        publishers=settings.lab_publishers,
     )
 
 
-def open_tables(settings: Settings) -> tuple[SparkSession, Tables]:
+def open_tables(settings: Settings, progress: Progress) -> tuple[SparkSession, Tables]:
     """Starts Spark and makes the tables. Raises SettingsError, TableError."""
+    with progress.stage("Spark and its tables"):
+        return _open_tables(settings)
+
+
+def _open_tables(settings: Settings) -> tuple[SparkSession, Tables]:
     spark = session.start("stackcast embedded")
     if settings.match != "network":
         # One compiles, if it must, and leaves a core to the other starts; all others load.
         warm_up(spark, workers=1)
     tables = Tables(spark, settings.tables)
     tables.create()
-    log.info("tables are in %s", tables.location)
     return spark, tables
 
 
@@ -156,9 +163,6 @@ def fill(tables: Tables, rows: Mapping[str, Sequence[dict[str, Any]]]) -> None:
     """Writes what the lab's tables hold before its jobs run."""
     with ThreadPoolExecutor() as pool:
         list(pool.map(tables.append, rows, rows.values()))
-    subscriptions = rows["subscriptions"]
-    hosts = {row["subscriber"] for row in subscriptions}
-    log.info("%d subscriptions by %d hosts", len(subscriptions), len(hosts))
 
 
 def refresh(tables: Tables, settings: Settings, lifecycle: Lifecycle) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,18 @@ from typing import Any
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import FORMATS, Settings
 from jobs.adapters.planning import formats
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.tables import GRANTS, Tables
 from jobs.adapters.wire import open_sink, sink_options
 from jobs.embedded.feed import Fed
 from jobs.embedded.kinds import RunKind
 from jobs.embedded.lab import RunningLab, bring_up
+from jobs.embedded.progress import Progress
 from jobs.embedded.proof import RunProof, shown_subscriptions
 from lab.proof import verification
 from lab.proof.receipts import receipts
 from lab.report.showcase import FilteredShowcase
 from lab.traffic.packets import SESSION
+from udfs.filters.grants import Grants
 from udfs.filters.subscriptions import CheckedRule, check, select
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.specification import Specification
@@ -35,26 +37,38 @@ from udfs.network.network import Network
 log = logging.getLogger("stackcast.lab")
 
 
-def run(settings: Settings, lifecycle: Lifecycle, kind: RunKind, keep_spark: bool = False) -> int:
+def run(
+    settings: Settings,
+    lifecycle: Lifecycle,
+    kind: RunKind,
+    progress: Progress,
+    keep_spark: bool = False,
+) -> int:
     """Delivers the records of ``kind`` once, on the embedded lab, by switches that match.
 
     keep_spark: leave its session to a run that comes after this one. Returns the exit code: 0 only
     if every delivery was exact.
     """
     began = time.monotonic()
-    with bring_up(settings, lifecycle, kind, broker=False, keep_spark=keep_spark) as up:
-        fed = _feed(up, lifecycle, kind)
-        network, folder = up.lab.network, up.lab.folder
-        proof = NetworkProof(up.settings, kind, up.tables, network, fed, folder, up.settle())
+    with bring_up(settings, lifecycle, kind, progress, broker=False, keep_spark=keep_spark) as up:
+        with progress.stage(f"{kind.noun} into the network") as stage:
+            fed = _feed(up, lifecycle, kind, lambda done, _: progress.count(stage, done, done))
+        with progress.stage("what hosts received, compared with what they were owed"):
+            network, folder, status = up.lab.network, up.lab.folder, up.lab.settle()
+            proof = NetworkProof(up.settings, kind, up.tables, network, fed, folder, status)
         proof.write(time.monotonic() - began)
     return 0 if proof.exact else 1
 
 
-def _feed(up: RunningLab, lifecycle: Lifecycle, kind: RunKind) -> Fed:
+def _feed(
+    up: RunningLab, lifecycle: Lifecycle, kind: RunKind, progress: Callable[[int, int], None]
+) -> Fed:
     """Sends the records into the publisher's switch; returns when all are in the network."""
     publisher = up.lab.network.host(up.settings.publisher)
     with closing(open_sink(sink_options(up.settings))) as sink:
-        fed = kind.feed(up.settings, up.tables, publisher, sink, up.source, lifecycle.stopping)
+        fed = kind.feed(
+            up.settings, up.tables, publisher, sink, up.source, lifecycle.stopping, progress
+        )
     log.info("%d frames, %d %s in %.1f s", len(fed.packets), fed.messages, kind.noun, fed.seconds)
     return fed
 
@@ -80,7 +94,8 @@ class NetworkProof(RunProof):
         self._registry = kind.registry(settings, tables)
         rows, _ = select(self._subscriptions, settings.format, FORMATS, settings.rule_quota)
         hosts = set(network.subscribers())
-        rules, _ = check(rows, self._specification, hosts, settings.publisher)
+        grants = Grants.of_table(tables.rows(GRANTS), settings.format, self._specification)
+        rules, _ = check(rows, self._specification, hosts, settings.publisher, grants)
         self._rules = [rule for rule in rules if rule.id not in self._rejected]
         owed = expected(fed.packets, self._rules, self._specification, self._read, self._registry)
         compared = verification.compare(owed, receipts(folder, kind.receipt), pruned=True)
@@ -111,8 +126,8 @@ class NetworkProof(RunProof):
         )
         live = (row for row in self._subscriptions if row["id"] not in self._rejected)
         return {
-            "subscriptions": shown_subscriptions(live),
-            "notifications": showcase.notifications(self._fed.packets, self._rules),
+            "subscriptions": shown_subscriptions(live, self._expected),
+            "notifications": showcase.notifications(self._fed.packets, self._rules, self._expected),
         }
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,12 @@ from lab.proof import verification
 from lab.report import page
 from udfs.network.drawing import drawing
 from udfs.network.network import Network
+
+#: Settings that the page has in any case, beside those that were given.
+_SHOWN = {
+    *("format", "latency", "match", "lab.network", "lab.messages", "lab.subscriptions"),
+    *("lab.seed", "lab.speed"),
+}
 
 
 class RunProof(ABC):
@@ -75,7 +84,7 @@ class RunProof(ABC):
             "broadcast_bytes": verification.broadcast_bytes(self._network, expected, framing),
             "seconds": round(seconds, 1),
         }
-        shown = drawing(self._network) | self._samples()
+        shown = drawing(self._network) | self._samples() | {"run": self._run(seconds)}
         hosts = compared.rows()
         page.print_table(summary, hosts)
         page.write_json(self._folder / "report.json", summary)
@@ -83,11 +92,35 @@ class RunProof(ABC):
         print(f"report: {self._folder / 'report.html'}")
         return summary
 
+    def _run(self, seconds: float) -> dict[str, Any]:
+        """What the page says of the run as such."""
+        began = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=seconds)
+        return {
+            "began": began.isoformat(timespec="seconds"),
+            "version": version("stackcast"),
+            "network": self._network.words(),
+            "labels": f"{self._network.labels.bits} bits",
+            "settings": {
+                field.metadata["key"]: getattr(self._settings, field.name)
+                for field in dataclasses.fields(Settings)
+                if field.metadata.get("key") in _SHOWN | self._settings.given
+            },
+        }
 
-def shown_subscriptions(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns rows of ``subscriptions`` as the page has them; those that rest are left out."""
+
+def shown_subscriptions(
+    rows: Iterable[Mapping[str, Any]], expectation: verification.Expectation
+) -> list[dict[str, Any]]:
+    """Returns rows of ``subscriptions`` as the page has them, with the messages that each matched;
+    those that rest are left out."""
+    matches = expectation.matches
     return [
-        {"id": row["id"], "host": row["subscriber"], "filter": row["filter"]}
+        {
+            "id": row["id"],
+            "host": row["subscriber"],
+            "filter": row["filter"],
+            "matched": matches[row["id"]].count if row["id"] in matches else 0,
+        }
         for row in rows
         if row["enabled"]
     ]

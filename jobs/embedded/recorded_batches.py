@@ -13,11 +13,12 @@ from jobs.adapters.checkpoint.identity import QUOTA
 from jobs.adapters.planning import formats
 from jobs.adapters.planning.plans import NETWORK, network_at
 from jobs.adapters.planning.versions import LINK_STATES
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.tables import GRANTS, Tables
 from jobs.embedded.kinds import RunKind
 from lab.proof import verification
 from lab.proof.checking import Recorded
 from udfs.filters.advertisements import check_advertisements, select_advertisements
+from udfs.filters.grants import Grants
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.evaluate import matches
 from udfs.filters.nodes import Node
@@ -26,6 +27,7 @@ from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.specification import Specification
 from udfs.network.network import Network
+from udfs.network.publishers import listed, receiving, several
 
 Row = Mapping[str, Any]
 
@@ -35,7 +37,9 @@ class _Live:
     rules: Sequence[CheckedRule]
     registry: Registry | None
     cut_off: frozenset[str]
-    announced: Sequence[Node]
+    announced: Mapping[str, Sequence[Node]]
+    #: Those of the network, at this version.
+    publishers: Sequence[str]
 
 
 class RecordedBatches:
@@ -56,6 +60,9 @@ class RecordedBatches:
         self._versions: dict[tuple[tuple[int | None, ...], int], _Live] = {}
         self._networks: dict[tuple[int, ...], tuple[Network, frozenset[str]]] = {}
         self._reader = kind.reader(settings, specification)
+        #: What a header says of each record, by partition and offset, where a header names its
+        #: publisher.
+        self.told: Mapping[tuple[int, int], str] = {}
         rows = [row for row in tables.rows("egress_ledger") if row["topic"] == settings.topic]
         self.ledger: list[dict[str, Any]] = sorted(rows, key=lambda row: row["started_at"])
         self.recorded = [self._recorded(row) for row in self.ledger]
@@ -84,7 +91,12 @@ class RecordedBatches:
         live = self._versions[key]
         offsets = {p["partition"]: (p["from_offset"], p["until_offset"]) for p in row["partitions"]}
         batch = verification.Batch(
-            row["batch_id"], offsets, live.rules, live.registry, live.announced
+            row["batch_id"],
+            offsets,
+            live.rules,
+            live.registry,
+            live.announced.get(self._settings.publisher, ()),
+            self._sender_reader(live) if several(self._settings.publisher) else None,
         )
         return Recorded(batch, versions, live.cut_off, row["packets"])
 
@@ -95,19 +107,57 @@ class RecordedBatches:
         settings = self._settings
         table = self._tables.rows("subscriptions", versions["subscriptions"])
         rows, _ = select(table, settings.format, FORMATS, quota)
-        rules, _ = check(rows, specification, set(network.subscribers()), settings.publisher)
+        given = self._tables.rows(GRANTS, versions[GRANTS]) if GRANTS in versions else []
+        grants = Grants.of_table(given, settings.format, specification)
+        hosts, only = receiving(network, settings.publisher)
+        rules, _ = check(rows, specification, hosts, only, grants)
         announced = self._announced(versions["advertisements"], specification, network)
-        return _Live(list(rules), registry, cut_off, announced)
+        return _Live(list(rules), registry, cut_off, announced, network.publishers())
 
     def _announced(
         self, version: int, specification: Specification, network: Network
-    ) -> list[Node]:
+    ) -> dict[str, list[Node]]:
         rows = self._tables.rows("advertisements", version)
-        settings = self._settings
-        chosen = select_advertisements(rows, settings.format, settings.publisher)
-        fine, refused = check_advertisements(chosen, specification, network.hosts)
-        # Who announces something that cannot be read is not held to the rest of it.
-        return [] if refused else [parse_rule(a.filter, specification).condition for a in fine]
+        announced = {}
+        for name in network.publishers():
+            chosen = select_advertisements(rows, self._settings.format, name)
+            fine, refused = check_advertisements(chosen, specification, network.hosts)
+            # Who announces something that cannot be read is not held to the rest of it.
+            if not refused:
+                announced[name] = [parse_rule(a.filter, specification).condition for a in fine]
+        return announced
+
+    def _sender_reader(self, live: _Live) -> verification.SenderReader:
+        kind, _, name = self._settings.publisher_by.partition(":")
+        names = listed(self._settings.publisher) or live.publishers
+
+        def told(partition: int, offset: int, found: verification.FoundMessage) -> str | None:
+            if kind == "partition":
+                return names[partition % len(names)]
+            if kind == "header":
+                return self.told.get((partition, offset))
+            for field, raw in found.event.items():
+                if name in (field, field.partition(".")[2]):
+                    known = self._specification.fields[field]
+                    if known.kind == "string":
+                        return known.render(raw).strip('"')
+                    return names[raw - 1] if 0 < raw <= len(names) else str(raw)
+            return None
+
+        def read(
+            partition: int, offset: int, found: verification.FoundMessage
+        ) -> verification.Sender:
+            sender = told(partition, offset, found)
+            if sender is None:
+                return verification.Sender("", "no_publisher", kind == "header")
+            if sender not in names or sender not in live.publishers:
+                return verification.Sender(sender, "unknown_publisher", kind != "field")
+            conditions = live.announced.get(sender, ())
+            if conditions and not any(matches(each, found.event) for each in conditions):
+                return verification.Sender(sender, "outside_advertisement")
+            return verification.Sender(sender)
+
+        return read
 
     def _network_at(self, versions: Mapping[str, int]) -> tuple[Network, frozenset[str]]:
         key = tuple(versions[name] for name in (*NETWORK, LINK_STATES))
@@ -115,7 +165,9 @@ class RecordedBatches:
             network = network_at(versions, self._tables.rows, self._settings.labels)
             edges = network.graph().edges(data="up")
             up = nx.Graph((u, v) for u, v, usable in edges if usable)
-            up.add_node(self._settings.publisher)
-            reached = nx.descendants(up, self._settings.publisher)
-            self._networks[key] = network, frozenset(network.subscribers()) - reached
+            senders = listed(self._settings.publisher) or network.publishers()
+            up.add_nodes_from(senders)
+            reached = set().union(*(nx.descendants(up, sender) for sender in senders))
+            hosts, _ = receiving(network, self._settings.publisher)
+            self._networks[key] = network, frozenset(hosts - reached)
         return self._networks[key]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.embedded import network, stream
-from jobs.embedded.kinds import SensorRun, SessionRun
+from jobs.embedded.kinds import RunKind, SensorRun, SessionRun
+from jobs.embedded.progress import Progress
 from lab.fabric.topologies import LINE
-
-log = logging.getLogger("stackcast.lab")
 
 #: Rules of sensors overlap in many attributes, so fewer of them make as many table entries.
 SUBSCRIPTIONS = 200
@@ -24,7 +22,8 @@ LINE_EVENTS = 2_000
 def trading_session(settings: Settings, lifecycle: Lifecycle) -> int:
     """Runs once, by what ``spark.stackcast.match`` says. Returns the exit code."""
     way = network if settings.match == "network" else stream
-    return way.run(settings, lifecycle, SessionRun())
+    with Progress() as progress:
+        return way.run(settings, lifecycle, SessionRun(), progress)
 
 
 def sensors(settings: Settings, lifecycle: Lifecycle) -> int:
@@ -35,21 +34,25 @@ def sensors(settings: Settings, lifecycle: Lifecycle) -> int:
     switches are to match there, too. Each run has its own report. Returns the first exit code that
     is not 0.
     """
-    kind = SensorRun()
+    with Progress() as progress:
+        return _sensors(settings, lifecycle, SensorRun(), progress)
+
+
+def _sensors(settings: Settings, lifecycle: Lifecycle, kind: RunKind, progress: Progress) -> int:
     if "lab.subscriptions" not in settings.given:
         settings = dataclasses.replace(settings, lab_subscriptions=SUBSCRIPTIONS)
     if "lab.network" not in settings.given:
-        log.info("sensors on a line of three switches, which match")
-        code = network.run(_on_line(settings), lifecycle, kind, keep_spark=True)
+        progress.say("sensors on a line of three switches, which match")
+        code = network.run(_on_line(settings), lifecycle, kind, progress, keep_spark=True)
         if code or lifecycle.stopping.is_set():
             return code
-    log.info("sensors on the network %s", settings.lab_network)
+    progress.say(f"sensors on the network {settings.lab_network}")
     if settings.match == "network":
-        return network.run(settings, lifecycle, kind)
+        return network.run(settings, lifecycle, kind, progress)
     if "attributes.unknown" not in settings.given:
         # A measurement that nobody announced turns up half way through.
         settings = dataclasses.replace(settings, attributes_unknown="register")
-    return stream.run(settings, lifecycle, kind)
+    return stream.run(settings, lifecycle, kind, progress)
 
 
 def _on_line(settings: Settings) -> Settings:

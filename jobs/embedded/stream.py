@@ -6,7 +6,6 @@ they were owed, and writes the report.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from functools import cache
@@ -20,75 +19,86 @@ from jobs.adapters.app.settings import Settings
 from jobs.adapters.planning import formats
 from jobs.adapters.stream import micro_batches
 from jobs.adapters.stream.kafka import Topics
+from jobs.adapters.stream.slices import Slices
 from jobs.adapters.tables.tables import Tables
 from jobs.embedded.kinds import RunKind, in_background
 from jobs.embedded.lab import RunningLab, bring_up
+from jobs.embedded.progress import Progress
 from jobs.embedded.proof import RunProof, shown_subscriptions
 from jobs.embedded.recorded_batches import RecordedBatches
-from lab.proof import verification
+from lab.proof import latency, verification
 from lab.proof.receipts import receipts
+from lab.proof.rule_matches import Place
 from lab.report.showcase import Showcase
 from lab.traffic.publisher import Published
+from udfs.messages.sequence import session_id
 from udfs.network.network import Network
 from udfs.stop_request import StopRequest
 from udfs.trees.broadcast import broadcast_trees
 
-log = logging.getLogger("stackcast.lab")
 
-
-def run(settings: Settings, lifecycle: Lifecycle, kind: RunKind) -> int:
+def run(settings: Settings, lifecycle: Lifecycle, kind: RunKind, progress: Progress) -> int:
     """Delivers the records of ``kind`` once, on the embedded lab.
 
     Returns the exit code: 0 only if every message went in and every delivery was exact.
     """
     began = time.monotonic()
-    with bring_up(settings, lifecycle, kind) as up:
-        published = _deliver(up, lifecycle, kind)
-        proof = StreamProof(
-            up.spark,
-            up.settings,
-            kind,
-            up.tables,
-            up.lab.network,
-            published,
-            up.lab.folder,
-            up.settle(),
-        )
+    with bring_up(settings, lifecycle, kind, progress) as up:
+        published, mode = _deliver(up, lifecycle, kind, progress)
+        with progress.stage("what hosts received, compared with what they were owed"):
+            status = up.lab.settle()
+            proof = StreamProof(
+                up.spark,
+                up.settings,
+                kind,
+                up.tables,
+                up.lab.network,
+                published,
+                mode,
+                up.lab.folder,
+                status,
+            )
         proof.write(time.monotonic() - began)
     return 0 if proof.exact else 1
 
 
-def _deliver(up: RunningLab, lifecycle: Lifecycle, kind: RunKind) -> Published:
-    """Publishes the records and lets the stream deliver them; returns when the topic is drained."""
+def _deliver(
+    up: RunningLab, lifecycle: Lifecycle, kind: RunKind, progress: Progress
+) -> tuple[Published, str]:
+    """Publishes the records and lets the stream deliver them, until the topic is drained.
+
+    Returns what was published, and the mode in which it was delivered.
+    """
     settings, stop = up.settings, StopRequest()
 
     # The topic must be there before the stream looks for it.
     kind.publish(settings, None, stop)
-    log.info("starting the stream: it waits for its plan and its workers")
-    query, delivery = micro_batches.start(up.spark, settings, lifecycle)
-    log.info("publishing to topic %s", settings.topic)
-    publishing = in_background(lambda: kind.publish(settings, up.source, stop))
-    topics = Topics(up.spark, settings)
+    with progress.stage("the stream: plan and workers"):
+        query, delivery = micro_batches.start(up.spark, settings, lifecycle)
+    with progress.stage("records delivered") as stage:
+        sent: list[Published] = []
+        publishing = in_background(lambda: kind.publish(settings, up.source, stop, sent.append))
+        topics = Topics(up.spark, settings)
 
-    @cache
-    def ends() -> dict[int, int]:
-        return topics.end_offsets()
+        @cache
+        def ends() -> dict[int, int]:
+            return topics.end_offsets()
 
-    def drained() -> bool:
-        if not publishing.done():
-            return False
-        publishing.result()
-        return all(delivery.processed.get(p, 0) >= end for p, end in ends().items())
+        def drained() -> bool:
+            done = sum(delivery.processed.values())
+            progress.count(stage, done, max(done, sent[-1].packets if sent else 0))
+            if not publishing.done():
+                return False
+            publishing.result()
+            return all(delivery.processed.get(p, 0) >= end for p, end in ends().items())
 
-    try:
-        lifecycle.run(query, finished=drained)
-    finally:
-        stop.set()
-        log.info("the stream has ended; waiting for its ledger and tables to be written")
-        delivery.close()
-    published = publishing.result()
-    log.info("topic %s is drained: %d packets", settings.topic, published.packets)
-    return published
+        try:
+            lifecycle.run(query, finished=drained)
+        finally:
+            stop.set()
+            with progress.stage("ledger and tables, written"):
+                delivery.close()
+        return publishing.result(), "realtime" if isinstance(query, Slices) else "microbatch"
 
 
 class StreamProof(RunProof):
@@ -102,14 +112,18 @@ class StreamProof(RunProof):
         tables: Tables,
         network: Network,
         published: Published,
+        mode: str,
         folder: Path,
         status: Mapping[str, Any],
     ) -> None:
         self._published = published
+        self._mode = mode
         self._tables = tables
         self._specification = formats.specification_of(settings, tables)
         self._recorded = RecordedBatches(settings, tables, kind, self._specification)
-        self._records = Topics(spark, settings).read_all()
+        topics = Topics(spark, settings)
+        self._records, times = topics.read_timed()
+        self._recorded.told = topics.publishers
         expected = verification.expected(
             self._records,
             self._recorded.batches,
@@ -117,7 +131,15 @@ class StreamProof(RunProof):
             settings.topic,
             read=self._recorded.read,
         )
-        compared = verification.compare(expected, receipts(folder))
+        received = receipts(folder)
+        compared = verification.compare(expected, received)
+        stamps = {
+            (session_id(settings.topic, partition), offset): time
+            for (partition, offset, _), time in zip(self._records, times, strict=True)
+        }
+        self._latencies = latency.latencies(
+            received, latency.arrivals(folder, list(received)), stamps
+        )
         super().__init__(settings, network, folder, status, expected, compared)
 
     @property
@@ -130,6 +152,12 @@ class StreamProof(RunProof):
             and self._total("messages") == expected.messages_in
             and self._total("dead_letters") == expected.dead_letters.total()
         )
+
+    def _sender(self, place: Place) -> str:
+        """Whose a message is."""
+        record = session_id(self._settings.topic, place.partition), place.offset
+        senders = self._expected.senders.get(record)
+        return self._settings.publisher if senders is None else senders[place.message]
 
     def _total(self, column: str) -> int:
         """Over all batches of the ledger."""
@@ -144,6 +172,7 @@ class StreamProof(RunProof):
             "batches": len(self._recorded.ledger),
             "messages_published": self._published.messages,
             "records_unprocessed": self._expected.unprocessed,
+            "latency": {"mode": self._mode, **latency.summary(self._latencies)},
         }
 
     def _samples(self) -> dict[str, Any]:
@@ -157,10 +186,13 @@ class StreamProof(RunProof):
             self._settings.max_labels,
             lambda record, _: self._recorded.read(record, newest),
             newest.registry,
+            self._sender,
         )
         return {
-            "subscriptions": shown_subscriptions(self._tables.rows("subscriptions")),
-            "notifications": showcase.notifications(self._records, newest.rules),
+            "subscriptions": shown_subscriptions(
+                self._tables.rows("subscriptions"), self._expected
+            ),
+            "notifications": showcase.notifications(self._records, newest.rules, self._expected),
             "batches": [
                 {
                     "batch_id": row["batch_id"],
@@ -169,5 +201,6 @@ class StreamProof(RunProof):
                     "versions": dict(row["versions"]),
                 }
                 for row in self._recorded.ledger
+                if row["packets"]
             ],
         }

@@ -112,7 +112,8 @@ def read_json(record: bytes, registry: Registry, longest: int = LONGEST) -> dict
             values[one.id] = _raw_float(one, number)
             continue
         # Half to even, as Python rounds.
-        raw = round((number - float(one.offset)) / float(one.scale))
+        scaled = (number - float(one.offset)) / float(one.scale)
+        raw = round(scaled) if math.isfinite(scaled) else -1
         if not 0 <= raw < 1 << 32:
             raise MessageError("VALUE_OUT_OF_RANGE", f"{one.name} is {number}")
         values[one.id] = raw

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from udfs.filters.meaning.evaluate import is_stateful
-from udfs.filters.meaning.interpreter import Interpreter
+from udfs.filters.meaning.interpreter import EventResult, Interpreter
 from udfs.filters.nodes import Forward, Rule
 from udfs.filters.subscriptions import CheckedRule
 from udfs.messages.specification import Specification
@@ -42,13 +42,12 @@ class Timeline:
             self._sources[source] = self._interpreter()
             self._sources[source].carry(earlier)
 
-    def receivers(self, source: bytes, event: Mapping[str, int]) -> tuple[str, ...]:
-        """Returns the hosts that are owed the next event of a source."""
-        if not self.rules:
-            return ()
+    def step(self, source: bytes, event: Mapping[str, int]) -> EventResult:
+        """Lets the next event of a source pass; returns the rules that it matches, by their place
+        in `rules`, and the hosts that are owed it."""
         if source not in self._sources:
             self._sources[source] = self._interpreter()
-        return self._sources[source].step(event).receivers
+        return self._sources[source].step(event)
 
     def _interpreter(self) -> Interpreter:
         # Cells must be named as they are in the stream, to be the same in the next version.

@@ -21,9 +21,10 @@ import networkx as nx
 import numpy as np
 
 from lab.proof.receipts import Receipt, packet_receipt, receipt_bytes, receipts
+from lab.proof.rule_matches import Place, RuleMatches, event_columns
 from lab.proof.timeline import Timeline, keeps_state
 from udfs.errors import MessageError
-from udfs.filters.meaning.evaluate import fields_of, matches_columns
+from udfs.filters.meaning.evaluate import matches_columns
 from udfs.filters.nodes import Node
 from udfs.filters.subscriptions import CheckedRule
 from udfs.messages.attributes.registry import Registry
@@ -67,7 +68,8 @@ class Batch:
 
     offsets: partition -> (from, until), ``until`` not included, as in the egress ledger.
     registry: the attributes that it knew, where its records are attribute/value events. announced:
-    what the publisher announced then; nothing: it may publish everything.
+    what the publisher announced then; nothing: it may publish everything. sender: where there are
+    several publishers, tells whose a message is.
     """
 
     batch_id: int
@@ -75,6 +77,7 @@ class Batch:
     rules: Sequence[CheckedRule]
     registry: Registry | None = None
     announced: Sequence[Node] = ()
+    sender: SenderReader | None = None
 
 
 class FoundMessage(NamedTuple):
@@ -88,11 +91,24 @@ class FoundMessage(NamedTuple):
 
 class _Event(NamedTuple):
     key: Key
-    index: int
+    place: Place
     event: Mapping[str, int]
 
 
 _NOBODY: frozenset[str] = frozenset()
+
+
+class Sender(NamedTuple):
+    """The publisher of a message, and, where it may not send it, why it is a dead letter; whole:
+    so is its record, as one."""
+
+    name: str
+    reason: str = ""
+    whole: bool = False
+
+
+SenderReader = Callable[[int, int, FoundMessage], Sender]
+"""Reads the publisher of a message: partition, offset, message."""
 
 RecordReader = Callable[[bytes, Batch], Iterable[FoundMessage]]
 """Reads one record of a batch in plain Python. A record of which nothing can be trusted raises
@@ -106,19 +122,25 @@ class Expectation:
     deliveries: host -> how often each key must arrive there (a packet may hold equal messages).
     packets: (session, Kafka offset) -> all messages of that source packet, in their order.
     receivers: the same keys -> the hosts that each of these messages is owed to.
+    senders: the same keys -> the publisher of each of these messages, where there are several.
     dead_letters: reason -> records or messages that do not decode and so reach nobody.
     payload_bytes: sum of the lengths of the sound source records.
     unprocessed: records that no batch took; nothing is expected of them.
+    matches: rule -> the messages that it matched. fired: message -> the rules with state that it
+    matched, which nobody can tell from the message alone.
     """
 
     deliveries: dict[str, Counter[Key]] = field(default_factory=lambda: defaultdict(Counter))
     packets: dict[tuple[bytes, int], tuple[bytes, ...]] = field(default_factory=dict)
     receivers: dict[tuple[bytes, int], list[frozenset[str]]] = field(default_factory=dict)
+    senders: dict[tuple[bytes, int], list[str]] = field(default_factory=dict)
     dead_letters: Counter[str] = field(default_factory=Counter)
     messages_in: int = 0
     messages_matched: int = 0
     payload_bytes: int = 0
     unprocessed: int = 0
+    matches: dict[str, RuleMatches] = field(default_factory=lambda: defaultdict(RuleMatches))
+    fired: dict[Place, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -200,21 +222,22 @@ def expected(
     timeline = Timeline(specification)
     sessions = {p: session or session_id(topic, p) for p in partitions}
     for batch in batches:
-        timeline.begin([rule for rule in batch.rules if keeps_state(rule)])
+        kept = [rule for rule in batch.rules if keeps_state(rule)]
+        timeline.begin(kept)
+        names = [rule.id for rule in kept]
         chosen: list[tuple[int, int, bytes]] = []
         for partition in batch.offsets.keys() & partitions.keys():
             first, until = np.searchsorted(offsets[partition], batch.offsets[partition])
             taken[partition][first:until] = True
             chosen += ((partition, *row) for row in partitions[partition][first:until])
-        stateless = (rule for rule in batch.rules if not keeps_state(rule))
-        conditions = [(rule.condition, rule.receivers) for rule in stateless]
+        stateless = [rule for rule in batch.rules if not keeps_state(rule)]
         events: list[_Event] = []
         for event in _events(chosen, batch, read, sessions, expectation):
             events.append(event)
             if len(events) == _EVENTS_A_BLOCK:
-                _owe(events, conditions, timeline, expectation)
+                _owe(events, stateless, timeline, names, expectation)
                 events = []
-        _owe(events, conditions, timeline, expectation)
+        _owe(events, stateless, timeline, names, expectation)
     expectation.unprocessed = sum(int((~mask).sum()) for mask in taken.values())
     return expectation
 
@@ -250,6 +273,16 @@ def _events(
             expectation.dead_letters[error.what.lower()] += 1
             continue
         session = sessions[partition]
+        if batch.sender is not None:
+            senders = [batch.sender(partition, offset, found) for found in messages]
+            if senders and senders[0].whole:
+                expectation.dead_letters[senders[0].reason] += 1
+                continue
+            messages = tuple(
+                found._replace(reason=found.reason or sender.reason)
+                for found, sender in zip(messages, senders, strict=True)
+            )
+            expectation.senders[session, offset] = [sender.name for sender in senders]
         expectation.packets[session, offset] = tuple(found.message for found in messages)
         expectation.receivers[session, offset] = [_NOBODY] * len(messages)
         expectation.payload_bytes += len(payload)
@@ -258,30 +291,39 @@ def _events(
             if found.reason:
                 expectation.dead_letters[found.reason] += 1
             else:
-                yield _Event((session, offset, found.message), index, found.event)
+                place = Place(partition, offset, index)
+                yield _Event((session, offset, found.message), place, found.event)
 
 
 def _owe(
     events: Sequence[_Event],
-    conditions: Sequence[tuple[Node, Sequence[str]]],
+    rules: Sequence[CheckedRule],
     timeline: Timeline,
+    names: Sequence[str],
     expectation: Expectation,
 ) -> None:
-    """Add to ``expectation`` what the rules owe their hosts of ``events``."""
+    """Add to ``expectation`` what rules, and those of the timeline, owe their hosts of events.
+
+    rules: without state. names: of the timeline's.
+    """
     count = len(events)
-    columns: dict[str, np.ndarray] = {}
-    present: dict[str, np.ndarray] = {}
-    for name in sorted({name for node, _ in conditions for name in fields_of(node)}):
-        columns[name] = np.fromiter((one.event.get(name, 0) for one in events), "u8", count)
-        present[name] = np.fromiter((name in one.event for one in events), "?", count)
+    conditions = [rule.condition for rule in rules]
+    columns, present = event_columns([one.event for one in events], conditions)
     wanted: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(count, dtype=bool))
-    for condition, receivers in conditions:
-        true = matches_columns(condition, columns, present)
-        for host in receivers:
+    for rule in rules:
+        true = matches_columns(rule.condition, columns, present)
+        for host in rule.receivers:
             wanted[host] |= true
+        expectation.matches[rule.id].add(np.flatnonzero(true), lambda number: events[number].place)
     for i, one in enumerate(events if timeline.rules else ()):
-        for host in timeline.receivers(one.key[0], one.event):
+        result = timeline.step(one.key[0], one.event)
+        for host in result.receivers:
             wanted[host][i] = True
+        if result.rules:
+            fired = tuple(names[number] for number in result.rules)
+            expectation.fired[one.place] = fired
+            for name in fired:
+                expectation.matches[name].add([i], lambda number: events[number].place)
     matched = np.zeros(count, dtype=bool)
     for host, mask in wanted.items():
         matched |= mask
@@ -290,8 +332,8 @@ def _owe(
     sets: dict[frozenset[str], frozenset[str]] = {}
     for i in np.flatnonzero(matched).tolist():
         hosts = frozenset(host for host, mask in wanted.items() if mask[i])
-        (session, offset, _), index, _ = events[i]
-        expectation.receivers[session, offset][index] = sets.setdefault(hosts, hosts)
+        (session, offset, _), place, _ = events[i]
+        expectation.receivers[session, offset][place.message] = sets.setdefault(hosts, hosts)
 
 
 # --- the comparison -----------------------------------------------------------------------------
@@ -386,23 +428,32 @@ def unicast_bytes(
 
     Unicast at its best: all messages that a host is owed of one source packet share one plain
     frame. A frame counts once on every link from the publisher's host to the receiver's; a host
-    that no usable link leads to costs nothing.
+    that no usable link leads to costs nothing. publisher: of all records, or of those whose sender
+    the expectation does not know.
     """
-    paths = nx.single_source_dijkstra_path(
-        network.graph(),
-        publisher,
-        # networkx takes None for "no such edge".
-        weight=lambda _u, _v, edge: edge["weight"] if edge["up"] else None,
-    )
+    graph = network.graph()
+    paths: dict[str, dict[str, list[str]]] = {}
+
+    def links(sender: str, host: str) -> int:
+        """Links between them, 0 where none leads there."""
+        if sender not in paths:
+            # networkx takes None for "no such edge".
+            paths[sender] = nx.single_source_dijkstra_path(
+                graph, sender, weight=lambda _u, _v, e: e["weight"] if e["up"] else None
+            )
+        return len(paths[sender].get(host, (host,))) - 1
+
     total = 0
     for host, owed in expectation.deliveries.items():
-        if host not in paths:
-            continue
-        frames = {(session, offset) for session, offset, _ in owed}
-        size = len(frames) * framing.frame + sum(
-            (framing.message + len(message)) * count for (_, _, message), count in owed.items()
-        )
-        total += (len(paths[host]) - 1) * size
+        sizes: Counter[str] = Counter()
+        framed = set()
+        for (session, offset, message), count in owed.items():
+            sender = expectation.senders.get((session, offset), [publisher])[0]
+            sizes[sender] += (framing.message + len(message)) * count
+            if (session, offset) not in framed:
+                framed.add((session, offset))
+                sizes[sender] += framing.frame
+        total += sum(links(sender, host) * size for sender, size in sizes.items())
     return total
 
 

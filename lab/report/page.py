@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lab.up.folder import write_whole
+from udfs.errors import printable
 from udfs.report.page import render
 
 # Two words or more a line: what the reader of the table calls each key of the summary.
@@ -29,9 +30,10 @@ _SUMMARY_LINES: tuple[tuple[str, str], ...] = (
     ("extra", "extra"),
     ("duplicates", "duplicates"),
     ("dead_letters", "dead letters"),
-    ("batches", "micro-batches"),
+    ("batches", "batches"),
     ("seconds", "seconds"),
 )
+_LATENCIES = (("p50_ms", "half"), ("p99_ms", "99 %"), ("max_ms", "all"))
 _BYTES_LINES: tuple[tuple[str, str], ...] = (
     ("link_bytes", "Stackcast"),
     ("unicast_bytes", "unicast would have taken"),
@@ -51,11 +53,13 @@ class ReportData:
     hosts: ``Tallies.rows()``: host, expected, received, missing, extra, duplicates, ...
     batches: ``{batch_id, rows, seconds, versions}``; ``versions`` is a mapping table -> version.
     nodes, links: the map, as `udfs.network.drawing.drawing` makes it.
-    subscriptions: ``{id, host, filter}``.
+    subscriptions: ``{id, host, filter, matched}``; ``matched`` counts messages.
     notifications: samples: ``{id, partition, offset, message, event, subscriptions, receivers,
         labels, edges}``: ``message`` is the index in its packet, ``event`` maps field -> readable
-        value, ``subscriptions`` holds ids, ``labels`` holds ``{text, kind, id}`` with kind
-        ``tree``, ``hop`` or ``stop``, ``edges`` holds ``[u, v]`` as the notification flows.
+        value, ``subscriptions`` holds ids, ``labels`` holds ``{text, kind, id, wire, link}`` with
+        kind ``tree``, ``hop`` or ``stop``, hexadecimal digits and ``[u, v]`` (empty for a tree),
+        ``edges`` holds ``[u, v]`` as the notification flows.
+    run: ``{began, version, network, labels, settings}``; ``settings`` maps key -> value.
     """
 
     summary: Mapping[str, Any]
@@ -65,6 +69,7 @@ class ReportData:
     links: Sequence[Mapping[str, Any]] = field(default_factory=list)
     subscriptions: Sequence[Mapping[str, Any]] = field(default_factory=list)
     notifications: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    run: Mapping[str, Any] = field(default_factory=dict)
 
 
 def verdict(summary: Mapping[str, Any]) -> tuple[bool, str]:
@@ -126,7 +131,7 @@ def print_table(
         hosts.add_column(column, justify="left" if left else "right", no_wrap=not left)
     for row in per_host:
         wrong = row.get("missing") or row.get("extra") or row.get("duplicates")
-        cells = [Text(_number(row.get(column, ""))) for column in _HOST_COLUMNS]
+        cells = [Text(printable(_number(row.get(column, "")))) for column in _HOST_COLUMNS]
         hosts.add_row(*cells, style="bold red" if wrong else None)
     totals = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     totals.add_column(style="dim")
@@ -144,6 +149,10 @@ def print_table(
 
 def _pairs(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = [(words, _number(summary[key])) for key, words in _SUMMARY_LINES if key in summary]
+    latency = summary.get("latency", {})
+    if latency.get("count"):
+        within = (f"{words} within {latency[key]:,.0f} ms" for key, words in _LATENCIES)
+        rows.append(("event to wire", ", ".join(within)))
     own = summary.get("link_bytes")
     for key, words in _BYTES_LINES:
         if key in summary:

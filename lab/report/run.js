@@ -17,6 +17,12 @@
     byId("headline").append(figure(number(summary[key]), label, fault && summary[key]));
   }
 
+  const settings = Object.entries(data.run.settings ?? {});
+  const told = [["began", data.run.began], ["version", data.run.version], ["network", data.run.network], ["labels", data.run.labels], ...settings];
+  byId("run").append(...told.filter(([, value]) => value !== undefined && value !== "").flatMap(
+    ([key, value]) => [make("dt", { text: key }), make("dd", { text: String(value) })]));
+  byId("when").textContent = [data.run.began?.replace("T", " ").replace("+00:00", " UTC"), data.run.version && `version ${data.run.version}`].filter(Boolean).join(", ");
+
   const ways = [
     ["link_bytes", "Stackcast", "seen on the links"],
     ["unicast_bytes", "Unicast", "each host by itself, shortest paths"],
@@ -30,6 +36,24 @@
       bar(label, summary[key] / most, bytes(summary[key]) + times, how, key === "link_bytes" ? "own" : ""));
   }
 
+  // Bounds grow by the same factor, so all bars are as wide as each other.
+  const latency = summary.latency ?? {};
+  if (latency.count) {
+    const rows = latency.histogram, high = Math.max(...rows.map((row) => row.count));
+    const ms = (value) => (value < 1000 ? `${number(Math.round(value * 10) / 10)} ms` : `${number(value / 1000)} s`);
+    const within = [["p50_ms", "half"], ["p99_ms", "99 %"], ["max_ms", "all"]];
+    byId("latency").hidden = false;
+    byId("latency").append(
+      make("div", { className: "figures" }, ...within.map(([key, words]) => figure(ms(latency[key]), `${words} within`))),
+      make("div", { className: "histogram", role: "img", "aria-label": `Histogram of ${number(latency.count)} records` },
+        ...rows.map((row) => make("i", {
+          title: `${ms(row.from_ms)} to ${ms(row.to_ms)}: ${plural(row.count, "record")}`,
+          style: { height: `${row.count ? Math.max(1, 100 * row.count / high) : 0}%` },
+        }))),
+      make("p", { className: "axis" }, make("span", { text: ms(rows[0].from_ms) }), make("span", { text: ms(rows.at(-1).to_ms) })),
+      make("p", { className: "note", text: `${plural(latency.count, "record")}, ${latency.mode === "realtime" ? "real time" : "micro-batches"}: from the record's Kafka timestamp, its publisher's clock, to the kernel's time at which its first frame reached the first switch. Records that are published faster than they are sent wait in the topic, and that counts.` }));
+  }
+
   function table(heads, rows) {
     const head = make("tr", {}, ...heads.map(([text, className]) => make("th", { text, scope: "col", ...(className && { className }) })));
     return make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
@@ -37,6 +61,7 @@
 
   const longest = Math.max(1e-9, ...data.batches.map((batch) => Number(batch.seconds) || 0));
   let before = null;
+  byId("batched").hidden = !data.batches.length;
   byId("batches").append(table(
     [["batch"], ["rows"], ["seconds"], ["rows/s"], ["table versions", "text"]],
     data.batches.map((batch) => {
@@ -84,16 +109,16 @@
       rows: data.subscriptions,
       text: (row) => `${row.id} ${row.host} ${row.filter}`,
       hosts: (row) => [row.host],
-      title: (row) => [make("code", { text: row.filter }), make("small", { text: `${row.id} → ${row.host}` })],
+      title: (row) => [make("code", { text: row.filter }), make("small", { text: `${row.id} → ${row.host} · ${plural(row.matched, "match", "matches")}` })],
       hint: "stock, threshold, id, host:h3",
     },
     notification: {
       rows: data.notifications,
-      text: (row) => `${typeOf(row)} ${titleOf(row)} ${Object.values(row.event ?? {}).join(" ")} ${row.offset} ${row.subscriptions.join(" ")}`,
+      text: (row) => `${typeOf(row)} ${titleOf(row)} ${row.publisher} ${Object.values(row.event ?? {}).join(" ")} ${row.offset} ${row.subscriptions.join(" ")}`,
       hosts: (row) => row.receivers,
       title: (row) => [make("strong", { text: titleOf(row) }),
-        make("small", { text: `${typeOf(row)} ${row.partition}:${row.offset}:${row.message} → ${plural(row.receivers.length, "host")}` })],
-      hint: "stock, offset, host:h3",
+        make("small", { text: `${typeOf(row)} ${row.partition}:${row.offset}:${row.message} ${row.publisher} → ${plural(row.receivers.length, "host")}` })],
+      hint: "stock, publisher, offset, host:h3",
     },
   };
   const find = (kind, id) => kinds[kind].rows.find((row) => String(row.id) === String(id));
@@ -104,10 +129,10 @@
   const map = networkMap(byId("map"), data.nodes, data.links);
   const light = (notifications, targets) => map.light({
     ways: notifications.flatMap((row) => row.edges), receivers: notifications.flatMap((row) => row.receivers), targets,
+    stops: notifications.length === 1 ? notifications[0].labels.filter((label) => label.kind === "stop").map((label) => label.link) : [],
   });
 
   // --- the detail ------------------------------------------------------------------------------
-  const wire = { tree: 1, hop: 2, stop: 3 };
   const meaning = {
     tree: "Each switch copies to its ports of this stored tree. The label stays in the stack.",
     hop: "The switch that owns this link also sends out of it. The label leaves the stack there.",
@@ -115,13 +140,21 @@
   };
   function stackList(labels, wanted) {
     if (!labels.length) return make("p", { className: "note", text: wanted ? "No stack: the switches match." : "No label: nobody receives it." });
+    // What a kind means is said once, at the first of its kind.
+    const first = new Set();
     return make("ol", { className: "stack" }, ...labels.map((label) => {
-      const value = ((wire[label.kind] ?? 0) << 14) | Number(label.id);
-      return make("li", { className: label.kind in wire ? label.kind : "" },
+      const told = first.has(label.kind) ? [] : [make("small", { text: meaning[label.kind] ?? "" })];
+      first.add(label.kind);
+      const show = label.link.length ? {
+        tabindex: 0,
+        on: Object.fromEntries([["mouseenter", true], ["mouseleave", false], ["focus", true], ["blur", false]].map(
+          ([event, marked]) => [event, () => map.mark(label.link, label.kind, marked)])),
+      } : {};
+      return make("li", { className: label.kind in meaning ? label.kind : "", ...show },
         make("b", { text: label.kind }),
-        make("span", { className: "line" }, make("span", { text: label.text }),
-          make("code", { text: `0x${value.toString(16).padStart(4, "0")}`, title: "as on the wire: 2 bits of type, 14 bits of id" })),
-        make("small", { text: meaning[label.kind] ?? "" }));
+        make("span", { className: "line" }, make("span", { text: label.text.replace(/^\w+ /, "") }),
+          make("code", { text: label.wire, title: "as on the wire: two bits of kind, then the id" })),
+        ...told);
     }));
   }
   function linksTo(kind, rows, none) {
@@ -138,7 +171,7 @@
   function showNotification(row) {
     const matched = row.subscriptions.map((id) => find("subscription", id) ?? { id, host: "?", filter: String(id) });
     byId("detail").replaceChildren(
-      make("h2", { text: titleOf(row) }), make("p", { className: "note", text: [typeOf(row), placeOf(row)].filter(Boolean).join(", ") }),
+      make("h2", { text: titleOf(row) }), make("p", { className: "note", text: [typeOf(row), `sent by ${row.publisher}`, placeOf(row)].filter(Boolean).join(", ") }),
       heading("Header stack"), stackList(row.labels, row.receivers.length),
       heading(`Receivers (${number(row.receivers.length)}), over ${plural(row.edges.length, "link")}`), hostChips(row.receivers),
       heading(`Matched by (${number(matched.length)})`), linksTo("subscription", matched, "No subscription."),
@@ -149,10 +182,10 @@
   function showSubscription(row) {
     const samples = samplesOf(row);
     byId("detail").replaceChildren(
-      make("h2", { text: String(row.id) }), make("p", { className: "note", text: `delivers to ${row.host}` }),
+      make("h2", { text: String(row.id) }), make("p", { className: "note", text: `delivers to ${row.host}; matched ${plural(row.matched, "message")}` }),
       heading("Filter"), make("code", { className: "filter", text: row.filter }),
-      heading(`Sample notifications that it matched (${number(samples.length)})`),
-      linksTo("notification", samples, "None among the samples of this report."));
+      heading(row.matched ? `Samples of what it matched (${number(samples.length)} of ${number(row.matched)})` : "Samples of what it matched"),
+      linksTo("notification", samples, "It matched nothing in this run."));
     light(samples, [row.host]);
   }
   function showNothing() {

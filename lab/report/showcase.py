@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from lab.proof.rule_matches import Place, event_columns
 from lab.proof.timeline import keeps_state
-from lab.proof.verification import Batch, FoundMessage, RecordReader, packet_reader
+from lab.proof.verification import Batch, Expectation, FoundMessage, RecordReader, packet_reader
 from udfs.errors import MessageError
-from udfs.filters.meaning.evaluate import matches
+from udfs.filters.meaning.evaluate import matches_columns
 from udfs.filters.subscriptions import CheckedRule
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.specification import Specification
-from udfs.network.labels import KINDS
+from udfs.network.labels import KINDS, TREE
 from udfs.network.network import Network
 from udfs.network.virtual_tree import VirtualTree
 from udfs.network_match.routing import ports_towards
 from udfs.trees.encode import Encoder
 
+#: So many, and more only where each rule that matched has no other.
 SAMPLES = 300
 #: Of one subscription only so many, so that many subscriptions have one.
 OF_ONE_SUBSCRIPTION = 3
@@ -29,7 +33,7 @@ class Showcase:
 
     specification: of the messages. read: what records are, as for ``verification.expected``; by
     default packets of messages of ``specification``. registry: for a reader of attribute/value
-    events.
+    events. sender: whose a message is, where there are several publishers.
     """
 
     def __init__(
@@ -41,57 +45,96 @@ class Showcase:
         max_labels: int,
         read: RecordReader | None = None,
         registry: Registry | None = None,
+        sender: Callable[[Place], str] | None = None,
     ) -> None:
         self._network = network
         self._specification = specification
         self._read = read or packet_reader(specification)
         self._registry = registry
-        self._encoder = Encoder(network, publisher, trees, max_labels)
+        # Of several publishers the network's first has the encoder that those of others share.
+        only = publisher if publisher in network.hosts else network.publishers()[0]
+        self._encoder = Encoder(network, only, trees, max_labels)
+        self._sender = sender or (lambda _: publisher)
 
     def notifications(
-        self, records: Iterable[tuple[int, int, bytes]], rules: Sequence[CheckedRule]
+        self,
+        records: Iterable[tuple[int, int, bytes]],
+        rules: Sequence[CheckedRule],
+        expectation: Expectation,
     ) -> list[dict[str, Any]]:
-        """Returns the first messages that show something new, by brute force over the rules."""
-        samples: list[dict[str, Any]] = []
-        shown: Counter[str] = Counter()
+        """Returns messages from all of the topic, at least one for each rule that matched.
+
+        records: (partition, offset, payload). rules: those that say who matched, and why.
+        expectation: of these records; it knows where rules matched.
+        """
         batch = Batch(0, {}, rules, self._registry)
-        for partition, offset, payload in records:
-            if len(samples) >= SAMPLES:
-                break
-            for index, found in enumerate(self._messages(payload, batch)):
-                sample = self._sample(partition, offset, index, found, rules, shown)
-                if sample is not None:
-                    samples.append(sample | {"id": len(samples)})
+        found = self._found(records, batch, expectation)
+        matching = self._matching(found, rules, expectation)
+        chosen = sorted(_spread(matching, expectation))
+        by_id = {rule.id: rule for rule in rules}
+        samples = []
+        for number, place in enumerate(chosen):
+            matched = [by_id[name] for name in matching[place]]
+            samples.append({"id": number} | self._sample(place, found[place], matched))
         return samples
 
-    def _sample(
+    def _found(
         self,
-        partition: int,
-        offset: int,
-        index: int,
-        found: FoundMessage,
+        records: Iterable[tuple[int, int, bytes]],
+        batch: Batch,
+        expectation: Expectation,
+    ) -> dict[Place, FoundMessage]:
+        """The messages that may become samples."""
+        places: dict[tuple[int, int], set[Place]] = defaultdict(set)
+        for matches in expectation.matches.values():
+            for place in matches.places:
+                places[place.partition, place.offset].add(place)
+        found = {}
+        for partition, offset, payload in records:
+            if (partition, offset) in places:
+                messages = self._messages(payload, batch)
+                for place in places[partition, offset]:
+                    found[place] = messages[place.message]
+        return {place: message for place, message in found.items() if not message.reason}
+
+    @staticmethod
+    def _matching(
+        found: Mapping[Place, FoundMessage],
         rules: Sequence[CheckedRule],
-        shown: Counter[str],
-    ) -> dict[str, Any] | None:
-        if found.reason:
-            return None
-        event = found.event
-        # Whether rules with state match depends on all events before: none serves as a sample.
-        stateless = (rule for rule in rules if not keeps_state(rule))
-        matching = [rule for rule in stateless if matches(rule.condition, event)]
-        if all(shown[rule.id] >= OF_ONE_SUBSCRIPTION for rule in matching):
-            return None
-        shown.update(rule.id for rule in matching)
-        receivers = frozenset(host for rule in matching for host in rule.receivers)
-        labels, edges = self._way(receivers)
+        expectation: Expectation,
+    ) -> dict[Place, list[str]]:
+        """The rules that match each message."""
+        stateless = [rule for rule in rules if not keeps_state(rule)]
+        stateful = {rule.id for rule in rules if keeps_state(rule)}
+        events = [message.event for message in found.values()]
+        columns, present = event_columns(events, [rule.condition for rule in stateless])
+        places = list(found)
+        matching: dict[Place, list[str]] = {
+            place: [name for name in expectation.fired.get(place, ()) if name in stateful]
+            for place in places
+        }
+        for rule in stateless:
+            mask = matches_columns(rule.condition, columns, present)
+            for number in np.flatnonzero(mask).tolist():
+                matching[places[number]].append(rule.id)
+        return matching
+
+    def _sample(
+        self, place: Place, found: FoundMessage, matched: Sequence[CheckedRule]
+    ) -> dict[str, Any]:
+        receivers = frozenset(host for rule in matched for host in rule.receivers)
+        sender = self._sender(place)
+        labels, edges = self._way(sender, receivers)
         return {
-            "partition": partition,
-            "offset": offset,
-            "message": index,
+            "publisher": sender,
+            "partition": place.partition,
+            "offset": place.offset,
+            "message": place.message,
             "event": {
-                name: self._specification.field(name).render(raw) for name, raw in event.items()
+                name: self._specification.field(name).render(raw)
+                for name, raw in found.event.items()
             },
-            "subscriptions": [rule.id for rule in matching],
+            "subscriptions": [rule.id for rule in matched],
             "receivers": sorted(receivers),
             "labels": [self._label(label) for label in labels],
             "edges": [list(edge) for edge in edges],
@@ -103,9 +146,11 @@ class Showcase:
         except MessageError:
             return []
 
-    def _way(self, receivers: frozenset[str]) -> tuple[list[int], list[tuple[str, str]]]:
+    def _way(
+        self, sender: str, receivers: frozenset[str]
+    ) -> tuple[list[int], list[tuple[str, str]]]:
         """Labels and links of the notification."""
-        encodings = self._encoder.encode(receivers)
+        encodings = self._encoder.of(sender).encode(receivers - {sender})
         return (
             [label for e in encodings for label in e.labels],
             [edge for e in encodings for edge in e.edges],
@@ -113,7 +158,14 @@ class Showcase:
 
     def _label(self, label: int) -> dict[str, Any]:
         kind, number = self._network.labels.split(label)
-        return {"text": self._network.describe(label), "kind": KINDS[kind], "id": number}
+        link = self._network.link_by_id.get(number) if kind != TREE else None
+        return {
+            "text": self._network.describe(label),
+            "kind": KINDS[kind],
+            "id": number,
+            "wire": f"0x{label:0{2 * self._network.labels.size}x}",
+            "link": [link.switch, link.neighbor] if link else [],
+        }
 
 
 class FilteredShowcase(Showcase):
@@ -128,14 +180,34 @@ class FilteredShowcase(Showcase):
         registry: Registry | None = None,
     ) -> None:
         super().__init__(network, (), specification, publisher, 1, read, registry)
-        self._publisher = publisher
         self._ports = ports_towards(network, publisher)
         self._ends = {(link.switch, link.port): link.neighbor for link in network.links}
 
-    def _way(self, receivers: frozenset[str]) -> tuple[list[int], list[tuple[str, str]]]:
-        first = self._network.host(self._publisher).switch
-        edges = [(self._publisher, first)]
+    def _way(
+        self, sender: str, receivers: frozenset[str]
+    ) -> tuple[list[int], list[tuple[str, str]]]:
+        first = self._network.host(sender).switch
+        edges = [(sender, first)]
         for switch, ports in self._ports.items():
             taken = {ports[name] for name in receivers if name in ports}
             edges += ((switch, self._ends[switch, port]) for port in sorted(taken))
         return [], edges
+
+
+def _spread(matching: Mapping[Place, Sequence[str]], expectation: Expectation) -> set[Place]:
+    """Some of the messages: one for each rule, the rarest first, then up to `SAMPLES` more."""
+    rules = sorted(expectation.matches, key=lambda name: expectation.matches[name].count)
+    chosen: set[Place] = set()
+    shown: Counter[str] = Counter()
+    for wanted in range(1, OF_ONE_SUBSCRIPTION + 1):
+        for number, name in enumerate(rules):
+            places = [p for p in expectation.matches[name].places if name in matching.get(p, ())]
+            # Each rule begins elsewhere, or all samples were of the first or the last records.
+            start = (number * len(places)) // max(1, len(rules)) if wanted == 1 else 0
+            for place in (*places[start:], *places[:start]):
+                if shown[name] >= wanted or (wanted > 1 and len(chosen) >= SAMPLES):
+                    break
+                if place not in chosen:
+                    chosen.add(place)
+                    shown.update(matching[place])
+    return chosen

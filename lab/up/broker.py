@@ -40,8 +40,6 @@ _FROM_PYSPARK = (
 
 _LOG_LINES = 12
 _PORT_TAKEN = ("Address already in use", "BindException")
-# For formatting, which wants to read of ports and listens on none.
-_UNUSED_PORTS = (1, 2)
 
 _PROPERTIES = """\
 process.roles=broker,controller
@@ -68,6 +66,13 @@ group.initial.rebalance.delay.ms=0
 message.max.bytes=8388608
 replica.fetch.max.bytes=8388608
 controlled.shutdown.enable=false
+"""
+
+# All that formatting a storage by Kafka's own tool, a JVM of its own, would leave that is needed.
+_META_PROPERTIES = """\
+version=1
+cluster.id={cluster}
+node.id=1
 """
 
 _LOG4J2 = """\
@@ -175,26 +180,28 @@ class Broker:
         return self._child is not None and self._child.poll() is None
 
     def start(self, timeout: float = 60) -> Broker:
-        """Formats the storage, starts the broker, and returns when it answers.
+        """Begins, where nobody has, and returns when the broker answers.
 
         Another program may take a port between its choice and its use: then all is tried again.
         """
-        if self.alive():
-            return self
         try:
+            if not self.alive():
+                self.begin()
             try:
-                self._start(timeout)
+                self._wait_until_it_answers(timeout)
             except LabError:
                 if not self._port_was_taken():
                     raise
                 self.stop()
-                self._start(timeout)
+                self.begin()
+                self._wait_until_it_answers(timeout)
         except BaseException:
             self.stop()
             raise
         return self
 
-    def _start(self, timeout: float) -> None:
+    def begin(self) -> None:
+        """Makes an empty storage and starts the broker's process, which `start` waits for."""
         log = self.folder / "log"
         data = self.folder / "data"
         shutil.rmtree(data, ignore_errors=True)
@@ -203,14 +210,10 @@ class Broker:
         data.mkdir()
         (self.folder / "log4j2.xml").write_text(_LOG4J2.format(log=log))
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        # An id that begins with a dash would be read as an option.
-        cluster = cluster if not cluster.startswith("-") else "S" + cluster[1:]
-        self._format(self._write_properties(*_UNUSED_PORTS), cluster)
-        # Formatting takes seconds: ports are chosen only now.
+        (data / "meta.properties").write_text(_META_PROPERTIES.format(cluster=cluster))
         port, controller = free_ports(2)
         self._child = self._spawn(("kafka.Kafka", str(self._write_properties(port, controller))))
         self.bootstrap_servers = f"127.0.0.1:{port}"
-        self._wait_until_it_answers(timeout)
 
     def _write_properties(self, port: int, controller: int) -> Path:
         path = self.folder / "server.properties"
@@ -251,18 +254,6 @@ class Broker:
         child, self._child = self._child, None
         if child is not None:
             stop_process(child, timeout)
-
-    def _format(self, properties: Path, cluster: str) -> None:
-        storage = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties))
-        child = self._spawn(storage)
-        try:
-            status = child.wait(60)
-        except subprocess.TimeoutExpired:
-            raise self._failed("formatting its storage took over 60 s") from None
-        finally:
-            stop_process(child, timeout=5)
-        if status:
-            raise self._failed(f"formatting its storage ended with exit code {status}")
 
     def _spawn(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         options = (

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lab.fabric.hosts import receivers
 from lab.traffic import sensors
 from lab.traffic.subscriptions import subscriptions
 from lab.up.lab import Lab
@@ -65,7 +66,7 @@ def rows(
     """
     filtering = match == "network"
     program = matching_program(message_format) if filtering else stack_program(network.labels)
-    hosts = network.subscribers()
+    hosts = receivers(network)
     now = dt.datetime.now(dt.UTC) if updated_at is None else updated_at
     # The columns that people fill when they write a table.
     who = {"updated_by": "lab", "updated_at": now}

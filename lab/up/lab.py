@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any
 
-from lab.fabric.hosts import check_external
+from lab.fabric.hosts import check_external, receivers
 from lab.up.broker import Broker, default_class_path
 from lab.up.folder import FolderLock, clear
 from lab.up.process import Child
@@ -49,7 +49,7 @@ class Lab:
 
     After ``up``: ``bootstrap_servers`` (``host:port``), ``p4runtime`` (``host:port``, all switches
     by their device id), ``ingress`` (publisher host to ``host:port`` of its UDP tunnel), ``hosts``
-    (names of subscribers).
+    (names of those that may receive).
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Lab:
         check_external(external, network.subscribers())
         self.folder = Path(folder).absolute()
         self.network = network
-        self.hosts: tuple[str, ...] = network.subscribers()
+        self.hosts: tuple[str, ...] = receivers(network)
         self.bootstrap_servers = ""
         self.p4runtime = ""
         self.ingress: dict[str, str] = {}
@@ -107,13 +107,13 @@ class Lab:
         if not self._lock.held:
             self._lock.take()
         try:
-            if not self._with_broker:
-                self._start_network()
-                return self
-            jars = self._jars if self._jars is not None else default_class_path()
+            if self._with_broker:
+                jars = self._jars if self._jars is not None else default_class_path()
+                self._broker = Broker(jars, self.folder / "broker", self._java)
+                self._broker.begin()
             self._start_network()
-            self._broker = Broker(jars, self.folder / "broker", self._java)
-            self.bootstrap_servers = self._broker.start().bootstrap_servers
+            if self._broker is not None:
+                self.bootstrap_servers = self._broker.start().bootstrap_servers
         except BaseException:
             self.down()
             raise

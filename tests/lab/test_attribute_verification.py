@@ -16,9 +16,11 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from json_records import read_records
 
 from jobs.adapters.app.settings import Settings
 from jobs.embedded.feed import feed_events
+from jobs.embedded.network import expected as expected_in_network
 from lab.fabric.hosts import LabHost, NetworkCard
 from lab.proof.attribute_reader import FRAMES, event_reader, frame_reader, read_json
 from lab.proof.receipts import KEY, Receipt, event_receipt, receipts
@@ -30,7 +32,6 @@ from udfs.errors import LabError, MessageError
 from udfs.filters.nodes import Or
 from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.attributes.events import REASONS
-from udfs.messages.attributes.pairs import pairs_of_lines, read_pairs
 from udfs.messages.sequence import sequence_number, session_id
 from udfs.network.topology import fabric, line
 from udfs.trees.broadcast import broadcast_trees
@@ -240,7 +241,7 @@ RECORDS = st.one_of(
 @examples(60)
 @given(st.lists(RECORDS, min_size=1, max_size=8))
 def test_json_means_the_same_to_the_plain_reader_and_to_the_stream(records):
-    events = read_pairs(*pairs_of_lines(records), REGISTRY, 1 << 20)
+    events = read_records(records, REGISTRY, 1 << 20)
     for i, record in enumerate(records):
         try:
             values, reason = read_json(record, REGISTRY), ""
@@ -521,11 +522,12 @@ def test_the_report_shows_events_in_their_units_with_stacks():
     records = [(0, n, record) for n, record in enumerate(sensors.events(80, faults=0.1))]
     texts = [(host, "temperature < 3 and humidity > 20") for host in ("h1", "h5")]
     specification = REGISTRY.specification()
+    read = event_reader("json", "id_pairs")
     showcase = Showcase(
-        network, broadcast_trees(network), specification, "feed1", 20,
-        event_reader("json", "id_pairs"), REGISTRY,
-    )  # fmt: skip
-    samples = showcase.notifications(records, rules_of(texts))
+        network, broadcast_trees(network), specification, "feed1", 20, read, REGISTRY
+    )
+    owed = expected(records, [batch(texts)], specification, TOPIC, read=read)
+    samples = showcase.notifications(records, rules_of(texts), owed)
     assert samples
     for sample in samples:
         event = json.loads(records[sample["offset"]][2])
@@ -546,7 +548,9 @@ def test_the_report_shows_the_way_through_switches_that_match():
         NETWORK, REGISTRY.specification(), "feed1", frame_reader(), REGISTRY
     )
     rules = rules_of([("h5", "station == 301")], hosts=HOSTS)
-    samples = showcase.notifications([(0, one.sequence, one.frame) for one in sent], rules)
+    records = [(0, one.sequence, one.frame) for one in sent]
+    owed = expected_in_network(records, rules, REGISTRY.specification(), frame_reader(), REGISTRY)
+    samples = showcase.notifications(records, rules, owed)
     assert samples
     for sample in samples:
         assert sample["event"]["station"] == "301"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -87,10 +88,16 @@ class Run:
     def output(self) -> str:
         return self.log.read_text(errors="replace")
 
+    @property
+    def lines(self) -> str:
+        """The output, and the log lines that are not shown."""
+        hidden = self.folder / "lab" / "log" / "run.log"
+        return self.output + (hidden.read_text(errors="replace") if hidden.is_file() else "")
+
     def until(self, text: str) -> None:
-        """Wait until the output has ``text``."""
+        """Wait until the output, or the log, has ``text``."""
         deadline = time.monotonic() + LIMIT_S
-        while text not in self.output:
+        while text not in self.lines:
             assert self.process.poll() is None, self.output[-3000:]
             assert time.monotonic() < deadline, self.output[-3000:]
             time.sleep(0.05)
@@ -148,6 +155,13 @@ def test_a_run_proves_that_every_host_received_what_it_subscribed_to(run):
     assert 0 < summary["link_bytes"] < summary["unicast_bytes"] < summary["broadcast_bytes"]
     assert (one.folder / "lab" / "report.html").stat().st_size > 100_000
     assert "Delivered exactly" in one.output
+    latency = summary["latency"]
+    assert latency["mode"] == "realtime" and 0 < latency["p50_ms"] <= latency["p99_ms"]
+    assert 0 < latency["count"] <= summary["messages_matched"]
+    for stage in ("Spark and its tables", "broker 127.0.0.1:", "plan and workers", "compared"):
+        assert len(re.findall(rf"^ *[0-9.]+ s  (?!waiting).*{stage}.* s\)$", one.output, re.M)) == 1
+    assert " INFO " not in one.output, "log lines are for the file"
+    assert "batch 0: " in one.lines
     assert one.gone(), one.processes()
     assert FolderLock(one.folder / "lab").holder() is None
 
@@ -270,7 +284,7 @@ def test_sensors_are_proved_on_a_line_of_switches_that_match_and_then_on_the_fab
     # Damaged records come by Kafka alone, and so does the attribute that is registered on the way.
     assert 2_900 < fabric["messages_in"] < fabric["messages_published"] == 3_000
     assert line["dead_letters"] == 0 < fabric["dead_letters"]
-    assert "attribute carbon_dioxide is registered with id" in one.output
+    assert "attribute carbon_dioxide is registered with id" in one.lines
     for folder in (one.folder / "lab", one.folder / "lab-line"):
         assert (folder / "report.html").stat().st_size > 50_000
     assert one.output.count("Delivered exactly") == 2

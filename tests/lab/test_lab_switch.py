@@ -13,6 +13,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import P4
+from port_group import open_ports
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
@@ -25,7 +26,6 @@ from udfs.network.labels import NARROW, TREE
 from udfs.network.network import Host, Link, Network, Switch
 from udfs.stacks.forwarding import SwitchTables
 from udfs.switches.entry import SwitchEntry
-from udfs.switches.ports import port_groups
 from udfs.switches.stack_entries import table_entries
 
 pytestmark = pytest.mark.unit
@@ -48,7 +48,7 @@ def tree(number: int, ports: int) -> list[SwitchEntry]:
 def holding(*entries: SwitchEntry) -> SimpleSwitch:
     switch = SimpleSwitch()
     switch.load(PROGRAM)
-    switch.apply({each.key: each for each in [*entries, *port_groups("s1", range(1, 6))]})
+    switch.apply({each.key: each for each in [*entries, *open_ports("s1", range(1, 6))]})
     return switch
 
 
@@ -160,7 +160,7 @@ def test_a_network_card_counts_what_it_discards_by_reason() -> None:
 @pytest.mark.server
 def test_senders_are_told_how_many_of_their_own_frames_were_processed() -> None:
     arrived: list[bytes] = []
-    ingress = Ingress("feed1", lambda publisher, frame: arrived.append(frame))
+    ingress = Ingress("feed1", lambda publisher, frame, when: arrived.append(frame))
     ip, _, port = ingress.address.rpartition(":")
     many, few = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
     with many, few:

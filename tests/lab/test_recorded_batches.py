@@ -69,6 +69,16 @@ def test_numbers_that_a_new_checkpoint_counts_anew_are_batches_of_their_own():
     assert reasons == [[""], [""], ["outside_advertisement"], ["outside_advertisement"]]
 
 
+def test_rules_that_were_not_granted_then_are_expected_of_nobody():
+    tables: Any = Tables((0, 0), (1, 0))
+    grant = {"id": "g", "subscriber": "h2", "format": "itch", "filter": "all"}
+    tables.fixed["grants"] = [grant]
+    # The first batch is of a time without the table.
+    tables.ledger[1]["versions"]["grants"] = 0
+    batches = RecordedBatches(SETTINGS, tables, SessionRun(), ITCH)
+    assert [[rule.id for rule in batch.rules] for batch in batches.batches] == [["a"], []]
+
+
 def test_rules_beyond_the_quota_of_then_are_expected_of_nobody():
     tables: Any = Tables((0, 0), (1, 0), (2, 0))
     (rule,) = tables.fixed["subscriptions"]

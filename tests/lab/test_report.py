@@ -33,6 +33,17 @@ SUMMARY = {
     "unicast_bytes": 1_500,
     "broadcast_bytes": 9_000,
     "seconds": 1.25,
+    "latency": {
+        "mode": "microbatch",
+        "count": 3,
+        "p50_ms": 4.2,
+        "p99_ms": 1_500.0,
+        "max_ms": 1_500.0,
+        "histogram": [
+            {"from_ms": 3.5, "to_ms": 4.5, "count": 2},
+            {"from_ms": 1_412.0, "to_ms": 1_585.0, "count": 1},
+        ],
+    },
 }
 HOSTS = [
     {"host": "h1", "expected": 5, "received": 5, "missing": 0, "extra": 0, "duplicates": 0},
@@ -53,7 +64,7 @@ def sample(filter_text: str = "price > 50.25") -> ReportData:
             {"id": "h2", "kind": "host", "layer": None, "x": 1.0, "y": 1.0},
         ],
         links=[{"u": "rack1", "v": name, "up": True} for name in ("feed1", "h1", "h2")],
-        subscriptions=[{"id": "s1", "host": "h2", "filter": filter_text}],
+        subscriptions=[{"id": "s1", "host": "h2", "filter": filter_text, "matched": 1_234}],
         notifications=[
             {
                 "id": 0,
@@ -63,11 +74,26 @@ def sample(filter_text: str = "price > 50.25") -> ReportData:
                 "event": {"add_order.stock": "GOOGL", "add_order.price": "50.5000"},
                 "subscriptions": ["s1"],
                 "receivers": ["h2"],
-                "labels": [{"text": "hop 3 (rack1:2)", "kind": "hop", "id": 3}],
+                "labels": [
+                    label("hop", 3, "0x80000003", ["rack1", "h2"]),
+                    label("stop", 4, "0xc0000004", ["rack1", "h1"]),
+                    label("stop", 5, "0xc0000005", ["rack1", "feed1"]),
+                ],
                 "edges": [["feed1", "rack1"], ["rack1", "h2"]],
             }
         ],
+        run={
+            "began": "2026-11-23T12:00:00+00:00",
+            "version": "0.1.0",
+            "network": "1 switches, 2 subscribers, 1 publisher, 3 links",
+            "labels": "32 bits",
+            "settings": {"lab.seed": 7},
+        },
     )
+
+
+def label(kind: str, number: int, wire: str, link: list[str]) -> dict[str, object]:
+    return {"text": f"{kind} {number}", "kind": kind, "id": number, "wire": wire, "link": link}
 
 
 class Scripts(HTMLParser):
@@ -147,6 +173,7 @@ def test_table_is_plain_where_nobody_looks_at_a_terminal() -> None:
     assert re.search(r"^h2 +7 +7 +0 +0 +0$", text, re.M)
     assert re.search(r"messages in +100,000$", text, re.M)
     assert "9,000 (9.00 x)" in text
+    assert "half within 4 ms, 99 % within 1,500 ms" in text
     assert text.rstrip().endswith(
         "Delivered exactly: all 12 deliveries, none missing, extra or doubled."
     )
@@ -184,11 +211,17 @@ def test_an_address_with_a_choice_lights_it(tmp_path: Path) -> None:
         timeout=60,
         check=True,
     )
-    page = ran.stdout
-    assert 'data-ready="yes"' in page
+    page, _, _ = ran.stdout.partition("<script>")
+    assert 'data-ready="yes"' in page, "a script of the page has failed"
     assert "<title>Stackcast: report of a run</title>" in page
     detail = page[page.index('id="detail"') :]
     assert "GOOGL @ 50.5000" in detail
-    assert "0x8003" in detail
+    assert "0x80000003" in detail, "labels are shown as wide as they are on the wire"
+    assert "0xc0000005" in detail
+    assert detail.count("does not send out of it") == 1, "what a stop is must be said once"
+    assert "1,234 matches" in detail
+    for told in ("2026-11-23 12:00:00 UTC", "version 0.1.0", "lab.seed", "32 bits"):
+        assert told in page
+    assert "2 records" in page and "1.5 s" in page and "micro-batches: from the record" in page
     assert "&lt;/script&gt;&lt;script&gt;document.title" in detail
     assert '<button class="choice" type="button" aria-pressed="true" data-id="0">' in page

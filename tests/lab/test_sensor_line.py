@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fill_switches import fill
+from port_group import open_ports
 
 from lab.fabric.hosts import LabHost, NetworkCard
 from lab.fabric.switches import Fabric
@@ -20,7 +21,6 @@ from udfs.filters.subscriptions import Subscription, check
 from udfs.network.programs import ATTRIBUTES
 from udfs.network.topology import line
 from udfs.network_match.generic.network import AttributeFilters
-from udfs.switches.ports import port_groups
 
 pytestmark = pytest.mark.server
 
@@ -46,7 +46,7 @@ def switches(rules):
     filtered = FILTERS.entries(NETWORK, rules, {})
     assert not filtered.rejections
     for name, switch in NETWORK.switches.items():
-        groups = port_groups(name, [link.port for link in NETWORK.links if link.switch == name])
+        groups = open_ports(name, [link.port for link in NETWORK.links if link.switch == name])
         fill(server.address, switch, [*groups, *filtered.entries[name]], ATTRIBUTES)
     yield running
     server.stop()

@@ -70,10 +70,13 @@ function networkMap(container, nodes, links) {
       { selector: "node.lit", style: { "border-color": colour("way"), "border-width": 2.5 } },
       { selector: "node.publisher.lit", style: { "border-color": colour("publisher"), "border-width": 3.5 } },
       { selector: "edge.lit", style: { width: 3.2, "line-color": colour("way"), "target-arrow-color": colour("way"), "source-arrow-color": colour("way"), "z-index": 9 } },
+      { selector: "edge.pruned", style: { width: 2.4, "line-color": colour("stop"), "line-style": "dashed", "z-index": 8 } },
       { selector: "edge.forward", style: { "target-arrow-shape": "triangle" } },
       { selector: "edge.backward", style: { "source-arrow-shape": "triangle" } },
       { selector: "node.receiver", style: { "background-color": colour("receiver"), "border-color": colour("receiver"), color: colour("panel"), "font-weight": "bold" } },
       { selector: "node.outside.receiver", style: { color: colour("receiver") } },
+      { selector: "edge.marked", style: { width: 6, "z-index": 10 } },
+      { selector: "edge.marked.stop", style: { label: "\u2715", "font-size": 26, "font-weight": "bold", color: colour("stop"), "line-color": colour("stop"), "min-zoomed-font-size": 0 } },
       { selector: "node.target", style: { "border-color": colour("accent"), "border-width": 4 } },
     ];
   }
@@ -116,21 +119,23 @@ function networkMap(container, nodes, links) {
   }).observe(container);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.style(style()));
 
-  // ways: [u, v] of each link, as it is flown through if arrows are wanted. receivers, targets: ids.
-  function light({ ways = [], arrows = true, receivers = [], targets = [] }) {
+  const edgeOf = (u, v) => drawn.getElementById(edgeIds.get(joined(u, v)) ?? edgeIds.get(joined(v, u)) ?? "");
+  // ways: [u, v] of each link, as it is flown through if arrows are wanted. stops: links that are
+  // not. receivers, targets: ids.
+  function light({ ways = [], arrows = true, receivers = [], targets = [], stops = [] }) {
     drawn.batch(() => {
-      drawn.elements().removeClass("lit forward backward receiver target faded");
+      drawn.elements().removeClass("lit forward backward receiver target faded pruned marked hop stop");
       if (!ways.length && !receivers.length && !targets.length) return;
       drawn.elements().addClass("faded");
       const show = (id, classes) => nodeIds.has(id) && drawn.getElementById(nodeIds.get(id)).removeClass("faded").addClass(classes);
       for (const [u, v] of ways) {
-        const forward = edgeIds.get(joined(u, v));
-        const edge = drawn.getElementById(forward ?? edgeIds.get(joined(v, u)) ?? "");
+        const forward = edgeIds.has(joined(u, v)), edge = edgeOf(u, v);
         edge.removeClass("faded").addClass("lit");
         if (arrows) edge.addClass(forward ? "forward" : "backward");
         show(u, "lit");
         show(v, "lit");
       }
+      for (const [u, v] of stops) edgeOf(u, v).removeClass("faded").addClass("pruned");
       for (const id of receivers) show(id, "receiver");
       for (const id of targets) show(id, "target");
     });
@@ -138,6 +143,8 @@ function networkMap(container, nodes, links) {
 
   return {
     light,
+    // A link stands out, and is crossed out where its kind is stop.
+    mark: ([u, v], kind, marked) => edgeOf(u, v)[marked ? "addClass" : "removeClass"](`marked ${kind}`),
     // The counts in words, as the log of a run has them.
     words: [
       plural(switches.length, "switch", "switches"),

@@ -1,0 +1,157 @@
+"""What a run of the embedded default tells a person: a line a stage, a bar while records flow."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+#: Where nobody looks at a terminal, what is under way is told so often, seconds.
+TELL_SECONDS = 5.0
+
+
+@dataclass
+class Stage:
+    """A stage under way. ``text`` is what its line will say; whoever runs it may say more.
+
+    done, total: of what is counted; nothing is where ``total`` is 0.
+    """
+
+    text: str
+    began: float
+    done: int = 0
+    total: int = 0
+    told: float = field(default=0.0)
+    bar: TaskID | None = None
+
+    def words(self) -> str:
+        """Returns what is waited for, with its count."""
+        return f"{self.text}: {self.done:,} of {self.total:,}" if self.total else self.text
+
+
+class Progress:
+    """Tells each stage as it ends, and on a terminal what is under way below.
+
+    A context manager, and while it is one, log lines below WARNING go to the file of `log_to`
+    alone. stream: standard error by default. tell: seconds, as `TELL_SECONDS`.
+    """
+
+    def __init__(self, stream: TextIO | None = None, tell: float = TELL_SECONDS) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._console = Console(file=self._stream, highlight=False, soft_wrap=True)
+        self._bars: Bars | None = None
+        if self._stream.isatty():
+            self._bars = Bars(
+                SpinnerColumn(),
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=30),
+                TimeElapsedColumn(),
+                console=self._console,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+        self._tell = tell
+        self._began = time.monotonic()
+        self._stages: list[Stage] = []
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._handler = _LogLines(self)
+        self._file: logging.FileHandler | None = None
+        self._before: list[logging.Handler] = []
+
+    def __enter__(self) -> Progress:
+        root = logging.getLogger()
+        self._before, root.handlers = root.handlers, [self._handler]
+        if self._bars is not None:
+            self._bars.start()
+        else:
+            threading.Thread(target=self._remind, name="progress", daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        if self._bars is not None:
+            self._bars.stop()
+        logging.getLogger().handlers = self._before
+        if self._file is not None:
+            self._file.close()
+
+    def log_to(self, path: Path) -> None:
+        """Has all log lines written to a file, too, and no more to one before it."""
+        if self._file is not None:
+            logging.getLogger().removeHandler(self._file)
+            self._file.close()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = logging.FileHandler(path, mode="w", encoding="utf-8")
+        self._file.setFormatter(self._handler.formatter)
+        logging.getLogger().addHandler(self._file)
+        self.say(f"log: {path}")
+
+    def say(self, text: str) -> None:
+        """Prints a line, with the seconds since the run began."""
+        self.print(f"{time.monotonic() - self._began:5.1f} s  {text}")
+
+    def print(self, line: str) -> None:
+        """Prints a line as it is, above what is under way."""
+        with self._lock:
+            self._console.print(line, markup=False)
+
+    @contextmanager
+    def stage(self, text: str) -> Iterator[Stage]:
+        """Tells a stage, and how long it took, when it has ended well."""
+        stage = Stage(text, time.monotonic())
+        stage.told = stage.began
+        if self._bars is not None:
+            stage.bar = self._bars.add_task(text, total=None)
+        self._stages.append(stage)
+        try:
+            yield stage
+            self.say(f"{stage.words()} ({time.monotonic() - stage.began:.1f} s)")
+        finally:
+            self._stages.remove(stage)
+            if self._bars is not None and stage.bar is not None:
+                self._bars.remove_task(stage.bar)
+
+    def count(self, stage: Stage, done: int, total: int) -> None:
+        """Says how far a stage is."""
+        stage.done, stage.total = done, total
+        if self._bars is not None and stage.bar is not None:
+            self._bars.update(
+                stage.bar, description=stage.words(), completed=done, total=total or None
+            )
+
+    def _remind(self) -> None:
+        while not self._ended.wait(self._tell / 10):
+            for stage in tuple(self._stages):
+                if time.monotonic() - stage.told >= self._tell:
+                    stage.told = time.monotonic()
+                    self.say(f"waiting: {stage.words()}")
+
+
+class _LogLines(logging.Handler):
+    """Warnings and errors, above what is under way."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__(logging.WARNING)
+        self._progress = progress
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._progress.print(self.format(record))

@@ -1,0 +1,72 @@
+"""Latency of notifications: from event to wire, by clocks that the product does not touch.
+
+An event begins with its record's Kafka timestamp, which its publisher gave it, in milliseconds. It
+is on the wire when the kernel has the first of its frames at the first switch's socket. Both clocks
+are this machine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.proof.receipts import Receipt
+from udfs.messages.sequence import split_sequence
+
+Record = tuple[bytes, int]
+"""Session and Kafka offset."""
+
+#: Bounds of the histogram, milliseconds: twenty to each power of ten.
+_BOUNDS = np.round(np.logspace(0, 6, 121), 3)
+
+
+def arrivals(folder: Path, hosts: Sequence[str]) -> dict[str, NDArray[np.int64]]:
+    """Reads ``folder/receipts/<host>.times``: nanoseconds since 1970, one a receipt."""
+    paths = {host: Path(folder) / "receipts" / f"{host}.times" for host in hosts}
+    return {host: np.fromfile(path, ">i8").astype(np.int64) for host, path in paths.items()}
+
+
+def latencies(
+    received: Mapping[str, Sequence[Receipt]],
+    arrived: Mapping[str, NDArray[np.int64]],
+    published: Mapping[Record, int],
+) -> NDArray[np.float64]:
+    """Returns milliseconds from event to wire, of each record of which something was received.
+
+    published: a record's timestamp, microseconds since 1970.
+    """
+    first: dict[Record, int] = {}
+    for host, datagrams in received.items():
+        for (session, sequence, messages), when in zip(
+            datagrams, arrived[host].tolist(), strict=True
+        ):
+            record = session, split_sequence(sequence)[0]
+            if messages and record in published:
+                first[record] = min(when, first.get(record, when))
+    return np.array([(when / 1_000 - published[r]) / 1_000 for r, when in first.items()])
+
+
+def summary(milliseconds: NDArray[np.float64]) -> dict[str, Any]:
+    """Returns count, p50, p99 and largest, in milliseconds, and a histogram: rows (from, to, count)
+    without the empty ones at its ends. Without any latency only the count."""
+    if not len(milliseconds):
+        return {"count": 0}
+    half, most = np.percentile(milliseconds, (50, 99))
+    # A timestamp is in whole milliseconds, so a record may seem to leave a little before it came.
+    inside = np.clip(milliseconds, _BOUNDS[0], _BOUNDS[-1])
+    counts, _ = np.histogram(inside, _BOUNDS)
+    used = np.flatnonzero(counts)
+    return {
+        "count": len(milliseconds),
+        "p50_ms": round(float(half), 1),
+        "p99_ms": round(float(most), 1),
+        "max_ms": round(float(milliseconds.max()), 1),
+        "histogram": [
+            {"from_ms": float(low), "to_ms": float(high), "count": int(count)}
+            for low, high, count in zip(_BOUNDS, _BOUNDS[1:], counts, strict=False)
+        ][used[0] : used[-1] + 1],
+    }
