@@ -11,17 +11,29 @@
 #     jobs/retune_trees.py      chooses the virtual trees anew, by what was published
 #     jobs/rerequest.py         answers hosts that lost notifications
 #     jobs/check_delivery.py    proves from what hosts wrote down that nothing was lost
-#     jobs/run_sql.py           runs SQL on the tables
+#     jobs/deliver_from.py      delivers what a subscription matches in the past
+#     jobs/backup.py            copies tables, checkpoint and positions of one moment, and puts them back
+#     jobs/run_sql.py           runs SQL on the tables; without statements it asks for them
 #
 #   ./spark-submit.sh test [pytest options]      all tests and linters; -m unit: those without Spark; FILE: one file
-#   ./spark-submit.sh bench NAME [arguments]     attributes, compile, kernels, match, p4, pipeline, trees
+#   ./spark-submit.sh bench NAME [arguments]     one of these:
+#
+#     attributes   headers, entries and frames of attribute/value events
+#     compile      the cost of compiling subscriptions
+#     kernels      the cost of putting messages into frames
+#     match        the cost of decoding events and finding their receivers
+#     p4           passes, entries and frames of the P4 programs
+#     pipeline     the whole path, from Kafka to the wire
+#     trees        virtual trees and header stacks
+#
 #   ./spark-submit.sh make p4 --p4c PATH [--bmv2 PATH]    what p4c makes of the programs in p4/
 #   ./spark-submit.sh make docs                  the table of settings in docs/operations.md
 #   ./spark-submit.sh make structure             modules, lines, modules with one caller, circles
 #   eval "$(./spark-submit.sh env)"              this shell gets spark-submit and stackcast (stackcast --help)
 #
 # Everything it makes lies under var/, or $STACKCAST_VAR; remove that folder to start afresh. PYTHON and
-# JAVA_HOME name another Python 3.11 to 3.13 and another Java 17 or newer. docs/operations.md has the rest.
+# JAVA_HOME name another Python 3.11 to 3.13 and another Java 17 or newer. Where to read on: README.md has a
+# table of tasks and documents, docs/tutorial.md ten minutes to try, docs/operations.md settings and error codes.
 set -euo pipefail
 # With it, cd could go to another folder of the same name.
 unset CDPATH
@@ -37,7 +49,7 @@ JAVA_VERSION=
 say() { printf 'stackcast: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
-usage() { sed -n '2,24s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
+usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
 
 # As Spark's own scripts choose it.
 java_program() {
@@ -127,6 +139,11 @@ install_packages() {
   mark_done "$name" "$stamp"
 }
 
+# Whether the jars are those of the list, and no others.
+jars_are_known() {
+  [ "$(cd "$JARS" && sha256sum -- */*.jar | LC_ALL=C sort)" = "$(LC_ALL=C sort "$ROOT/conf/jars.sha256")" ]
+}
+
 install_jars() {
   local ivy jar log=$VAR/log/ivy.log pyspark
   unmark jars
@@ -143,6 +160,9 @@ install_jars() {
     explain_failure "$log" "jars"
   fi
   rm -rf "$VAR/ivy-cache"
+  if [ -f "$ROOT/conf/jars.sha256" ] && ! jars_are_known; then
+    die "a jar in $JARS is not the one that conf/jars.sha256 names. With another repository than usual, look where it has it from; after an edit of conf/ivy.xml, write the list anew: (cd $JARS && sha256sum */*.jar) >conf/jars.sha256"
+  fi
   # In pyspark's own folder, a plain spark-submit of this environment finds them too.
   cp "$JARS"/spark/*.jar "$pyspark/jars/"
   mark_done jars "$1"

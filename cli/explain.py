@@ -16,6 +16,8 @@ from udfs.errors import printable
 
 Row = dict[str, Any]
 
+#: Rules that do not match, the nearest to it, that are told at most.
+_NEAREST = 10
 #: Bytes of a line of hex.
 _WIDTH = 32
 
@@ -32,7 +34,7 @@ def explain(
         typer.Option("--properties-file", exists=True, help="Properties of the stream."),
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="All rules of this host, those that do not match too.")
+        str, typer.Option("--host", help="Only the rules that decided about this host.")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="All of it, as one JSON object.")] = False,
 ) -> None:
@@ -43,7 +45,7 @@ def explain(
     """
     # No other command needs Spark, or should wait for it.
     from jobs.adapters.app import session  # noqa: PLC0415
-    from jobs.adapters.app.error_texts import SQL_ERRORS, one_line, quiet  # noqa: PLC0415
+    from jobs.adapters.app.error_texts import SQL_ERRORS, quiet, table_error  # noqa: PLC0415
     from jobs.adapters.app.settings import Settings  # noqa: PLC0415
     from jobs.adapters.planning import formats  # noqa: PLC0415
     from jobs.adapters.replay.explanation import SentExplanation  # noqa: PLC0415
@@ -61,7 +63,7 @@ def explain(
         explanation = SentExplanation(spark, settings, Tables(spark, settings.tables))
         found = explanation.explain(session_, sequence, host)
     except SQL_ERRORS as error:
-        typer.echo(one_line(error), err=True)
+        typer.echo(str(table_error(error)), err=True)
         raise typer.Exit(2) from None
     finally:
         spark.stop()
@@ -86,8 +88,12 @@ def text_of(found: Row) -> str:
         lines += ["", f"event {number}"]
         lines += [f"  {name} = {value}" for name, value in event.items()]
     lines += ["", "subscriptions"]
-    for rule in found["rules"]:
+    matching = [rule for rule in found["rules"] if rule["matches"]]
+    others = sorted((rule for rule in found["rules"] if not rule["matches"]), key=_distance)
+    for rule in [*matching, *others[:_NEAREST]]:
         lines += _rule(rule)
+    if len(others) > _NEAREST:
+        lines.append(f"  {len(others) - _NEAREST} more do not match; --json has them")
     for frame in found["frames"]:
         lines += ["", f"frame to {', '.join(frame['receivers'])}, {frame['bytes']} bytes"]
         lines += [f"  {label}" for label in frame["labels"]]
@@ -98,6 +104,12 @@ def text_of(found: Row) -> str:
             for at in range(0, frame["bytes"], _WIDTH)
         ]
     return "\n".join(map(printable, lines))
+
+
+def _distance(rule: Row) -> int:
+    """How many predicates keep a rule from matching the event that it comes nearest to."""
+    decisive = [sum(p["decided"] for p in said["predicates"]) for said in rule["verdicts"]]
+    return min(decisive, default=0)
 
 
 def _rule(rule: Row) -> list[str]:
@@ -111,6 +123,8 @@ def _rule(rule: Row) -> list[str]:
             lines.append(f"    event {said['message']}: compares with state, as of the batch")
             continue
         for predicate in said["predicates"]:
+            if not (rule["matches"] or predicate["decided"]):
+                continue
             star = "*" if predicate["decided"] else " "
             lines.append(
                 f"    event {said['message']} {star} {predicate['truth']:<7}  {predicate['text']}"

@@ -24,6 +24,7 @@ from lab.traffic.packets import check_records, open_records
 from lab.traffic.trading_session import TradingSession
 from lab.up import daemon, deployment
 from lab.up.broker import var_folder
+from udfs.errors import printable
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -262,10 +263,12 @@ def _folder(folder: Path | None) -> Path:
 
 
 def _addresses(state: dict[str, Any]) -> str:
-    ingress = ", ".join(f"{host} by {address}" for host, address in state["ingress"].items())
-    hosts = state["hosts"]
+    ingress = ", ".join(
+        printable(f"{host} by {address}") for host, address in state["ingress"].items()
+    )
+    hosts = [printable(host) for host in state["hosts"]]
     more = ", ..." if len(hosts) > _SHOWN_HOSTS else ""
-    external = "".join(f"\n           {h} at {a}" for h, a in state["external"].items())
+    external = "".join(f"\n           {printable(h)} at {a}" for h, a in state["external"].items())
     return (
         f"broker     {state['bootstrap_servers']}\n"
         f"p4runtime  {state['p4runtime']}  ({len(state['switches'])} switches)\n"

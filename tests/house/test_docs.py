@@ -38,16 +38,19 @@ MAKERS = {
     ("udfs/filters/language/resolver.py", "_warn"): "SUBSCRIPTION.",
     ("udfs/filters/rule_warnings.py", "RuleWarning"): "SUBSCRIPTION.",
     ("udfs/filters/row_matcher.py", "subscription_error"): "SUBSCRIPTION.",
+    ("udfs/filters/grants.py", "subscription_error"): "SUBSCRIPTION.",
     ("udfs/filters/subscriptions.py", "subscription_error"): "SUBSCRIPTION.",
     ("jobs/adapters/switches/p4runtime.py", "_failed"): "SWITCH.",
 }
 #: Modules where tuples begin with the second half of a code.
 TABLES = {
+    "jobs/adapters/app/error_texts.py": "TABLE.",
     "jobs/adapters/wire/sendmmsg.py": "SINK.",
     "udfs/filters/subscriptions.py": "SUBSCRIPTION.",
 }
 #: Modules that make errors of a code they are handed: by the two lists above, or another's.
 HANDED_ON = {
+    "jobs/adapters/app/error_texts.py",
     "jobs/adapters/switches/p4runtime.py",
     "jobs/adapters/wire/af_packet.py",
     "jobs/adapters/wire/sendmmsg.py",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import socket
@@ -24,8 +25,8 @@ from paths import ROOT
 pytestmark = pytest.mark.server
 
 TOOLS = (
-    "awk bash cat chmod cksum cp dirname env find flock grep head ln ls mkdir mv rm sed sleep sort "
-    "tee tr uname"
+    "awk bash cat chmod cksum cp dirname env find flock grep head ln ls mkdir mv rm sed sha256sum "
+    "sleep sort tee tr uname"
 )
 
 SHELL = shutil.which("sh")
@@ -250,6 +251,16 @@ def test_help_names_every_way_to_start(machine: Machine):
     assert done.returncode == 0 and done.stderr == ""
     for word in ("jobs/itch_stream.py", "test", "bench NAME", "env", "STACKCAST_VAR"):
         assert word in done.stdout
+    jobs = {f"jobs/{path.name}" for path in (ROOT / "jobs").glob("[!_]*.py")}
+    assert set(re.findall(r"^    (jobs/\w+\.py) ", done.stdout, re.MULTILINE)) == jobs
+    folder = ROOT / "benchmarks"
+    benchmarks = {path.parent.name for path in folder.glob("*/__main__.py")} | {
+        path.stem for path in folder.glob("*.py") if f"bench {path.stem}" in path.read_text()
+    }
+    _, _, listed = done.stdout.partition("bench NAME")
+    assert set(re.findall(r"^    (\w+) +\w", listed, re.MULTILINE)) == benchmarks
+    documents = re.findall(r"\b(?:docs/)?\w+\.md\b", done.stdout)
+    assert documents and all((ROOT / name).is_file() for name in documents)
 
 
 def test_another_system_than_linux(machine: Machine):

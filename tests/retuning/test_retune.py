@@ -24,11 +24,12 @@ from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.retune import trials
 from jobs.adapters.retune.record import read_record
-from jobs.adapters.retune.retune import RetuneOptions, Retuner
+from jobs.adapters.retune.retune import RetuneOptions, RetunePlan, Retuner
 from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.writers import Fence
 from lab.up.process import Child
-from udfs.errors import SettingsError
+from udfs.errors import SettingsError, TableError
 from udfs.network.rows import network_to_rows, tree_to_row
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
@@ -154,6 +155,27 @@ def test_a_tree_that_lost_a_link_goes_although_nothing_is_on_record(
     assert deployment.run() == retune_trees.NO_RECORD
     assert deployment.states() == {"retired": 1}
     assert deployment.run() == retune_trees.NO_RECORD
+
+
+def test_a_run_that_a_newer_one_overtook_writes_nothing(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = {"tree_id": 9, "edges": [{"u": "pod1-rack1", "v": "pod2-rack1"}]}
+    deployment.tables.append("virtual_trees", [lost | {"strategy": "old", "state": "active"}])
+    plan = Retuner.plan
+
+    def long(retuner: Retuner) -> RetunePlan | None:
+        # As one that stands still, while the scheduler starts the next.
+        monkeypatch.undo()
+        Fence(deployment.tables, "retuning").claim("newer", "local-2", take_over=True)
+        return plan(retuner)
+
+    monkeypatch.setattr(Retuner, "plan", long)
+    with pytest.raises(TableError, match=r"FENCED: retuning .*application local-2"):
+        deployment.run()
+    assert deployment.states() == {"active": 1}
+    assert deployment.run() == retune_trees.NO_RECORD
+    assert deployment.states() == {"retired": 1}
 
 
 def test_trees_follow_what_is_published_and_nothing_changes_where_nothing_is_to_be_saved(

@@ -83,6 +83,7 @@ class Deployment:
             dead_letter_topic="itch.dead",
             checkpoint=str(folder / "checkpoint"),
             # All that is published at once is one batch, in the middle of which something dies.
+            latency="microbatch",
             max_offsets_per_trigger=4_000,
             kafka={"bootstrap.servers": lab.bootstrap_servers},
         )

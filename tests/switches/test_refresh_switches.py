@@ -258,7 +258,7 @@ def test_odd_values_of_one_switch_cost_no_other_its_status(deployment: Deploymen
     derived = Derived(1, deployment.current(), None, version, rows, switches, {})
     programs = Programs(deployment.settings.p4_folder)
     with closing(SwitchSessions(programs, SwitchSession)) as sessions:
-        applied = Applier(tables, sessions, SwitchMetrics(), lambda: True).apply(derived)
+        applied = Applier(tables, sessions, SwitchMetrics(), lambda: True).apply(derived, 60.0)
     assert applied.behind.keys() == {RACK, other} and not applied.ready
     told = {row["switch"]: row for row in deployment.status(before)}
     assert told.keys() == NETWORK.switches.keys()

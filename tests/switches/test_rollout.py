@@ -408,7 +408,12 @@ def test_old_and_new_are_held_together_but_for_routes():
     # longer name, no route.
     assert {entry.switch for entry in more} == {RACK}
     tables = sorted({entry.table for entry in more})
-    assert tables == ["egress.host_port", "ingress.label_1.look_up", "multicast_group"]
+    assert tables == [
+        "egress.host_port",
+        "ingress.label_1.look_up",
+        "ingress.source.port",
+        "multicast_group",
+    ]
     labels = {entry.match[0][2] for entry in more if entry.table == "ingress.label_1.look_up"}
     assert labels == {canonical(0x4005), canonical(0x8001), canonical(0xC001)}
     (fan,) = [e for e in held if e.key == "multicast_group|group=1000" and e.switch == RACK]

@@ -10,13 +10,22 @@ from pathlib import Path
 import certificates
 import pytest
 from fault_server import FaultServer
+from paths import P4
+from rollout_world import World
 from session_cases import PIPELINE, SOME
 
+from jobs.adapters.app.settings import Settings
 from jobs.adapters.switches.credentials import Credentials
+from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.switches.session import SwitchSession, SwitchTarget
 from udfs.errors import SwitchError
+from udfs.network.rows import network_to_rows, tree_to_row
+from udfs.network.topology import fabric
+from udfs.trees.broadcast import broadcast_trees
 
 pytestmark = pytest.mark.server
+
+NETWORK = fabric(pods=1, racks=2, hosts=1, planes=1, spines=1)
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +92,42 @@ def test_credentials_that_do_not_fit_are_refused_and_no_key_is_told(
     for name in ("s1.key", "s2.key", "stranger.key"):
         for line in (pems / name).read_text().splitlines()[1:-1]:
             assert line not in error and line not in caplog.text
+
+
+def test_a_refresher_fills_and_follows_a_network_that_asks_for_certificates(pems: Path) -> None:
+    key, certificate, ca = (
+        (pems / name).read_bytes() for name in ("server.key", "server.pem", "ca.pem")
+    )
+    server = FaultServer(NETWORK.switches, (key, certificate, ca))
+    tables = World().tables
+    rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, server.address))
+    for row in rows["switches"]:
+        row["device_id"] = server.devices[row["switch"]].device_id
+    for name, content in rows.items():
+        tables.overwrite(name, content)
+
+    def refresher(client: str) -> Refresher:
+        files = {"tls_ca": "ca.pem", "tls_certificate": f"{client}.pem", "tls_key": f"{client}.key"}
+        shown = {name: str(pems / file) for name, file in files.items()}
+        return Refresher(tables, Settings(p4_folder=str(P4), wait_seconds=1, **shown))
+
+    try:
+        # One whom the switches' authority does not know, and one whose time is over.
+        for client in ("stranger", "expired"):
+            with refresher(client) as nobody, pytest.raises(SwitchError, match="UNREACHABLE"):
+                nobody.once()
+        assert not any(device.held for device in server.devices.values())
+        with refresher("client") as job:
+            assert job.once() == {}
+            # Trees that are added are on all switches then.
+            trees = [tree_to_row(tree) for tree in broadcast_trees(NETWORK)]
+            before = {name: len(device.held) for name, device in server.devices.items()}
+            tables.overwrite("virtual_trees", trees)
+            assert job.once() == {}
+            after = {name: len(device.held) for name, device in server.devices.items()}
+            assert min(before.values()) > 0 and sum(after.values()) > sum(before.values())
+    finally:
+        server.stop()
 
 
 def test_a_name_that_would_lead_out_of_its_folder_is_no_part_of_a_path() -> None:

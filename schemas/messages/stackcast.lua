@@ -1,0 +1,346 @@
+-- Wireshark dissector of docs/wire.md: header stacks, MoldUDP64 with ITCH or attribute/value events,
+-- summaries, requests, and frames of attribute/value events.
+--
+--   tshark -X lua_script:schemas/messages/stackcast.lua -r FILE
+--
+-- Kinds of ITCH messages are read from itch.spec, which lies beside this file. Faults bear the codes
+-- of `stackcast frames dissect`, as expert information.
+
+local MAX_LABELS, MAX_MESSAGES = 64, 8191
+local NARROW, WIDE, EVENT = 0x9999, 0x999A, 0x9001
+local MOLDUDP64, SUMMARY, AUTHENTICATED, CREDIT = 20, 52, 72, 8
+local BITMASK_GROUP = "03:53:43:00:00:02"
+local LABEL_TYPES = {[0] = "invalid", "tree", "hop", "stop"}
+
+local stack = Proto("stackcast", "Stackcast Header Stack")
+local moldudp64 = Proto("stackcast_moldudp64", "MoldUDP64 of Stackcast")
+local event = Proto("stackcast_event", "Stackcast Attribute/Value Event")
+local tunnel = Proto("stackcast_tunnel", "Stackcast Tunnel")
+
+local fault = ProtoExpert.new(
+  "stackcast.fault", "Fault", expert.group.MALFORMED, expert.severity.ERROR)
+local of_stack = {
+  labels = ProtoField.uint16("stackcast.labels", "Number of labels"),
+  label = ProtoField.string("stackcast.label", "Label"),
+  label_type = ProtoField.uint8("stackcast.label.type", "Type", base.DEC, LABEL_TYPES),
+  label_id = ProtoField.uint32("stackcast.label.id", "Id"),
+}
+local of_packet = {
+  session = ProtoField.string("stackcast.session", "Session"),
+  sequence = ProtoField.uint64("stackcast.sequence", "Sequence number"),
+  offset = ProtoField.uint64("stackcast.offset", "Kafka offset"),
+  index = ProtoField.uint16("stackcast.index", "Index in the packet"),
+  count = ProtoField.uint16("stackcast.count", "Message count"),
+  message = ProtoField.bytes("stackcast.message", "Message"),
+  type = ProtoField.string("stackcast.message.type", "Message type"),
+  from = ProtoField.uint64("stackcast.summary.from", "From"),
+  notifications = ProtoField.uint64("stackcast.summary.notifications", "Notifications"),
+  last = ProtoField.uint64("stackcast.summary.last", "Last"),
+  digest = ProtoField.uint64("stackcast.summary.digest", "Digest", base.HEX),
+  key = ProtoField.uint32("stackcast.summary.key", "Key"),
+  tag = ProtoField.bytes("stackcast.summary.tag", "Tag"),
+  host = ProtoField.string("stackcast.request.host", "Host"),
+}
+local of_event = {
+  encoding = ProtoField.string("stackcast.event.encoding", "Encoding"),
+  bitmask = ProtoField.uint64("stackcast.event.bitmask", "Bitmask", base.HEX),
+  id = ProtoField.uint16("stackcast.event.id", "Id"),
+  value = ProtoField.uint32("stackcast.event.value", "Value"),
+  payload = ProtoField.bytes("stackcast.event.payload", "Payload"),
+}
+local credit = ProtoField.uint64("stackcast.tunnel.frames", "Frames that the far end has processed")
+
+local function told(tree, range, code, text)
+  tree:add_tvb_expert_info(fault, range, code .. ": " .. text)
+end
+
+-- Kinds of messages by their first byte, as itch.spec has them.
+
+local function read_specification(path)
+  local file = assert(io.open(path), path .. " must lie beside the dissector")
+  local text = file:read("*a"):gsub("//[^\n]*", "")
+  file:close()
+  local headers, kinds, shared, fields = {}, {}, {}, {}
+  for name, body in text:gmatch("header_type%s+([%w_]+)%s*{%s*fields%s*(%b{})") do
+    local header = {length = 0}
+    for annotations, field, bits in body:gmatch("([^;{}]-)([%w_]+)%s*:%s*(%d+)%s*;") do
+      local abbrev = "itch." .. field
+      local decimals = tonumber(annotations:match("@decimals%((%d+)%)"))
+      local make = annotations:find("@string") and ProtoField.string
+        or decimals and ProtoField.double or ProtoField.uint64
+      -- One field for all kinds that have it, so that itch.stock == "GOOGL" finds them all.
+      if not shared[abbrev] then
+        shared[abbrev] = make(abbrev, field)
+        fields[#fields + 1] = shared[abbrev]
+      end
+      header[#header + 1] = {
+        name = field, proto = shared[abbrev], size = bits / 8, decimals = decimals,
+        text = make == ProtoField.string,
+      }
+      header.length = header.length + bits / 8
+    end
+    headers[name] = header
+  end
+  for type, header, name in
+    text:gmatch('@message_type%("(.)"%)%s*header%s+([%w_]+)%s+([%w_]+)%s*;') do
+    headers[header].name = name
+    kinds[type] = headers[header]
+  end
+  return kinds, fields
+end
+
+local folder = debug.getinfo(1, "S").source:match("^@?(.*[/\\])") or ""
+local kinds, itch_fields = read_specification(folder .. "itch.spec")
+
+stack.fields, stack.experts = of_stack, {fault}
+event.fields, tunnel.fields = of_event, {credit}
+for _, field in pairs(of_packet) do itch_fields[#itch_fields + 1] = field end
+moldudp64.fields = itch_fields
+
+local ENCODINGS = {{1, "ITCH", 1}, {2, "id pairs", 2}, {3, "bitmask", 3}}
+local WIDTHS = {{1, "8", 8}, {2, "16", 16}, {3, "32", 32}, {4, "64", 64}}
+moldudp64.prefs.ports = Pref.range(
+  "UDP ports", "26400-26401", "spark.stackcast.multicast.port and .summary.port", 65535)
+moldudp64.prefs.rerequest = Pref.uint(
+  "Port of re-requests", 26402, "that of spark.stackcast.rerequest.listen")
+moldudp64.prefs.messages = Pref.enum(
+  "Messages", 1, "ITCH, or attribute/value events of an encoding", ENCODINGS, false)
+event.prefs.id = Pref.enum(
+  "Bits of an id", 8, "spark.stackcast.attributes.idBits", {WIDTHS[1], WIDTHS[2]}, false)
+event.prefs.bitmask = Pref.enum(
+  "Bits of a bitmask", 32, "spark.stackcast.attributes.bitmaskBits", WIDTHS, false)
+
+-- An attribute/value header and its payload; the rest of the frame, or of the message.
+
+local function read_id_pairs(range, tree)
+  local size = event.prefs.id / 8
+  if range:len() < size then
+    return told(tree, range, "TRUNCATED_EVENT", "the first id is cut off")
+  end
+  local seen, at = {}, 0
+  local id = range(0, size):uint()
+  repeat
+    local here = range(at, size)
+    if id >= event.prefs.bitmask then
+      return told(tree, here, "UNKNOWN_ATTRIBUTE", "id " .. id .. " is beyond the bitmask")
+    elseif seen[id] then
+      return told(tree, here, "ID_TWICE", "id " .. id .. " is there twice")
+    elseif at + size + 4 + size > range:len() then
+      return told(tree, here, "TRUNCATED_EVENT", "the value, or the next id, is cut off")
+    end
+    seen[id] = true
+    tree:add(of_event.id, here)
+    tree:add(of_event.value, range(at + size, 4))
+    at = at + size + 4
+    id = range(at, size):uint()
+  until id == 0
+  return at + size
+end
+
+local function read_bitmask(range, tree)
+  local bits = event.prefs.bitmask
+  local at = bits / 8
+  if range:len() < at then
+    return told(tree, range, "TRUNCATED_EVENT", "the bitmask is cut off")
+  end
+  tree:add(of_event.bitmask, range(0, at))
+  local empty = true
+  for id = 0, bits - 1 do
+    if range:bitfield(bits - 1 - id, 1) == 1 then
+      empty = false
+      if at + 4 > range:len() then
+        return told(tree, range(0, bits / 8), "TRUNCATED_EVENT", "value " .. id .. " is not there")
+      end
+      tree:add(of_event.id, range(0, bits / 8), id)
+      tree:add(of_event.value, range(at, 4))
+      at = at + 4
+    end
+  end
+  if empty then return told(tree, range(0, at), "EMPTY_EVENT", "no bit of the bitmask is set") end
+  return at
+end
+
+local function read_event(range, tree, encoding)
+  tree:add(of_event.encoding, range, encoding):set_generated()
+  local at = (encoding == "bitmask" and read_bitmask or read_id_pairs)(range, tree)
+  if at and at < range:len() then tree:add(of_event.payload, range(at)) end
+end
+
+function event.dissector(buffer, pinfo, root)
+  pinfo.cols.protocol = "Stackcast"
+  local encoding = tostring(pinfo.dl_dst) == BITMASK_GROUP and "bitmask" or "id_pairs"
+  pinfo.cols.info = "attribute/value event, " .. encoding
+  local tree = root:add(event, buffer())
+  if buffer:len() == 0 then return told(tree, buffer(), "EMPTY_EVENT", "no bytes") end
+  read_event(buffer(), tree, encoding)
+end
+
+-- Messages of MoldUDP64.
+
+local function padded(number, places)
+  return ("0"):rep(places - #number) .. number
+end
+
+local function add_field(tree, field, range)
+  if field.text then
+    tree:add(field.proto, range, (range:string(ENC_ISO_8859_1):gsub(" *$", "")))
+  elseif field.decimals then
+    local raw, unit = range:uint64(), UInt64(10 ^ field.decimals)
+    local part = padded(tostring(raw % unit), field.decimals)
+    local shown = tostring(raw / unit) .. "." .. part
+    tree:add(field.proto, range, tonumber(shown), field.name .. ": " .. shown)
+  else
+    tree:add(field.proto, range)
+  end
+end
+
+local function read_itch(range, tree)
+  local type = range:len() > 0 and range(0, 1):string(ENC_ISO_8859_1) or ""
+  local kind = kinds[type]
+  if not kind then
+    return told(tree, range, "UNKNOWN_MESSAGE_TYPE", "'" .. type .. "' is no type of itch")
+  end
+  tree:append_text(": " .. kind.name)
+  tree:add(of_packet.type, range(0, 1), type)
+  if range:len() ~= kind.length then
+    return told(tree, range, "WRONG_MESSAGE_LENGTH",
+      kind.name .. " has " .. kind.length .. " bytes, not " .. range:len())
+  end
+  local at = 1
+  for number = 2, #kind do
+    add_field(tree, kind[number], range(at, kind[number].size))
+    at = at + kind[number].size
+  end
+end
+
+local function read_messages(buffer, tree, count)
+  local at = MOLDUDP64
+  for number = 1, count do
+    local length = at + 2 <= buffer:len() and buffer(at, 2):uint()
+    if not length or at + 2 + length > buffer:len() then
+      return told(tree, buffer(at), "TRUNCATED_MESSAGE", "message " .. number - 1 .. " is cut off")
+    end
+    local range = buffer(at + 2, length)
+    local message = tree:add(of_packet.message, buffer(at, 2 + length))
+    message:set_text("Message")
+    if moldudp64.prefs.messages == 1 then
+      read_itch(range, message)
+    else
+      read_event(range, message, moldudp64.prefs.messages == 3 and "bitmask" or "id_pairs")
+    end
+    at = at + 2 + length
+  end
+  if at < buffer:len() then
+    told(tree, buffer(at), "TRAILING_BYTES", buffer:len() - at .. " bytes after the last message")
+  end
+end
+
+local function read_summary(buffer, tree)
+  tree:add(of_packet.from, buffer(20, 8))
+  if buffer(10, 8):uint64() < buffer(20, 8):uint64() then
+    return told(tree, buffer(20, 8), "BAD_SUMMARY", "the range ends before it begins")
+  end
+  local notifications = tree:add(of_packet.notifications, buffer(28, 8))
+  if tostring(buffer(28, 8):bytes()) == ("F"):rep(16) then notifications:append_text(" (gone)") end
+  tree:add(of_packet.last, buffer(36, 8))
+  tree:add(of_packet.digest, buffer(44, 8))
+  if buffer:len() == AUTHENTICATED then
+    tree:add(of_packet.key, buffer(SUMMARY, 4))
+    tree:add(of_packet.tag, buffer(SUMMARY + 4))
+  end
+end
+
+function moldudp64.dissector(buffer, pinfo, root)
+  pinfo.cols.protocol = "Stackcast"
+  local tree = root:add(moldudp64, buffer())
+  if buffer:len() < MOLDUDP64 then
+    return told(tree, buffer(), "TRUNCATED_HEADER", buffer:len() .. " bytes")
+  end
+  local session, sequence, count = buffer(0, 10):string(), buffer(10, 8), buffer(18, 2):uint()
+  tree:add(of_packet.session, buffer(0, 10))
+  local place = tree:add(of_packet.sequence, sequence)
+  local offset, index = sequence:bitfield(0, 38), sequence:bitfield(38, 13)
+  place:add(of_packet.offset, sequence, UInt64(tostring(offset)))
+  place:add(of_packet.index, sequence, index)
+  tree:add(of_packet.count, buffer(18, 2))
+  local what = count == 1 and "1 message" or count .. " messages"
+  if pinfo.dst_port == moldudp64.prefs.rerequest then
+    what = "request of " .. what
+    if buffer:len() > MOLDUDP64 then
+      tree:add(of_packet.host, buffer(MOLDUDP64), buffer(MOLDUDP64):string(ENC_UTF_8))
+    end
+  elseif count == 0 and (buffer:len() == SUMMARY or buffer:len() == AUTHENTICATED) then
+    what = "summary"
+    read_summary(buffer, tree)
+  else
+    if count == 0xFFFF then count, what = 0, "end of session" end
+    if count > MAX_MESSAGES then
+      told(tree, buffer(18, 2), "TOO_MANY_MESSAGES", MAX_MESSAGES .. " at most")
+    else
+      read_messages(buffer, tree, count)
+    end
+  end
+  pinfo.cols.info = session .. " offset " .. tostring(offset) .. ", " .. what
+end
+
+-- The header stack, and the IPv4 datagram behind it.
+
+local function add_label(tree, range)
+  local type, id = range:bitfield(0, 2), range:bitfield(2, range:len() * 8 - 2)
+  local label = tree:add(of_stack.label, range, LABEL_TYPES[type] .. " " .. id)
+  label:add(of_stack.label_type, range, type)
+  label:add(of_stack.label_id, range, id)
+  if type == 0 or id == 0 then told(label, range, "BAD_LABEL", "no switch takes it") end
+end
+
+function stack.dissector(buffer, pinfo, root)
+  pinfo.cols.protocol = "Stackcast"
+  local size = pinfo.match_uint == WIDE and 4 or 2
+  local tree = root:add(stack, buffer())
+  if buffer:len() < 2 then
+    return told(tree, buffer(), "TRUNCATED_FRAME", "the number of labels is cut off")
+  end
+  local count = buffer(0, 2):uint()
+  local length = 2 + size * count
+  tree:add(of_stack.labels, buffer(0, 2))
+  if count == 0 then
+    return told(tree, buffer(0, 2), "EMPTY_STACK", "switches drop this")
+  elseif count > MAX_LABELS then
+    return told(tree, buffer(0, 2), "TOO_MANY_LABELS", MAX_LABELS .. " at most")
+  elseif length > buffer:len() then
+    return told(tree, buffer(), "TRUNCATED_FRAME", count .. " labels are announced")
+  end
+  tree:set_len(length)
+  for number = 0, count - 1 do add_label(tree, buffer(2 + size * number, size)) end
+  if length < buffer:len() then
+    -- Of a datagram that is cut off it tells itself, and then raises an error.
+    pcall(Dissector.call, Dissector.get("ip"), buffer(length):tvb(), pinfo, root)
+  end
+end
+
+-- A datagram of the tunnel: a whole frame, or the far end's count of frames.
+
+function tunnel.dissector(buffer, pinfo, root)
+  if buffer:len() == CREDIT then
+    pinfo.cols.protocol = "Stackcast"
+    root:add(tunnel, buffer()):add(credit, buffer())
+  else
+    Dissector.get("eth_withoutfcs"):call(buffer, pinfo, root)
+  end
+end
+
+local ethertypes, ports = DissectorTable.get("ethertype"), DissectorTable.get("udp.port")
+ethertypes:add(NARROW, stack)
+ethertypes:add(WIDE, stack)
+ethertypes:add(EVENT, event)
+ports:add(moldudp64.prefs.ports, moldudp64)
+ports:add(moldudp64.prefs.rerequest, moldudp64)
+ports:add_for_decode_as(moldudp64)
+ports:add_for_decode_as(tunnel)
+
+local used = {moldudp64.prefs.ports, moldudp64.prefs.rerequest}
+function moldudp64.prefs_changed()
+  for _, old in ipairs(used) do ports:remove(old, moldudp64) end
+  used = {moldudp64.prefs.ports, moldudp64.prefs.rerequest}
+  for _, now in ipairs(used) do ports:add(now, moldudp64) end
+end
