@@ -115,7 +115,8 @@ def test_a_host_that_asks_for_all_there_was_delays_others_by_a_range_or_two(addr
         while not stopped.is_set() and at < END:
             at = greedy.answer(at)
 
-    threading.Thread(target=ask_for_all, daemon=True).start()
+    asking = threading.Thread(target=ask_for_all, daemon=True)
+    asking.start()
     time.sleep(2 * SECONDS)
     for number in range(5):
         other = Asker(address, f"h{number}")
@@ -126,6 +127,7 @@ def test_a_host_that_asks_for_all_there_was_delays_others_by_a_range_or_two(addr
         assert begin in Slow.done[before : before + 4]
         assert before + number < END / EACH, "the greedy one was through too soon"
     stopped.set()
+    asking.join()
 
 
 def test_what_cannot_be_computed_is_told_and_holds_up_nobody(address):
