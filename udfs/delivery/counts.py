@@ -67,6 +67,7 @@ class Counts:
             rows,
             batch.offset,
             batch.borders,
+            messages.count,
             messages.packet,
             delivery,
             frames.offsets,

@@ -70,6 +70,7 @@ def _packets() -> None:
     packet = build_packet(b"SOURCE    ", 1, [b"A".ljust(order.length, b"\0")] * 2)
     for rules in (_RULES, _RULES + _STATEFUL, _COUNTING):
         _deliver(itch, rules, [packet, b"no packet"])
+    _deliver(itch, _RULES, [packet], "price >= 0")
     _index(itch)
     # As they come from a broker, in memory that is not to be written.
     fetched = np.frombuffer(b"", np.uint8)

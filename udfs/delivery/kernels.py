@@ -59,12 +59,13 @@ def mix(sequence, messages):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def count(  # type: ignore[no-untyped-def]
-    rows, offset, borders, packet, delivery, borders_of_frames, template, packet_of, messages,
-    sequence, totals, counts, last, digest,
+    rows, offset, borders, messages_of, packet, delivery, borders_of_frames, template, packet_of,
+    messages, sequence, totals, counts, last, digest,
 ):  # fmt: skip
     """Adds a batch to the counts of a task, in place.
 
-    By record: rows int32[n], of its partition; offset int64[n]; borders int64[n + 1]. By message:
+    By record: rows int32[n], of its partition; offset int64[n]; borders int64[n + 1]; messages_of
+    int32[n]. By message, where those for nobody may be left out:
     packet, delivery int32[m]. By frame: borders_of_frames int64[f + 1]; template, packet_of,
     messages int32[f]; sequence uint64[f]. totals: int64[p, TOTALS]. counts: int64[p, t, 3], frames,
     messages and bytes by template. last, digest: uint64[p, t], largest sequence number, 0 if there
@@ -81,10 +82,9 @@ def count(  # type: ignore[no-untyped-def]
         total[_UNTIL] = max(total[_UNTIL], offset[record] + 1)
         total[_PACKETS] += 1
         total[_READ_BYTES] += borders[record + 1] - borders[record]
+        total[_MESSAGES] += messages_of[record]
     for message in range(packet.size):
-        total = totals[rows[packet[message]]]
-        total[_MESSAGES] += 1
-        total[_MATCHED] += delivery[message] != 0
+        totals[rows[packet[message]], _MATCHED] += delivery[message] != 0
     sums_up = digest.shape[1] > 0
     for frame in range(template.size):
         row = rows[packet_of[frame]]

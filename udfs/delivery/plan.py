@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udfs.delivery.frame_headers import FrameHeaders
+from udfs.delivery.matched import read_matched
 from udfs.delivery.partition_states import clocks
 from udfs.delivery.publishers import Publishers, publishers_of, telling, with_fields
 from udfs.delivery.receiver_sets import IndexDelivery, ReceiverSets
@@ -40,8 +41,9 @@ from udfs.filters.matching.matcher import Matcher
 from udfs.filters.meaning.state import clock_of
 from udfs.filters.predicate_index.stateful_index import StatefulIndex
 from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription, rejection
+from udfs.messages.buffers import Batch
 from udfs.messages.moldudp64 import Messages
-from udfs.messages.readers import Format, Reader
+from udfs.messages.readers import Format, PacketReader, Reader
 from udfs.messages.specification import Field, Specification
 from udfs.messages.summary_keys import SummaryKey
 from udfs.network.labels import LabelFormat
@@ -104,6 +106,14 @@ class Plan:
     summaries: SummaryHosts | None = None
     publishers: Publishers | None = None
     routes: Routes = field(default_factory=lambda: Routes(ReceiverSets([()]), several=False))
+
+    def matched(self, batch: Batch) -> tuple[Messages, NDArray[np.int32]] | None:
+        """Returns what `udfs.delivery.matched.read_matched` does; None where a message for nobody
+        is to be looked at, too, or does not come in packets."""
+        asked = self.state or self.index or self.advertised or self.publishers
+        if asked or not isinstance(self.reader, PacketReader):
+            return None
+        return read_matched(self.reader.layout, self.matcher, self.delivery, batch)
 
     def outside(
         self, messages: Messages, senders: NDArray[np.int32] | None = None

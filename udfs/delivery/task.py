@@ -65,19 +65,11 @@ class Task:
             batch = Batch.of_arrow(batch)
         rows = self._counts.rows(batch.partition)
         plan = self._plan
-        messages, content = plan.reader.read(batch)
-        senders = None
-        if plan.publishers is not None:
-            senders, messages = plan.publishers.senders(batch, messages)
-        outside = plan.outside(messages, senders)
-        if outside is not None:
-            messages.message_reason[outside & (messages.message_reason == 0)] = OUTSIDE
-        found = None
-        if self._states is not None:
-            found = self._states.match(batch.partition, messages, batch.time)
-        route = plan.deliveries(messages, found)
-        if senders is not None:
-            route = plan.routes.numbers(senders, route)
+        content = batch.content
+        if (matched := plan.matched(batch)) is not None:
+            messages, route = matched
+        else:
+            messages, content, route = self._read(batch)
         sessions = self._counts.sessions
         frames = build_frames(
             plan.headers.templates_for(route, self._header_stacks),
@@ -93,6 +85,24 @@ class Task:
         if np.count_nonzero(messages.packet_reason) or np.count_nonzero(messages.message_reason):
             self._dead_letter(batch, messages, content)
         return frames
+
+    def _read(self, batch: Batch) -> tuple[Messages, NDArray[np.uint8], NDArray[np.int32]]:
+        """Returns all messages of a batch, the bytes that they are in, and the route of each."""
+        plan = self._plan
+        messages, content = plan.reader.read(batch)
+        senders = None
+        if plan.publishers is not None:
+            senders, messages = plan.publishers.senders(batch, messages)
+        outside = plan.outside(messages, senders)
+        if outside is not None:
+            messages.message_reason[outside & (messages.message_reason == 0)] = OUTSIDE
+        found = None
+        if self._states is not None:
+            found = self._states.match(batch.partition, messages, batch.time)
+        route = plan.deliveries(messages, found)
+        if senders is not None:
+            route = plan.routes.numbers(senders, route)
+        return messages, content, route
 
     def summaries(
         self,

@@ -47,6 +47,7 @@ class Messages:
     message_reason: uint8[m], 0 or a code of `REASONS`.
     packet_reason: uint8[n], 0, HEARTBEAT, END_OF_SESSION or a code of `REASONS`; a record with one
     has no messages here.
+    count: int32[n], messages of each record, those that were left out here, too.
     present: bool[columns, m], False where the message lacks the field; None where the message type
     says it.
     """
@@ -59,6 +60,7 @@ class Messages:
     values: NDArray[np.uint64]
     message_reason: NDArray[np.uint8]
     packet_reason: NDArray[np.uint8]
+    count: NDArray[np.int32]
     present: NDArray[np.bool_] | None = None
 
     def without(self, reason: NDArray[np.uint8]) -> Messages:
@@ -74,9 +76,13 @@ class Messages:
             np.ascontiguousarray(self.values[:, kept]),
             self.message_reason[kept],
             np.where(self.packet_reason == 0, reason, self.packet_reason),
+            np.where(reason == 0, self.count, np.int32(0)),
             None if self.present is None else np.ascontiguousarray(self.present[:, kept]),
         )
 
+
+#: What kernels take by these names: max_packet, max_messages, end_of_session.
+LIMITS = (MAX_PACKET, MAX_MESSAGES, END_OF_SESSION_COUNT)
 
 Layout = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
 
@@ -106,17 +112,20 @@ def decode_by(layout: Layout, offsets: NDArray[Any], data: NDArray[np.uint8]) ->
         # Arrow may leave out the offsets of an array without records.
         read_only(offsets if len(offsets) else np.zeros(1), np.int64),
         content,
-        MAX_PACKET,
-        MAX_MESSAGES,
-        END_OF_SESSION_COUNT,
+        *LIMITS,
         *layout,
     )
+    check_offsets(sound, content)
+    return Messages(*columns)
+
+
+def check_offsets(sound: bool, content: NDArray[np.uint8]) -> None:
+    """Returns if the offsets are ``sound``. Raises MessageError BAD_OFFSETS."""
     if not sound:
         raise MessageError(
             "BAD_OFFSETS",
             f"offsets must rise from 0 to at most {content.size}, the bytes there are",
         )
-    return Messages(*columns)
 
 
 def layout_of(

@@ -27,6 +27,7 @@ __all__ = [
     "UNKNOWN_PUBLISHER",
     "AttributeEvents",
     "Format",
+    "PacketReader",
     "Packets",
     "Read",
     "Reader",
@@ -84,22 +85,24 @@ class Packets:
 
     def reader(self, fields: Sequence[Field], clocks: Sequence[Field]) -> Reader:
         """Returns a reader of the fields, then one column that all ``clocks`` share, if any."""
-        return _PacketReader(self.specification, tuple(fields), tuple(clocks))
+        return PacketReader(self.specification, tuple(fields), tuple(clocks))
 
 
 @dataclass(frozen=True)
-class _PacketReader:
+class PacketReader:
+    """Reads batches of MoldUDP64 packets; columns as of `Packets.reader`."""
+
     specification: Specification
     fields: tuple[Field, ...]
     clocks: tuple[Field, ...]
 
     @cached_property
-    def _layout(self) -> moldudp64.Layout:
+    def layout(self) -> moldudp64.Layout:
         # Once a reader: in real time a batch is one record.
         return moldudp64.layout_of(self.specification, self.fields, self.clocks)
 
     def read(self, batch: Batch) -> Read:
-        messages = moldudp64.decode_by(self._layout, batch.borders, batch.content)
+        messages = moldudp64.decode_by(self.layout, batch.borders, batch.content)
         return Read(messages, batch.content)
 
 
@@ -155,6 +158,7 @@ class _EventReader:
             values=found.values[ids][:, sound].astype(np.uint64),
             message_reason=np.zeros(count, np.uint8),
             packet_reason=reason.astype(np.uint8),
+            count=(reason == 0).astype(np.int32),
             present=(mask >> np.array(ids, np.uint64).reshape(-1, 1) & np.uint64(1)).astype(
                 np.bool_
             ),

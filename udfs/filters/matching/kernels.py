@@ -47,10 +47,12 @@ def follow(
     end = np.uint64(bucket[place + _ONE])
     # Without a branch, which random values would make the core guess wrong; the segments end with
     # two more that nothing reaches.
+    crowded = end > at + _TWO
     ahead = np.uint64((at < end) & (low[at + _ONE] <= key))
     ahead += np.uint64((at + _ONE < end) & (low[at + _TWO] <= key))
     at += ahead
-    if ahead == _TWO:
+    # Asked of the bucket, which is mostly the same, and not of the value.
+    if crowded:
         while at < end:
             middle = (at + end + _ONE) >> _ONE
             if low[middle] <= key:
@@ -61,7 +63,7 @@ def follow(
 
 
 @_helper
-def _walk(
+def walk_into(
     result: Any,
     waiting: Any,
     message_type: Any,
@@ -81,6 +83,8 @@ def _walk(
     low: Any,
     following: Any,
 ) -> None:
+    """Does the work of `walk`: writes to result, int32[m]. waiting: uint64, room for a block, and
+    one more. values: of m events at least."""
     typed = message_type.shape[0] > 0
     partial = present.shape[0] > 0
     count = result.shape[0]
@@ -147,7 +151,7 @@ def walk(
     ``udfs.filters.matching.lookup.Lookup``.
     """
     result = np.empty(values.shape[1], np.int32)
-    _walk(
+    walk_into(
         result,
         np.empty(_BLOCK + 1, np.uint64),
         message_type,

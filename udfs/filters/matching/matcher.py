@@ -16,7 +16,7 @@ from udfs.filters.nodes import Outcome
 from udfs.messages.specification import Field
 
 #: Attributes that are made where they are asked for, most of them never on workers.
-_MADE_AGAIN = {"outcomes", "receivers", "_tables"}
+_MADE_AGAIN = {"outcomes", "receivers", "tables"}
 
 
 class Matcher:
@@ -132,11 +132,12 @@ class Matcher:
         values: NDArray[np.uint64],
         present: NDArray[np.bool_],
     ) -> NDArray[np.int32]:
-        result: NDArray[np.int32] = kernels.walk(message_type, values, present, *self._tables)
+        result: NDArray[np.int32] = kernels.walk(message_type, values, present, *self.tables)
         return result
 
     @cached_property
-    def _tables(self) -> tuple[Any, ...]:
+    def tables(self) -> tuple[Any, ...]:
+        """The last arguments of `udfs.filters.matching.kernels.walk`."""
         return (self._first, self._start, self.stop, *self.lookup.arrays())
 
 
