@@ -107,7 +107,7 @@ class RecordedBatches:
         settings = self._settings
         table = self._tables.rows("subscriptions", versions["subscriptions"])
         rows, _ = select(table, settings.format, FORMATS, quota)
-        given = self._tables.rows(GRANTS, versions[GRANTS]) if GRANTS in versions else []
+        given = self._tables.rows(GRANTS, versions[GRANTS])
         grants = Grants.of_table(given, settings.format, specification)
         hosts, only = receiving(network, settings.publisher)
         rules, _ = check(rows, specification, hosts, only, grants)

@@ -34,7 +34,10 @@ class Tables:
                 {"id": "a", "subscriber": "h1", "format": "itch", "filter": "shares > 0"}
                 | {"enabled": True}
             ],
+            "grants": [],
         }
+        #: By version, where one has others.
+        self.changed: dict[tuple[str, int], list[dict[str, Any]]] = {}
         self.ledger = [
             {
                 "topic": "itch.raw",
@@ -56,7 +59,7 @@ class Tables:
             text = ANNOUNCED[version or 0]
             row = {"id": "x", "publisher": "feed1", "format": "itch", "enabled": True}
             return [row | {"filter": text}] if text else []
-        return self.fixed[name]
+        return self.changed.get((name, version or 0), self.fixed[name])
 
 
 def test_numbers_that_a_new_checkpoint_counts_anew_are_batches_of_their_own():
@@ -72,9 +75,8 @@ def test_numbers_that_a_new_checkpoint_counts_anew_are_batches_of_their_own():
 def test_rules_that_were_not_granted_then_are_expected_of_nobody():
     tables: Any = Tables((0, 0), (1, 0))
     grant = {"id": "g", "subscriber": "h2", "format": "itch", "filter": "all"}
-    tables.fixed["grants"] = [grant]
-    # The first batch is of a time without the table.
-    tables.ledger[1]["versions"]["grants"] = 0
+    tables.changed["grants", 1] = [grant]
+    tables.ledger[1]["versions"]["grants"] = 1
     batches = RecordedBatches(SETTINGS, tables, SessionRun(), ITCH)
     assert [[rule.id for rule in batch.rules] for batch in batches.batches] == [["a"], []]
 

@@ -129,10 +129,7 @@ class Plans:
         return self._announced[1]
 
     def _grants(self, versions: Mapping[str, int]) -> Sequence[Grant] | None:
-        # A batch of a time without the table names no version of it.
-        version = versions.get(GRANTS)
-        if version is None:
-            return None
+        version = versions[GRANTS]
         if self._granted is None or self._granted[0] != version:
             rows = self._rows(GRANTS, version)
             self._granted = version, select_grants(rows, self._settings.format)
