@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from scapy.utils import rdpcap
 
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.wire import SinkOptions, open_sink, sink_options
+from jobs.adapters.wire import Opener, SinkOptions, open_sink, sink_options
 from jobs.adapters.wire.pcap import read_pcap
 from jobs.adapters.wire.sendmmsg import BATCH, FrameSender
 from udfs.errors import SettingsError, SinkError, StackError
@@ -119,6 +119,39 @@ def test_an_executor_sends_by_the_way_of_its_place(monkeypatch):
         sink_options(Settings(udp_endpoint=usual.endpoint, sink_places="rack1=rack2"))
     with pytest.raises(SettingsError, match="places: 'rack1' must be as in node1=eth1"):
         sink_options(Settings(udp_endpoint=usual.endpoint, sink_places="rack1"))
+
+
+def test_of_several_publishers_each_has_a_way_at_each_place(monkeypatch):
+    """That which names publisher and place, else the place's, else the publisher's, else the
+    sink's."""
+    with FarEnd() as at_rack1, FarEnd() as near, FarEnd() as named, FarEnd() as usual:
+        ports = [int(each.endpoint.rpartition(":")[2]) for each in (near, usual)]
+        settings = Settings(
+            publisher="1,feed2,feed3",
+            udp_endpoint="{switch}:" + str(ports[1]),
+            sink_publishers=f"feed2={named.endpoint}",
+            sink_places=f"feed2@rack1={at_rack1.endpoint},rack2=127.0.0.{{publisher}}:{ports[0]}",
+        )
+        opener = pickle.loads(pickle.dumps(Opener(sink_options(settings))))
+        for place, publisher, far_end in (
+            ("rack1", "feed2", at_rack1),
+            ("rack1", "feed3", usual),
+            ("rack2", "1", near),
+            ("rack3", "feed2", named),
+        ):
+            monkeypatch.setenv("STACKCAST_PLACE", place)
+            with closing(opener(opener.way(publisher, "127.0.0.1"))) as sink:
+                sink.send(*buffer([publisher.encode() * 60]))
+            assert far_end.wait_for(1) == [publisher.encode() * 60]
+    for publishers, places in (
+        ("feed1,feed2", "rack1=near:1"),
+        ("feed1", "feed1@rack1=near:1"),
+        ("feed1,feed2", "feed1@rack1=near"),
+    ):
+        with pytest.raises(SettingsError, match=r"BAD_VALUE.*sink\.places"):
+            sink_options(
+                Settings(publisher=publishers, udp_endpoint="{switch}:9", sink_places=places)
+            )
 
 
 def test_a_place_may_have_an_interface_or_a_folder_too(monkeypatch, tmp_path):

@@ -212,14 +212,15 @@ class Settings:
         "sink.places",
         "",
         "Other tunnels, interfaces or folders for executors at some places, as in "
-        "node1=eth1,node2=eth2; a place is STACKCAST_PLACE in the executor's environment, else its "
-        "host name",
+        "node1=eth1,node2=eth2, of several publishers as in feed1@node1=eth1; a place is "
+        "STACKCAST_PLACE in the executor's environment, else its host name",
     )
     sink_publishers: str = setting(
         "sink.publishers",
         "",
         "Of several publishers, other tunnels or interfaces of some, as in feed1=eth1,feed2=eth2; "
-        "in the sink's own setting {publisher} and {switch} stand for a publisher and its switch",
+        "in the sink's own setting and in ways of places {publisher} and {switch} stand for a "
+        "publisher and its switch",
     )
     latency: str = setting(
         "latency",

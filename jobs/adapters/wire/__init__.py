@@ -28,7 +28,8 @@ def open_sink(options: SinkOptions) -> Sink:
 
     Its way out is that of the place of this process, if the options have one for it.
     """
-    options = _at(os.environ.get("STACKCAST_PLACE") or socket.gethostname(), options)
+    way = dict(options.places).get(_place())
+    options = options if way is None else _by(way, options)
     match options.kind:
         case "udp":
             return UdpSink(options)
@@ -43,9 +44,9 @@ def open_sink(options: SinkOptions) -> Sink:
     )
 
 
-def _at(place: str, options: SinkOptions) -> SinkOptions:
-    way = dict(options.places).get(place)
-    return options if way is None else _by(way, options)
+def _place() -> str:
+    """Returns the place of this process."""
+    return os.environ.get("STACKCAST_PLACE") or socket.gethostname()
 
 
 def _by(way: str, options: SinkOptions) -> SinkOptions:
@@ -65,40 +66,45 @@ class Opener:
     open: Callable[[SinkOptions], Sink] = open_sink
 
     def way(self, publisher: str, switch: str) -> SinkOptions:
-        """Returns the options of frames that enter by a publisher's link. Files of one sink hold
-        the frames of all. Raises SinkError NO_WAY."""
-        options = self.options
+        """Returns the options of frames that enter by a publisher's link, out of this process: the
+        place's way for the publisher, the place's for all, the publisher's, that of the sink. Files
+        of one sink hold the frames of all. Raises SinkError NO_WAY."""
+        options, place = self.options, _place()
         if options.kind == "pcap":
             return options
-        named = dict(options.publishers).get(publisher)
-        if named is not None:
-            return _by(named, options)
-        own = options.endpoint if options.kind == "udp" else options.interface
-        way = own.replace("{publisher}", publisher).replace("{switch}", switch)
-        if way == own:
-            raise SinkError(
-                "NO_WAY",
-                f"no tunnel or interface is named for publisher {publisher!r} at {switch!r}, "
-                "and what enters by another's goes astray: set spark.stackcast.sink.publishers, or "
-                "{publisher} or {switch} in the sink's own setting",
-                publisher=publisher,
-            )
-        return _by(way, options)
+        at_places, own = dict(options.places), dict(options.publishers)
+        way = at_places.get(f"{publisher}@{place}") or at_places.get(place) or own.get(publisher)
+        if way is None:
+            way = options.endpoint if options.kind == "udp" else options.interface
+            if _for_each(way) == way:
+                raise SinkError(
+                    "NO_WAY",
+                    f"no tunnel or interface is named for publisher {publisher!r} at {switch!r}, "
+                    "and what enters by another's goes astray: set spark.stackcast.sink.publishers "
+                    "or spark.stackcast.sink.places, or {publisher} or {switch} in the sink's own "
+                    "setting",
+                    publisher=publisher,
+                )
+        found = _by(_for_each(way, publisher, switch), options)
+        # It says all: nothing is left to choose where it is opened.
+        return replace(found, places=(), publishers=())
 
     def __call__(self, way: SinkOptions | None = None) -> Sink:
         """Returns the sink of a way, by default of the only one. Raises SinkError."""
         return self.open(way or self.options)
 
 
+def _for_each(way: str, publisher: str = "", switch: str = "") -> str:
+    return way.replace("{publisher}", publisher).replace("{switch}", switch)
+
+
 def sink_options(settings: Settings) -> SinkOptions:
     """Returns the sink of the settings.
 
-    Raises SettingsError BAD_VALUE where what it needs is missing, SEVERAL_PUBLISHERS where it is
-    for one publisher alone.
+    Raises SettingsError BAD_VALUE where what it needs is missing, or does not go with the rest.
     """
     pairs = _pairs("sink.publishers", settings.sink_publishers)
-    if settings.sink_places:
-        settings.require_one_publisher(f"{PREFIX}sink.places")
+    places = _places(settings)
     if pairs and not several(settings.publisher):
         raise SettingsError(
             "BAD_VALUE",
@@ -116,7 +122,6 @@ def sink_options(settings: Settings) -> SinkOptions:
         raise SettingsError(
             "BAD_VALUE", f"spark.stackcast.{key} is empty, but the sink {settings.sink} needs it"
         )
-    places = _pairs("sink.places", settings.sink_places)
     if settings.sink == "udp":
         for used, endpoint in (
             *([(key, value)] if value else []),
@@ -137,6 +142,24 @@ def sink_options(settings: Settings) -> SinkOptions:
         places=places,
         publishers=pairs,
     )
+
+
+def _places(settings: Settings) -> tuple[tuple[str, str], ...]:
+    """Returns the pairs of ``sink.places``. Raises SettingsError BAD_VALUE."""
+    found = _pairs("sink.places", settings.sink_places)
+    apart = several(settings.publisher) and settings.sink != "pcap"
+    for name, way in found:
+        why = ""
+        if "@" in name and not apart:
+            why = "names a publisher, and the sink has one way at a place"
+        elif apart and "@" not in name and _for_each(way) == way:
+            why = (
+                "is one way for several publishers: write a pair for each, as in feed1@node1=eth1, "
+                "or {publisher} or {switch} in it"
+            )
+        if why:
+            raise SettingsError("BAD_VALUE", f"{PREFIX}sink.places: {name}={way} {why}")
+    return found
 
 
 def _pairs(key: str, text: str) -> tuple[tuple[str, str], ...]:
