@@ -67,3 +67,9 @@ def test_sparks_connector_serves_where_a_setting_says_so():
     for input in ("json", "bitmask"):
         found = fetch_of(Settings(kafka=BROKER, format="attributes", attributes_input=input))
         assert found == fetch_options(BROKER)
+
+
+def test_tasks_read_the_header_that_names_publishers():
+    several = Settings(kafka=BROKER, publisher="feed1,feed2", publisher_by="header:from")
+    assert fetch_of(several) == fetch_options(BROKER, "from")
+    assert fetch_options(BROKER).header == ""

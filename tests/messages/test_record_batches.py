@@ -114,6 +114,68 @@ def test_any_batches_are_read_as_the_other_client_reads_them(
     assert read(data, first, first + span) == expected
 
 
+#: Few names, so that some are there twice.
+HEADERS = st.lists(
+    st.tuples(st.sampled_from(["from", "frop", "fro", "", "größe"]), st.binary(max_size=70)),
+    max_size=4,
+)
+
+
+@given(
+    told=st.lists(st.tuples(st.none() | st.binary(max_size=9), HEADERS), min_size=1, max_size=30),
+    name=st.sampled_from(["from", "größe"]),
+    first=st.integers(0, 9),
+    codec=st.integers(0, 4),
+)
+def test_the_last_header_of_a_name_is_read_as_the_other_client_reads_it(
+    told: list[tuple[bytes | None, list[tuple[str, bytes]]]], name: str, first: int, codec: int
+) -> None:
+    made = batch(0, [(5, None, value, headers) for value, headers in told])
+    piece = np.frombuffer(compressed(made, codec) if codec else made, np.uint8)
+    found = read_records(piece, first, END, header=name)
+    assert found.publisher is not None
+    held = MemoryRecords(made).next_batch()
+    assert held is not None
+    headers = [dict(record.headers) for record in held if record.offset >= first]
+    assert found.publisher.to_pylist() == [each.get(name) for each in headers]
+    assert read_records(piece, first, END).publisher is None
+    # As batches of columns, in pieces, too.
+    parts = [part.publisher for part in found.batches(3) if part.publisher is not None]
+    assert [one for part in parts for one in part.to_pylist()] == found.publisher.to_pylist()
+
+
+def test_a_header_of_null_says_nothing_though_one_before_it_does() -> None:
+    made = bytearray(batch(0, [(5, None, b"v", [("from", b"a"), ("from", b"")])]))
+    assert made[-1] == 0
+    # The length of the last value, 0, becomes that of null.
+    made[-1] = 1
+    found = read_records(np.frombuffer(stamped(made, 0), np.uint8), 0, END, header="from")
+    assert found.publisher is not None and found.publisher.to_pylist() == [None]
+
+
+@given(noise=st.binary(max_size=60), count=st.integers(-2, 100))
+def test_headers_of_noise_are_damaged_or_read_and_never_more(noise: bytes, count: int) -> None:
+    plain = batch(0, [(5, None, b"v", [])])
+    # A record: length, attributes, two numbers, no key, a value, and then how many headers.
+    record = bytearray(plain[62:-1]) + varint(count) + noise
+    made = bytearray(plain[:61] + varint(len(record)) + record)
+    made[8:12] = (len(made) - 12).to_bytes(4)
+    piece = np.frombuffer(stamped(made, 0), np.uint8)
+    try:
+        found = read_records(piece, 0, END, header="from")
+    except KafkaError as error:
+        assert error.code == "KAFKA.RECORDS_DAMAGED"
+    else:
+        assert found.publisher is not None and len(found.publisher) == 1
+        assert len(found.publisher[0].as_py() or b"") <= len(noise)
+
+
+def varint(number: int) -> bytes:
+    """A small zigzag number."""
+    value = number << 1 if number >= 0 else -2 * number - 1
+    return bytes([value & 0x7F | 0x80, value >> 7])
+
+
 RECORDS: list[Record] = [(1_000 + k, b"k", b"value %d" % k, []) for k in range(5)]
 
 

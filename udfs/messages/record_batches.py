@@ -42,7 +42,8 @@ class Records(NamedTuple):
     offset: int64[n]. time: int64[n], milliseconds since 1970. borders: int64[n + 1], of the values
     in content: uint8[bytes]; a null is an empty value. next: the offset to fetch next, which is
     further than that of the last record where transactions or compaction left gaps, or where a
-    batch goes on after the records that were asked for.
+    batch goes on after the records that were asked for. publisher: large_binary[n], what a header
+    says, null without it; None where none was asked for.
     """
 
     offset: NDArray[np.int64]
@@ -50,6 +51,7 @@ class Records(NamedTuple):
     borders: NDArray[np.int64]
     content: NDArray[np.uint8]
     next: int
+    publisher: pa.Array | None = None
 
     def batches(self, partition: int) -> Iterator[Batch]:
         """Yields the records by `_ROWS`, as those of a partition; values are not copied."""
@@ -60,18 +62,24 @@ class Records(NamedTuple):
         for first in range(0, count, _ROWS):
             end = first + _ROWS
             part, ends = slice(first, end), slice(first, end + 1)
-            yield Batch(places[part], offset[part], borders[ends], content, time[part])
+            told = None if self.publisher is None else self.publisher[part]
+            yield Batch(places[part], offset[part], borders[ends], content, time[part], told)
 
 
 def read_records(
-    data: NDArray[np.uint8], first: int, until: int, aborted: Sequence[Aborted] = ()
+    data: NDArray[np.uint8],
+    first: int,
+    until: int,
+    aborted: Sequence[Aborted] = (),
+    header: str = "",
 ) -> Records:
     """Returns the records of whole batches whose offsets are ``first`` up to ``until``.
 
     data: uint8[n], contiguous, as a broker fetched it; it may begin before ``first`` and end in the
     middle of a batch; what begins at ``until`` or later is not looked at. aborted: transactions
-    whose records are left out. Raises KafkaError RECORDS_DAMAGED where a checksum is wrong or a
-    batch cannot be read, RECORDS_OLD for a format before 2.
+    whose records are left out. header: the name of that which tells a record's publisher, if one
+    does; of several the last counts. Raises KafkaError RECORDS_DAMAGED where a checksum is wrong or
+    a batch cannot be read, RECORDS_OLD for a format before 2.
     """
     table, fault, at = kernels.scan(data, until)
     if fault == kernels.OLD:
@@ -98,11 +106,31 @@ def read_records(
     offset, time = np.empty(count, np.int64), np.empty(count, np.int64)
     borders = np.empty(count + 1, np.int64)
     content = np.empty(int(room.sum()), np.uint8)
-    found, faulty = kernels.read(data, table, first, until, offset, time, borders, content)
+    headers = np.empty((count if header else 0, 3), np.int64)
+    columns = offset, time, borders, content
+    found, faulty = kernels.read(data, table, first, until, *columns, headers)
+    publisher = None
+    if header and faulty < 0:
+        publisher, faulty = _named_header(data, headers[:found], header)
     if faulty >= 0:
         raise _damaged(int(table[faulty, kernels.BASE]))
     borders = borders[: found + 1]
-    return Records(offset[:found], time[:found], borders, content[: int(borders[-1])], end)
+    values = content[: int(borders[-1])]
+    return Records(offset[:found], time[:found], borders, values, end, publisher)
+
+
+def _named_header(
+    data: NDArray[np.uint8], headers: NDArray[np.int64], name: str
+) -> tuple[pa.Array, int]:
+    """Returns what `Records.publisher` has, and the row of a damaged batch, or -1."""
+    count = len(headers)
+    borders, there = np.zeros(count + 1, np.int64), np.zeros(count, np.bool_)
+    content = np.empty(int((headers[:, 1] - headers[:, 0]).sum()), np.uint8)
+    key = np.frombuffer(name.encode(), np.uint8)
+    faulty = int(kernels.named_header(data, headers, key, borders, there, content))
+    valid = np.packbits(there, bitorder="little")
+    buffers = [pa.py_buffer(each) for each in (valid, borders, content)]
+    return pa.Array.from_buffers(pa.large_binary(), count, buffers), faulty
 
 
 def next_offset(data: NDArray[np.uint8], first: int, until: int) -> int:

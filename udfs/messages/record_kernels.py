@@ -187,12 +187,14 @@ def _varint(data, at, end):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def read(data, table, first, until, offsets, times, borders, content):  # type: ignore[no-untyped-def]
+def read(data, table, first, until, offsets, times, borders, content, headers):  # type: ignore[no-untyped-def]
     """Reads the records of batches with offsets from ``first`` up to ``until``.
 
     data: uint8[n], records that are not compressed, between START and END of each row of ``table``.
     Fills offsets and times (ms): int64[records]; borders: int64[records + 1], of the values in
-    content: uint8[n]. Returns the number of records, and the row of a damaged batch, or -1.
+    content: uint8[n]; headers: int64[records, 3], where those of each record begin and end in
+    ``data``, and the row of its batch; of none where it is empty. Returns the number of records,
+    and the row of a damaged batch, or -1.
     """
     records = 0
     size = 0
@@ -226,9 +228,49 @@ def read(data, table, first, until, offsets, times, borders, content):  # type: 
                 for k in range(np.uint64(length)):
                     content[np.uint64(size) + k] = data[np.uint64(at) + k]
                 size += length
+                if len(headers):
+                    headers[records, 0], headers[records, 1] = at + length, after
+                    headers[records, 2] = batch
                 offsets[records] = offset
                 times[records] = row[LAST_TIME] if appended else row[FIRST_TIME] + delay
                 records += 1
                 borders[records] = size
             at = after
     return records, -1
+
+
+@njit(cache=True, nogil=True)
+def named_header(data, headers, name, borders, there, content):  # type: ignore[no-untyped-def]
+    """Reads what the last header of a name says, record by record.
+
+    headers: int64[records, 3], as of `read`. name: uint8[k]. Fills borders: int64[records + 1], of
+    the values in content: uint8[n]; there: bool[records], False where there is no such header, or
+    null in it. Returns the row of a damaged batch, or -1.
+    """
+    size = 0
+    borders[0] = 0
+    for record in range(len(headers)):
+        at, end = headers[record, 0], headers[record, 1]
+        start, length = 0, -1
+        count, at = _varint(data, at, end)
+        if at < 0 or count < 0:
+            return headers[record, 2]
+        for _ in range(count):
+            key, at = _varint(data, at, end)
+            if at < 0 or key < 0 or key > end - at:
+                return headers[record, 2]
+            same = key == name.size
+            for k in range(key if same else 0):
+                same &= data[at + k] == name[k]
+            value, at = _varint(data, at + key, end)
+            if at < 0 or value > end - at:
+                return headers[record, 2]
+            if same:
+                start, length = at, value
+            at += max(value, 0)
+        there[record] = length >= 0
+        for k in range(max(length, 0)):
+            content[size + k] = data[start + k]
+        size += max(length, 0)
+        borders[record + 1] = size
+    return -1

@@ -197,7 +197,7 @@ class Fetcher:
             there = wanted.until if seconds is None else min(last, wanted.until)
             if end < there:
                 connection.ask(piece(end, there))
-        found = read_records(data, offset, wanted.until, aborted)
+        found = read_records(data, offset, wanted.until, aborted, self._options.header)
         if len(data) and found.next <= offset:
             # A broker sends one whole batch at least.
             raise KafkaError(

@@ -17,6 +17,7 @@ class FetchOptions:
     client: keyword arguments of kafka-python. wait_ms, least, most: of a fetch, as of Kafka's
     fetch.max.wait.ms, fetch.min.bytes and max.partition.fetch.bytes. committed: leaves out records
     of transactions that are not committed. patience: seconds without an answer until a task fails.
+    header: of records, the one that names their publisher; empty where none does.
     """
 
     # Not to be printed: a password may be among them.
@@ -26,6 +27,7 @@ class FetchOptions:
     most: int = 1 << 22
     committed: bool = False
     patience: float = 120.0
+    header: str = ""
 
 
 def _checked(value: str) -> bool:
@@ -65,11 +67,12 @@ _WORD = r'"((?:[^"\\]|\\.)*)"'
 _JAAS = {part: re.compile(rf"\b{part}\s*=\s*{_WORD}") for part in ("username", "password")}
 
 
-def fetch_options(kafka: Mapping[str, str]) -> FetchOptions:
+def fetch_options(kafka: Mapping[str, str], header: str = "") -> FetchOptions:
     """Returns the options that a task fetches by.
 
-    kafka: options of the Java client, by name. Raises KafkaError NOT_FETCHED, which names the
-    option, where a task cannot do as it says; Spark's connector then can.
+    kafka: options of the Java client, by name. header: as of `FetchOptions`. Raises KafkaError
+    NOT_FETCHED, which names the option, where a task cannot do as it says; Spark's connector then
+    can.
     """
     client: dict[str, Any] = {}
     fetch: dict[str, Any] = {}
@@ -91,7 +94,7 @@ def fetch_options(kafka: Mapping[str, str]) -> FetchOptions:
         client["ssl_keyfile"] = client["ssl_certfile"]
     if kafka.get("security.protocol", "").startswith("SASL"):
         client |= _login(kafka)
-    return FetchOptions(tuple(sorted(client.items())), **fetch)
+    return FetchOptions(tuple(sorted(client.items())), header=header, **fetch)
 
 
 def _login(kafka: Mapping[str, str]) -> dict[str, str]:

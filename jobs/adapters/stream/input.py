@@ -24,11 +24,9 @@ def fetch_of(settings: Settings) -> FetchOptions | str:
     """Returns the options by which tasks fetch records themselves, or why Spark's connector
     does."""
     why = f"{PREFIX}fetch says so"
-    if settings.publisher_header:
-        why = f"{PREFIX}publisher.by asks for a header"
-    elif settings.fetch == "tasks":
+    if settings.fetch == "tasks":
         try:
-            return fetch_options(settings.kafka)
+            return fetch_options(settings.kafka, settings.publisher_header)
         except KafkaError as error:
             why = error.message
     return f"records are read by Spark's Kafka connector: {why}"
