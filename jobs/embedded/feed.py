@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.wire import Sink
 from lab.traffic.feed import GROUPS, event_frames, feed_frames
-from lab.traffic.packets import SESSION, new_packets
+from lab.traffic.packets import new_packets, session_of
 from lab.traffic.publisher import Speed, paced
 from udfs.messages.attributes.registry import Registry
 from udfs.network.network import Host
@@ -26,17 +27,32 @@ _AT_ONCE = 64
 _PROGRESS_SECONDS = 5.0
 
 
+class Share(NamedTuple):
+    """What one of several publishers sends: of so many, by its number from 0 on, every record whose
+    place has that remainder."""
+
+    number: int = 0
+    of: int = 1
+
+    def take(self, records: Iterable[bytes]) -> Iterable[bytes]:
+        """Returns its records."""
+        return islice(records, self.number, None, self.of)
+
+
 @dataclass(frozen=True)
 class Fed:
     """A session that was fed into the network, and the time it took.
 
-    packets: partition 0, number of the first message, bytes; of each in order. Of events, whole
-    frames.
+    packets: the publisher's number, number of the first message, bytes; of each in order. Of
+    events, whole frames.
     """
 
     packets: Sequence[tuple[int, int, bytes]]
     messages: int
     seconds: float
+
+
+ALL = Share()
 
 
 def _log(messages: int, packets: int) -> None:
@@ -50,10 +66,12 @@ def feed(
     records: Iterable[bytes],
     stop: StopRequest,
     progress: Callable[[int, int], None] = _log,
+    share: Share = ALL,
 ) -> Fed:
     """Sends a session's messages; returns when the far end has processed every packet.
 
-    ``stop`` ends it early. ``progress`` is told messages and packets now and then.
+    ``stop`` ends it early. ``progress`` is told messages and packets now and then. share: of the
+    records, in a session of its own.
     Raises SinkError, LabError ``PACKET_TOO_LARGE``.
     """
     began = shown = time.monotonic()
@@ -61,13 +79,15 @@ def feed(
     sent: list[tuple[int, int, bytes]] = []
     messages = 0
     pace = Speed.parse(settings.lab_speed)
-    packets = paced(new_packets(records, SESSION, settings.lab_seed), pace, stop)
+    packets = paced(
+        new_packets(share.take(records), session_of(share.number), settings.lab_seed), pace, stop
+    )
     at_once = _AT_ONCE if pace.kind == "full" else 1
     while several := list(islice(packets, at_once)):
         payloads = [packet for packet, _ in several]
         frames = feed_frames(payloads, publisher, group, settings.port, mtu=settings.mtu)
         _send(sink, list(frames))
-        sent += ((0, int.from_bytes(packet[10:18]), packet) for packet in payloads)
+        sent += ((share.number, int.from_bytes(packet[10:18]), packet) for packet in payloads)
         messages += sum(len(own) for _, own in several)
         if time.monotonic() - shown > _PROGRESS_SECONDS:
             shown = time.monotonic()
@@ -84,6 +104,7 @@ def feed_events(
     records: Iterable[bytes],
     stop: StopRequest,
     progress: Callable[[int, int], None] = _log,
+    share: Share = ALL,
 ) -> Fed:
     """Sends JSON records as attribute/value events, as `feed` does.
 
@@ -96,12 +117,14 @@ def feed_events(
     sent: list[tuple[int, int, bytes]] = []
     named = "attributes.encoding" in settings.given
     encodings = (settings.attributes_encoding,) if named else tuple(GROUPS)
-    made = ((each, []) for each in event_frames(records, publisher, registry, encodings))
+    session = session_of(share.number)
+    given = share.take(records), publisher, registry, encodings, session
+    made = ((each, []) for each in event_frames(*given))
     frames = paced(made, pace, stop)
     at_once = _AT_ONCE if pace.kind == "full" else 1
     while several := [frame for frame, _ in islice(frames, at_once)]:
         _send(sink, [each.frame for each in several])
-        sent += ((0, each.sequence, each.frame) for each in several)
+        sent += ((share.number, each.sequence, each.frame) for each in several)
         if time.monotonic() - shown > _PROGRESS_SECONDS:
             shown = time.monotonic()
             progress(len(sent), len(sent))

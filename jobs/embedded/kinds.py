@@ -62,8 +62,10 @@ class RunKind(ABC):
     def feed(
         self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
         stop: StopRequest, progress: Callable[[int, int], None],
+        share: network_feed.Share = network_feed.ALL,
     ) -> network_feed.Fed:  # fmt: skip
-        """Sends the records straight into the network; ``progress`` as of `jobs.embedded.feed`."""
+        """Sends a share of the records straight into the network; ``progress`` as of
+        `jobs.embedded.feed`."""
 
     def rows(self, settings: Settings, network: Network, p4runtime: str) -> Mapping[str, Any]:
         """Returns the rows of the lab's tables."""
@@ -127,9 +129,10 @@ class SessionRun(RunKind):
     def feed(
         self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
         stop: StopRequest, progress: Callable[[int, int], None],
+        share: network_feed.Share = network_feed.ALL,
     ) -> network_feed.Fed:  # fmt: skip
         with open_records(source) as records:
-            return network_feed.feed(settings, publisher, sink, records, stop, progress)
+            return network_feed.feed(settings, publisher, sink, records, stop, progress, share)
 
 
 class SensorRun(RunKind):
@@ -183,11 +186,12 @@ class SensorRun(RunKind):
     def feed(
         self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
         stop: StopRequest, progress: Callable[[int, int], None],
+        share: network_feed.Share = network_feed.ALL,
     ) -> network_feed.Fed:  # fmt: skip
         registry = formats.registry_of(tables, settings.widths)
         records = source.read_bytes().splitlines()
         return network_feed.feed_events(
-            settings, publisher, registry, sink, records, stop, progress
+            settings, publisher, registry, sink, records, stop, progress, share
         )
 
     def registry(

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from jobs.adapters.app import session
 from jobs.adapters.app.lifecycle import Lifecycle
-from jobs.adapters.app.settings import PREFIX, Settings
+from jobs.adapters.app.settings import Settings
 from jobs.adapters.stream.warm_up import warm_up
 from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.tables import Tables
@@ -63,8 +63,6 @@ def bring_up(
     folder, network = prepare(settings)
     if settings.lab_publishers > 1 and "publisher" not in settings.given:
         settings = dataclasses.replace(settings, publisher=",".join(network.publishers()))
-    if settings.match == "network":
-        settings.require_one_publisher(f"{PREFIX}match=network")
     progress.say(f"network: {network.words()}")
     settings = dataclasses.replace(settings, tables=str(folder / "tables"))
     with ExitStack() as stack:

@@ -1,8 +1,8 @@
 """The embedded default where the switches match: one trading session through the network, proved.
 
-Sends the records' packets whole into the publisher's switch, and compares what the hosts received
-with what they were owed. Neither broker nor stream: Spark reads and writes tables, and sees no
-packet.
+Sends the records' packets whole into the publisher's switch, or those of several publishers their
+shares, and compares what the hosts received with what they were owed. Neither broker nor stream:
+Spark reads and writes tables, and sees no packet.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,23 +19,27 @@ from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import FORMATS, Settings
 from jobs.adapters.planning import formats
 from jobs.adapters.tables.tables import GRANTS, Tables
-from jobs.adapters.wire import open_sink, sink_options
-from jobs.embedded.feed import Fed
+from jobs.adapters.wire import Opener, sink_options
+from jobs.embedded.feed import Fed, Share
 from jobs.embedded.kinds import RunKind
 from jobs.embedded.lab import RunningLab, bring_up
 from jobs.embedded.progress import Progress
 from jobs.embedded.proof import RunProof, shown_subscriptions
 from lab.proof import verification
 from lab.proof.receipts import receipts
-from lab.report.showcase import FilteredShowcase
-from lab.traffic.packets import SESSION
+from lab.report.showcase import FilteredShowcase, without_receiver
+from lab.traffic.packets import session_of
 from udfs.filters.grants import Grants
 from udfs.filters.subscriptions import CheckedRule, check, select
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.specification import Specification
 from udfs.network.network import Network
+from udfs.network.publishers import receiving, sending, several
 
 log = logging.getLogger("stackcast.lab")
+
+#: Publishers that send side by side.
+_AT_ONCE = 8
 
 
 def run(
@@ -63,14 +68,40 @@ def run(
 def _feed(
     up: RunningLab, lifecycle: Lifecycle, kind: RunKind, progress: Callable[[int, int], None]
 ) -> Fed:
-    """Sends the records into the publisher's switch; returns when all are in the network."""
-    publisher = up.lab.network.host(up.settings.publisher)
-    with closing(open_sink(sink_options(up.settings))) as sink:
-        fed = kind.feed(
-            up.settings, up.tables, publisher, sink, up.source, lifecycle.stopping, progress
-        )
+    """Sends the records into the publishers' switches; returns when all are in the network."""
+    settings, network = up.settings, up.lab.network
+    opener = Opener(sink_options(settings))
+    names = _publishers(network, settings)
+    done: dict[int, tuple[int, int]] = {}
+
+    def send(number: int) -> Fed:
+        def told(messages: int, packets: int) -> None:
+            done[number] = messages, packets
+            progress(*(sum(counts) for counts in zip(*list(done.values()), strict=True)))
+
+        host = network.host(names[number])
+        way = opener.way(host.name, host.switch) if several(settings.publisher) else None
+        with closing(opener(way)) as sink:
+            return kind.feed(
+                *(settings, up.tables, host, sink, up.source, lifecycle.stopping, told),
+                Share(number, len(names)),
+            )
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        each = list(pool.map(send, range(len(names))))
+    fed = Fed(
+        [packet for one in each for packet in one.packets],
+        sum(one.messages for one in each),
+        time.monotonic() - began,
+    )
     log.info("%d frames, %d %s in %.1f s", len(fed.packets), fed.messages, kind.noun, fed.seconds)
     return fed
+
+
+def _publishers(network: Network, settings: Settings) -> tuple[str, ...]:
+    only = settings.publisher
+    return sending(network, only) if several(only) else (only,)
 
 
 class NetworkProof(RunProof):
@@ -93,11 +124,15 @@ class NetworkProof(RunProof):
         self._read = kind.frame_reader()
         self._registry = kind.registry(settings, tables)
         rows, _ = select(self._subscriptions, settings.format, FORMATS, settings.rule_quota)
-        hosts = set(network.subscribers())
+        hosts, only = receiving(network, settings.publisher)
         grants = Grants.of_table(tables.rows(GRANTS), settings.format, self._specification)
-        rules, _ = check(rows, self._specification, hosts, settings.publisher, grants)
+        rules, _ = check(rows, self._specification, hosts, only, grants)
         self._rules = [rule for rule in rules if rule.id not in self._rejected]
-        owed = expected(fed.packets, self._rules, self._specification, self._read, self._registry)
+        self._publishers = _publishers(network, settings)
+        owed = expected(
+            *(fed.packets, self._rules, self._specification, self._read, self._registry),
+            self._publishers,
+        )
         compared = verification.compare(owed, receipts(folder, kind.receipt), pruned=True)
         super().__init__(settings, network, folder, status, owed, compared, kind.framing)
 
@@ -123,6 +158,7 @@ class NetworkProof(RunProof):
             self._settings.publisher,
             self._read,
             self._registry,
+            lambda place: self._publishers[place.partition],
         )
         live = (row for row in self._subscriptions if row["id"] not in self._rejected)
         return {
@@ -131,13 +167,31 @@ class NetworkProof(RunProof):
         }
 
 
+def _sent_by(publisher: str) -> verification.SenderReader:
+    return lambda *_: verification.Sender(publisher)
+
+
 def expected(
     packets: Iterable[tuple[int, int, bytes]],
     rules: Sequence[CheckedRule],
     specification: Specification,
     read: verification.RecordReader | None = None,
     registry: Registry | None = None,
+    publishers: Sequence[str] = ("",),
 ) -> verification.Expectation:
-    """Returns what hosts are owed of packets as `Fed` has them, all under the same rules."""
-    all_of_it = verification.Batch(0, {0: (0, 1 << 62)}, rules, registry)
-    return verification.expected(packets, [all_of_it], specification, "", SESSION, read)
+    """Returns what hosts are owed of packets as `Fed` has them, all under the same rules.
+
+    publishers: by number; each is owed what others send, since no switch sends out of the port that
+    a packet came in by.
+    """
+    batches = [
+        verification.Batch(
+            number,
+            {number: (0, 1 << 62)},
+            without_receiver(rules, name),
+            registry,
+            sender=_sent_by(name) if name else None,
+        )
+        for number, name in enumerate(publishers)
+    ]
+    return verification.expected(packets, batches, specification, "", session_of, read)

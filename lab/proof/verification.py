@@ -15,6 +15,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import NamedTuple
 
 import networkx as nx
@@ -198,7 +199,7 @@ def expected(
     batches: Sequence[Batch],
     specification: Specification,
     topic: str,
-    session: bytes | None = None,
+    session: Callable[[int], bytes] | None = None,
     read: RecordReader | None = None,
 ) -> Expectation:
     """Works out what each host must receive of ``records``, rule by rule, message by message.
@@ -206,7 +207,7 @@ def expected(
     records: (partition, Kafka offset, payload), in any order, each once.
     batches: a record counts under the rules of every batch that took its offset; in the order in
     which they ran. A host is owed a message once, however many of its rules match it.
-    session: of all packets; by default that which the stream gives a partition of the ``topic``.
+    session: of a partition; by default that which the stream gives a partition of the ``topic``.
     read: what records are; by default MoldUDP64 packets of typed messages of ``specification``.
     """
     read = read or packet_reader(specification)
@@ -220,7 +221,8 @@ def expected(
         rows.sort()
         offsets[partition] = np.fromiter((offset for offset, _ in rows), "i8", len(rows))
     timeline = Timeline(specification)
-    sessions = {p: session or session_id(topic, p) for p in partitions}
+    session = session or partial(session_id, topic)
+    sessions = {p: session(p) for p in partitions}
     for batch in batches:
         kept = [rule for rule in batch.rules if keeps_state(rule)]
         timeline.begin(kept)

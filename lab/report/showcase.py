@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -178,20 +179,34 @@ class FilteredShowcase(Showcase):
         publisher: str,
         read: RecordReader | None = None,
         registry: Registry | None = None,
+        sender: Callable[[Place], str] | None = None,
     ) -> None:
-        super().__init__(network, (), specification, publisher, 1, read, registry)
+        super().__init__(network, (), specification, publisher, 1, read, registry, sender)
         self._ports = ports_towards(network, publisher)
         self._ends = {(link.switch, link.port): link.neighbor for link in network.links}
 
     def _way(
         self, sender: str, receivers: frozenset[str]
     ) -> tuple[list[int], list[tuple[str, str]]]:
-        first = self._network.host(sender).switch
-        edges = [(sender, first)]
-        for switch, ports in self._ports.items():
+        edges = [(sender, self._network.host(sender).switch)]
+        for before, switch in edges:
+            ports = self._ports.get(switch, {})
             taken = {ports[name] for name in receivers if name in ports}
-            edges += ((switch, self._ends[switch, port]) for port in sorted(taken))
+            ends = (self._ends[switch, port] for port in sorted(taken))
+            edges += ((switch, end) for end in ends if end != before)
         return [], edges
+
+    def _sample(
+        self, place: Place, found: FoundMessage, matched: Sequence[CheckedRule]
+    ) -> dict[str, Any]:
+        others = without_receiver(matched, self._sender(place))
+        return super()._sample(place, found, others)
+
+
+def without_receiver(rules: Iterable[CheckedRule], host: str) -> list[CheckedRule]:
+    """Returns rules whose receivers are all others; a rule for the host alone is left out."""
+    kept = ((rule, tuple(name for name in rule.receivers if name != host)) for rule in rules)
+    return [replace(rule, receivers=names) for rule, names in kept if names or not rule.receivers]
 
 
 def _spread(matching: Mapping[Place, Sequence[str]], expectation: Expectation) -> set[Place]:

@@ -17,6 +17,7 @@ from udfs.errors import LabError, MessageError
 from udfs.messages.reference import build_packet, read_binary_file, read_message, read_packet
 
 SESSION = b"STACKCAST1"
+"""Of the only publisher, or the first."""
 
 #: Bytes of a packet, and its messages.
 Packet = tuple[bytes, list[bytes]]
@@ -24,6 +25,11 @@ Packet = tuple[bytes, list[bytes]]
 #: CAMUS 4: 1 to 12 messages a packet, by Zipf's law.
 MOST_MESSAGES = 12
 _SIZES = list(accumulate(1 / size for size in range(1, MOST_MESSAGES + 1)))
+
+
+def session_of(number: int) -> bytes:
+    """Returns the session of a publisher by its number, from 0 on."""
+    return f"STACKCAST{number + 1}"[-10:].encode()
 
 
 def groups(messages: Iterable[bytes], seed: int = 1) -> Iterator[list[bytes]]:

@@ -305,7 +305,7 @@ def in_switches(count=60, seed=1):
         [Batch(0, ALL, RULES, REGISTRY)],
         REGISTRY.specification(),
         "",
-        SESSION,
+        lambda _: SESSION,
         read=frame_reader(),
     )
 
@@ -361,7 +361,7 @@ def test_frames_of_another_ethertype_are_nobodys():
         [batch([("h1", "station > 0")])],
         REGISTRY.specification(),
         "",
-        SESSION,
+        lambda _: SESSION,
         read=frame_reader(),
     )
     assert found.dead_letters == {"not_an_event": 1}

@@ -75,7 +75,7 @@ def test_hosts_receive_exactly_what_they_subscribed_to(rules, switches, tmp_path
         [Batch(0, {0: (0, 1 << 40)}, rules, REGISTRY)],
         FILTERS.specification,
         "",
-        SESSION,
+        lambda _: SESSION,
         read=frame_reader(),
     )
     outcome = compare(owed, receipts(tmp_path, event_receipt), pruned=True)

@@ -21,7 +21,7 @@ from jobs import itch_stream
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.embedded import network as embedded_network
-from jobs.embedded.feed import feed
+from jobs.embedded.feed import Share, feed
 from lab.fabric.hosts import udp_payload
 from lab.fabric.switches import Fabric
 from lab.proof import verification
@@ -55,9 +55,9 @@ GROUP = int.from_bytes(bytes([233, 54, 12, 1]))
 class Switches:
     """The switches of a network with the filters of one set of rules after the other."""
 
-    def __init__(self, network: Network = NETWORK) -> None:
+    def __init__(self, network: Network = NETWORK, publisher: str = "feed1") -> None:
         self._network = network
-        self._filters = NetworkFilters(ITCH, "feed1")
+        self._filters = NetworkFilters(ITCH, publisher)
         self._held: dict[str, list[SwitchEntry]] = {}
         self.switches = {name: SimpleSwitch() for name in network.switches}
         for name, switch in self.switches.items():
@@ -94,8 +94,8 @@ class Switches:
         for _ in self.updates(rules):
             pass
 
-    def send(self, frame: bytes) -> None:
-        self._fabric.send("feed1", frame)
+    def send(self, frame: bytes, publisher: str = "feed1") -> None:
+        self._fabric.send(publisher, frame)
 
     def _deliver(self, host: str, frame: bytes) -> None:
         session, number, messages = read_packet(udp_payload(frame))
@@ -105,12 +105,12 @@ class Switches:
 class FabricSink:
     """The tunnel's place: frames go into the publisher's switch at once."""
 
-    def __init__(self, switches: Switches) -> None:
-        self._switches = switches
+    def __init__(self, switches: Switches, publisher: str = "feed1") -> None:
+        self._switches, self._publisher = switches, publisher
 
     def send(self, data: np.ndarray, offsets: np.ndarray) -> int:
         for start, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-            self._switches.send(data[start:end].tobytes())
+            self._switches.send(data[start:end].tobytes(), self._publisher)
         return offsets.size - 1
 
     def flush(self) -> None:
@@ -152,6 +152,54 @@ def test_a_session_arrives_exactly_rules_with_state_included():
     # The verdict does not pass by itself.
     fewer = embedded_network.expected(fed.packets, rules[1:], ITCH)
     assert not verification.compare(fewer, switches.received, pruned=True).exact
+
+
+SEVERAL = fabric(2, 2, 2, 2, 1, publishers=3)
+
+
+def test_a_session_of_several_publishers_arrives_exactly_at_all_others():
+    names = SEVERAL.publishers()
+    rows = [
+        Subscription(row["id"], row["subscriber"], row["filter"])
+        for row in subscriptions(tuple(SEVERAL.hosts), 60, stock_count=12, seed=3)
+        if "trade" not in row["filter"] and "mpid" not in row["filter"]
+    ]
+    rules, rejected = check(rows, ITCH, set(SEVERAL.hosts), "")
+    assert not rejected
+    switches = Switches(SEVERAL, "*")
+    switches.write(list(rules))
+    packets = []
+    for number, name in enumerate(names):
+        fed = feed(
+            Settings(),
+            SEVERAL.hosts[name],
+            FabricSink(switches, name),
+            TradingSession(1500, 3, 12),
+            Event(),
+            lambda *_: None,
+            Share(number, len(names)),
+        )
+        assert fed.messages == 500
+        packets += fed.packets
+    owed = embedded_network.expected(packets, rules, ITCH, publishers=names)
+    assert {name for name, keys in owed.deliveries.items() if keys} >= set(names)
+    outcome = verification.compare(owed, switches.received, pruned=True)
+    assert outcome.exact and outcome.received > 200, outcome
+    # A publisher that wants what it sends is owed none of it.
+    itself = embedded_network.expected(packets, rules, ITCH, publishers=names[::-1])
+    assert not verification.compare(itself, switches.received, pruned=True).exact
+
+    # The map shows the way of each from where it enters.
+    showcase = FilteredShowcase(SEVERAL, ITCH, "*", sender=lambda place: names[place.partition])
+    samples = showcase.notifications(packets, rules, owed)
+    assert {sample["publisher"] for sample in samples} == set(names)
+    for sample in samples:
+        reached = {sample["publisher"]}
+        for u, v in sample["edges"]:
+            assert u in reached and v not in reached
+            reached.add(v)
+        ends = {v for _, v in sample["edges"]} - {u for u, _ in sample["edges"]}
+        assert ends & set(SEVERAL.hosts) == set(sample["receivers"])
 
 
 def test_a_session_that_is_stopped_ends_with_what_was_sent():

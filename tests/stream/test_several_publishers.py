@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 from pcap_deployment import Deployment, records
+from pyspark.sql import SparkSession
 
 from jobs.adapters.app.settings import Settings
+from jobs.adapters.replay import subscription_matches
 from jobs.adapters.replay.explanation import SentExplanation
 from jobs.adapters.replay.history import History
-from jobs.adapters.switches.filters import NetworkMatch
+from jobs.adapters.tables.tables import Tables
 from jobs.adapters.wire import Opener, SinkOptions, sink_options
 from jobs.embedded.kinds import SessionRun
 from jobs.embedded.recorded_batches import RecordedBatches
@@ -158,8 +160,9 @@ def test_each_publisher_has_a_way_or_an_error_that_says_how_to_name_one():
         sink_options(Settings(udp_endpoint="far:1", sink_publishers="feed1=near:1"))
 
 
-def test_what_is_for_one_publisher_alone_says_so():
-    with pytest.raises(SettingsError, match=r"SEVERAL_PUBLISHERS.*matching on switches"):
-        NetworkMatch(Settings(publisher="*", p4_folder="p4"))
+def test_what_is_for_one_publisher_alone_says_so(spark: SparkSession, tables: Tables):
+    several = Settings(publisher="*", kafka={"bootstrap.servers": "127.0.0.1:1"})
+    with pytest.raises(SettingsError, match=r"SEVERAL_PUBLISHERS.*subscription_matches"):
+        subscription_matches.define(spark, tables, several)
     with pytest.raises(SettingsError, match=r"publisher\.by is 'header:from'.*names one host"):
         Settings.read([("spark.stackcast.publisher.by", "header:from")])

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from udfs.errors import NetworkError, SettingsError
+from udfs.errors import SettingsError
 from udfs.messages.buffers import Batch
 from udfs.messages.moldudp64 import Messages
 from udfs.messages.readers import NO_PUBLISHER, UNKNOWN_PUBLISHER
 from udfs.messages.specification import Field, Specification
 from udfs.network.network import Network
-from udfs.network.publishers import PARTITION, listed
+from udfs.network.publishers import PARTITION, listed, sending
 
 _SETTING = "spark.stackcast.publisher"
 
@@ -98,22 +98,13 @@ class Publishers:
 
 
 def publishers_of(network: Network, text: str, by: str) -> Publishers:
-    """Returns the publishers of a setting, of which the network must have one at least; `by`: as
-    the setting has it, ``header:NAME``. Who is not there, or has another role, is left out: its
-    records are dead letters, and those of others go on.
+    """Returns the publishers of a setting; `by`: as the setting has it, ``header:NAME``. Records of
+    those that `sending` leaves out are dead letters, and those of others go on.
 
-    Raises NetworkError NO_PUBLISHER.
+    Raises NetworkError as `sending`.
     """
     names = listed(text) or network.publishers()
-    here = [name for name in names if name in network.hosts]
-    here = [name for name in here if network.hosts[name].role == "publisher"]
-    if not here:
-        raise NetworkError(
-            "NO_PUBLISHER",
-            f"no host of {_SETTING} {text!r} is a publisher of the network: give hosts the role in "
-            "table hosts, or name others",
-        )
-    number = {name: at for at, name in enumerate(dict.fromkeys(here))}
+    number = {name: at for at, name in enumerate(sending(network, text))}
     return Publishers(
         tuple(number),
         tuple(network.hosts[name].switch for name in number),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from udfs.errors import NetworkError
 from udfs.network.network import Network
 
 #: In place of names: all hosts of the role, by their addresses.
@@ -17,6 +18,24 @@ def listed(text: str) -> tuple[str, ...]:
 def several(text: str) -> bool:
     """Returns True if a setting names more than one publisher, or all."""
     return len(listed(text)) != 1
+
+
+def sending(network: Network, text: str) -> tuple[str, ...]:
+    """Returns the publishers of a setting that the network has, each once, in its order. Who is not
+    there, or has another role, is left out.
+
+    Raises NetworkError NO_PUBLISHER where it has none.
+    """
+    names = listed(text) or network.publishers()
+    here = dict.fromkeys(name for name in names if name in network.hosts)
+    found = tuple(name for name in here if network.hosts[name].role == "publisher")
+    if not found:
+        raise NetworkError(
+            "NO_PUBLISHER",
+            f"no host of spark.stackcast.publisher {text!r} is a publisher of the network: give "
+            "hosts the role in table hosts, or name others",
+        )
+    return found
 
 
 def receiving(network: Network, text: str) -> tuple[set[str], str]:

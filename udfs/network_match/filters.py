@@ -1,6 +1,6 @@
 """The compiled filters of all switches, where the switches match.
 
-Each switch of the publisher's tree gets the entries of ``packet_subscriptions.p4`` for the rules of
+Each switch of the publishers' tree gets the entries of ``packet_subscriptions.p4`` for the rules of
 the hosts behind it. A new set of rules is a new *generation*: its states have numbers that the old
 ones have not, so all of its rows are installed beside the old, one row of table ``start`` moves the
 events over, and only then the old rows go. No event ever sees a mixture in a switch.
@@ -54,7 +54,8 @@ class NetworkFilters:
 
     Parameters
     ----------
-    publisher: the host whose packets are filtered. options: those that the program was made with.
+    publisher: whose packets are filtered, one or several as the setting names them. options: those
+    that the program was made with.
     """
 
     def __init__(
@@ -76,15 +77,13 @@ class NetworkFilters:
 
         If nothing has changed for a switch the result is the held entries, so it is not written.
         A rule that one switch has no room for is refused alone, and held by no switch. Raises
-        NetworkError UNKNOWN_HOST.
+        NetworkError UNKNOWN_HOST, NO_PUBLISHER.
         """
         ports = ports_towards(network, self._publisher)
-        first = network.host(self._publisher).switch
-        near = [name for name, host in network.hosts.items() if host.switch == first]
         rejections = refused_by_program(rules, self._specification, self._program)
         unread = {rejection.id for rejection in rejections}
         live = rules_without(rules, unread, self._specification)
-        beyond = refused_in_network(live, near)
+        beyond = refused_in_network(live, network, self._publisher)
         rejections += beyond
         live = rules_without(live, {r.id for r in beyond}, self._specification)
         cells = {switch: HeldCells.of(held.get(switch, ()), edit) for switch in ports}

@@ -1,13 +1,14 @@
 """Rules of each switch, where the switches match (CAMUS 2: rules follow the ports).
 
-Every event enters at the publisher's switch and follows one tree. A switch of the tree holds the
-rules of the hosts behind it, with ports in place of hosts: a port wants the events of all hosts
+Every event enters at its publisher's switch and follows one tree, away from there, since no switch
+sends out of the port that it came in by; several publishers share the tree. A switch of it holds
+the rules of the hosts behind it, with ports in place of hosts: a port wants the events of all hosts
 behind it. So each event crosses a link at most once, and crosses none that leads to nobody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from udfs.errors import NetworkError, SubscriptionError
@@ -15,40 +16,80 @@ from udfs.filters.meaning.evaluate import is_stateful
 from udfs.filters.subscriptions import CheckedRule, CheckedRules, Rejection
 from udfs.messages.specification import Specification
 from udfs.network.network import Network
+from udfs.network.publishers import receiving, sending, several
 from udfs.trees.switch_graph import SwitchGraph
 
 
 def ports_towards(network: Network, publisher: str) -> dict[str, dict[str, int]]:
-    """Returns by switch of the tree the egress port towards each subscriber behind it.
+    """Returns by switch of the tree the egress port towards each receiver behind it, as far as
+    events of a publisher leave by it.
 
-    The tree is a Steiner tree from the publisher's switch to the switches of all subscribers, so
-    an edit of subscriptions does not move it. Subscribers that no usable link leads to are left
-    out. Raises NetworkError ``UNKNOWN_HOST`` for the publisher.
+    publisher: one or several, as the setting names them. The tree is a Steiner tree that joins
+    their switches and those of all receivers, so an edit of subscriptions does not move it; of a
+    network in parts, each with a publisher has one. Receivers that no usable link leads to are left
+    out. Raises NetworkError ``UNKNOWN_HOST`` for an only publisher, ``NO_PUBLISHER`` for several.
     """
     graph = SwitchGraph(network)
-    root = graph.index[network.host(publisher).switch]
+    names = sending(network, publisher) if several(publisher) else (publisher,)
+    roots = dict.fromkeys(graph.index[network.host(name).switch] for name in names)
+    receivers, _ = receiving(network, publisher)
     hosts = {
-        name: network.hosts[name]
-        for name in network.subscribers()
-        if network.link(network.hosts[name].switch, name).up
+        name: host
+        for name, host in network.hosts.items()
+        if name in receivers and network.link(host.switch, name).up
     }
     wanted = {graph.index[host.switch] for host in hosts.values()}
-    try:
-        members, parent = graph.grow(root, wanted)
-    except NetworkError as error:
-        cut = {graph.index[name] for name in error.fields["switches"]}
-        members, parent = graph.grow(root, wanted - cut)
-    inside = set(members)
-    found: dict[str, dict[str, int]] = {graph.names[u]: {} for u in members}
+    found: dict[str, dict[str, int]] = {}
+    ways: dict[int, dict[int, int]] = {}
+    for tree in _trees(graph, list(roots), wanted):
+        found |= {graph.names[u]: {} for u in tree}
+        inside = [root for root in roots if root in tree]
+        ways |= {v: _onward(tree, inside, v) for v in wanted if v in tree}
     for name, host in hosts.items():
         v = graph.index[host.switch]
-        if v not in inside:
+        if v not in ways:
             continue
         found[host.switch][name] = host.port
-        while v != root:
-            u = parent[v]
-            found[graph.names[u]][name] = graph.bits[u][v].bit_length()
-            v = u
+        for u, following in ways[v].items():
+            found[graph.names[u]][name] = graph.bits[u][following].bit_length()
+    return found
+
+
+def _trees(
+    graph: SwitchGraph, roots: Sequence[int], wanted: Collection[int]
+) -> Iterator[dict[int, list[int]]]:
+    """Yields the tree of each part of the network that has a root: neighbors by switch."""
+    left = list(roots)
+    while left:
+        ends = {*left, *wanted}
+        try:
+            members, parent = graph.grow(left[0], ends)
+        except NetworkError as error:
+            cut = {graph.index[name] for name in error.fields["switches"]}
+            members, parent = graph.grow(left[0], ends - cut)
+        neighbors: dict[int, list[int]] = {v: [] for v in members}
+        for v in members[1:]:
+            neighbors[v].append(parent[v])
+            neighbors[parent[v]].append(v)
+        yield neighbors
+        left = [root for root in left if root not in neighbors]
+
+
+def _onward(tree: Mapping[int, Sequence[int]], roots: Iterable[int], to: int) -> dict[int, int]:
+    """Returns the next switch on the way to one, of each by which events of the roots come to
+    it."""
+    towards, queue = {to: to}, [to]
+    for u in queue:
+        for v in tree[u]:
+            if v not in towards:
+                towards[v] = u
+                queue.append(v)
+    found: dict[int, int] = {}
+    for root in roots:
+        at = root
+        while at != to and at not in found:
+            found[at] = towards[at]
+            at = towards[at]
     return found
 
 
@@ -82,22 +123,31 @@ def rules_of_switch(
     )
 
 
-def refused_in_network(rules: Sequence[CheckedRule], first_ports: Iterable[str]) -> list[Rejection]:
+def refused_in_network(
+    rules: Sequence[CheckedRule], network: Network, publisher: str
+) -> list[Rejection]:
     """Finds rules that switches cannot hold exactly, although the stream can.
 
-    State is right only where every event is seen, which is the publisher's switch: a rule with
-    state may have no receiver behind another one. ``first_ports``: hosts at the publisher's switch.
+    State is right only where every event is seen, which is an only publisher's switch: a rule with
+    state may have no receiver behind another one. publisher: as of `ports_towards`.
     """
-    near = set(first_ports)
+    near: set[str] = set()
+    why = "no switch sees the events of all publishers: name one in spark.stackcast.publisher"
+    if not several(publisher):
+        first = network.host(publisher).switch
+        near = {name for name, host in network.hosts.items() if host.switch == first}
+        why = (
+            "only the publisher's switch keeps it exactly, while {} is behind another one: attach "
+            "the host there"
+        )
     rejections = []
     for rule in _with_trees(rules):
         far = ", ".join(sorted(set(rule.receivers) - near))
         if far and (rule.updates or is_stateful(rule.condition)):
             fault = SubscriptionError(
                 "STATE_BEYOND_FIRST_SWITCH",
-                "this rule reads or updates state, which only the publisher's switch keeps "
-                f"exactly; {far} is behind another one: attach the host there, or let the stream "
-                "match (spark.stackcast.match=spark)",
+                f"this rule reads or updates state, and {why.format(far)}, or let the stream match "
+                "(spark.stackcast.match=spark)",
             )
             rejections.append(Rejection(rule.id, fault.code, 1, 1, fault.message))
     return rejections

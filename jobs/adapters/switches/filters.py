@@ -28,6 +28,7 @@ from udfs.network.programs import (
     matching_program,
     stack_program,
 )
+from udfs.network.publishers import receiving
 from udfs.network_match import layout
 from udfs.network_match.filters import Filtered, NetworkFilters, event_ports
 from udfs.network_match.generic.network import AttributeFilters, header_widths
@@ -55,20 +56,18 @@ class Filters(Protocol):
 
 
 class NetworkMatch:
-    """Compiles subscriptions for the switches of the publisher's tree.
+    """Compiles subscriptions for the switches of the publishers' tree.
 
     program: the one that matches events of the format of the settings. sources: the tables beside
     those of the network that decide what it makes.
 
     Raises SettingsError ``WRONG_PORT`` if the compiled program takes another UDP port for events
-    than hosts see, ``WRONG_WIDTHS`` if it reads headers of other widths, ``SEVERAL_PUBLISHERS``;
-    SwitchError ``NO_P4INFO``.
+    than hosts see, ``WRONG_WIDTHS`` if it reads headers of other widths; SwitchError ``NO_P4INFO``.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.program = matching_program(settings.format)
         config = P4Program.read(settings.p4_folder, self.program).device_config
-        settings.require_one_publisher("matching on switches")
         self._publisher = settings.publisher
         self._format = settings.format
         self._quota = settings.rule_quota
@@ -105,18 +104,19 @@ class NetworkMatch:
         of each switch. attributes: rows of that table, where the format is of attributes. grants:
         rows of that table.
 
-        Raises NetworkError ``WRONG_PIPELINE``, ``UNKNOWN_HOST``; FilterError where the rules
-        together are beyond the limits; AttributeTableError where the attributes are no registry.
+        Raises NetworkError ``WRONG_PIPELINE``, ``UNKNOWN_HOST``, ``NO_PUBLISHER``; FilterError
+        where the rules together are beyond the limits; AttributeTableError where the attributes are
+        no registry.
         """
         if self._made is not None and self._made[0] == versions:
             return self._made[1]
         clock = time.monotonic()
         selected, rejections = select(subscriptions, self._format, FORMATS, self._quota)
-        hosts = set(network.subscribers())
+        hosts, only = receiving(network, self._publisher)
         specification, filters = self._of(attributes)
         granted = self._granted_of(grants, specification)
         rejections += [rejection(*wrong) for wrong in granted.errors] if granted else []
-        rules, unfit = check(selected, specification, hosts, self._publisher, granted)
+        rules, unfit = check(selected, specification, hosts, only, granted)
         before: dict[str, list[SwitchEntry]] = defaultdict(list)
         for row in held:
             if row["table_name"].startswith(f"{layout.PREFIX}."):

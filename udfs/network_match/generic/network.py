@@ -1,6 +1,6 @@
 """The passes of all switches, where the switches match attribute/value events.
 
-Each switch of the publisher's tree gets the entries of ``attribute_value.p4`` for the rules of the
+Each switch of the publishers' tree gets the entries of ``attribute_value.p4`` for the rules of the
 hosts behind it (KUNDEL III-D).
 """
 
@@ -42,9 +42,9 @@ def header_widths(device_config: bytes) -> Widths | None:
 class AttributeFilters:
     """Makes entries from version to version, anew only where a switch's rules have changed.
 
-    specification: of the rules, that of ``registry``. publisher: the host whose events are
-    filtered. before: of a registry that had fewer attributes, with the same limits; what it has
-    made is not made again.
+    specification: of the rules, that of ``registry``. publisher: whose events are filtered, one or
+    several as the setting names them. before: of a registry that had fewer attributes, with the
+    same limits; what it has made is not made again.
     """
 
     def __init__(
@@ -72,14 +72,12 @@ class AttributeFilters:
 
         If nothing has changed for a switch the result is the held entries, so it is not written.
         Rules that find no room on one switch are held by none, whatever was live before.
-        Raises NetworkError UNKNOWN_HOST, TOO_MANY_PORTS.
+        Raises NetworkError UNKNOWN_HOST, NO_PUBLISHER, TOO_MANY_PORTS.
         """
         ports = ports_towards(network, self._publisher)
-        first = network.host(self._publisher).switch
-        near = [name for name, host in network.hosts.items() if host.switch == first]
         rejections = refused(rules, self.registry)
         live = rules_without(rules, {r.id for r in rejections}, self.specification)
-        beyond = refused_in_network(live, near)
+        beyond = refused_in_network(live, network, self._publisher)
         rejections += beyond
         live = rules_without(live, {r.id for r in beyond}, self.specification)
         made: dict[Hashable, Passes] = {}
