@@ -9,8 +9,9 @@ change as make before break, within the budgets at every moment, in steps: after
 jobs/refresh_switches.py brings the switches along. What is left is gone on with by the next run,
 or by this one with --wait. The report is in var/retune/retune.html.
 
-Exit code: 0 done, or nothing worth a change; 1 --dry-run, and something would change; 2 an error;
-3 a step was written or is awaited, and more are to come: run again; 4 nothing is on record.
+Exit code: 0 unless there is an error, 2. With --exit-code it tells how a run without one ended:
+0 done, or nothing worth a change; 1 --dry-run, and something would change; 3 a step was written or
+is awaited, and more are to come: run again; 4 nothing is on record.
 """
 
 from __future__ import annotations
@@ -42,7 +43,11 @@ POLL_SECONDS = 1.0
 
 
 def main(arguments: list[str]) -> int:
-    return application.run(partial(work, parser().parse_args(arguments)))
+    asked = parser().parse_args(arguments)
+    outcome = application.run(partial(work, asked))
+    # To a scheduler anything else is a failure.
+    normal = outcome in (WOULD_CHANGE, MORE, NO_RECORD) and not asked.exit_code
+    return DONE if normal else outcome
 
 
 def parser() -> argparse.ArgumentParser:
@@ -63,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=0, help="of strategies that draw lots")
     add("--strategy-seconds", type=_positive, default=600, help="a slower one is left out")
     add("--wait", type=_natural, default=0, help="seconds to wait for the switches between steps")
+    add("--exit-code", action="store_true", help="tell by it how a run without an error ended")
     add("--report", default=at_home("var/retune"), help="folder of retune.html and retune.json")
     return made
 

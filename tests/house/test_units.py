@@ -1,12 +1,18 @@
-"""The examples for systemd, cron and logrotate are what these take, and run jobs there are."""
+"""The examples for systemd, cron, Airflow and logrotate are what these take, and run jobs there
+are."""
 
 from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
+import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from paths import ROOT
@@ -15,6 +21,7 @@ pytestmark = pytest.mark.server
 
 UNITS = sorted((ROOT / "conf" / "systemd").iterdir())
 CRON = ROOT / "conf" / "stackcast.cron"
+AIRFLOW = ROOT / "conf" / "stackcast_airflow.py"
 PATH = f"{os.environ['PATH']}:/usr/sbin"
 ANALYZE, LOGROTATE = shutil.which("systemd-analyze"), shutil.which("logrotate", path=PATH)
 #: Where the examples have the project.
@@ -43,10 +50,23 @@ def test_systemd_finds_no_fault_with_the_units(tmp_path: Path) -> None:
     assert "Restrat" in verified()
 
 
-def test_units_and_crontab_run_jobs_that_there_are() -> None:
+def scheduled_by_airflow() -> list[str]:
+    """What the operators run, by stand-ins for Airflow's own classes."""
+    commands: list[str] = []
+    operator = SimpleNamespace(BashOperator=lambda **given: commands.append(given["bash_command"]))
+    airflow = SimpleNamespace(DAG=lambda *_, **__: nullcontext())
+    modules = {"airflow": airflow, "airflow.operators.bash": operator}
+    with patch.dict(sys.modules, modules):  # type: ignore[arg-type]
+        runpy.run_path(str(AIRFLOW))
+    return commands
+
+
+def test_units_crontab_and_airflow_run_jobs_that_there_are() -> None:
     texts = [path.read_text() for path in (CRON, *UNITS)]
     commands = [line for text in texts for line in text.splitlines() if f"{HOME}/spark" in line]
     assert len(commands) == 5
+    commands += scheduled_by_airflow()
+    assert len(commands) == 7
     for line in commands:
         (job,) = re.findall(r" (jobs/\w+\.py)", line)
         assert (ROOT / job).is_file()

@@ -20,6 +20,7 @@ from paths import P4, ROOT
 from pyspark.sql import SparkSession
 
 from jobs import refresh_switches, retune_trees
+from jobs.adapters.app import application
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.retune import trials
@@ -319,3 +320,12 @@ def test_what_cannot_be_asked_is_told() -> None:
     for arguments in (["--rules", "-1"], ["--min-saving", "1"], ["--publications", "0"]):
         with pytest.raises(SystemExit):
             retune_trees.parser().parse_args(arguments)
+
+
+@pytest.mark.parametrize("outcome", [0, 1, 3, 4, 2, 130, 143])
+def test_a_scheduler_sees_a_failure_only_where_something_failed(
+    outcome: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "run", lambda work: outcome)
+    assert retune_trees.main([]) == (0 if outcome in (0, 1, 3, 4) else outcome)
+    assert retune_trees.main(["--exit-code"]) == outcome

@@ -1,0 +1,36 @@
+"""What is run now and then, for Airflow 2.4 or newer: copy into its folder of DAGs.
+
+The workers have the project in /opt/stackcast and its settings in /etc/stackcast/stackcast.conf.
+"""
+
+from datetime import datetime, timedelta
+
+from airflow import DAG
+from airflow.operators.bash import BashOperator
+
+SUBMIT = "/opt/stackcast/spark-submit.sh --properties-file /etc/stackcast/stackcast.conf jobs/"
+DAGS = {
+    "stackcast_retune": (
+        "17 * * * *",
+        "retune_trees.py --window 1d --max-changed-rules 500 --wait 120",
+    ),
+    "stackcast_check_switches": ("40 3 * * *", "refresh_switches.py --dry-run"),
+}
+
+for name, (schedule, job) in DAGS.items():
+    with DAG(
+        name,
+        schedule=schedule,
+        start_date=datetime(2024, 1, 1),
+        catchup=False,
+        # A second run would take the place of the first.
+        max_active_runs=1,
+        default_args={"retries": 1, "retry_delay": timedelta(minutes=5)},
+    ) as dag:
+        BashOperator(
+            task_id="run",
+            bash_command=f"{SUBMIT}{job}",
+            env={"STACKCAST_VAR": "/var/lib/stackcast/var"},
+            append_env=True,
+        )
+    globals()[name] = dag
