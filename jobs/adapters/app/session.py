@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
@@ -39,24 +40,32 @@ def properties() -> list[tuple[str, str]]:
     return pairs
 
 
-def slots(spark: SparkSession, wanted: int = 0, patience: float = 30.0, pause: float = 1.0) -> int:
-    """Returns how many tasks can run at once.
+def slots(
+    spark: SparkSession,
+    wanted: int = 0,
+    patience: float = 30.0,
+    pause: float = 1.0,
+    given_up: Callable[[], bool] = lambda: False,
+) -> int:
+    """Returns how many tasks can run at once; 0 where there is no executor.
 
     Executors of a cluster register after the session is there: it waits until there are ``wanted``
     slots, by default until their number stays the same for a ``pause``, and ``patience`` seconds at
-    most. Both are in seconds.
+    most, or until the wait is ``given_up``. Both are in seconds.
     """
-    context: Any = spark.sparkContext
-    if context.master.startswith("local"):
-        return int(context.defaultParallelism)
+    local = spark.sparkContext.master.startswith("local")
     deadline, before = time.monotonic() + patience, 0
-    while time.monotonic() < deadline:
-        # The driver is among them.
-        registered = int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1
-        now = int(context.defaultParallelism) if registered else 0
-        enough = now >= wanted if wanted else now == before
-        if now and enough:
+    while True:
+        now = _slots_now(spark)
+        enough = now >= wanted if wanted else now and now == before
+        if local or enough or time.monotonic() >= deadline or given_up():
             return now
         before = now
         time.sleep(pause)
-    return int(context.defaultParallelism)
+
+
+def _slots_now(spark: SparkSession) -> int:
+    """Not Spark's ``defaultParallelism``, which is 2 at least, with fewer slots and with none."""
+    context: Any = spark.sparkContext._jsc.sc()
+    profile = context.resourceProfileManager().defaultResourceProfile()
+    return int(context.maxNumConcurrentTasks(profile))

@@ -65,7 +65,7 @@ def start(
     take_over: from a stream with another checkpoint, which has ``spark.stackcast.waitSeconds`` to
     end its batch. Metrics and health are served from here on until the delivery is closed. Raises
     SettingsError PORT_TAKEN, BAD_HOST where they cannot be, NOT_REALTIME where real time is asked
-    for and cannot be had; TableError PLACE_TAKEN.
+    for and cannot be had; StreamError NO_EXECUTORS; TableError PLACE_TAKEN.
     """
     with ExitStack() as ending:
         query, delivery = _start(spark, settings, lifecycle, ending, take_over)
@@ -80,6 +80,7 @@ def _start(
     watch = StreamWatch(spark, settings, topics, lambda: lifecycle.stood_still)
     ending.callback(watch.close)
     watch.open()
+    await_executors(spark, settings, lifecycle)
     warming = warm_up(spark)
     topics.wait(lifecycle.stopping.is_set)
     topics.ensure_dead_letters()
@@ -130,6 +131,20 @@ def _start(
     watch.attach(query)
     delivery.follow()
     return query, delivery
+
+
+def await_executors(spark: SparkSession, settings: Settings, lifecycle: Lifecycle) -> None:
+    """Returns when there is an executor: without one, Spark would wait for ever, and say nothing of
+    a stop. Raises StreamError NO_EXECUTORS after ``waitSeconds``."""
+    given_up, patience = lifecycle.stopping.is_set, float(settings.wait_seconds)
+    if not session.slots(spark, 1, patience, given_up=given_up):
+        raise StreamError(
+            "NO_EXECUTORS",
+            f"{spark.sparkContext.master} has given this stream no executor so far: its workers "
+            "lack the cores or the memory, as other applications have them (bound each by "
+            "spark.cores.max), or none is as large as spark.executor.cores and "
+            "spark.executor.memory ask for",
+        )
 
 
 def in_real_time(spark: SparkSession, settings: Settings, partitions: int) -> bool:
