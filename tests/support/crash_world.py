@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -67,10 +68,13 @@ _ETHERNET = 14
 
 
 class Hosts:
-    """The far end of the tunnel: the forwarding model says which hosts a frame reaches, and each
-    has what it received in a file when the frame is acknowledged."""
+    """The far end of so many tunnels: the forwarding model says which hosts a frame reaches, and
+    each has what it received in a file when the frame is acknowledged.
 
-    def __init__(self, folder: Path) -> None:
+    taken: how many frames came by each, by its number.
+    """
+
+    def __init__(self, folder: Path, ways: int = 1) -> None:
         self._model = ForwardingModel(NETWORK, network_tables(NETWORK, TREES))
         receipts = folder / "receipts"
         receipts.mkdir()
@@ -78,10 +82,10 @@ class Hosts:
             host: (receipts / f"{host}.mold").open("wb", buffering=0)
             for host in NETWORK.subscribers()
         }
-        self.taken = 0
         self._reached = cache(self._follow)
-        self._ingress = Ingress(PUBLISHER, self._take)
-        self.address = self._ingress.address
+        self.taken: Counter[str] = Counter()
+        self._ingresses = [Ingress(str(way), self._take) for way in range(ways)]
+        self.addresses = [each.address for each in self._ingresses]
         self._ending = threading.Event()
         self.errors: list[BaseException] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -90,7 +94,8 @@ class Hosts:
     def close(self) -> None:
         self._ending.set()
         self._thread.join()
-        self._ingress.close()
+        for ingress in self._ingresses:
+            ingress.close()
         for file in self._files.values():
             file.close()
 
@@ -99,7 +104,7 @@ class Hosts:
         assert not delivery.loop and set(delivery.hosts.values()) == {1}
         return tuple(delivery.hosts)
 
-    def _take(self, _publisher: str, frame: bytes, _arrived: float) -> None:
+    def _take(self, way: str, frame: bytes, _arrived: float) -> None:
         labels = int.from_bytes(frame[_ETHERNET:_STACK])
         stack = frame[_STACK : _STACK + 2 * labels]
         payload = frame[_STACK + 2 * labels + DATAGRAM :]
@@ -109,19 +114,22 @@ class Hosts:
         reached = self._reached(struct.unpack(f">{labels}H", stack))
         for host in reached:
             self._files[host].write(len(payload).to_bytes(2) + payload)
-        self.taken += 1
+        self.taken[way] += 1
 
     def _run(self) -> None:
         with selectors.DefaultSelector() as selector:
-            selector.register(self._ingress, selectors.EVENT_READ)
+            for ingress in self._ingresses:
+                selector.register(ingress, selectors.EVENT_READ)
             while not self._ending.is_set():
-                if self._ingress.backlog or selector.select(0.1):
+                if any(each.backlog for each in self._ingresses) or selector.select(0.1):
                     try:
-                        self._ingress.receive()
+                        for ingress in self._ingresses:
+                            ingress.receive()
                     except Exception as error:
                         self.errors.append(error)
                         return
-                    self._ingress.answer()
+                    for ingress in self._ingresses:
+                        ingress.answer()
 
 
 class World:
@@ -134,20 +142,22 @@ class World:
         tables: Tables,
         folder: Path,
         latency: str = "microbatch",
+        ways: int = 1,
     ) -> None:
         self.spark, self.broker, self.tables, self.folder = spark, broker, tables, folder
-        self.hosts = Hosts(folder)
+        self.hosts = Hosts(folder, ways)
         self._draw = random.Random(7)
         self._numbers = itertools.count()
         self._ending = threading.Event()
         self._beside: list[threading.Thread] = []
         self.errors: list[BaseException] = []
         self.published = self.edits = self._allowed = 0
-        self._fill_tables()
+        if not tables.rows("subscriptions"):
+            self._fill_tables()
         self.settings: dict[str, Any] = {
             "tables": tables.location,
             "publisher": PUBLISHER,
-            "udp_endpoint": self.hosts.address,
+            "udp_endpoint": self.hosts.addresses[0],
             "udp_window": 64,
             "wait_seconds": 300,
             "topic": f"itch.{folder.name}",
@@ -176,12 +186,17 @@ class World:
 
     # --- what goes on meanwhile ----------------------------------------------------------------
 
-    def fill_and_edit(self, packets_a_second: float) -> None:
+    def fill_and_edit(self, packets_a_second: float, edit: bool = True) -> None:
         """Publish and edit from now on, until `quiet`."""
-        for work in (lambda: self._publish(packets_a_second), self._edit):
+        works: list[Any] = [lambda: self._publish(packets_a_second)]
+        for work in [*works, self._edit] if edit else works:
             thread = threading.Thread(target=self._guarded, args=(work,), daemon=True)
             thread.start()
             self._beside.append(thread)
+
+    def allow(self, batches: int) -> None:
+        """Let records of so many more batches be published."""
+        self._allowed = self.published + BATCH * batches
 
     def quiet(self) -> None:
         """End filling and editing; returns when all is in the topic."""
@@ -239,7 +254,7 @@ class World:
         """Start a stream, and let some more batches be published; the parameters are those of a
         `Story`."""
         self.check()
-        self._allowed = self.published + BATCH * (passing + 3)
+        self.allow(passing + 3)
         story = Story(
             self.settings,
             crash,
@@ -278,18 +293,22 @@ class World:
 
 
 class Program:
-    """A Python program as a process group of its own; its output is in a file."""
+    """A program, of Python's if no other is named, as a process group of its own; its output is in
+    a file."""
 
     numbers = itertools.count()
 
-    def __init__(self, folder: Path, *arguments: str, **env: str) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, program: Path | str = sys.executable, **env: str
+    ) -> None:
         number = next(self.numbers)
         self.log = folder / f"{Path(arguments[0]).stem}-{number}.log"
-        self.mark = f"{folder.name}-{number}"
+        # Another run on this machine has folders of the same names.
+        self.mark = f"{folder.name}-{os.getpid()}-{number}"
         places = [str(ROOT), str(SUPPORT), os.environ.get("PYTHONPATH", "")]
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, *arguments],
+                [str(program), *arguments],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
@@ -355,12 +374,13 @@ class Program:
 
     def workers(self) -> list[int]:
         """Python workers: Spark's daemon forks them, so they look like it."""
-        daemons = [pid for pid in self.others() if b"pyspark.daemon" in _command(pid)]
+        daemons = [pid for pid in self.others() if b"pyspark.daemon" in command(pid)]
         return [pid for pid in daemons if _parent(pid) in daemons]
 
     def jvm(self) -> int | None:
         """The driver's JVM, once there is one."""
-        found = [pid for pid in self.others() if b"SparkSubmit" in _command(pid)]
+        drivers = (b"deploy.SparkSubmit", b"deploy.worker.DriverWrapper")
+        found = [p for p in self.others() if any(name in command(p) for name in drivers)]
         return found[0] if found else None
 
     @staticmethod
@@ -371,7 +391,8 @@ class Program:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _command(pid: int) -> bytes:
+def command(pid: int) -> bytes:
+    """The words of a process, each ended by a zero byte; empty where it is gone."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

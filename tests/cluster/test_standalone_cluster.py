@@ -1,0 +1,150 @@
+"""Two streams of different topics on a standalone cluster: a machine, an executor, a driver and the
+master are lost, and no notification is.
+
+The cluster is processes of its own, secured as docs/operations.md says; the streams run by
+conf/cluster-example.conf, Kafka has TLS, executors have the code from an archive, and each place
+has a tunnel of its own. `jobs/check_delivery.py` proves what came of it.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from crash_world import BATCH, WAIT_S, Program, World
+from crashing_stream import committed
+from pyspark.sql import SparkSession
+from secured_broker import SecuredBroker
+from standalone_cluster import Cluster, archive, example
+
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.tables.tables import Tables
+from lab.up.broker import default_class_path
+
+pytestmark = pytest.mark.integration
+
+PLACES = ("rack1", "rack2")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[SecuredBroker]:
+    (tmp_path / "broker").mkdir()
+    with SecuredBroker(default_class_path(), tmp_path / "broker").start(WAIT_S) as started:
+        yield started
+
+
+@pytest.fixture
+def worlds(
+    spark: SparkSession, broker: SecuredBroker, tables: Tables, tmp_path: Path
+) -> Iterator[list[World]]:
+    """One in micro-batches, one as it comes, which is in real time; their tables are the same."""
+    made = []
+    for latency in ("microbatch", "auto"):
+        folder = tmp_path / f"{tmp_path.name}-{latency}"
+        folder.mkdir()
+        made.append(World(spark, broker, tables, folder, latency, ways=len(PLACES)))
+    yield made
+    for world in made:
+        world.close()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path, *PLACES) as started:
+        yield started
+
+
+def reached(world: World) -> int:
+    return sum(committed(Settings(**world.settings)).values())
+
+
+def until(met: Callable[[], object], *alive: Program) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not met():
+        for program in alive:
+            assert program.process.poll() is None, program.output[-4000:]
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def go_on(worlds: list[World], *alive: Program) -> None:
+    """Returns when each stream has delivered more records, which are published from now on."""
+    wanted = [reached(world) + BATCH for world in worlds]
+    for world in worlds:
+        world.allow(2)
+    for world, least in zip(worlds, wanted, strict=True):
+        until(lambda world=world, least=least: reached(world) >= least, *alive)
+        world.check()
+
+
+def drained(world: World) -> None:
+    """Returns when the stream has all that was published."""
+    world.quiet()
+    until(lambda: reached(world) == world.published)
+
+
+def test_no_notification_is_lost_with_any_part_of_a_cluster(
+    worlds: list[World], cluster: Cluster, broker: SecuredBroker, tmp_path: Path
+) -> None:
+    shipped = archive(tmp_path)
+    batches, real_time = worlds
+    kafka = broker.tls(broker.mutual, "client")
+    for world in worlds:
+        world.fill_and_edit(100, edit=world is batches)
+    client = cluster.submit(cluster.properties(batches, kafka, shipped))
+    # The node that the driver comes to is its address.
+    without = cluster.properties(real_time, kafka, shipped, **{"driver.host": None})
+    supervised = cluster.supervise(without)
+    assert supervised.process.wait(WAIT_S) == 0, supervised.output
+    go_on(worlds, client)
+    assert all(world.hosts.taken.keys() == {"0", "1"} for world in worlds)
+    (driver,) = tmp_path.glob("rack*/driver-*")
+
+    # A machine that has no driver: its worker, and the executors there.
+    (lost,) = set(PLACES) - {driver.parent.name}
+    cluster.workers[lost].kill()
+    go_on(worlds, client)
+    cluster.revive_worker(lost)
+
+    # The master, and while there is none, an executor of each stream.
+    cluster.master.kill()
+    go_on(worlds, client)
+    for executors in cluster.executors().values():
+        Program.signal(executors[0])
+    go_on(worlds, client)
+    cluster.revive_master()
+    until(lambda: [len(each) for each in cluster.executors().values()] == [2, 2], client)
+    go_on(worlds, client)
+
+    # The supervised driver: the cluster starts it again.
+    first = supervised.jvm()
+    Program.signal(first)
+    until(lambda: supervised.jvm() not in (None, first), client)
+    go_on(worlds, client)
+
+    for world in worlds:
+        drained(world)
+    client.process.send_signal(signal.SIGTERM)
+    cluster.stop_driver(driver.name)
+    assert client.process.wait(WAIT_S) in (0, 143), client.output[-4000:]
+    until(lambda: not supervised.others())
+    assert (driver / "stdout").read_text().count(" in real time") == 2
+    for world in worlds:
+        verdict = world.prove()
+        assert verdict.proved, list(verdict.lines())
+        assert verdict.waiting == 0 and verdict.owed > 100
+    assert batches.edits > 3
+
+
+def test_a_stream_that_gets_no_executor_says_so_and_ends(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster:
+        properties = tmp_path / "stream.conf"
+        names = example(cluster.names | {"archives": None})
+        properties.write_text(f"{names}\nspark.stackcast.waitSeconds 3\n")
+        stream = cluster.submit(properties)
+        assert stream.end() == 2
+    assert "STREAM.NO_EXECUTORS: spark://127.0.0.1:" in stream.output
+    assert "spark.cores.max" in stream.output
