@@ -1,4 +1,5 @@
-"""Seconds of a plan, of the first batch and of a batch, as work grows; and what publishers cost."""
+"""Seconds of a plan, of the first batch and of a batch, as work grows; and what publishers and
+executors cost."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 import schemas
-from benchmarks.pipeline import stream
+from benchmarks.pipeline import processor, stream
+from benchmarks.pipeline.memory import PATIENCE, committed
 from benchmarks.pipeline.throughput import MAIN
 from benchmarks.pipeline.workload import Packets, Rules
 from benchmarks.pipeline.world import (
@@ -24,6 +26,7 @@ from benchmarks.pipeline.world import (
     PARTITIONS,
     POOL,
     RULES,
+    Job,
     World,
     network_of,
 )
@@ -52,12 +55,15 @@ BATCH, BATCHES = 20_000, 6
 POLL, POLLS = 1.0, 200
 STEPS = ("plan", "first_batch", "batch")
 PUBLISHERS, ROUNDS = (1, 10, 100, 1_000), 5
+#: Of one core each; partitions, and records that are measured after so many others.
+EXECUTORS, SPREAD, MEASURED, WARM = (1, 2, 4), 4, 1_600_000, 400_000
 
 
 def run(world: World, lines: Lines) -> None:
     """All axes; the others are as in the other parts."""
     few = 3 if world.quick else 4
     publishers(lines, world.rules, PUBLISHERS[:few])
+    executors(world, lines, EXECUTORS)
     # The first plan of a process compiles kernels, or loads them.
     seconds_of_plan(world, world.settings("none"))
     poll = milliseconds_of_poll(world, world.settings("none"))
@@ -128,6 +134,45 @@ def publishers(lines: Lines, rules: Rules, counts: Sequence[int] = PUBLISHERS) -
             first_packet_us=seconds[0] / packets.count * 1e6,
             packet_us=min(seconds) / packets.count * 1e6,
         )
+
+
+def executors(world: World, lines: Lines, counts: Sequence[int] = EXECUTORS) -> None:
+    """Says what a record takes with so many executors, microseconds of a core: of the job's
+    processes in all and by what they are.
+
+    Executors are processes of this machine, as Spark's ``local-cluster`` has them. There are more
+    than cores, so nothing is said of time.
+    """
+    warm, measured = (n // (10 if world.quick else 1) for n in (WARM, MEASURED))
+    topic = world.topic(MAIN.packets(world), warm + measured, SPREAD)
+    for count in counts:
+        settings = world.settings(topic, max_offsets_per_trigger=warm // 2)
+        spark = {"spark.master": f"local-cluster[{count},1,1024]", "spark.executor.memory": "1g"}
+        here = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "127.0.0.1"}
+        with Job(settings, world.fresh("executors.log"), here, spark) as job:
+            first, before = _used_at(job, settings, warm)
+            last, after = _used_at(job, settings, warm + measured)
+        cores = processor.between(before, after)
+        told = {name: seconds / (last - first) * 1e6 for name, seconds in cores.items()}
+        parts = {name: each for name, each in told.items() if not name.startswith("kernel: ")}
+        total = processor.in_all(told)
+        lines.say("executors", executors=count, partitions=SPREAD, packet_us=total, parts=parts)
+    world.forget(topic)
+
+
+def _used_at(job: Job, settings: Settings, records: int) -> tuple[int, processor.Cores]:
+    """Returns how many records are committed, once these are, and what the job's processes have
+    used by then."""
+    done, since = 0, time.monotonic()
+    while done < records:
+        time.sleep(stream.LOOK)
+        job.check()
+        before, done = done, committed(Path(settings.checkpoint), settings.topic)
+        if done != before:
+            since = time.monotonic()
+        if time.monotonic() - since > PATIENCE:
+            raise TimeoutError(f"{done} of {records} records, and no more; log: {job.log}")
+    return done, processor.used({job.pid: processor.DRIVER})
 
 
 def _batches(packets: Packets) -> Iterator[tuple[int, Batch]]:
