@@ -5,9 +5,10 @@ A switch drops all frames until its program has been set over P4Runtime.
     python -m lab.fabric.network --description network.json --out DIR [--external-host h3=IP:PORT]
         [--again ADDRESSES]
 
-``network.json`` holds the rows of the tables ``switches``, ``hosts`` and ``links``, and perhaps
-``label_bits``, the width of the network's labels (16 or 32). When all is up, one JSON line says
-where: ``{"p4runtime", "ingress": {publisher: address}, "hosts": {host: address}, "pid"}``. Then
+``network.json`` holds the rows of the tables ``switches``, ``hosts`` and ``links``, and perhaps the
+``encoding`` of its stacks and ``label_bits``, the width of labels of virtual trees (16 or 32). When
+all is up, one JSON line says where:
+``{"p4runtime", "ingress": {publisher: address}, "hosts": {host: address}, "pid"}``. Then
 JSON lines on standard input are answered on standard output: ``{"command": "status"}`` with
 counters, ``{"command": "stop"}`` with a last status. It also ends at the end of its input and on
 SIGTERM. What hosts receive is in ``DIR/receipts/<host>.mold``: a u16 big-endian length and a
@@ -46,9 +47,10 @@ from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.switch.p4runtime.device import Device
 from lab.switch.p4runtime.server import P4RuntimeServer
 from udfs.errors import LabError, StackcastError
-from udfs.network.labels import FORMATS, NARROW
+from udfs.network.labels import NARROW
 from udfs.network.network import Network
 from udfs.network.rows import network_from_rows
+from udfs.network.source_routes import label_format
 
 _RECEIVE_BUFFER = 8 << 20
 _LARGEST = 65_535
@@ -290,15 +292,17 @@ def read_description(path: Path) -> Network:
     """Reads a network's description. Raises LabError ``BAD_DESCRIPTION``, NetworkError."""
     try:
         rows = json.loads(path.read_text())
-        labels = FORMATS[rows.get("label_bits", NARROW.bits)]
+        labels = label_format(
+            rows.get("encoding", NARROW.encoding), rows.get("label_bits", NARROW.bits)
+        )
         return network_from_rows(rows["switches"], rows["hosts"], rows["links"], labels)
     except OSError as error:
         raise LabError("BAD_DESCRIPTION", f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise LabError(
             "BAD_DESCRIPTION",
-            f"{path}: rows of switches, hosts and links are needed, and label_bits may be 16 or "
-            f"32: {error!r}",
+            f"{path}: rows of switches, hosts and links are needed, label_bits may be 16 or 32 "
+            f"with encoding virtual_trees: {error!r}",
         ) from None
 
 

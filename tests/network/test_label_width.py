@@ -15,6 +15,7 @@ from udfs.network.labels import FORMATS, HOP, NARROW, STOP, TREE, WIDE
 from udfs.network.network import Network
 from udfs.network.programs import FILTERING, STACKS, check_labels, stack_program
 from udfs.network.rows import network_from_rows, network_to_rows
+from udfs.network.source_routes import SOURCE_ROUTES
 from udfs.network.topology import fabric
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees.broadcast import broadcast_trees
@@ -65,7 +66,7 @@ def test_rows_name_the_program_for_the_networks_labels(network):
 def test_switches_that_read_labels_of_another_width_are_refused(network):
     rows = network_to_rows(network, dict.fromkeys(network.switches, ""))
     other = WIDE if network.labels == NARROW else NARROW
-    words = rf"WRONG_PIPELINE.*{stack_program(network.labels)}.*label\.bits is {other.bits}"
+    words = rf"WRONG_PIPELINE.*{stack_program(network.labels)}.*label\.bits {other.bits}"
     with pytest.raises(NetworkError, match=words):
         network_from_rows(**rows, labels=other)
     rows["switches"][-1]["pipeline"] = stack_program(other)
@@ -97,6 +98,19 @@ def test_bytes_on_links_count_labels_by_their_size(network):
     for u, v, labels in delivery.links:
         stack = 0 if v in network.hosts else 2 + network.labels.bits // 8 * labels
         assert found[u, v] == 14 + stack + 100
+
+
+@pytest.mark.parametrize("encoding", SOURCE_ROUTES)
+def test_a_network_of_another_encoding_has_its_own_program(encoding, tmp_path):
+    rows = NETWORK.switches.values(), NETWORK.hosts.values(), NETWORK.links
+    network = Network.from_rows(*rows, SOURCE_ROUTES[encoding])
+    made = network_to_rows(network, dict.fromkeys(network.switches, ""))
+    assert network_from_rows(**made, labels=network.labels) == network
+    with pytest.raises(NetworkError, match=f"WRONG_PIPELINE.*encoding {encoding}.*virtual_trees"):
+        network_from_rows(**made)
+    path = tmp_path / "network.json"
+    path.write_text(json.dumps({**made, "encoding": encoding}))
+    assert read_description(path) == network
 
 
 def test_a_switch_that_reads_other_labels_forwards_nothing():

@@ -16,9 +16,10 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
-from udfs.network.labels import NARROW, TREE
+from udfs.network.labels import NARROW, TREE, TypedLabels
 from udfs.network.network import Host, Network
 from udfs.network.programs import ATTRIBUTES, FILTERING, STACKS
+from udfs.network.source_routes import BITMASK, MC_GROUP, PORT, HopLabels, SwitchLabels
 from udfs.network.topology import from_graph
 from udfs.switches.derivation import derive
 from udfs.switches.rollout import NetworkVersion
@@ -67,7 +68,21 @@ class Deployment:
         if self.program == FILTERING:
             return datagram([packets.order("GOOGL", 500_001)])
         inner = bytes(IP(src="10.64.0.1", dst="233.54.12.1") / UDP(dport=26401) / FORGED)
-        return stacks.stack_frame([self.labels.label(TREE, 1)], inner, form=self.labels)
+        labels = [self.labels.label(TREE, 1)] if isinstance(self.labels, TypedLabels) else []
+        if isinstance(self.labels, SwitchLabels):
+            (device,) = (switch.device_id for switch in self.network.switches.values())
+            labels = [self.labels.label(device, *order) for order in self._orders()]
+        elif isinstance(self.labels, HopLabels):
+            labels = [link.id for link in self.network.links]
+        head = stacks.ADDRESSES + self.labels.ether_type.to_bytes(2)
+        return head + self.labels.pack(labels) + inner
+
+    def _orders(self) -> list[tuple[int, int]]:
+        """What says all ports of the switch in a source route: strategies and values."""
+        if self.labels.encoding == "port":
+            return [(PORT, port) for port in self.ports]
+        tag = BITMASK if self.labels.encoding == "bitmask" else MC_GROUP
+        return [(tag, sum(1 << port - 1 for port in self.ports))]
 
     def sent(self, port: int, frame: bytes) -> tuple[list[int], list[str]]:
         """The ports that a frame leaves by, and the reasons that were counted."""

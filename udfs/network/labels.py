@@ -1,12 +1,13 @@
-"""Labels of a header stack: two bits of type, the rest an id (WERNECKE 5.2.6).
+"""Labels of a header stack, in the format of each encoding.
 
-A network has labels of one width: 16 bits, or 32 where it has more directed links or stored trees
-than 14 bits can name.
+In virtual trees a label has two bits of type and an id (WERNECKE 5.2.6), of 16 bits together, or of
+32 where a network has more directed links or stored trees than 14 bits can name. The labels of the
+other encodings are in `udfs.network.source_routes`. A network has labels of one format.
 """
 
 from __future__ import annotations
 
-import struct
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,14 +21,17 @@ MAX_LABELS = 64
 
 
 @dataclass(frozen=True)
-class LabelFormat:
-    """One format: labels of ``bits`` (16 or 32) in frames of EtherType ``ether_type``.
+class LabelFormat(ABC):
+    """The format of the labels of one encoding: ``bits`` each, in frames of ``ether_type``.
 
-    Each width has an EtherType of its own: a switch drops frames whose labels it would misread.
+    ``encoding`` is its name, as setting ``spark.stackcast.encoding`` has it.
+
+    Each has an EtherType of its own: a switch drops frames whose labels it would misread.
     """
 
     bits: int
     ether_type: int
+    encoding: str = "virtual_trees"
 
     @property
     def size(self) -> int:
@@ -35,12 +39,57 @@ class LabelFormat:
         return self.bits // 8
 
     @property
+    @abstractmethod
+    def max_id(self) -> int:
+        """The largest id of a directed link or a stored tree; 0 names nothing."""
+
+    @property
+    def max_device(self) -> int:
+        """The largest device id that a switch can have; it needs no more than 0."""
+        return (1 << 64) - 1
+
+    @property
+    def max_port(self) -> int:
+        """The highest port of a switch that a label can name."""
+        return 63
+
+    @abstractmethod
+    def check(self, value: int) -> None:
+        """Raises StackError ``BAD_LABEL`` for a value that is no label of this format."""
+
+    @abstractmethod
+    def describe(self, value: int) -> str:
+        """Words a label for people, as :meth:`parse` reads them. Raises as :meth:`check`."""
+
+    @abstractmethod
+    def parse(self, text: str) -> int:
+        """Makes the label of a text as :meth:`describe` has them, with ``:`` between its words.
+
+        Raises StackError ``BAD_LABEL``.
+        """
+
+    def pack(self, labels: Sequence[int]) -> bytes:
+        """Packs a stack as frames have it behind their EtherType: the number of labels, then
+        these."""
+        size = self.size
+        return len(labels).to_bytes(2) + b"".join(label.to_bytes(size) for label in labels)
+
+    def unpack(self, data: bytes, at: int, count: int) -> tuple[int, ...]:
+        """Reads the ``count`` labels from byte ``at`` of ``data`` on, which must be there."""
+        size = self.size
+        places = range(at, at + count * size, size)
+        return tuple(int.from_bytes(data[place : place + size]) for place in places)
+
+
+class TypedLabels(LabelFormat):
+    """Labels of virtual trees: a type (TREE, HOP or STOP) and an id."""
+
+    @property
     def id_bits(self) -> int:
         return self.bits - 2
 
     @property
     def max_id(self) -> int:
-        """The largest id of a tree or a directed link; 0 names nothing."""
         return (1 << self.id_bits) - 1
 
     def label(self, kind: int, number: int) -> int:
@@ -67,27 +116,23 @@ class LabelFormat:
         self.label(kind, number)
         return kind, number
 
-    def pack(self, labels: Sequence[int]) -> bytes:
-        """Packs a stack as frames have it behind their EtherType: the number of labels, then
-        these."""
-        return struct.pack(f">H{len(labels)}{self._code}", len(labels), *labels)
-
-    def unpack(self, data: bytes, at: int, count: int) -> tuple[int, ...]:
-        """Reads the ``count`` labels from byte ``at`` of ``data`` on, which must be there."""
-        return struct.unpack_from(f">{count}{self._code}", data, at)
+    def check(self, value: int) -> None:
+        self.split(value)
 
     def describe(self, value: int) -> str:
-        """Words a label for people: ``tree 1``, ``hop 17``. Raises as :meth:`split`."""
         kind, number = self.split(value)
         return f"{KINDS[kind]} {number}"
 
-    @property
-    def _code(self) -> str:
-        """The code of one label in the notation of ``struct``."""
-        return {2: "H", 4: "I"}[self.size]
+    def parse(self, text: str) -> int:
+        word, _, number = text.partition(":")
+        kind = next((kind for kind, name in KINDS.items() if name == word), None)
+        if kind is None or not (number.isascii() and number.isdecimal()):
+            forms = ", ".join(f"{name}:ID" for name in KINDS.values())
+            raise StackError("BAD_LABEL", f"{text!r} is no label: {forms} are possible")
+        return self.label(kind, int(number))
 
 
-NARROW = LabelFormat(16, 0x9999)
-WIDE = LabelFormat(32, 0x999A)
+NARROW = TypedLabels(16, 0x9999)
+WIDE = TypedLabels(32, 0x999A)
 FORMATS = {NARROW.bits: NARROW, WIDE.bits: WIDE}
-BY_ETHER_TYPE = {form.ether_type: form for form in FORMATS.values()}
+"""Those of virtual trees, by their bits."""

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from udfs.errors import NetworkError
-from udfs.network.labels import NARROW, TREE, WIDE, LabelFormat
+from udfs.network.labels import NARROW, TREE, WIDE, LabelFormat, TypedLabels
+from udfs.network.source_routes import PORT, SwitchLabels
 
 if TYPE_CHECKING:
     import networkx as nx
 
 MAX_PORT = 63
 MAX_WEIGHT = 1e12
+MAX_DEVICE = (1 << 64) - 1
 
 Role = Literal["subscriber", "publisher"]
 
@@ -90,6 +92,7 @@ class Network:
         self._by_ends = {(link.switch, link.neighbor): link for link in self.links}
         self._by_port = {(link.switch, link.port): link for link in self.links}
         _check_names(switch_rows, host_rows)
+        _check_room(switch_rows, self.links, labels)
         self._check_links()
         self._check_hosts()
         self._check_connected()
@@ -152,9 +155,19 @@ class Network:
     def describe(self, label: int) -> str:
         """Words a label of this network for people: ``tree 1``, ``hop 17 (pod1-rack1:3)``."""
         text = self.labels.describe(label)
-        kind, number = self.labels.split(label)
-        link = self.link_by_id.get(number) if kind != TREE else None
+        link = self.link_of(label)
         return f"{text} ({link.switch}:{link.port})" if link else text
+
+    def link_of(self, label: int) -> Link | None:
+        """Returns the link that a hop or stop label names; None where there is none."""
+        if isinstance(self.labels, TypedLabels):
+            kind, number = self.labels.split(label)
+            return self.link_by_id.get(number) if kind != TREE else None
+        if isinstance(self.labels, SwitchLabels):
+            device, tag, port = self.labels.split(label)
+            switch = next((s.name for s in self.switches.values() if s.device_id == device), "")
+            return self._by_port.get((switch, port)) if tag == PORT else None
+        return self.link_by_id.get(label)
 
     def words(self) -> str:
         """Counts its parts in words, as the report's map does: a link is one each way."""
@@ -211,7 +224,7 @@ class Network:
             raise NetworkError(
                 "TOO_MANY_LINKS",
                 f"directed link id {worst} does not fit a label: ids are 1..{largest} "
-                f"({self.labels.id_bits} bits), and the network has {len(self.links)} directed "
+                f"({largest.bit_length()} bits), and the network has {len(self.links)} directed "
                 f"links{advice}",
                 link=worst,
             )
@@ -360,6 +373,28 @@ def _check_names(switches: list[Switch], hosts: list[Host]) -> None:
             sharing = [row.name for row in hosts if getattr(row, what) == value]
             raise NetworkError(
                 "DUPLICATE_ADDRESS", f"hosts {', '.join(sharing)} share one {what}", hosts=sharing
+            )
+
+
+def _check_room(switches: list[Switch], links: Iterable[Link], labels: LabelFormat) -> None:
+    """Refuses switches and ports that labels have no room for."""
+    advice = f"encoding {labels.encoding} cannot name it: choose another spark.stackcast.encoding"
+    for switch in switches:
+        if labels.max_device < MAX_DEVICE and not 0 < switch.device_id <= labels.max_device:
+            raise NetworkError(
+                "NO_LABEL",
+                f"switch {switch.name!r} has device id {switch.device_id}: {advice}, or give "
+                f"switches ids 1..{labels.max_device}",
+                switch=switch.name,
+            )
+    for link in links:
+        if labels.max_port < link.port <= MAX_PORT:
+            raise NetworkError(
+                "NO_LABEL",
+                f"link {link.id} leaves {link.switch!r} by port {link.port}: {advice}; ports are "
+                f"1..{labels.max_port}",
+                switch=link.switch,
+                port=link.port,
             )
 
 

@@ -6,8 +6,14 @@ from collections.abc import Mapping
 
 from udfs.errors import NetworkError
 from udfs.network.labels import NARROW, WIDE, LabelFormat
+from udfs.network.source_routes import SOURCE_ROUTES
 
-STACKS: Mapping[str, LabelFormat] = {"virtual_trees": NARROW, "virtual_trees_32": WIDE}
+STACKS: Mapping[str, LabelFormat] = {
+    "virtual_trees": NARROW,
+    "virtual_trees_32": WIDE,
+    "source_routes": SOURCE_ROUTES["port"],
+    **{f"source_routes_{name}": form for name, form in SOURCE_ROUTES.items() if name != "port"},
+}
 """Programs that forward by header stacks, with the labels that they read."""
 
 FILTERING = "packet_subscriptions"
@@ -54,8 +60,14 @@ def check_labels(pipelines: Mapping[str, str], labels: LabelFormat) -> None:
         if read != labels:
             raise NetworkError(
                 "WRONG_PIPELINE",
-                f"switch {switch!r} runs {name!r}, which reads labels of {read.bits} bits, and "
-                f"spark.stackcast.label.bits is {labels.bits}: write {stack_program(labels)!r} "
-                f"into column pipeline of switches, or set that to {read.bits}",
+                f"switch {switch!r} runs {name!r}, which is for {_settings(read)}, and set is "
+                f"{_settings(labels)}: write {stack_program(labels)!r} into column pipeline of "
+                "switches, or set what it is for",
                 switch=switch,
             )
+
+
+def _settings(labels: LabelFormat) -> str:
+    """Returns the settings that choose a format."""
+    said = f"spark.stackcast.encoding {labels.encoding}"
+    return said if labels in SOURCE_ROUTES.values() else f"{said} with label.bits {labels.bits}"

@@ -79,7 +79,7 @@ def check_ids(trees: Iterable[VirtualTree], labels: LabelFormat) -> None:
             raise NetworkError(
                 "BAD_TREE_ID",
                 f"virtual tree {tree.id} does not fit a label: ids are 1..{labels.max_id} "
-                f"({labels.id_bits} bits){advice}",
+                f"({labels.max_id.bit_length()} bits){advice}",
                 tree=tree.id,
             )
 

@@ -14,7 +14,8 @@ from udfs.messages.attributes.events import ETHERTYPE, WIDTHS, Widths
 from udfs.messages.attributes.reference import read_event
 from udfs.messages.reference import read_packet
 from udfs.messages.summaries import Summary, authentication, is_summary, unpack
-from udfs.network.labels import BY_ETHER_TYPE, MAX_LABELS, NARROW, LabelFormat
+from udfs.network.labels import MAX_LABELS, NARROW, LabelFormat
+from udfs.network.source_routes import BY_ETHER_TYPE
 from udfs.stacks.frame import ETHERTYPE_IPV4, PROTOCOL_UDP
 
 _ETHERNET = 14
@@ -198,7 +199,7 @@ def _read_stack(frame: bytes, at: int, form: LabelFormat) -> tuple[int, ...]:
     for position, label in enumerate(labels):
         offset = at + 2 + form.size * position
         try:
-            form.split(label)
+            form.check(label)
         except StackError as error:
             raise StackError(
                 error.what,

@@ -10,9 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from udfs.errors import NetworkError
-from udfs.network.labels import HOP, MAX_LABELS, NARROW, STOP, TREE, LabelFormat
-from udfs.network.network import MAX_PORT, Network
+from udfs.network.labels import (
+    HOP,
+    MAX_LABELS,
+    NARROW,
+    STOP,
+    TREE,
+    LabelFormat,
+    TypedLabels,
+)
+from udfs.network.network import MAX_PORT, Link, Network
+from udfs.network.source_routes import HopLabels, SourceRoute, SwitchLabels
 from udfs.network.virtual_tree import VirtualTree, check_ids, stored, tree_ports
+from udfs.stacks.source_routes import forward_route
 
 ETHERNET_BYTES = 14
 COUNT_BYTES = 2
@@ -25,7 +35,8 @@ class SwitchTables:
     trees: tree id → port bitmask (bit port - 1). hops, stops: link id → egress port, of this
     switch's own links. host_ports: ports before which the stack is taken off. sources: ports
     that stacks may come in by, those of switches and publishers. labels: the format of the stacks
-    that its program reads.
+    that its program reads. own: of source routes, what own labels are looked up by → the ports that
+    they may name.
     """
 
     trees: dict[int, int] = field(default_factory=dict)
@@ -34,6 +45,7 @@ class SwitchTables:
     host_ports: frozenset[int] = frozenset()
     sources: frozenset[int] = frozenset(range(1, MAX_PORT + 1))
     labels: LabelFormat = NARROW
+    own: dict[int, int] = field(default_factory=dict)
 
 
 def forward(
@@ -47,10 +59,14 @@ def forward(
     the copy leaves as a plain IPv4 frame.
 
     A stack that is empty, longer than 64 labels, has a label of type 00, or comes from a host that
-    is no publisher is dropped: [].
+    is no publisher is dropped: []. Source routes are forwarded as
+    `udfs.stacks.source_routes.forward_route` says.
     """
     if ingress_port not in tables.sources or not 0 < len(labels) <= MAX_LABELS:
         return []
+    if isinstance(tables.labels, SourceRoute):
+        return forward_route(tables.labels, tables.own, tables.host_ports, ingress_port, labels)
+    assert isinstance(tables.labels, TypedLabels)
     id_bits, max_id = tables.labels.id_bits, tables.labels.max_id
     ports = pruned = 0
     left: list[int] = []
@@ -151,8 +167,8 @@ class ForwardingModel:
 
 
 def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, SwitchTables]:
-    """Returns what each switch holds for stacks: hops, stops, host ports, sources and these stored
-    trees.
+    """Returns what each switch holds for stacks: host ports, sources, and the hops, the stops and
+    these stored trees, or its own labels of source routes.
 
     Raises NetworkError ``UNKNOWN_LINK`` (a tree's edge), ``DUPLICATE_TREE`` or ``BAD_TREE_ID``.
     """
@@ -161,8 +177,7 @@ def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, 
     sources: dict[str, set[int]] = {name: set() for name in tables}
     subscribers = set(network.subscribers())
     for link in network.links:
-        tables[link.switch].hops[link.id] = link.port
-        tables[link.switch].stops[link.id] = link.port
+        _add_link(tables[link.switch], network, link)
         if link.neighbor_port is None:
             host_ports[link.switch].add(link.port)
         if link.neighbor not in subscribers:
@@ -170,6 +185,8 @@ def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, 
     for name, held in tables.items():
         held.host_ports = frozenset(host_ports[name])
         held.sources = frozenset(sources[name])
+    if isinstance(network.labels, SourceRoute):
+        return tables
     seen: set[int] = set()
     trees = sorted(trees, key=lambda tree: tree.id)
     check_ids(trees, network.labels)
@@ -180,6 +197,17 @@ def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, 
         for name, mask in tree_ports(network, tree).items():
             tables[name].trees[tree.id] = mask
     return tables
+
+
+def _add_link(held: SwitchTables, network: Network, link: Link) -> None:
+    """Adds what names a port."""
+    if isinstance(held.labels, HopLabels):
+        held.own[link.id] = 1 << link.port - 1
+    elif isinstance(held.labels, SourceRoute):
+        device = network.switches[link.switch].device_id
+        held.own[device] = held.own.get(device, 0) | 1 << link.port - 1
+    else:
+        held.hops[link.id] = held.stops[link.id] = link.port
 
 
 @dataclass(frozen=True)
@@ -227,8 +255,15 @@ def _path(host: str, publisher: str, before: dict[str, str]) -> tuple[str, ...]:
 
 
 def _words(label: int, network: Network, trees: dict[int, VirtualTree]) -> str:
-    kind, number = network.labels.split(label)
     name = network.labels.describe(label)
+    if isinstance(network.labels, SwitchLabels):
+        device, _, _ = network.labels.split(label)
+        names = [s.name for s in network.switches.values() if s.device_id == device]
+        return f"{name}: copies from {names[0]}" if names else f"{name}: no switch of the network"
+    if isinstance(network.labels, TypedLabels):
+        kind, number = network.labels.split(label)
+    else:
+        kind, number = HOP, label
     if kind == TREE:
         tree = trees.get(number)
         what = "unknown" if tree is None else f"{tree.strategy}, over {len(tree.edges)} links"

@@ -74,7 +74,7 @@ def header_template(
             labels=len(labels),
         )
     for label in labels:
-        label_format.split(label)
+        label_format.check(label)
     if group_ipv4 >> 28 != 0xE:
         raise StackError(
             "NOT_MULTICAST",

@@ -45,7 +45,7 @@ class Derivation:
     ports: Callable[[SwitchEntry], int]
 
 
-def _virtual_trees(
+def _stacks(
     network: Network, trees: list[VirtualTree], tables: Collection[str]
 ) -> list[SwitchEntry]:
     positions = positions_of(tables) if tables else LABELS_A_PASS
@@ -115,7 +115,7 @@ def _ports(entry: SwitchEntry) -> int:
 
 
 DERIVATIONS: Mapping[str, Derivation] = {
-    **dict.fromkeys(STACKS, Derivation(_virtual_trees, _named_by_stacks, _ports)),
+    **dict.fromkeys(STACKS, Derivation(_stacks, _named_by_stacks, _ports)),
     FILTERING: Derivation(_without_filters, _never, _ports),
     ATTRIBUTES: Derivation(_without_passes, _never, _ports),
 }

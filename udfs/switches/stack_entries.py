@@ -1,28 +1,37 @@
 """Entries of the switches that forward by header stacks, derived from network and trees.
 
-Tables and actions are those of ``p4/virtual_trees.p4``, compiled for labels of either width.
+Tables and actions are those of ``p4/virtual_trees.p4`` and ``p4/source_routes.p4``, compiled for
+the labels of each format.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from udfs.errors import SwitchError
-from udfs.network.labels import HOP, STOP, TREE
+from udfs.network.labels import HOP, STOP, TREE, LabelFormat, TypedLabels
 from udfs.network.network import Network
+from udfs.network.source_routes import SourceRoute
 from udfs.network.virtual_tree import VirtualTree
 from udfs.stacks.forwarding import SwitchTables, network_tables
-from udfs.switches.entry import SwitchEntry, canonical
-from udfs.switches.ports import port_groups
+from udfs.switches.entry import SwitchEntry, canonical, group_entry
+from udfs.switches.ports import port_groups, port_mask
 from udfs.switches.routes import routes
 from udfs.switches.sources import sources
 
 LABELS_A_PASS = 8
 """Positions of the shipped program: labels that one pass through a switch looks at."""
 
+Match = tuple[tuple[str, str, bytes], ...]
+Params = tuple[tuple[str, bytes], ...]
+
 HOST_PORT = "egress.host_port"
 TAKE_STACK_OFF = "egress.take_stack_off"
+
+SPLIT = 0x1001
+"""The group of source routes that makes two copies of a frame; both come by again."""
+_COPIES = 9, 10
 
 _ACTIONS = {TREE: "tree", HOP: "hop", STOP: "stop"}
 _TABLE = re.compile(r"ingress\.label_([1-9]\d*)\.look_up")
@@ -43,7 +52,7 @@ def positions_of(tables: Iterable[str]) -> int:
         missing = next(n for n in range(1, len(found) + 2) if n not in found)
         raise SwitchError(
             "WRONG_PROGRAM",
-            f"the program has no table {label_table(missing)!r}: it is no virtual_trees.p4",
+            f"the program has no table {label_table(missing)!r}: it reads no header stacks",
             table=label_table(missing),
         )
     return len(found)
@@ -55,7 +64,8 @@ def switch_entries(
     """Returns all entries of all switches: groups, sources, routes, host ports and labels of each.
 
     A switch holds every given tree that it is on (in any state), a hop and a stop label for
-    each of its links, the groups of its ports, its host ports, and IPv4 routes. Labels are there
+    each of its links, or what it looks its own labels of source routes up by; the groups of its
+    ports, its host ports, and IPv4 routes. Labels are there
     ``positions`` times, once for each label of a pass (:func:`positions_of`). Whether a link is
     ``up`` matters to routes alone.
 
@@ -65,16 +75,23 @@ def switch_entries(
     for link in network.links:
         ports[link.switch].append(link.port)
     allowed, onward = sources(network), routes(network)
+    source_routes = isinstance(network.labels, SourceRoute)
     return [
         entry
         for switch, tables in network_tables(network, trees).items()
         for entry in (
             *port_groups(switch, ports[switch]),
+            *(splitting(switch, ports[switch]) if source_routes else ()),
             *allowed[switch],
             *onward[switch],
             *table_entries(switch, tables, positions),
         )
     ]
+
+
+def splitting(switch: str, ports: Collection[int]) -> list[SwitchEntry]:
+    """Returns the group that makes two frames of one: for one run of labels, and for the rest."""
+    return [group_entry(switch, SPLIT, [(min(ports), copy) for copy in _COPIES])] if ports else []
 
 
 def table_entries(
@@ -88,9 +105,12 @@ def table_entries(
     masks = [(TREE, number, mask) for number, mask in sorted(tables.trees.items())]
     masks += [(HOP, number, 1 << port - 1) for number, port in sorted(tables.hops.items())]
     masks += [(STOP, number, 1 << port - 1) for number, port in sorted(tables.stops.items())]
-    labels = [
+    labels: list[tuple[Match, str, Params]] = [
+        _own(tables, number, mask) for number, mask in sorted(tables.own.items())
+    ]
+    labels += [
         (
-            (("label", "exact", canonical(tables.labels.label(kind, number))),),
+            (("label", "exact", canonical(_label(tables.labels, kind, number))),),
             _ACTIONS[kind],
             (("ports", canonical(mask)),),
         )
@@ -104,3 +124,15 @@ def table_entries(
             for match, action, params in labels
         ]
     return entries
+
+
+def _label(form: LabelFormat, kind: int, number: int) -> int:
+    assert isinstance(form, TypedLabels)
+    return form.label(kind, number)
+
+
+def _own(tables: SwitchTables, number: int, ports: int) -> tuple[Match, str, Params]:
+    """Returns the row by which a switch knows its own labels of source routes."""
+    hosts = ports & port_mask(tables.host_ports)
+    params = (("ports", canonical(ports)), ("hosts", canonical(hosts)))
+    return (("id", "exact", canonical(number)),), "own", params

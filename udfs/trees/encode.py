@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udfs.errors import NetworkError
-from udfs.network.labels import HOP, MAX_LABELS, STOP, TREE
+from udfs.network.labels import HOP, MAX_LABELS, STOP, TREE, TypedLabels
 from udfs.network.network import Host, Network
 from udfs.network.virtual_tree import VirtualTree
 from udfs.trees.kernels.arrays import EncodingTask, Work
@@ -39,6 +39,7 @@ from udfs.trees.switch_graph import SwitchGraph
 
 Algorithm = Literal["refined", "greedy", "quick"]
 _ALGORITHMS = {"greedy": GREEDY, "refined": REFINED, "quick": QUICK}
+Edges = tuple[tuple[str, str], ...]
 _Result = TypeVar("_Result")
 
 #: Delivery trees that the refined algorithm tries at each step, by links that the searches look at.
@@ -59,7 +60,7 @@ class Encoding:
 
     labels: tuple[int, ...]
     receivers: tuple[str, ...]
-    edges: tuple[tuple[str, str], ...]
+    edges: Edges
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,10 @@ class Encoder:
         (by usable links) and ``STACK_TOO_LONG`` (one receiver alone exceeds ``max_labels``).
         """
         return [encoding for _, encoding in self._stacks(receivers, self._encoding)]
+
+    def delivery_trees(self, receivers: frozenset[str]) -> list[Edges]:
+        """Returns the edges of each of these stacks. Raises as :meth:`encode`."""
+        return [edges for _, edges in self._stacks(receivers, self._edges)]
 
     def sizes(self, receivers: frozenset[str]) -> list[Size]:
         """Returns the sizes of the stacks of :meth:`encode`, in the same order. Raises as it
@@ -284,11 +289,11 @@ class Encoder:
 
     def _encoding(self, hosts: list[Host], size: Size) -> Encoding:
         """Reads the stack of this size that stands in the memory."""
-        work, names, links = self._work, self._graph.names, self._graph.links
+        work, names = self._work, self._graph.names
         form = self._network.labels
+        assert isinstance(form, TypedLabels)
         labels = [form.label(TREE, number) for number in size.trees]
         members = work.members[: size.switch_links + 1]
-        parents = work.parent[members[1:]]
         needed, flood, ingress = work.needed[members], work.flood[members], work.ingress[members]
         for name, hops, stops in zip(
             (names[u] for u in members.tolist()),
@@ -301,19 +306,21 @@ class Encoder:
                     form.label(kind, self._network.link_at(name, port).id) for port in _ports(mask)
                 ]
         hosts = sorted(hosts, key=lambda host: host.name)
+        return Encoding(tuple(labels), tuple(host.name for host in hosts), self._edges(hosts, size))
+
+    def _edges(self, hosts: list[Host], size: Size) -> Edges:
+        """Reads the delivery tree of the stack that stands in the memory."""
+        work, names, links = self._work, self._graph.names, self._graph.links
+        members = work.members[: size.switch_links + 1]
         between = zip(
-            (names[u] for u in links.source[parents].tolist()),
+            (names[u] for u in links.source[work.parent[members[1:]]].tolist()),
             (names[v] for v in members[1:].tolist()),
             strict=True,
         )
-        return Encoding(
-            tuple(labels),
-            tuple(host.name for host in hosts),
-            (
-                (self._source.name, self._source.switch),
-                *between,
-                *((host.switch, host.name) for host in hosts),
-            ),
+        return (
+            (self._source.name, self._source.switch),
+            *between,
+            *((host.switch, host.name) for host in hosts),
         )
 
 

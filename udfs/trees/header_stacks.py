@@ -15,7 +15,7 @@ from udfs.network.network import Network
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
 from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.encode import Encoder
+from udfs.trees.source_routes import encoder_of
 
 #: Memory for the stacks of receiver sets that are remembered beyond those in use, in each process.
 #: They live as long as network and trees stand, while edited subscriptions bring ever new sets.
@@ -58,7 +58,7 @@ _NOBODY = Stacks(())
 
 
 class HeaderStacks:
-    """Works out the stacks of receiver sets, and remembers them. Raises as :class:`Encoder` does.
+    """Works out the stacks of receiver sets, and remembers them. Raises as `encoder_of` does.
 
     Of what it worked out it remembers `REMEMBERED_BYTES`, and forgets first what was used longest
     ago. The answer to a receiver set is the same in any process. It pickles without what it
@@ -75,7 +75,7 @@ class HeaderStacks:
         max_labels: int = MAX_LABELS,
     ) -> None:
         self._publishers = (publishers,) if isinstance(publishers, str) else tuple(publishers)
-        self._first = Encoder(network, self._publishers[0], trees, max_labels)
+        self._first = encoder_of(network, self._publishers[0], tuple(trees), max_labels)
         self._forget()
 
     def _forget(self) -> None:

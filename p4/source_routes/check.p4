@@ -1,0 +1,27 @@
+// Whether the stack of a frame that has just arrived is what its count says.
+//
+// Behind the labels must come an IPv4 datagram that fills the frame; only a frame that Ethernet may
+// have filled up can be longer. A count that is too small leaves labels in the datagram's place.
+
+control check_stack(
+    in headers_t hdr,
+    inout metadata_t meta,
+    in standard_metadata_t standard
+) {
+    apply {
+        bit<32> rest = standard.packet_length - ETHERNET_BYTES - COUNT_BYTES
+            - TIMES_LABEL_BYTES(hdr.stack.num_entries);
+        bit<32> length = (bit<32>) meta.datagram[15:0];
+        if (hdr.stack.num_entries == 0) {
+            meta.reason = EMPTY_STACK;
+        } else if (hdr.stack.num_entries > MAX_LABELS) {
+            meta.reason = TOO_MANY_LABELS;
+        } else if (
+            meta.datagram[31:24] < 0x45 || meta.datagram[31:24] > 0x4f
+            || length < IPV4_BYTES || length > rest
+            || (length != rest && standard.packet_length > SHORTEST_FRAME)
+        ) {
+            meta.reason = BAD_COUNT;
+        }
+    }
+}

@@ -1,0 +1,14 @@
+// The labels that no pass has looked at stay in front of those that are kept.
+
+control frame_deparser(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.stack);
+        EACH_POSITION(EMIT_NEXT)
+        packet.emit(hdr.later);
+        packet.emit(hdr.kept);
+        EACH_POSITION(EMIT_KEPT)
+        packet.emit(hdr.ipv4);
+        packet.emit(hdr.options);
+    }
+}

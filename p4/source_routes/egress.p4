@@ -1,0 +1,59 @@
+// What a single copy still needs.
+
+control egress(
+    inout headers_t hdr,
+    inout metadata_t meta,
+    inout standard_metadata_t standard
+) {
+    action take_stack_off() {
+        hdr.ethernet.type_ = IPV4;
+        hdr.stack.setInvalid();
+        EACH_POSITION(TAKE_NEXT_OFF)
+        hdr.later.setInvalid();
+        hdr.kept.setInvalid();
+        EACH_POSITION(TAKE_KEPT_OFF)
+    }
+
+    // Ports before a host.
+    table host_port {
+        key = {
+            standard.egress_port: exact @name("port");
+        }
+        actions = {
+            take_stack_off;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = HOST_PORTS;
+    }
+
+    apply {
+        if (standard.egress_rid == THIS_RUN) {
+            hdr.stack.num_entries = hdr.stack.num_entries - meta.unexamined;
+            meta.unexamined = 0;
+            EACH_POSITION(TAKE_NEXT_OFF)
+            hdr.later.setInvalid();
+            recirculate_preserving_field_list(CARRIED);
+        } else if (standard.egress_rid == GOING_ON || meta.alone == 1) {
+            hdr.stack.num_entries = meta.unexamined;
+            hdr.kept.setInvalid();
+            EACH_POSITION(TAKE_KEPT_OFF)
+            meta.seen = FOREIGN;
+            meta.ports = 0;
+            meta.hosts = 0;
+            recirculate_preserving_field_list(CARRIED);
+        } else if (standard.egress_rid != 0) {
+            // One copy of FAN_OUT: it goes on to the ports of its own subset alone.
+            meta.ports = meta.ports & (64w0xff << (((bit<8>) standard.egress_rid - 1) << 3));
+            if (meta.ports == 0) {
+                mark_to_drop(standard);
+            } else {
+                recirculate_preserving_field_list(CARRIED);
+            }
+        } else if (meta.unexamined != 0) {
+            recirculate_preserving_field_list(CARRIED);
+        } else if (hdr.stack.isValid()) {
+            host_port.apply();
+        }
+    }
+}

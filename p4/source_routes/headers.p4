@@ -1,0 +1,69 @@
+// Headers of a frame, and what is known of it on its way.
+
+header ethernet_h {
+    bit<48> dst;
+    bit<48> src;
+    bit<16> type_;
+}
+
+header stack_h {
+    bit<16> num_entries;
+}
+
+header label_h {
+    bit<ID_BITS> id;
+#if TAG_BITS
+    bit<TAG_BITS> tag;
+#endif
+#if VALUE_BITS
+    bit<VALUE_BITS> value;
+#endif
+}
+
+header labels_h {
+    varbit<LABELS_BITS> values;
+}
+
+header ipv4_h {
+    bit<4> version;
+    bit<4> ihl;
+    bit<8> tos;
+    bit<16> length;
+    bit<16> id;
+    bit<3> flags;
+    bit<13> offset;
+    bit<8> ttl;
+    bit<8> protocol;
+    bit<16> checksum;
+    bit<32> src;
+    bit<32> dst;
+}
+
+header ipv4_options_h {
+    varbit<OPTIONS_BITS> values;
+}
+
+struct headers_t {
+    ethernet_h ethernet;
+    stack_h stack;
+    EACH_POSITION(NEXT_HEADER)  // next_1 .. next_K, of this pass
+    labels_h later;  // those of later passes
+    labels_h kept;   // those that copies take along, kept by earlier passes
+    EACH_POSITION(KEPT_HEADER)  // kept_1 .. kept_K, by this pass
+    ipv4_h ipv4;  // of a frame without a stack; behind a stack it is payload
+    ipv4_options_h options;
+}
+
+struct metadata_t {
+    @field_list(CARRIED) port_t ingress_port;  // a frame that goes round loses the one it had
+    @field_list(CARRIED) bit<16> unexamined;   // labels that no pass has looked at
+    @field_list(CARRIED) bit<2> seen;          // FOREIGN, OWN or KEPT
+    @field_list(CARRIED) ports_t ports;        // that this run of own labels names
+    @field_list(CARRIED) ports_t hosts;        // those of them that are before hosts
+    @field_list(CARRIED) bit<1> sent;          // an earlier run had a copy
+    bit<16> others;    // labels that are not of this pass
+    bit<32> datagram;  // the first four bytes behind the stack
+    bit<1> another;    // a label of this pass begins another run
+    bit<1> alone;      // only what goes on is wanted
+    reason_t reason;   // to drop the frame
+}

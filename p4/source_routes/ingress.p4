@@ -1,0 +1,69 @@
+// What becomes of a frame: looked at again, sent, or dropped and counted.
+
+control ingress(
+    inout headers_t hdr,
+    inout metadata_t meta,
+    inout standard_metadata_t standard
+) {
+    counter(REASONS, CounterType.packets) dropped;
+
+    check_source() source;
+    check_stack() check;
+    EACH_POSITION(LABEL_TABLE)
+    send_copies() send;
+    route_ipv4() route;
+
+    apply {
+        meta.reason = NOT_DROPPED;
+        meta.another = 0;
+        meta.alone = 0;
+        if (standard.parser_error != error.NoError) {
+            meta.reason = CUT_SHORT;
+        } else if (standard.instance_type != RECIRCULATED) {
+            source.apply(hdr, hdr.stack.isValid(), meta, standard);
+            if (meta.reason == NOT_DROPPED && hdr.stack.isValid()) {
+                check.apply(hdr, meta, standard);
+            }
+        }
+        if (meta.reason == NOT_DROPPED) {
+            if (!hdr.stack.isValid()) {
+                route.apply(hdr, meta, standard);
+            } else {
+                EACH_POSITION(LOOK_UP_LABEL)
+                if (meta.another == 1) {
+                    if (meta.ingress_port <= PORTS) {
+                        meta.ports = meta.ports & ~(64w1 << (bit<8>) (meta.ingress_port - 1));
+                    }
+                    if (meta.ports == 0) {
+                        meta.alone = 1;
+                        standard.egress_spec = NOWHERE;
+                    } else {
+                        meta.sent = 1;
+                        standard.mcast_grp = SPLIT;
+                    }
+                } else if (meta.unexamined != 0) {
+                    standard.egress_spec = NOWHERE;
+                } else if (meta.seen == FOREIGN) {
+                    meta.reason = UNKNOWN_LABELS;
+                } else if (hdr.stack.num_entries != 0) {
+                    send.apply(meta, standard);
+                } else {
+                    // A switch has nothing to do with an empty stack.
+                    meta.ports = meta.ports & meta.hosts;
+                    if (meta.ports == 0) {
+                        meta.reason = NO_LABEL_LEFT;
+                    } else {
+                        send.apply(meta, standard);
+                    }
+                }
+            }
+        }
+        if (meta.reason != NOT_DROPPED) {
+            // A frame is not lost if an earlier run of its labels had copies.
+            if (meta.sent == 0) {
+                dropped.count((bit<32>) meta.reason);
+            }
+            mark_to_drop(standard);
+        }
+    }
+}

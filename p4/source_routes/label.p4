@@ -1,0 +1,80 @@
+// One position of the stack: whether its label is this switch's, and which ports it names.
+
+#define NAME_PORT(NAMED, NUMBER) NAMED = NAMED & (64w1 << ((NUMBER) - 1));
+
+#define NAME_GROUP(NAMED, GROUP) \
+    if (GROUP[15:8] < SUBSETS) { \
+        NAMED = NAMED & ((bit<64>) GROUP[7:0] << (GROUP[15:8] << 3)); \
+    } else { \
+        NAMED = 0; \
+    }
+
+control label_position(
+    inout stack_h stack,
+    inout label_h label,
+    inout label_h kept,
+    inout metadata_t meta
+) {
+    ports_t named = 0;
+
+    // ports: those that the label may name. hosts: those of them that are before hosts.
+    action own(ports_t ports, ports_t hosts) {
+        named = ports;
+        meta.hosts = meta.hosts | hosts;
+    }
+
+    action of_another_switch() {
+    }
+
+    table look_up {
+        key = {
+            label.id: exact @name("id");
+        }
+        actions = {
+            own;
+            @defaultonly of_another_switch;
+        }
+        const default_action = of_another_switch();
+        size = LABELS;
+    }
+
+    apply {
+        if (label.isValid() && meta.another == 0) {
+            if (!look_up.apply().hit) {
+                if (meta.seen == FOREIGN) {
+                    stack.num_entries = stack.num_entries - 1;
+                } else {
+                    meta.seen = KEPT;
+                    kept = label;
+                }
+                meta.unexamined = meta.unexamined - 1;
+                label.setInvalid();
+            } else if (meta.seen == KEPT) {
+                meta.another = 1;
+            } else {
+#if ENCODING == 1
+                NAME_PORT(named, label.value)
+#elif ENCODING == 2
+                named = named & (bit<64>) label.value;
+#elif ENCODING == 3
+                NAME_GROUP(named, label.value)
+#elif ENCODING == 4
+                if (label.tag == PORT && label.value[15:8] == 0) {
+                    NAME_PORT(named, label.value[7:0])
+                } else if (label.tag == BITMASK) {
+                    named = named & (bit<64>) label.value;
+                } else if (label.tag == MC_GROUP) {
+                    NAME_GROUP(named, label.value)
+                } else {
+                    named = 0;
+                }
+#endif
+                meta.seen = OWN;
+                meta.ports = meta.ports | named;
+                stack.num_entries = stack.num_entries - 1;
+                meta.unexamined = meta.unexamined - 1;
+                label.setInvalid();
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+// Ethernet, then a stack of labels or IPv4.
+
+parser frame_parser(
+    packet_in packet,
+    out headers_t hdr,
+    inout metadata_t meta,
+    inout standard_metadata_t standard
+) {
+    state start {
+        transition select(standard.instance_type) {
+            RECIRCULATED: ethernet;
+            default: arrived;
+        }
+    }
+
+    // What a frame takes along is not there yet.
+    state arrived {
+        meta.ingress_port = standard.ingress_port;
+        meta.unexamined = 0;
+        meta.seen = FOREIGN;
+        meta.ports = 0;
+        meta.hosts = 0;
+        meta.sent = 0;
+        transition ethernet;
+    }
+
+    state ethernet {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.type_) {
+            STACK: stack;
+            IPV4: ipv4;
+            default: accept;
+        }
+    }
+
+    state ipv4 {
+        packet.extract(hdr.ipv4);
+        transition select(hdr.ipv4.version, hdr.ipv4.ihl) {
+            (4, 6 .. 15): options;
+            default: accept;
+        }
+    }
+
+    state options {
+        packet.extract(hdr.options, (bit<32>) (hdr.ipv4.ihl - WORDS) << 5);
+        transition accept;
+    }
+
+    state stack {
+        packet.extract(hdr.stack);
+        transition select(standard.instance_type) {
+            RECIRCULATED: taken_0;
+            default: counted;
+        }
+    }
+
+    state counted {
+        meta.unexamined = hdr.stack.num_entries;
+        transition select(hdr.stack.num_entries) {
+            1 .. MAX_LABELS: taken_0;
+            default: accept;
+        }
+    }
+
+    // The labels that no pass has looked at are in front: this one takes the next LABELS_A_PASS.
+    EACH_POSITION(TAKE_LABEL)
+
+    state TAKEN(LABELS_A_PASS) {
+        meta.others = meta.unexamined - LABELS_A_PASS;
+        packet.extract(hdr.later, TIMES_LABEL_BYTES(meta.others) << 3);
+        transition others;
+    }
+
+    state others {
+        meta.others = hdr.stack.num_entries - meta.unexamined;
+        packet.extract(hdr.kept, TIMES_LABEL_BYTES(meta.others) << 3);
+        transition select(standard.instance_type) {
+            RECIRCULATED: accept;
+            default: datagram;
+        }
+    }
+
+    state datagram {
+        meta.datagram = packet.lookahead<bit<32>>();
+        transition accept;
+    }
+}

@@ -1,0 +1,5 @@
+// source_routes.p4 for labels of encoding bitmask.
+
+#define ENCODING 2
+#define PROGRAM "source_routes_bitmask"
+#include "source_routes.p4"

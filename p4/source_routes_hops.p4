@@ -1,0 +1,5 @@
+// source_routes.p4 for labels of encoding hops.
+
+#define ENCODING 5
+#define PROGRAM "source_routes_hops"
+#include "source_routes.p4"

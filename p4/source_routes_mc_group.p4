@@ -1,0 +1,5 @@
+// source_routes.p4 for labels of encoding mc_group.
+
+#define ENCODING 3
+#define PROGRAM "source_routes_mc_group"
+#include "source_routes.p4"

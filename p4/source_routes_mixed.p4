@@ -1,0 +1,5 @@
+// source_routes.p4 for labels of encoding mixed.
+
+#define ENCODING 4
+#define PROGRAM "source_routes_mixed"
+#include "source_routes.p4"

@@ -1,0 +1,216 @@
+"""The compiled programs of source routes forward as the forwarding model says, bit by bit."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter, deque
+from contextlib import ExitStack, contextmanager
+
+import pytest
+import source_routes_cases as cases
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from p4_coverage import soil
+from random_trees import mended, random_network
+from source_routes_cases import REASONS, modelled, stack_frame
+from virtual_trees_cases import datagram, plain_frame
+
+from lab.switch.bmv2.simple_switch import SimpleSwitch
+from udfs.network.network import Network
+from udfs.network.source_routes import SOURCE_ROUTES
+from udfs.stacks.forwarding import ForwardingModel, SwitchTables, network_tables
+from udfs.switches.stack_entries import switch_entries
+from udfs.trees.source_routes import RouteEncoder
+
+pytestmark = pytest.mark.unit
+
+RANDOM = st.randoms(use_true_random=False)
+
+
+def switch_with(entries, form, **options) -> SimpleSwitch:
+    switch = SimpleSwitch(**options)
+    switch.load(cases.program(form))
+    switch.apply({entry.key: entry for entry in entries})
+    return switch
+
+
+@pytest.fixture(scope="module", params=SOURCE_ROUTES)
+def form(request):
+    """The format of labels; each has a program of its own."""
+    return SOURCE_ROUTES[request.param]
+
+
+@pytest.fixture(scope="module")
+def bare(form):
+    """A switch without entries; each test applies its own and takes them away again."""
+    return switch_with([], form, cached=False)
+
+
+@pytest.fixture(scope="module")
+def pool(form):
+    """Switches without entries, as many as a random network can have."""
+    return [switch_with([], form) for _ in range(8)]
+
+
+@contextmanager
+def holding(switch, entries):
+    """The switch with these entries, and without them afterwards."""
+    switch.apply({entry.key: entry for entry in entries})
+    try:
+        yield switch
+    finally:
+        switch.apply(dict.fromkeys(entry.key for entry in entries))
+
+
+def odd_tables(form) -> SwitchTables:
+    ports = frozenset(range(1, 21))
+    mask = (1 << 20) - 1
+    of_links = {100 + port: 1 << port - 1 for port in ports}
+    own = of_links if form.encoding == "hops" else {cases.OWN: mask}
+    return SwitchTables({}, {}, {}, ports - {1}, ports | {0, 65, 257}, form, own)
+
+
+@pytest.fixture(scope="module")
+def odd(form):
+    """A switch for `cases.odd_frames`."""
+    return switch_with(cases.entries_of(odd_tables(form), 20), form, cached=False)
+
+
+def dropped(switch) -> list[int]:
+    return [switch.counter("ingress.dropped", index)[0] for index in range(len(REASONS))]
+
+
+def told(switch, port, frame):
+    """The copies, sorted, and the reasons that were counted."""
+    before = dropped(switch)
+    copies = sorted(switch.process(port, frame))
+    counts = zip(REASONS, before, dropped(switch), strict=True)
+    return copies, [name for name, old, new in counts for _ in range(new - old)]
+
+
+def why(tables, port, labels):
+    """The reason to drop a stack that leads nowhere."""
+    if port not in tables.sources:
+        return "UNKNOWN_PORT" if port % 2 else "NO_PUBLISHER"
+    form, own = tables.labels, tables.own
+    if not any(form.id_of(label) in own for label in labels):
+        return "UNKNOWN_LABELS"
+    if form.id_of(labels[-1]) not in own:
+        return "NO_PORT"
+    last = itertools.takewhile(lambda label: form.id_of(label) in own, reversed(labels))
+    hosts = {1 << port - 1 for port in tables.host_ports}
+    led = [form.named(label) & own[form.id_of(label)] for label in last]
+    return "NO_PORT" if any(host & mask for mask in led for host in hosts) else "NO_LABEL_LEFT"
+
+
+@examples(80)
+@given(RANDOM)
+def test_any_stack_is_forwarded_as_the_model_says(bare, form, rng):
+    ports = rng.choice([1, 3, 8, 9, 16, 20, 63])
+    tables = cases.random_tables(rng, ports, form)
+    with holding(bare, cases.entries_of(tables, ports)):
+        for _ in range(10):
+            labels = cases.random_stack(rng, form)
+            port = rng.randint(1, ports)
+            behind = datagram(rng.randbytes(rng.choice([0, 1, 9, 300])))
+            wanted = modelled(tables, port, labels, behind)
+            copies, reasons = told(bare, port, stack_frame(form, labels, behind))
+            assert copies == wanted
+            assert reasons == ([] if wanted else [why(tables, port, labels)])
+
+
+@examples(60)
+@given(RANDOM)
+def test_every_receiver_gets_the_plain_datagram_once_and_nobody_else(pool, form, rng):
+    plain = mended(random_network(rng, 8))
+    rows = plain.switches.values(), plain.hosts.values(), plain.links
+    network = Network.from_rows(*rows, form)
+    publisher = rng.choice(network.publishers())
+    others = sorted(set(network.hosts) - {publisher})
+    host = network.hosts[publisher]
+    model = ForwardingModel(network, network_tables(network, ()))
+    entries = switch_entries(network, ())
+    encoder = RouteEncoder(network, publisher, form)
+    behind = datagram()
+    with ExitStack() as stack:
+        switches = {
+            name: stack.enter_context(holding(switch, [e for e in entries if e.switch == name]))
+            for name, switch in zip(network.switches, pool, strict=False)
+        }
+        for _ in range(4):
+            receivers = frozenset(rng.sample(others, rng.randint(0, len(others))))
+            for encoding in encoder.encode(receivers):
+                frame = stack_frame(form, encoding.labels, behind)
+                got, links = sent(network, switches, host.switch, host.port, frame)
+                assert got == {(name, plain_frame(behind)): 1 for name in encoding.receivers}
+                wanted = model.deliver(publisher, encoding.labels)
+                crossed = [(u, v) for u, v, _ in wanted.links if u in network.switches]
+                assert sorted(links) == sorted(crossed)
+
+
+def sent(network, switches, switch, port, frame):
+    """What hosts receive, and every link that a copy crosses."""
+    ends = {(link.switch, link.port): link for link in network.links}
+    got, links = Counter(), []
+    waiting = deque([(switch, port, frame)])
+    while waiting:
+        name, entered, data = waiting.popleft()
+        assert len(links) < 1000, "copies multiply"
+        for out, copy in switches[name].process(entered, data):
+            link = ends[name, out]
+            links.append((name, link.neighbor))
+            if link.neighbor_port is None:
+                got[link.neighbor, copy] += 1
+            else:
+                waiting.append((link.neighbor, link.neighbor_port, copy))
+    return got, links
+
+
+def test_what_cannot_be_forwarded_is_dropped_and_counted_once(odd, form):
+    for name, frame, reason in cases.odd_frames(form):
+        copies, reasons = told(odd, 1, frame)
+        assert (bool(copies), reasons) == (reason is None, [reason] if reason else []), name
+
+
+def test_metadata_need_not_be_zeros_at_first(form, monkeypatch):
+    rng = random.Random(6)
+    tables = odd_tables(form)
+    switch = switch_with(cases.entries_of(tables, 20), form, cached=False)
+    soil(monkeypatch, switch, cases.program(form))
+    for _ in range(100):
+        labels, port, behind = cases.random_stack(rng, form), rng.randint(1, 20), datagram()
+        frame = stack_frame(form, labels, behind)
+        assert told(switch, port, frame)[0] == modelled(tables, port, labels, behind)
+
+
+@examples(60)
+@given(RANDOM)
+def test_any_bytes_are_forwarded_or_counted_and_never_more(odd, form, rng):
+    for _ in range(5):
+        stack = stack_frame(form, cases.random_stack(rng, form), datagram())
+        frame = bytearray(rng.choice([rng.randbytes(rng.randint(0, 64)), stack]))
+        for _ in range(rng.randint(0, 3)):
+            if frame:
+                frame[rng.randrange(len(frame))] = rng.getrandbits(8)
+        if rng.random() < 0.3:
+            del frame[rng.randint(0, 64) :]
+        copies, reasons = told(odd, rng.randint(1, 20), bytes(frame))
+        assert len(reasons) == (0 if copies else 1)
+
+
+def test_of_a_port_above_64_nothing_is_left_out(odd, form):
+    labels = [110, 111] if form.encoding == "hops" else []
+    labels = (
+        labels
+        or {
+            "port": [cases.OWN << 8 | 10, cases.OWN << 8 | 11],
+            "bitmask": [cases.OWN << 16 | 3 << 9],
+            "mc_group": [cases.OWN << 16 | 1 << 8 | 3 << 1],
+            "mixed": [cases.OWN << 24 | 2 << 16 | 3 << 9],
+        }[form.encoding]
+    )
+    for entered in (0, 65, 257):
+        copies, _ = told(odd, entered, stack_frame(form, labels, datagram()))
+        assert [port for port, _ in copies] == [10, 11]

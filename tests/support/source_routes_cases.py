@@ -1,0 +1,128 @@
+"""Frames and tables for the programs of source routes, and what must become of the frames."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+
+import p4_products
+import virtual_trees_cases
+from virtual_trees_cases import ADDRESSES, Copies, datagram, full_of_options, plain_frame
+
+from udfs.network.labels import NARROW, TREE
+from udfs.network.programs import stack_program
+from udfs.network.source_routes import SourceRoute, SwitchLabels
+from udfs.stacks.forwarding import SwitchTables, forward
+from udfs.switches.entry import SwitchEntry
+from udfs.switches.stack_entries import splitting
+
+REASONS = re.findall(
+    r"^const reason_t (\w+) = \d+;",
+    (p4_products.FOLDER / "source_routes/sizes.p4").read_text(),
+    re.MULTILINE,
+)
+OWN = 7
+"""The device id of the switch."""
+
+
+def program(form: SourceRoute) -> bytes:
+    return p4_products.products(stack_program(form))[1].read_bytes()
+
+
+def stack_frame(
+    form: SourceRoute, labels: Sequence[int], behind: bytes, count: int | None = None
+) -> bytes:
+    stack = form.pack(labels)
+    if count is not None:
+        stack = count.to_bytes(2) + stack[2:]
+    return ADDRESSES + form.ether_type.to_bytes(2) + stack + behind
+
+
+def modelled(tables: SwitchTables, port: int, labels: Sequence[int], behind: bytes) -> Copies:
+    """What the forwarding model says that a switch sends, sorted."""
+    assert isinstance(tables.labels, SourceRoute)
+    return sorted(
+        (out, plain_frame(behind) if left is None else stack_frame(tables.labels, left, behind))
+        for out, left in forward(tables, port, tuple(labels))
+    )
+
+
+def random_tables(rng: random.Random, ports: int, form: SourceRoute) -> SwitchTables:
+    """A switch whose ports are some of 1..``ports``, some before hosts, some closed."""
+    held = rng.sample(range(1, ports + 1), rng.randint(1, ports))
+    mask = sum(1 << port - 1 for port in held)
+    own = {OWN: mask} if isinstance(form, SwitchLabels) else {100 + p: 1 << p - 1 for p in held}
+    hosts = frozenset(rng.sample(held, rng.randint(0, len(held))))
+    closed = rng.sample(range(1, ports + 1), rng.choice([0, 0, 1, ports]))
+    sources = frozenset(range(1, ports + 1)) - frozenset(closed)
+    return SwitchTables({}, {}, {}, hosts, sources, form, own)
+
+
+def random_stack(rng: random.Random, form: SourceRoute, size: int | None = None) -> list[int]:
+    """Labels of this switch and of others; values of any kind, seldom such as mean nothing."""
+    size = size or rng.choice([1, 2, 3, 7, 8, 9, 15, 16, 17, 24, 40, 63, 64])
+    often = rng.choice([0.05, 0.3, 0.9])
+    return [_label(rng, form, rng.random() < often) for _ in range(size)]
+
+
+def _label(rng: random.Random, form: SourceRoute, own: bool) -> int:
+    if not isinstance(form, SwitchLabels):
+        return rng.randint(98, 130) if own else rng.randint(200, 60_000)
+    device = OWN if own else rng.choice([0, 6, 8, 255])
+    tag = form.tag or rng.choice([1, 1, 2, 2, 3, 3, 3, 0, 4, 255])
+    wide = rng.getrandbits(16)
+    value = {
+        1: rng.choice([rng.randint(0, 70), wide & 0xFF]),
+        2: rng.choice([wide, wide & rng.getrandbits(16), 1 << rng.randrange(16)]),
+        3: rng.choice([wide, rng.randint(0, 8) << 8 | wide & 0xFF]),
+    }.get(tag, wide)
+    if form.tag:
+        return device << form.bits - 8 | value
+    return device << 24 | tag << 16 | value
+
+
+def entries_of(tables: SwitchTables, ports: int) -> list[SwitchEntry]:
+    """All entries of a switch with the ports 1..``ports``, routes as in `virtual_trees_cases`."""
+    shared = virtual_trees_cases.entries_of(tables, ports)
+    return [*shared, *splitting("s", range(1, ports + 1))]
+
+
+def odd_frames(form: SourceRoute) -> Iterator[tuple[str, bytes, str | None]]:
+    """``(what it is, frame, reason why it is dropped)``, all for port 1; None: it is sent on.
+
+    For a switch with the ports 1..20, those from 2 on before hosts.
+    """
+    whole, short = datagram(), datagram(b"abc")
+    switch = isinstance(form, SwitchLabels)
+    own = form.label(OWN, form.tag or 1, 2) if isinstance(form, SwitchLabels) else 102
+    if form.encoding == "mc_group":
+        own = form.label(OWN, 3, 0b10)  # type: ignore[attr-defined]
+    back = form.label(OWN, form.tag or 1, 1) if isinstance(form, SwitchLabels) else 101
+    other = 9 << form.bits - 8 | 1 << 16 * (form.bits == 32) | 1 if switch else 4000
+    kind = form.ether_type.to_bytes(2)
+    fill = bytes(60 - 16 - form.size - len(short))
+    foreign = NARROW.ether_type.to_bytes(2) + NARROW.pack([NARROW.label(TREE, 1)])
+    yield "empty", b"", "CUT_SHORT"
+    yield "cut within its type", ADDRESSES + kind[:1], "CUT_SHORT"
+    yield "half a count", ADDRESSES + kind + b"\x00", "CUT_SHORT"
+    yield "another encoding", ADDRESSES + foreign + whole, "NOT_IPV4"
+    yield "no labels", stack_frame(form, [], whole), "EMPTY_STACK"
+    yield "65 labels", stack_frame(form, [own] * 65, whole), "TOO_MANY_LABELS"
+    yield "a count too small", stack_frame(form, [own] * 3, whole, 2), "BAD_COUNT"
+    yield "a count too large", stack_frame(form, [own] * 3, whole, 4), "BAD_COUNT"
+    yield "cut behind its labels", stack_frame(form, [own] * 3, b""), "CUT_SHORT"
+    yield "cut within its labels", stack_frame(form, [own] * 30, b"")[:-1], "CUT_SHORT"
+    yield "a byte is missing", stack_frame(form, [own], whole[:-1]), "BAD_COUNT"
+    yield "a byte too much", stack_frame(form, [own], whole + b"z"), "BAD_COUNT"
+    yield "filled up", stack_frame(form, [own], short + fill), None
+    yield "labels of others", stack_frame(form, [other] * 20, whole), "UNKNOWN_LABELS"
+    yield "back where it came from", stack_frame(form, [back, other], whole), "NO_PORT"
+    yield "nothing left for the switch behind it", stack_frame(form, [back], whole), "NO_LABEL_LEFT"
+    yield "to a host", stack_frame(form, [own], whole), None
+    yield "behind those of others", stack_frame(form, [other] * 9 + [own], whole), None
+    yield "no route", plain_frame(whole), "NO_ROUTE"
+    yield "ARP", plain_frame(bytes(28), 0x0806), "NOT_IPV4"
+    yield "options", plain_frame(full_of_options()), None
+    yield "a wrong checksum", plain_frame(datagram(chksum=0x1234)), "BAD_CHECKSUM"
+    yield "a time to live of 1", plain_frame(datagram(ttl=1)), "TTL_OVER"

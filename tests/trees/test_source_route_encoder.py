@@ -1,0 +1,84 @@
+"""Source routes bring a notification to exactly its receivers, on any network."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from random_trees import random_network, random_publication
+
+from udfs.errors import NetworkError
+from udfs.network.network import Network
+from udfs.network.source_routes import SOURCE_ROUTES
+from udfs.network.topology import fabric
+from udfs.stacks.forwarding import ForwardingModel, network_tables
+from udfs.trees.header_stacks import HeaderStacks
+from udfs.trees.source_routes import RouteEncoder
+
+pytestmark = pytest.mark.unit
+
+RANDOM = st.randoms(use_true_random=False)
+
+
+def with_labels(network: Network, encoding: str) -> Network:
+    rows = network.switches.values(), network.hosts.values(), network.links
+    return Network.from_rows(*rows, SOURCE_ROUTES[encoding])
+
+
+@pytest.mark.parametrize("encoding", SOURCE_ROUTES)
+@examples(100)
+@given(RANDOM)
+def test_each_receiver_gets_it_once_and_nobody_else(encoding, rng):
+    plain = random_network(rng, 10, hosts=2 if encoding == "bitmask" else rng.choice([1, 2, 9]))
+    try:
+        network = with_labels(plain, encoding)
+    except NetworkError as error:
+        assert error.what == "NO_LABEL" and encoding == "bitmask"
+        return
+    model = ForwardingModel(network, network_tables(network, ()))
+    for _ in range(10):
+        publisher, receivers = random_publication(rng, network)
+        most = rng.choice([4, 8, 64])
+        got: Counter[str] = Counter()
+        try:
+            stacks = RouteEncoder(network, publisher, network.labels, most).encode(receivers)
+        except NetworkError as error:
+            assert error.what == "STACK_TOO_LONG"
+            continue
+        for stack in stacks:
+            went = model.deliver(publisher, stack.labels)
+            assert len(stack.labels) <= most and not went.loop
+            assert Counter((u, v) for u, v, _ in went.links) == Counter(stack.edges)
+            assert went.hosts == Counter(stack.receivers)
+            got += went.hosts
+        assert got == Counter(receivers)
+
+
+def test_a_tree_of_s_switches_and_r_receivers_has_as_many_labels_as_the_thesis_counts():
+    """3.5: a port for each link of the tree but the publisher's, a mask for each switch."""
+    network = fabric(2, 4, 2, 2, 2)
+    receivers = frozenset(network.subscribers())
+    (publisher,) = network.publishers()
+    counts = {}
+    for encoding in SOURCE_ROUTES:
+        named = with_labels(network, encoding)
+        (stack,) = RouteEncoder(named, publisher, named.labels).encode(receivers)
+        switches = {v for _, v in stack.edges if v in network.switches}
+        counts[encoding] = len(stack.labels), len(switches)
+    size, switches = counts["port"]
+    assert size == switches - 1 + len(receivers)
+    assert counts["hops"] == counts["port"]
+    assert counts["bitmask"] == (switches, switches)
+
+
+def test_header_stacks_are_those_of_the_networks_encoding():
+    network = with_labels(fabric(2, 2, 2, 1, 1), "mixed")
+    (publisher,) = network.publishers()
+    receivers = tuple(sorted(network.subscribers()))
+    found = HeaderStacks(network, publisher, ()).of(receivers)
+    (part,) = found.parts
+    model = ForwardingModel(network, network_tables(network, ()))
+    assert model.deliver(publisher, part.labels).hosts == Counter(receivers)

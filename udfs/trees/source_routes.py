@@ -1,0 +1,156 @@
+"""The encoder of source routes: a delivery tree in preorder, said to each of its switches.
+
+The tree is a Steiner tree. Where a label names one port (``port``, ``hops``), each child's labels
+follow the one that leads there, so a copy takes along its own subtree alone; where a label names
+all ports of a switch, all subtrees follow it (WERNECKE 3.2.4, 3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+
+from udfs.errors import NetworkError
+from udfs.network.labels import MAX_LABELS
+from udfs.network.network import Network
+from udfs.network.source_routes import (
+    BITMASK,
+    MC_GROUP,
+    PORT,
+    SUBSET,
+    HopLabels,
+    SourceRoute,
+    SwitchLabels,
+)
+from udfs.network.virtual_tree import VirtualTree
+from udfs.trees.encode import Encoder, Encoding
+
+
+class RouteEncoder:
+    """Encodes receiver sets of one publisher as source routes.
+
+    Raises NetworkError as :class:`udfs.trees.encode.Encoder` does.
+    """
+
+    def __init__(
+        self, network: Network, publisher: str, form: SourceRoute, max_labels: int = MAX_LABELS
+    ) -> None:
+        self._network = network
+        self._publisher = publisher
+        self._form = form
+        self._max_labels = max_labels
+        self._trees = Encoder(network, publisher, (), None, "quick")
+
+    def of(self, publisher: str) -> RouteEncoder:
+        """Returns the encoder of another publisher, for the same thread. Raises NetworkError
+        ``UNKNOWN_HOST``."""
+        made = copy(self)
+        made._publisher, made._trees = publisher, self._trees.of(publisher)
+        return made
+
+    def encode(self, receivers: frozenset[str]) -> list[Encoding]:
+        """Returns stacks that bring a notification to each receiver exactly once, to nobody else.
+
+        More than one only where a stack would exceed the limit; their receivers are disjoint then
+        (WERNECKE 3.4.1). Raises as :meth:`udfs.trees.encode.Encoder.encode`.
+        """
+        for edges in self._trees.delivery_trees(receivers):
+            above = {v: u for u, v in edges}
+            return self._parts(above, self._order(above, receivers))
+        return []
+
+    def _order(self, above: dict[str, str], receivers: frozenset[str]) -> list[str]:
+        walk = self._walk(above, receivers)
+        return [v for _, v in walk if v in receivers]
+
+    def _parts(self, above: dict[str, str], hosts: Sequence[str]) -> list[Encoding]:
+        """Encodes the part of the tree that leads to ``hosts``, which are in its order."""
+        edges = list(self._walk(above, hosts))
+        labels = self._labels(edges)
+        if len(labels) <= self._max_labels:
+            return [Encoding(tuple(labels), tuple(sorted(hosts)), tuple(edges))]
+        if len(hosts) == 1:
+            raise NetworkError(
+                "STACK_TOO_LONG",
+                f"{hosts[0]!r} alone needs {len(labels)} labels from {self._publisher!r}, and a "
+                f"stack holds {self._max_labels}",
+                host=hosts[0],
+            )
+        middle = len(hosts) // 2
+        return self._parts(above, hosts[:middle]) + self._parts(above, hosts[middle:])
+
+    def _walk(
+        self, above: dict[str, str], hosts: Sequence[str] | frozenset[str]
+    ) -> Iterator[tuple[str, str]]:
+        """Yields the edges that lead to ``hosts``, in preorder, the publisher's link first."""
+        children: dict[str, set[str]] = {}
+        for host in hosts:
+            node = host
+            while node in above:
+                children.setdefault(above[node], set()).add(node)
+                node = above[node]
+        waiting = [(self._publisher, v) for v in children.get(self._publisher, ())]
+        while waiting:
+            edge = waiting.pop()
+            yield edge
+            waiting += sorted(
+                ((edge[1], v) for v in children.get(edge[1], ())), key=self._rank, reverse=True
+            )
+
+    def _rank(self, edge: tuple[str, str]) -> tuple[bool, int]:
+        return edge[1] in self._network.switches, self._network.link(*edge).port
+
+    def _labels(self, edges: Sequence[tuple[str, str]]) -> list[int]:
+        """Returns the labels of a tree, its edges in preorder."""
+        form = self._form
+        links = [self._network.link(u, v) for u, v in edges[1:]]
+        if isinstance(form, HopLabels):
+            return [link.id for link in links]
+        assert isinstance(form, SwitchLabels)
+        ports: dict[str, list[int]] = {}
+        for link in links:
+            ports.setdefault(link.switch, []).append(link.port)
+        devices = {name: self._network.switches[name].device_id for name in ports}
+        if form.tag == PORT:
+            return [form.label(devices[link.switch], PORT, link.port) for link in links]
+        return [
+            form.label(devices[name], tag, value)
+            for name in [v for _, v in edges if v in ports]
+            for tag, value in _values(form.tag, ports[name])
+        ]
+
+
+def _values(tag: int, ports: Sequence[int]) -> list[tuple[int, int]]:
+    """Returns what says all of a switch's ports: strategies and values.
+
+    A group is of one subset of ports (`udfs.switches.ports`), so several may be needed. In a mixed
+    stack: one port as a port, several of one subset as a group, else as a mask if that has room.
+    """
+    groups: dict[int, int] = {}
+    for port in sorted(ports):
+        subset, bit = divmod(port - 1, SUBSET)
+        groups[subset] = groups.get(subset, 0) | 1 << bit
+    if tag == BITMASK or (not tag and len(groups) > 1 and max(ports) <= 16):
+        return [(BITMASK, sum(1 << port - 1 for port in ports))]
+    found = []
+    for subset, mask in groups.items():
+        if tag != MC_GROUP and mask.bit_count() == 1:
+            found.append((PORT, SUBSET * subset + mask.bit_length()))
+        else:
+            found.append((MC_GROUP, subset << SUBSET | mask))
+    return found
+
+
+def encoder_of(
+    network: Network,
+    publisher: str,
+    trees: Sequence[VirtualTree],
+    max_labels: int = MAX_LABELS,
+) -> Encoder | RouteEncoder:
+    """Returns the encoder for a network's labels; source routes leave its stored trees alone.
+
+    Raises NetworkError as :class:`udfs.trees.encode.Encoder` does.
+    """
+    if isinstance(network.labels, SourceRoute):
+        return RouteEncoder(network, publisher, network.labels, max_labels)
+    return Encoder(network, publisher, trees, max_labels)
