@@ -25,6 +25,7 @@ from lab.traffic.trading_session import TradingSession
 from lab.up import daemon, deployment
 from lab.up.broker import var_folder
 from udfs.errors import printable
+from udfs.network.source_routes import ENCODINGS
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -63,9 +64,15 @@ def up(
         Literal["spark", "network"],
         typer.Option("--match", help="Where events meet subscriptions: spark, or the switches."),
     ] = "spark",
+    encoding: Annotated[
+        str, typer.Option("--encoding", help=f"Of stacks: {', '.join(ENCODINGS)}.")
+    ] = "virtual_trees",
     label_bits: Annotated[
         Literal["16", "32"],
-        typer.Option("--label-bits", help="Width of labels; 32 for over 16,383 directed links."),
+        typer.Option(
+            "--label-bits",
+            help="Width of labels of virtual trees; 32 for over 16,383 directed links.",
+        ),
     ] = "16",
     external_host: Annotated[
         list[str] | None,
@@ -77,6 +84,8 @@ def up(
     ] = None,
 ) -> None:
     """Start broker and network; they run until 'stackcast lab down'."""
+    if encoding not in ENCODINGS:
+        raise typer.BadParameter(f"{encoding!r} is none of {', '.join(ENCODINGS)}")
     where = _folder(folder)
     options = daemon.LabOptions(
         folder=str(where),
@@ -88,6 +97,7 @@ def up(
             spines=spines,
             name=network,
             hosts_per_switch=hosts or 1,
+            encoding=encoding,
             label_bits=int(label_bits),
         ),
         partitions=partitions,

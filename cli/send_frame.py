@@ -11,24 +11,29 @@ import typer
 from jobs.adapters.wire import SinkOptions, open_sink
 from udfs.errors import StackError
 from udfs.messages.reference import build_packet
-from udfs.network.labels import FORMATS, KINDS, LabelFormat
+from udfs.network.source_routes import ENCODINGS, label_format
 from udfs.stacks.frame import FrameTemplates, address_datagrams, header_template
 
-_CODES = {word: kind for kind, word in KINDS.items()}
 #: Of a frame that no publisher of a network has sent.
 SESSION = b"BYHAND    "
 
 
 def send(
     labels: Annotated[
-        list[str], typer.Argument(help="The stack, as in tree:1 hop:17 stop:3.", metavar="LABEL...")
+        list[str],
+        typer.Argument(
+            help="The stack, as in tree:1 hop:17 stop:3, or switch:3:port:2.", metavar="LABEL..."
+        ),
     ],
     interface: Annotated[
         str, typer.Option(help="Send on this network interface (needs CAP_NET_RAW).")
     ] = "",
     udp: Annotated[str, typer.Option(help="Send into the tunnel to this HOST:PORT.")] = "",
+    encoding: Annotated[
+        str, typer.Option(help=f"That of the network: {', '.join(ENCODINGS)}.")
+    ] = "virtual_trees",
     label_bits: Annotated[
-        Literal["16", "32"], typer.Option(help="Width of the network's labels.")
+        Literal["16", "32"], typer.Option(help="Width of labels of virtual trees.")
     ] = "16",
     source_mac: Annotated[
         str, typer.Option(help="The publisher's address of Ethernet.")
@@ -46,9 +51,11 @@ def send(
     """
     if interface and udp:
         raise typer.BadParameter("one of --interface and --udp is possible")
-    form = FORMATS[int(label_bits)]
+    if encoding not in ENCODINGS:
+        raise typer.BadParameter(f"{encoding!r} is none of {', '.join(ENCODINGS)}")
+    form = label_format(encoding, int(label_bits))
     template = header_template(
-        [_label(text, form) for text in labels],
+        [form.parse(text) for text in labels],
         _mac(source_mac),
         _ipv4(source),
         _ipv4(group),
@@ -70,17 +77,6 @@ def send(
         finally:
             sink.close()
     typer.echo(frame.tobytes().hex())
-
-
-def _label(text: str, form: LabelFormat) -> int:
-    """Raises StackError BAD_LABEL."""
-    kind, _, number = text.partition(":")
-    if kind not in _CODES or not (number.isascii() and number.isdecimal()):
-        raise StackError(
-            "BAD_LABEL",
-            f"{text!r} is no label: {', '.join(f'{w}:ID' for w in _CODES)} are possible",
-        )
-    return form.label(_CODES[kind], int(number))
 
 
 def _payload(sequence: int, message: str) -> bytes:

@@ -45,6 +45,7 @@ from udfs.network.labels import FORMATS
 from udfs.network.measures import Measures, measure
 from udfs.network.network import MAX_PORT, Network
 from udfs.network.programs import check_labels, matching_program
+from udfs.network.source_routes import label_format
 from udfs.network.succession import Succession, SwitchSettings
 
 log = logging.getLogger("stackcast.load_topology")
@@ -104,7 +105,8 @@ def parser() -> argparse.ArgumentParser:
         "--label-bits",
         type=int,
         choices=sorted(FORMATS),
-        help="width of labels; spark.stackcast.label.bits, which all jobs need, is the default",
+        help="width of labels of virtual trees; spark.stackcast.label.bits, which all jobs need, "
+        "is the default",
     )
     made.add_argument("--pipeline", metavar="NAME", help="P4 program of all switches")
     made.add_argument(
@@ -120,7 +122,7 @@ def parser() -> argparse.ArgumentParser:
 def work(options: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -> int:
     if options.fabric is not None and options.hosts_per_switch is not None:
         parser().error("--hosts-per-switch is not for a fabric: give hosts=N among its sizes")
-    labels = FORMATS[options.label_bits or settings.label_bits]
+    labels = label_format(settings.encoding, options.label_bits or settings.label_bits)
     asked = Asked(
         options.fabric,
         options.jellyfish,
@@ -158,7 +160,7 @@ def work(options: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) 
     if labels != settings.labels:
         log.warning(
             "the jobs of this deployment need spark.stackcast.label.bits=%d: it is %d here",
-            labels.bits,
+            options.label_bits,
             settings.label_bits,
         )
     if options.dry_run:

@@ -33,6 +33,7 @@ from jobs.adapters.retune.record import parse_window
 from jobs.adapters.retune.retune import RetuneOptions, RetunePlan, Retuner
 from jobs.adapters.tables.tables import Tables
 from jobs.adapters.tables.writers import Fence
+from udfs.errors import SettingsError
 from udfs.retuning.change import MIN_SAVING
 from udfs.retuning.steps import TreeStep, Wanted
 
@@ -86,6 +87,12 @@ def work(arguments: argparse.Namespace, settings: Settings, lifecycle: Lifecycle
         arguments.strategy_seconds,
     )
     options.names()
+    if settings.encoding != "virtual_trees":
+        raise SettingsError(
+            "BAD_VALUE",
+            f"spark.stackcast.encoding is {settings.encoding!r}: its stacks name no stored trees, "
+            "so there are none to choose",
+        )
     spark = session.start("stackcast retune_trees")
     lifecycle.hold_jvm(spark)
     tables = Tables(spark, settings.tables)

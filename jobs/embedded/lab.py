@@ -136,6 +136,7 @@ def network_options(settings: Settings) -> NetworkOptions:
         spines=settings.lab_spines,
         hosts_per_switch=settings.lab_hosts if "lab.hosts" in settings.given else 1,
         name="" if settings.lab_network == "fabric" else settings.lab_network,
+        encoding=settings.encoding,
         label_bits=settings.label_bits,
         publishers=settings.lab_publishers,
     )

@@ -99,7 +99,7 @@ class RunProof(ABC):
             "began": began.isoformat(timespec="seconds"),
             "version": version("stackcast"),
             "network": self._network.words(),
-            "labels": f"{self._network.labels.bits} bits",
+            "labels": f"{self._network.labels.encoding}, {self._network.labels.bits} bits",
             "settings": {
                 field.metadata["key"]: getattr(self._settings, field.name)
                 for field in dataclasses.fields(Settings)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from udfs.errors import LabError, NetworkError
 from udfs.network.catalogue import published_network
-from udfs.network.labels import FORMATS
 from udfs.network.network import Network
+from udfs.network.source_routes import label_format
 from udfs.network.topology import fabric, line
 
 #: Name of the line of three switches, the testbed of KUNDEL IV.
@@ -26,7 +26,7 @@ class NetworkOptions:
     Without ``name``, a fabric: ``pods`` of ``racks`` with ``hosts`` on each rack, ``planes`` of
     ``spines``; 16 subscribers by default. With ``name``, a ``line`` of three switches, a network
     of topohub (``topozoo/Abilene``) or a GraphML file, with ``hosts_per_switch`` on each node.
-    Labels of its stacks have ``label_bits``, 16 or 32.
+    Stacks are of an ``encoding``; in virtual trees labels have ``label_bits``, 16 or 32.
     """
 
     pods: int = 4
@@ -37,6 +37,7 @@ class NetworkOptions:
     name: str = ""
     hosts_per_switch: int = 1
     publishers: int = 1
+    encoding: str = "virtual_trees"
     label_bits: int = 16
 
 
@@ -46,7 +47,7 @@ def load_network(options: NetworkOptions) -> Network:
     Errors: ``LabError`` ``UNKNOWN_NETWORK`` (with names that are near) or ``BAD_GRAPHML``;
     ``NetworkError`` if it does not fit the labels.
     """
-    labels = FORMATS[options.label_bits]
+    labels = label_format(options.encoding, options.label_bits)
     if not options.name:
         return fabric(
             options.pods,

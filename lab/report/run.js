@@ -136,6 +136,7 @@
   const meaning = {
     tree: "Each switch copies to its ports of this stored tree. The label stays in the stack.",
     hop: "The switch that owns this link also sends out of it. The label leaves the stack there.",
+    switch: "This switch sends out of the ports that its label names. The label leaves the stack there.",
     stop: "The switch that owns this link does not send out of it: the tree is pruned. The label leaves the stack there.",
   };
   function stackList(labels, wanted) {
@@ -153,7 +154,7 @@
       return make("li", { className: label.kind in meaning ? label.kind : "", ...show },
         make("b", { text: label.kind }),
         make("span", { className: "line" }, make("span", { text: label.text.replace(/^\w+ /, "") }),
-          make("code", { text: label.wire, title: "as on the wire: two bits of kind, then the id" })),
+          make("code", { text: label.wire, title: "as on the wire" })),
         ...told);
     }));
   }

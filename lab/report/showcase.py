@@ -17,11 +17,10 @@ from udfs.filters.meaning.evaluate import matches_columns
 from udfs.filters.subscriptions import CheckedRule
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.specification import Specification
-from udfs.network.labels import KINDS, TREE
 from udfs.network.network import Network
 from udfs.network.virtual_tree import VirtualTree
 from udfs.network_match.routing import ports_towards
-from udfs.trees.encode import Encoder
+from udfs.trees.source_routes import encoder_of
 
 #: So many, and more only where each rule that matched has no other.
 SAMPLES = 300
@@ -54,7 +53,7 @@ class Showcase:
         self._registry = registry
         # Of several publishers the network's first has the encoder that those of others share.
         only = publisher if publisher in network.hosts else network.publishers()[0]
-        self._encoder = Encoder(network, only, trees, max_labels)
+        self._encoder = encoder_of(network, only, trees, max_labels)
         self._sender = sender or (lambda _: publisher)
 
     def notifications(
@@ -158,12 +157,12 @@ class Showcase:
         )
 
     def _label(self, label: int) -> dict[str, Any]:
-        kind, number = self._network.labels.split(label)
-        link = self._network.link_by_id.get(number) if kind != TREE else None
+        link = self._network.link_of(label)
+        text = self._network.describe(label)
+        kind = text.split()[0]
         return {
-            "text": self._network.describe(label),
-            "kind": KINDS[kind],
-            "id": number,
+            "text": text,
+            "kind": kind,
             "wire": f"0x{label:0{2 * self._network.labels.size}x}",
             "link": [link.switch, link.neighbor] if link else [],
         }

@@ -14,6 +14,7 @@ from lab.traffic import sensors
 from lab.traffic.subscriptions import subscriptions
 from lab.up.lab import Lab
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from udfs.network.labels import WIDE
 from udfs.network.network import Network
 from udfs.network.programs import matching_program, stack_program
 from udfs.network.rows import network_to_rows, tree_to_row
@@ -97,7 +98,8 @@ def write(lab: Lab, count: int, seed: int, match: str = "spark") -> None:
     ours = {
         "kafka.bootstrap.servers": lab.bootstrap_servers,
         "match": match,
-        "label.bits": lab.network.labels.bits,
+        "encoding": lab.network.labels.encoding,
+        **({"label.bits": WIDE.bits} if lab.network.labels == WIDE else {}),
         "publisher": publisher,
         "sink": "udp",
         "sink.udp.endpoint": endpoint,

@@ -190,7 +190,9 @@ class Lab:
     def _start_network(self, more: Iterable[str] = ()) -> None:
         description = self.folder / "network.json"
         rows = network_to_rows(self.network, dict.fromkeys(self.network.switches, ""))
-        description.write_text(json.dumps({**rows, "label_bits": self.network.labels.bits}))
+        labels = self.network.labels
+        form = {"encoding": labels.encoding, "label_bits": labels.bits}
+        description.write_text(json.dumps({**rows, **form}))
         log = self.folder / "log" / "network.log"
         arguments: list[str | Path] = [sys.executable, "-m", "lab.fabric.network"]
         arguments += ["--description", description, "--out", self.folder, *more]

@@ -11,6 +11,10 @@ local NARROW, WIDE, EVENT = 0x9999, 0x999A, 0x9001
 local MOLDUDP64, SUMMARY, AUTHENTICATED, CREDIT = 20, 52, 72, 8
 local BITMASK_GROUP = "03:53:43:00:00:02"
 local LABEL_TYPES = {[0] = "invalid", "tree", "hop", "stop"}
+-- Source routes by EtherType: bytes of a label, and its strategy where no label says that itself.
+local STRATEGIES = {"port", "bitmask", "mc_group"}
+local HOPS = 0x99A8
+local SOURCE_ROUTES = {[0x99A0] = {2, 1}, [0x99A1] = {3, 2}, [0x99A2] = {3, 3}, [0x99A3] = {4}, [HOPS] = {2}}
 
 local stack = Proto("stackcast", "Stackcast Header Stack")
 local moldudp64 = Proto("stackcast_moldudp64", "MoldUDP64 of Stackcast")
@@ -24,6 +28,7 @@ local of_stack = {
   label = ProtoField.string("stackcast.label", "Label"),
   label_type = ProtoField.uint8("stackcast.label.type", "Type", base.DEC, LABEL_TYPES),
   label_id = ProtoField.uint32("stackcast.label.id", "Id"),
+  label_value = ProtoField.uint32("stackcast.label.value", "Value", base.HEX),
 }
 local of_packet = {
   session = ProtoField.string("stackcast.session", "Session"),
@@ -293,9 +298,33 @@ local function add_label(tree, range)
   if type == 0 or id == 0 then told(label, range, "BAD_LABEL", "no switch takes it") end
 end
 
+local function add_hop(tree, range)
+  local id = range:uint()
+  local label = tree:add(of_stack.label, range, "hop " .. id)
+  label:add(of_stack.label_id, range, id)
+  if id == 0 then told(label, range, "BAD_LABEL", "no switch takes it") end
+end
+
+-- One that says to a switch where its copies go.
+local function add_order(tree, range, strategy)
+  local tag = strategy or range(1, 1):uint()
+  local value = range(strategy and 1 or 2)
+  local text = (tag == 1 and "%d" or "0x%x"):format(value:uint())
+  local label = tree:add(of_stack.label, range,
+    "switch " .. range(0, 1):uint() .. " " .. (STRATEGIES[tag] or "invalid") .. " " .. text)
+  label:add(of_stack.label_id, range(0, 1))
+  label:add(of_stack.label_value, value)
+  if range(0, 1):uint() == 0 or value:uint() == 0 or not STRATEGIES[tag] then
+    told(label, range, "BAD_LABEL", "no switch takes it")
+  end
+end
+
 function stack.dissector(buffer, pinfo, root)
   pinfo.cols.protocol = "Stackcast"
-  local size = pinfo.match_uint == WIDE and 4 or 2
+  local kind = pinfo.match_uint
+  local route = SOURCE_ROUTES[kind]
+  local size = route and route[1] or kind == WIDE and 4 or 2
+  local add = kind == HOPS and add_hop or route and add_order or add_label
   local tree = root:add(stack, buffer())
   if buffer:len() < 2 then
     return told(tree, buffer(), "TRUNCATED_FRAME", "the number of labels is cut off")
@@ -311,7 +340,9 @@ function stack.dissector(buffer, pinfo, root)
     return told(tree, buffer(), "TRUNCATED_FRAME", count .. " labels are announced")
   end
   tree:set_len(length)
-  for number = 0, count - 1 do add_label(tree, buffer(2 + size * number, size)) end
+  for number = 0, count - 1 do
+    add(tree, buffer(2 + size * number, size), route and route[2])
+  end
   if length < buffer:len() then
     -- Of a datagram that is cut off it tells itself, and then raises an error.
     pcall(Dissector.call, Dissector.get("ip"), buffer(length):tvb(), pinfo, root)
@@ -332,6 +363,7 @@ end
 local ethertypes, ports = DissectorTable.get("ethertype"), DissectorTable.get("udp.port")
 ethertypes:add(NARROW, stack)
 ethertypes:add(WIDE, stack)
+for kind in pairs(SOURCE_ROUTES) do ethertypes:add(kind, stack) end
 ethertypes:add(EVENT, event)
 ports:add(moldudp64.prefs.ports, moldudp64)
 ports:add(moldudp64.prefs.rerequest, moldudp64)

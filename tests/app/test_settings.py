@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
 
+from jobs import retune_trees
+from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import FETCHING, KAFKA_PREFIX, PREFIX, Settings, describe
 from udfs.errors import SettingsError
 from udfs.network.labels import NARROW, WIDE
@@ -102,6 +104,21 @@ def test_an_unknown_key_that_is_near_to_none_leads_to_the_manual():
     assert "docs/operations.md" in refused("zzzzzzzz", "1").message
 
 
+def test_where_stacks_name_no_stored_trees_there_are_none_to_choose():
+    settings = Settings.read([(PREFIX + "encoding", "hops")])
+    with pytest.raises(SettingsError, match=r"BAD_VALUE.*'hops'.*no stored trees"):
+        retune_trees.work(retune_trees.parser().parse_args([]), settings, Lifecycle())
+
+
+def test_only_labels_of_virtual_trees_have_widths_to_choose_from():
+    chosen = [(PREFIX + "encoding", "bitmask"), (PREFIX + "mtu", "1500")]
+    assert Settings.read(chosen).labels.bits == 24
+    with pytest.raises(SettingsError, match=r"16 with .*encoding bitmask"):
+        Settings.read([*chosen, (PREFIX + "label.bits", "32")])
+    with pytest.raises(SettingsError, match="384 or more with labels of 24 bits"):
+        Settings.read([chosen[0], (PREFIX + "mtu", "300")])
+
+
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
@@ -119,6 +136,7 @@ def test_an_unknown_key_that_is_near_to_none_leads_to_the_manual():
         ("multicast.port", "65536", "from 1 to 65535"),
         ("maxLabels", "65", "from 1 to 64"),
         ("mtu", "100", "from 256 to 65535"),
+        ("encoding", "tree", "one of virtual_trees, port, bitmask, mc_group, mixed, hops"),
         ("label.bits", "24", "16 or 32"),
         ("label.bits", "wide", "a whole number"),
         ("sink", "UDP", "one of udp, af_packet, pcap"),

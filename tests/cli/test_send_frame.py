@@ -89,3 +89,20 @@ def test_what_is_no_frame_is_not_sent_and_says_why(arguments, error):
 def test_an_address_that_is_none_is_refused(wrong):
     found = CliRunner().invoke(app, ["frames", "send", "hop:1", wrong])
     assert found.exit_code == 2 and "is no address of" in found.output
+
+
+@pytest.mark.parametrize(
+    ("encoding", "words"),
+    [
+        ("port", ["switch:3:port:2", "switch:255:port:63"]),
+        ("mixed", ["switch:3:port:2", "switch:4:bitmask:0x6", "switch:5:mc_group:0x103"]),
+        ("hops", ["hop:17", "hop:65535"]),
+    ],
+)
+def test_a_stack_of_any_encoding_can_be_sent(encoding, words):
+    parts = dissect(sent(f"--encoding={encoding}", *words))
+    form = parts.label_format
+    assert form.encoding == encoding
+    assert [form.describe(label).replace(" ", ":") for label in parts.labels] == words
+    refused = CliRunner().invoke(app, ["frames", "send", f"--encoding={encoding}", "tree:1"])
+    assert refused.exit_code != 0

@@ -261,6 +261,25 @@ def test_where_the_switches_match_hosts_get_the_same_without_broker_and_stream(r
     assert one.gone()
 
 
+def test_stacks_of_another_encoding_bring_hosts_the_same(run):
+    one = run(
+        encoding="mixed",
+        lab__messages=3_000,
+        lab__subscriptions=100,
+        lab__pods=2,
+        lab__planes=1,
+        lab__spines=1,
+    )
+    assert one.end() == 0, one.output[-3000:]
+    found = report(one)
+    assert found["messages_in"] == 3_000
+    assert found["deliveries_received"] == found["deliveries_expected"] > 300
+    assert not any(found[key] for key in ("missing", "extra", "duplicates"))
+    assert 0 < found["link_bytes"] < found["unicast_bytes"]
+    assert "Delivered exactly" in one.output
+    assert one.gone(), one.processes()
+
+
 def test_sensors_are_proved_on_a_line_of_switches_that_match_and_then_on_the_fabric(run):
     one = run(
         "attribute_stream",

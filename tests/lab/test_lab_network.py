@@ -31,16 +31,18 @@ from lab.traffic.packets import packetize
 from lab.traffic.trading_session import TradingSession
 from lab.up.process import Child
 from udfs.errors import LabError
-from udfs.network.labels import WIDE
+from udfs.network.labels import NARROW, WIDE, LabelFormat
 from udfs.network.network import Network
 from udfs.network.programs import stack_program
 from udfs.network.rows import network_to_rows
+from udfs.network.source_routes import SOURCE_ROUTES
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.switches.stack_entries import switch_entries
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.encode import Encoder
+from udfs.trees.source_routes import encoder_of
 
 pytestmark = pytest.mark.integration
 
@@ -55,9 +57,16 @@ WIDE_NETWORK = Network.from_rows(
 )
 
 
+def routed(encoding: str) -> Network:
+    """The same with stacks of source routes."""
+    rows = NETWORK.switches.values(), NETWORK.hosts.values(), NETWORK.links
+    return Network.from_rows(*rows, SOURCE_ROUTES[encoding])
+
+
 def command(folder: Path, *more: str, network: Network = NETWORK) -> list[str]:
     rows = network_to_rows(network, dict.fromkeys(network.switches, ""))
-    description = {**rows, "label_bits": network.labels.bits}
+    form = {"encoding": network.labels.encoding, "label_bits": network.labels.bits}
+    description = {**rows, **form}
     (folder / "network.json").write_text(json.dumps(description))
     line = [
         sys.executable,
@@ -90,13 +99,10 @@ def fill(address: str, network: Network = NETWORK, trees: list[VirtualTree] = TR
         fill_switches.fill(address, switch, entries, stack_program(network.labels))
 
 
-def stacked(labels: tuple[int, ...], payload: bytes, size: int = 2) -> bytes:
-    """A frame with labels of so many bytes."""
+def stacked(labels: tuple[int, ...], payload: bytes, form: LabelFormat = NARROW) -> bytes:
     datagram = IP(src="10.9.0.1", dst="239.1.1.1") / UDP(sport=5000, dport=26400) / payload
     plain = bytes(Ether(dst="01:00:5e:01:01:01", src="02:00:00:00:00:01") / datagram)
-    stack = b"".join(label.to_bytes(size) for label in labels)
-    kind = {2: b"\x99\x99", 4: b"\x99\x9a"}[size]
-    return plain[:12] + kind + len(labels).to_bytes(2) + stack + plain[14:]
+    return plain[:12] + form.ether_type.to_bytes(2) + form.pack(labels) + plain[14:]
 
 
 class Publisher:
@@ -133,7 +139,11 @@ def receipts(folder: Path, host: str) -> list[bytes]:
     return found
 
 
-@pytest.mark.parametrize("network", [NETWORK, WIDE_NETWORK], ids=["16 bits", "32 bits"])
+@pytest.mark.parametrize(
+    "network",
+    [NETWORK, WIDE_NETWORK, *map(routed, ("bitmask", "hops"))],
+    ids=["16 bits", "32 bits", "bitmask", "hops"],
+)
 def test_every_host_gets_what_the_forwarding_model_says_and_links_carry_those_bytes(
     network: Network, tmp_path: Path
 ) -> None:
@@ -146,7 +156,7 @@ def test_every_host_gets_what_the_forwarding_model_says_and_links_carry_those_by
     with running(tmp_path, network=network) as (child, where):
         fill(where["p4runtime"], network, trees)
         publishers = {name: Publisher(address) for name, address in where["ingress"].items()}
-        encoders = {name: Encoder(network, name, trees) for name in publishers}
+        encoders = {name: encoder_of(network, name, trees) for name in publishers}
         number = 0
         for name, publisher in publishers.items():
             for receivers in sets:
@@ -156,8 +166,7 @@ def test_every_host_gets_what_the_forwarding_model_says_and_links_carry_those_by
                     for _ in range(3):
                         number += 1
                         payload = f"notification {number}".encode() * (number % 7 + 1)
-                        size = network.labels.bits // 8
-                        publisher.send(stacked(encoding.labels, payload, size))
+                        publisher.send(stacked(encoding.labels, payload, network.labels))
                         cost = bytes_on_links(network, delivery, 28 + len(payload))
                         links.update({f"{u}->{v}": size for (u, v), size in cost.items()})
                         for host in delivery.hosts:

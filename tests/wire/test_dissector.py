@@ -33,6 +33,7 @@ from udfs.messages.specification import Specification
 from udfs.messages.summaries import GONE, Summary
 from udfs.messages.summary_keys import SummaryKey
 from udfs.network.labels import NARROW, WIDE, LabelFormat
+from udfs.network.source_routes import SOURCE_ROUTES, SourceRoute, SwitchLabels
 
 TSHARK = shutil.which("tshark")
 EDITCAP = shutil.which("editcap")
@@ -63,6 +64,14 @@ def stacked(form: LabelFormat, labels: list[int], payload: bytes) -> bytes:
     return frame(form.pack(labels) + datagram(payload), form.ether_type)
 
 
+def drawn(source: random.Random, form: SourceRoute) -> int:
+    """A label that some switch may read."""
+    if not isinstance(form, SwitchLabels):
+        return source.randint(1, form.max_id)
+    value = source.randint(1, 255 if form.encoding == "port" else 65535)
+    return form.label(source.randint(1, 255), form.tag or source.randint(1, 3), value)
+
+
 def mutated(content: bytes, source: random.Random) -> bytes:
     """A byte or two changed, or the end cut off."""
     changed = bytearray(content)
@@ -73,7 +82,7 @@ def mutated(content: bytes, source: random.Random) -> bytes:
 
 def deliveries(itch: Specification) -> Iterator[bytes]:
     """Notifications of every kind of message, stacks of both widths, summaries, and damage."""
-    source = random.Random(5)
+    source, routes = random.Random(5), random.Random(6)
     kinds = [
         bytes((header.message_type, *source.choices(b"0189AZaz", k=header.length - 1)))
         for header in itch.headers
@@ -94,6 +103,10 @@ def deliveries(itch: Specification) -> Iterator[bytes]:
         stack = mutated(form.pack(labels), source)
         yield frame(stack + datagram(packet), form.ether_type)
         yield frame(stack[:-1], form.ether_type)
+        route = routes.choice(list(SOURCE_ROUTES.values()))
+        labels = [drawn(routes, route) for _ in range(routes.randint(1, 64))]
+        yield stacked(route, labels, packet)
+        yield frame(mutated(route.pack(labels), routes) + datagram(packet), route.ether_type)
     yield stacked(NARROW, [], build_packet(SESSION, 1, [b"S"]))
     for kind in kinds:
         yield frame(datagram(build_packet(SESSION, 1, [kind, kind[:-1], kind + b"x", b""])))

@@ -17,9 +17,9 @@ from typing import Any
 
 from udfs.errors import SettingsError
 from udfs.messages.attributes.events import Widths
-from udfs.network.labels import FORMATS as LABEL_FORMATS
 from udfs.network.labels import LabelFormat
 from udfs.network.publishers import several
+from udfs.network.source_routes import ENCODINGS, label_format
 
 PREFIX = "spark.stackcast."
 KAFKA_PREFIX = "spark.stackcast.kafka."
@@ -57,8 +57,8 @@ _SPEED = Form(
 )
 #: Formats that subscriptions may be written for, each for its own job.
 FORMATS = ("itch", "attributes")
-#: Room for a full stack and the longest message, by the width of labels.
-_LEAST_MTU = {16: 256, 32: 384}
+#: Room for a full stack and the longest message, with labels of 16 bits and with wider ones.
+_LEAST_MTU, _LEAST_WIDE_MTU = 256, 384
 #: Settings that only a deployment of one's own needs.
 _DEPLOYMENT = {"tables", "checkpoint", "sink.udp.endpoint", "sink.af_packet.interface"}
 
@@ -185,10 +185,16 @@ class Settings:
     max_labels: int = setting(
         "maxLabels", 64, "Most labels that a switch can parse in one stack", least=1, most=64
     )
+    encoding: str = setting(
+        "encoding",
+        "virtual_trees",
+        "How stacks say where a notification goes; the switches' program must be for the same",
+        ENCODINGS,
+    )
     label_bits: int = setting(
         "label.bits",
         16,
-        "Width of the labels of the network's stacks; the switches' program must be for the same",
+        "Width of the labels of virtual trees; the switches' program must be for the same",
         ("16", "32"),
     )
     # 64 labels and the longest message need 230 bytes, wide labels 358.
@@ -397,7 +403,7 @@ class Settings:
     @property
     def labels(self) -> LabelFormat:
         """The format of the network's labels."""
-        return LABEL_FORMATS[self.label_bits]
+        return label_format(self.encoding, self.label_bits)
 
     @staticmethod
     def read(properties: Iterable[tuple[str, str]]) -> Settings:
@@ -421,8 +427,13 @@ class Settings:
             if setting_field.name not in values:
                 values[setting_field.name] = at_home(setting_field.default)
         made = Settings(**values, kafka=kafka, given=given)
-        if made.mtu < (least := _LEAST_MTU[made.label_bits]):
-            raise _bad(f"{PREFIX}mtu", str(made.mtu), f"{least} or more with labels of 32 bits")
+        if made.label_bits != 16 and made.encoding != "virtual_trees":
+            words = f"16 with {PREFIX}encoding {made.encoding}"
+            raise _bad(f"{PREFIX}label.bits", str(made.label_bits), words)
+        least = _LEAST_MTU if made.labels.size == 2 else _LEAST_WIDE_MTU
+        if made.mtu < least:
+            words = f"{least} or more with labels of {made.labels.bits} bits"
+            raise _bad(f"{PREFIX}mtu", str(made.mtu), words)
         if made.publisher_by != "partition" and not several(made.publisher):
             key = f"{PREFIX}publisher.by"
             raise _bad(key, made.publisher_by, f"partition where {PREFIX}publisher names one host")

@@ -196,6 +196,7 @@ SHAPING = (
     "multicast.port",
     "mtu",
     "maxLabels",
+    "encoding",
     "label.bits",
     "format",
     "attributes.input",
