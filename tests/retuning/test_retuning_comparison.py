@@ -5,7 +5,7 @@ import pytest
 
 from udfs.network.topology import from_graph
 from udfs.retuning.comparison import Record
-from udfs.trees.publications import Publication
+from udfs.trees.publications import Publication, by_entry
 from udfs.trees.steiner import steiner_tree
 
 pytestmark = pytest.mark.unit
@@ -26,3 +26,25 @@ def test_a_host_out_of_reach_does_not_make_the_others_free():
     alone = Record(network, [Publication("feed1", frozenset({"h2", "h3"}), 1, 100)]).replay([])
     with_far = Record(network, [Publication("feed1", frozenset({"h2", "h3", "h70"}), 1, 100)])
     assert with_far.replay([]).bytes > alone.bytes
+
+
+def test_what_a_publisher_gets_of_its_own_is_weighed_where_it_enters():
+    network = from_graph(nx.path_graph(6), publishers=3)
+    names = network.publishers()
+    own = [
+        Publication(name, frozenset({"h4", name} if name != "feed3" else {name}), 2, 200)
+        for name in names
+    ]
+    record = Record(network, by_entry(own, names))
+    assert record.left_out == 0
+    assert {(each.publisher, each.receivers) for each in record.publications} == {
+        ("feed1", frozenset({"h4"})),
+        ("feed2", frozenset({"h4"})),
+        ("feed2", frozenset({"feed1"})),
+        ("feed3", frozenset({"feed2"})),
+        ("feed1", frozenset({"feed3"})),
+    }
+    others = [Publication("feed1", frozenset({"h2"}), 1, 100)]
+    assert by_entry(others, names) == others == by_entry(others, ())
+    # A publisher alone has no link to get its own by.
+    assert by_entry(own[:1], ()) == own[:1]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
 import pytest
 from kafka import KafkaProducer
+from paths import P4
 from pcap_deployment import Deployment, records
 from pyspark.sql import SparkSession
+from rerequesting import Client, Service
 
+from jobs import retune_trees
+from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.replay import subscription_matches
 from jobs.adapters.replay.explanation import SentExplanation
@@ -20,7 +25,10 @@ from jobs.embedded.kinds import SessionRun
 from jobs.embedded.recorded_batches import RecordedBatches
 from lab.proof import verification
 from udfs.errors import SettingsError, SinkError
+from udfs.messages.reference import read_packet
+from udfs.messages.sequence import session_id
 from udfs.messages.specification import Specification
+from udfs.network.labels import TREE
 from udfs.network.network import Network
 from udfs.network.rows import network_from_rows, tree_from_row
 from udfs.stacks.dissect import dissect
@@ -79,10 +87,8 @@ def test_each_publishers_records_are_its_own_from_the_header_to_the_statistics(
     publish(deployment)
     deployment.run()
 
-    rows = (deployment.tables.rows(name) for name in ("switches", "hosts", "links"))
-    network = network_from_rows(*rows)
-    trees = [tree_from_row(row) for row in deployment.tables.rows("virtual_trees")]
-    model = ForwardingModel(network, network_tables(network, trees))
+    network = network_of(deployment)
+    model = model_of(deployment, network)
     frames = deployment.frames()
     hosts, sent = received(network, model, frames)
     owed = proved(deployment, itch)
@@ -137,6 +143,89 @@ def test_each_publishers_records_are_its_own_from_the_header_to_the_statistics(
         for found in (hosts, again)
     )
     assert had == has
+
+
+def test_hosts_get_again_what_they_lost_of_each_and_trees_follow_what_all_publish(
+    deployment: Deployment, itch: Specification, tmp_path: Any
+):
+    deployment.sql("UPDATE {} SET role = 'publisher' WHERE host = 'h3'", "hosts")
+    deployment.set(
+        publisher="feed1,h3", mtu=1400, rerequest_identify="name", p4_folder=str(P4), wait_seconds=5
+    )
+    deployment.publish(records()[::2])
+    deployment.run()
+    network = network_of(deployment)
+    frames = deployment.frames()
+    hosts, sent = received(network, model_of(deployment, network), frames)
+    assert {sender for sender, _ in sent} == {"feed1", "h3"}
+
+    # Each asks for all that it had, of the session of each publisher.
+    service = Service(deployment)
+    try:
+        client = Client(service.rerequests)
+        asked = 0
+        for host in ("h1", "h2", "h4"):
+            for partition in range(2):
+                session = session_id(deployment.settings.topic, partition)
+                again = [read_packet(each) for each in client.all(host, session)]
+                had = [each for each in hosts[host] if each.session == session]
+                assert [(s, n, tuple(m)) for s, n, m in again] == sorted(map(tuple, had))
+                asked += len(had)
+        assert asked == sum(sent.values()) > 50
+    finally:
+        service.close()
+
+    # Trees for what both have published, on switches with room for one: the old goes first.
+    def retune() -> int:
+        given = ["--strategies", "hops,relation", "--rules", "1", "--min-saving", "0"]
+        given += ["--report", str(tmp_path / "report")]
+        asked = retune_trees.parser().parse_args(given)
+        return retune_trees.work(asked, deployment.settings, Lifecycle())
+
+    old = {row["tree_id"] for row in deployment.tables.rows("virtual_trees")}
+    assert retune() == retune_trees.MORE
+    moved = {number: ("retiring", "retired") for number in old}
+    deployment.tables.move("virtual_trees", "tree_id", "state", moved)
+    assert retune() == retune_trees.DONE
+    report = json.loads((tmp_path / "report" / "retune.json").read_text())
+    assert report["record"]["publications"] > len({host for _, host in sent})
+    new = {row["tree_id"] for row in deployment.tables.rows("virtual_trees")} - old
+    assert new
+    installed = {number: ("installing", "active") for number in new}
+    deployment.tables.move("virtual_trees", "tree_id", "state", installed)
+
+    deployment.publish(records()[1::2])
+    deployment.run()
+    after = deployment.frames()[len(frames) :]
+    more, by_whom = received(network, model_of(deployment, network), after)
+    for host, receipts in more.items():
+        hosts[host] += receipts
+    owed = proved(deployment, itch)
+    tallies = verification.compare(owed, hosts)
+    assert (tallies.missing, tallies.extra, tallies.duplicates, tallies.misnumbered) == (0,) * 4
+    assert {sender for sender, _ in by_whom} == {"feed1", "h3"}
+    # Both use the new trees, and no old one.
+    labels = {"feed1": set(), "h3": set()}
+    address = {host.ipv4: host.name for host in network.hosts.values()}
+    for frame in after:
+        found = dissect(frame)
+        labels[address[found.ipv4.source]] |= {
+            number for kind, number in map(network.labels.split, found.labels) if kind == TREE
+        }
+    assert all(used and used <= new for used in labels.values())
+
+
+def network_of(deployment: Deployment) -> Network:
+    return network_from_rows(
+        *(deployment.tables.rows(name) for name in ("switches", "hosts", "links"))
+    )
+
+
+def model_of(deployment: Deployment, network: Network) -> ForwardingModel:
+    """By the trees that switches hold now."""
+    trees = map(tree_from_row, deployment.tables.rows("virtual_trees"))
+    held = [tree for tree in trees if tree.state != "retired"]
+    return ForwardingModel(network, network_tables(network, held))
 
 
 def test_each_publisher_has_a_way_or_an_error_that_says_how_to_name_one():

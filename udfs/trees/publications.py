@@ -4,8 +4,8 @@ publications on record (WERNECKE 5.3.4, 5.3.6)."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,19 @@ class Publication:
     receivers: frozenset[str]
     notifications: int = 1
     datagram_bytes: int = 0
+
+
+def by_entry(publications: Iterable[Publication], publishers: Sequence[str]) -> list[Publication]:
+    """Returns publications as they enter the network: what a publisher gets of its own by the link
+    of the next of ``publishers``, in turn. Those of others stay as they are."""
+    following = dict(zip(publishers, [*publishers[1:], *publishers[:1]], strict=True))
+    made = []
+    for each in publications:
+        own = each.receivers & {each.publisher} & following.keys()
+        if own:
+            made.append(replace(each, publisher=following[each.publisher], receivers=own))
+        made.append(replace(each, receivers=each.receivers - own))
+    return [each for each in made if each.receivers]
 
 
 @dataclass(frozen=True)

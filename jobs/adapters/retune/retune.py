@@ -26,6 +26,7 @@ from udfs.errors import SettingsError, StackcastError, TableError
 from udfs.filters.advertisements import check_advertisements, select_advertisements
 from udfs.filters.subscriptions import Subscription
 from udfs.network.network import Network
+from udfs.network.publishers import sending, several
 from udfs.network.rows import network_from_rows, tree_from_row, tree_to_row
 from udfs.network.virtual_tree import VirtualTree
 from udfs.retuning.change import MIN_SAVING, TreeChange, plan_change
@@ -34,7 +35,7 @@ from udfs.retuning.mixture import ChosenTrees, choose
 from udfs.retuning.relations import clients_of
 from udfs.retuning.steps import TreeStep, Wanted, lost_links, next_step, under_way
 from udfs.switches.capacity import Limits, tree_budgets
-from udfs.trees.publications import Clients, Statistics
+from udfs.trees.publications import Clients, Statistics, by_entry
 from udfs.trees.strategies.registry import STRATEGIES
 from udfs.trees.strategies.strategy import Edges, Situation
 
@@ -104,7 +105,10 @@ class Retuner:
         options = self._options
         recorded = read_record(self._tables, options.most, options.window, options.as_of)
         network, budget, trees = self._read()
-        record = Record(network, recorded.publications, max_labels=self._settings.max_labels)
+        named = self._settings.publisher
+        publishers = sending(network, named) if several(named) else ()
+        publications = by_entry(recorded.publications, publishers)
+        record = Record(network, publications, max_labels=self._settings.max_labels)
         self._tell(recorded, record)
         if not record.publications:
             return None
