@@ -95,7 +95,10 @@ def text_of(found: Row) -> str:
     if len(others) > _NEAREST:
         lines.append(f"  {len(others) - _NEAREST} more do not match; --json has them")
     for frame in found["frames"]:
-        lines += ["", f"frame to {', '.join(frame['receivers'])}, {frame['bytes']} bytes"]
+        way = f"frame from {frame['publisher']}"
+        if frame["entry"] != frame["publisher"]:
+            way += f", by the link of {frame['entry']},"
+        lines += ["", f"{way} to {', '.join(frame['receivers'])}, {frame['bytes']} bytes"]
         lines += [f"  {label}" for label in frame["labels"]]
         lines += [f"  {host}: {' > '.join(path)}" for host, path in frame["paths"].items()]
         digits = frame["hex"]

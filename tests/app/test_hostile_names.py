@@ -159,7 +159,8 @@ def shown_explanation(name: str) -> None:
         "events": [{name: name}],
         "rules": [rule],
         "frames": [
-            {"receivers": [name], "bytes": 0, "labels": [name], "paths": {name: [name]}, "hex": ""}
+            {"publisher": name, "entry": name, "receivers": [name], "bytes": 0, "labels": [name]}
+            | {"paths": {name: [name]}, "hex": ""}
         ],
     }
     print(explain.text_of(found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -27,11 +28,11 @@ def rule(name: str, matches: bool, false: int, true: int = 1) -> dict[str, Any]:
     return told | {"matches": matches, "verdicts": [verdict]}
 
 
-def shown(*rules: dict[str, Any]) -> str:
+def shown(*rules: dict[str, Any], frames: Sequence[dict[str, Any]] = ()) -> str:
     about = {"session": "S", "sequence": 1, "topic": "t", "partition": 0, "offset": 5}
     about |= {"message_index": 0, "batch": 3, "started_us": 0, "versions": {}, "receivers": ["h2"]}
     return text_of(
-        about | {"host": "h1", "received": False, "events": [], "frames": [], "rules": rules}
+        about | {"host": "h1", "received": False, "events": [], "frames": frames, "rules": rules}
     )
 
 
@@ -49,3 +50,19 @@ def test_of_rules_that_match_all_are_told_with_all_their_predicates():
     text = shown(*(rule(f"r{n}", True, 1) for n in range(15)))
     assert "does not match" not in text and "more do" not in text
     assert all(f"r{n} {truth} 0" in text for n in range(15) for truth in ("true", "false"))
+
+
+def test_a_frame_says_who_sent_it_and_by_whose_link_it_entered():
+    def of(publisher: str, entry: str) -> str:
+        frame = {"publisher": publisher, "entry": entry, "receivers": ["feed1"], "bytes": 2}
+        frame |= {"labels": ["stop 4"], "paths": {"feed1": [entry, "s1", "feed1"]}, "hex": "00ff"}
+        return shown(frames=[frame]).partition("subscriptions\n")[2]
+
+    assert of("feed1", "feed2").splitlines() == [
+        "",
+        "frame from feed1, by the link of feed2, to feed1, 2 bytes",
+        "  stop 4",
+        "  feed1: feed2 > s1 > feed1",
+        "  0000  00 ff",
+    ]
+    assert "frame from feed2 to feed1, 2 bytes" in of("feed2", "feed2")

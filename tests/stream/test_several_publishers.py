@@ -129,6 +129,7 @@ def test_each_publishers_records_are_its_own_from_the_header_to_the_statistics(
         same = [each for each in told["frames"] if each["hex"] == frame.hex()]
         assert len(same) == 1
         assert network.hosts[same[0]["publisher"]].ipv4 == source
+        assert same[0]["entry"] == same[0]["publisher"]
         assert set(same[0]["paths"]) == set(model.deliver(same[0]["publisher"], parts.labels).hosts)
 
     # One subscription over the past: all that its host had by it, of both publishers.

@@ -207,30 +207,33 @@ class SentExplanation:
             "verdicts": verdicts,
         }
 
-    def _entry(self, prepared: Prepared, receivers: Sequence[str], frame: bytes) -> str:
-        """Returns the publisher by whose link a frame entered."""
+    def _sender(
+        self, prepared: Prepared, receivers: Sequence[str], frame: bytes
+    ) -> tuple[str, str]:
+        """Returns the publisher of a frame, and the one by whose link it entered."""
         compilation, settings = prepared.planned.compilation, prepared.settings
         publishers = compilation.plan.publishers
         if publishers is None:
-            return settings.publisher
+            return settings.publisher, settings.publisher
         hosts = prepared.planned.network.hosts.values()
         source = dissect(frame).ipv4.source
         sender = next(host.name for host in hosts if host.ipv4 == source)
         if list(receivers) != [sender]:
-            return sender
+            return sender, sender
         number = publishers.names.index(sender)
         entry = compilation.header_stacks.of((sender,), number).parts[0].entry
-        return publishers.names[number if entry is None else entry]
+        return sender, publishers.names[number if entry is None else entry]
 
     def _frame(self, prepared: Prepared, receivers: Sequence[str], frame: bytes) -> Json:
         parts = dissect(frame)
         versions = prepared.planned.compilation.versions
         trees = map(tree_from_row, self._tables.rows("virtual_trees", versions["virtual_trees"]))
         network = prepared.planned.network
-        entry = self._entry(prepared, receivers, frame)
+        publisher, entry = self._sender(prepared, receivers, frame)
         way = path_of_stack(network, trees, entry, parts.labels)
         return {
-            "publisher": entry,
+            "publisher": publisher,
+            "entry": entry,
             "receivers": list(receivers),
             "labels": list(way.labels),
             "paths": {name: list(way.paths.get(name, ())) for name in receivers},
