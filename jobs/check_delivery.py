@@ -1,14 +1,19 @@
 """Prove from what the hosts wrote down that nothing was lost, changed or sent astray.
 
     spark-submit [--properties-file conf/X.conf] jobs/check_delivery.py FOLDER [--since BATCH]
-        [--any-order]
+        [--any-order] [--window RECORDS]
 
 FOLDER has a folder `receipts`, or is one, with a file `<host>.mold` for each host, as the lab's.
 They are held against the topic, `egress_ledger`, and the tables at the versions of each of its
 rows; `lab.proof.checking` says what is proved. Stop the stream before, or let it catch up.
 
---since BATCH  look at this batch and later ones alone
---any-order    a network that loses frames was repaired since: order and copies do not count
+--since BATCH     look at this batch and later ones alone
+--any-order       a network that loses frames was repaired since: order and copies do not count
+--window RECORDS  look at so many records of a partition at a time: memory grows with it, and with
+                  the number of hosts; the verdict is the same
+
+Receipts are sorted into these windows in the system's folder for temporary files (TMPDIR), which
+needs as much room as they have.
 
 Exit code 0 proved, 1 not, 2 an error.
 """
@@ -18,7 +23,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -33,8 +38,12 @@ from jobs.adapters.tables.tables import Tables
 from jobs.embedded.kinds import SensorRun, SessionRun
 from jobs.embedded.recorded_batches import RecordedBatches
 from lab.proof import verification
-from lab.proof.checking import DeliveryVerdict, check_ledger, check_receipts
-from lab.proof.receipts import Receipt, receipts
+from lab.proof.checking import WINDOW, check_receipts
+from lab.proof.ledger import Offsets, check_ledger
+from lab.proof.receipts import Receipt, receipt_streams
+from lab.proof.recorded import Window
+from lab.proof.timeline import Timeline
+from lab.proof.verdict import DeliveryVerdict
 from udfs.errors import printable
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 
@@ -44,15 +53,27 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--since", type=int, default=0, metavar="BATCH")
     parser.add_argument("--any-order", action="store_true")
+    parser.add_argument("--window", type=_positive, default=WINDOW, metavar="RECORDS")
     options = parser.parse_args(arguments)
     return application.run(partial(work, options))
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(f"{number} is not positive")
+    return number
 
 
 def work(options: argparse.Namespace, settings: Settings, _lifecycle: Lifecycle) -> int:
     if settings.format == ATTRIBUTES:
         settings = formats.of_settings(settings, ATTRIBUTES)
+    folder = options.folder
+    received = receipt_streams(folder.parent if folder.name == "receipts" else folder)
     spark = session.start("stackcast check_delivery")
-    verdict = prove(spark, settings, options.folder, options.since, not options.any_order)
+    verdict = Evidence(spark, settings).verdict(
+        received, options.since, not options.any_order, options.window
+    )
     tell(verdict)
     return 0 if verdict.proved else 1
 
@@ -63,48 +84,71 @@ def tell(verdict: DeliveryVerdict) -> None:
         print(printable(line))
 
 
-def prove(
-    spark: SparkSession, settings: Settings, folder: Path, since: int = 0, ordered: bool = True
-) -> DeliveryVerdict:
-    """The verdict on the receipts in a folder.
-
-    Raises LabError NO_RECEIPTS, TRUNCATED_RECEIPTS, KafkaError, TableError, and Spark's errors
-    where Delta lacks a version that a batch used.
-    """
-    received = receipts(folder.parent if folder.name == "receipts" else folder)
-    return Evidence(spark, settings).verdict(received, since, ordered)
-
-
 class Evidence:
     """Things that receipts are held against: topic, ledger, and the tables of each of its rows."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self._settings = settings
         tables = Tables(spark, settings.tables)
-        topics = Topics(spark, settings)
-        topics.wait()
-        specification = formats.specification_of(settings, tables)
+        self._topics = Topics(spark, settings)
+        self._topics.wait()
+        self._specification = formats.specification_of(settings, tables)
         kind = SensorRun() if settings.format == ATTRIBUTES else SessionRun()
-        made = RecordedBatches(settings, tables, kind, specification)
-        records = topics.read_all()
-        made.told = topics.publishers
-        self._recorded = made.recorded
-        self._expectation = verification.expected(
-            records, made.batches, specification, settings.topic, read=made.read
-        )
-        self._offsets: dict[int, list[int]] = defaultdict(list)
-        for partition, offset, _ in sorted(records, key=lambda record: record[:2]):
-            self._offsets[partition].append(offset)
+        self._made = RecordedBatches(settings, tables, kind, self._specification)
 
     def verdict(
-        self, received: Mapping[str, Sequence[Receipt]], since: int = 0, ordered: bool = True
+        self,
+        received: Mapping[str, Iterable[Receipt]],
+        since: int = 0,
+        ordered: bool = True,
+        window: int = WINDOW,
     ) -> DeliveryVerdict:
-        """Returns the verdict on what each host wrote down: `lab.proof.receipts.receipts`."""
-        topic = self._settings.topic
-        verdict = check_receipts(self._expectation, self._recorded, received, topic, since, ordered)
+        """Returns the verdict on what each host wrote down: `lab.proof.receipts.receipt_streams`.
+
+        Raises LabError TRUNCATED_RECEIPTS, KafkaError, TableError, and Spark's errors where Delta
+        lacks a version that a batch used.
+        """
+        recorded, topic = self._made.recorded, self._settings.topic
+        spans = self._topics.spans()
+        timelines: dict[int, Timeline] = defaultdict(lambda: Timeline(self._specification))
+
+        def expect(each: Window) -> verification.Expectation:
+            first, end = spans.get(each.partition, (0, 0))
+            start, until = max(first, each.start), min(end, each.until)
+            records = self._topics.read_records(each.partition, start, until)
+            self._made.told = self._topics.publishers
+            return verification.expected(
+                records,
+                each.batches(),
+                self._specification,
+                topic,
+                read=self._made.read,
+                timeline=timelines[each.partition],
+                count=False,
+            )
+
+        verdict = check_receipts(expect, recorded, received, topic, since, ordered, window)
         from_start = self._settings.starting_offsets == "earliest"
-        check_ledger(verdict, self._recorded, self._offsets, since, from_start)
+        held = self._offsets(spans, since)
+        check_ledger(verdict, recorded, held, since, from_start)
         return verdict
+
+    def _offsets(self, spans: Mapping[int, tuple[int, int]], since: int) -> dict[int, Offsets]:
+        """The offsets that the topic has, from what a batch took on."""
+        begin: dict[int, int] = {}
+        ends: dict[int, int] = defaultdict(int)
+        for one in self._made.recorded:
+            for partition, (start, until) in one.batch.offsets.items():
+                if one.batch.batch_id >= since:
+                    first = min(start, ends[partition])
+                    begin[partition] = min(first, begin.get(partition, first))
+                ends[partition] = max(until, ends[partition])
+        wanted = {
+            partition: (max(first, begin.get(partition, ends[partition])), end)
+            for partition, (first, end) in spans.items()
+        }
+        runs = self._topics.runs({p: span for p, span in wanted.items() if span[0] < span[1]})
+        return {p: Offsets(runs.get(p, ()), first) for p, (first, _) in spans.items()}
 
 
 if __name__ == "__main__":

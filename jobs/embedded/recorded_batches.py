@@ -16,7 +16,7 @@ from jobs.adapters.planning.versions import LINK_STATES
 from jobs.adapters.tables.tables import GRANTS, Tables
 from jobs.embedded.kinds import RunKind
 from lab.proof import verification
-from lab.proof.checking import Recorded
+from lab.proof.recorded import Recorded
 from udfs.filters.advertisements import check_advertisements, select_advertisements
 from udfs.filters.grants import Grants
 from udfs.filters.language.rule import parse_rule
@@ -38,8 +38,8 @@ class _Live:
     registry: Registry | None
     cut_off: frozenset[str]
     announced: Mapping[str, Sequence[Node]]
-    #: Those of the network, at this version.
-    publishers: Sequence[str]
+    #: Whose a message is, where there are several.
+    sender: verification.SenderReader | None
 
 
 class RecordedBatches:
@@ -58,6 +58,7 @@ class RecordedBatches:
         self._kind = kind
         self._specification = specification
         self._versions: dict[tuple[tuple[int | None, ...], int], _Live] = {}
+        self._interned: dict[tuple[tuple[str, int], ...], Mapping[str, int]] = {}
         self._networks: dict[tuple[int, ...], tuple[Network, frozenset[str]]] = {}
         self._reader = kind.reader(settings, specification)
         #: What a header says of each record, by partition and offset, where a header names its
@@ -81,7 +82,7 @@ class RecordedBatches:
                 yield found._replace(reason="outside_advertisement")
 
     def _recorded(self, row: Row) -> Recorded:
-        versions = dict(row["versions"])
+        versions = self._same(dict(row["versions"]))
         names = ("subscriptions", *formats.sources(self._settings), *NETWORK, LINK_STATES)
         # A rule beyond the quota of then was not live.
         quota = int(dict(row["settings"] or {}).get(QUOTA, self._settings.rule_quota))
@@ -96,7 +97,7 @@ class RecordedBatches:
             live.rules,
             live.registry,
             live.announced.get(self._settings.publisher, ()),
-            self._sender_reader(live) if several(self._settings.publisher) else None,
+            live.sender,
         )
         return Recorded(batch, versions, live.cut_off, row["packets"])
 
@@ -112,7 +113,16 @@ class RecordedBatches:
         hosts, only = receiving(network, settings.publisher)
         rules, _ = check(rows, specification, hosts, only, grants)
         announced = self._announced(versions["advertisements"], specification, network)
-        return _Live(list(rules), registry, cut_off, announced, network.publishers())
+        publishers = network.publishers()
+        sender = None
+        if several(settings.publisher):
+            # One object for all batches under these versions: the proof joins such batches.
+            sender = self._sender_reader(publishers, announced)
+        return _Live(list(rules), registry, cut_off, announced, sender)
+
+    def _same(self, versions: Mapping[str, int]) -> Mapping[str, int]:
+        """One object for all batches of the same versions: there are many batches."""
+        return self._interned.setdefault(tuple(sorted(versions.items())), versions)
 
     def _announced(
         self, version: int, specification: Specification, network: Network
@@ -127,9 +137,11 @@ class RecordedBatches:
                 announced[name] = [parse_rule(a.filter, specification).condition for a in fine]
         return announced
 
-    def _sender_reader(self, live: _Live) -> verification.SenderReader:
+    def _sender_reader(
+        self, publishers: Sequence[str], announced: Mapping[str, Sequence[Node]]
+    ) -> verification.SenderReader:
         kind, _, name = self._settings.publisher_by.partition(":")
-        names = listed(self._settings.publisher) or live.publishers
+        names = listed(self._settings.publisher) or publishers
 
         def told(partition: int, offset: int, found: verification.FoundMessage) -> str | None:
             if kind == "partition":
@@ -150,9 +162,9 @@ class RecordedBatches:
             sender = told(partition, offset, found)
             if sender is None:
                 return verification.Sender("", "no_publisher", kind == "header")
-            if sender not in names or sender not in live.publishers:
+            if sender not in names or sender not in publishers:
                 return verification.Sender(sender, "unknown_publisher", kind != "field")
-            conditions = live.announced.get(sender, ())
+            conditions = announced.get(sender, ())
             if conditions and not any(matches(each, found.event) for each in conditions):
                 return verification.Sender(sender, "outside_advertisement")
             return verification.Sender(sender)

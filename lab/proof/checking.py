@@ -1,8 +1,9 @@
 """The proof that nothing was lost, wrong, or sent to others, whatever crashed meanwhile.
 
 `lab.proof.verification` works out what each host is owed, by brute force. This module holds every
-datagram that the hosts wrote down against it, and the ledger against the topic. Unlike
-`lab.proof.verification.compare` it allows for batches that ran again, and for nothing else:
+datagram that the hosts wrote down against it; `lab.proof.ledger` holds the ledger against the
+topic. Unlike `lab.proof.verification.compare` it allows for batches that ran again, and for nothing
+else:
 
 - **owed**: a notification is the messages of one source packet that have the same receivers, or a
   run of them, under the sequence number of the first. A host has each that it is owed at least
@@ -18,179 +19,84 @@ datagram that the hosts wrote down against it, and the ledger against the topic.
 
 From the receipts alone one thing cannot be told: a try that broke off may have broken off one
 source packet earlier.
+
+A window of offsets is looked at a time (`lab.proof.recorded.Window`), so memory is bounded by its
+size, not by the topic's: receipts are sorted into windows on disk (`lab.proof.arrivals`), and
+`lab.proof.order` carries from one window to the next what order and copies need. The verdict is the
+same whatever the size.
 """
 
 from __future__ import annotations
 
+import bisect
 import itertools
+import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from lab.proof.arrivals import Arrival, Arrivals
+from lab.proof.order import Order, Owned
 from lab.proof.receipts import Receipt
-from lab.proof.verification import Batch, Expectation
+from lab.proof.recorded import Recorded, Takers, Window, windows
+from lab.proof.timeline import keeps_state
+from lab.proof.verdict import DeliveryVerdict, Fault
+from lab.proof.verification import Expectation
 from udfs.messages.sequence import session_id, split_sequence
 
-KINDS = {
-    "missing": "owed to the host, and never received",
-    "foreign": "received, and owed to others or to nobody",
-    "changed": "no notification of the topic: other bytes, another number or another session",
-    "unlike": "the same number with other messages than elsewhere",
-    "unrecorded": "of a record that no batch on the ledger took",
-    "order": "not the next one of its session, nor the start of another try of its batch",
-    "copies": "more copies than of what was sent before it",
-    "ledger": "the ledger is not whole",
-}
-SHOWN = 10
+#: Offsets that are looked at together, by default: some 1 GB where packets of ten messages go to
+#: sixteen hosts.
+WINDOW = 10_000
 
-
-class Fault(NamedTuple):
-    """One fault; what does not apply is None, or empty."""
-
-    kind: str
-    host: str
-    session: bytes
-    sequence: int | None
-    batch: int | None
-    what: str
-
-    def text(self, versions: Mapping[str, int]) -> str:
-        """Returns one line; ``versions`` are those of the batch."""
-        parts = [self.host, self.session.decode("latin-1")]
-        if self.sequence is not None:
-            offset, index = split_sequence(self.sequence)
-            parts.append(f"sequence {self.sequence} (offset {offset}, message {index})")
-        if self.batch is not None:
-            parts.append(f"batch {self.batch}")
-        if versions:
-            parts.append(" ".join(f"{name}@{v}" for name, v in sorted(versions.items())))
-        return ", ".join(part for part in parts if part) + f": {self.what}"
-
-
-@dataclass
-class DeliveryVerdict:
-    """The faults by kind, and what was looked at.
-
-    owed, received: notifications; repeats: how many of the received were further copies.
-    waiting: records of the topic that no batch has taken yet.
-    """
-
-    faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
-    versions: dict[int, Mapping[str, int]] = field(default_factory=dict)
-    hosts: int = 0
-    batches: int = 0
-    owed: int = 0
-    received: int = 0
-    repeats: int = 0
-    waiting: int = 0
-
-    @property
-    def proved(self) -> bool:
-        return not any(self.faults.values())
-
-    def add(self, fault: Fault) -> None:
-        self.faults[fault.kind].append(fault)
-
-    def lines(self) -> Iterator[str]:
-        """Yields the report: what was looked at, then the first faults of each kind."""
-        yield (
-            f"{self.batches} batches, {self.hosts} hosts: {self.owed} notifications owed, "
-            f"{self.received} received, {self.repeats} of them again; "
-            f"{self.waiting} records wait for a batch"
-        )
-        for kind, meaning in KINDS.items():
-            found = self.faults.get(kind, [])
-            if not found:
-                continue
-            yield f"{kind}: {len(found)} ({meaning})"
-            for fault in found[:SHOWN]:
-                versions = self.versions.get(-1 if fault.batch is None else fault.batch, {})
-                yield f"    {fault.text(versions)}"
-            if len(found) > SHOWN:
-                yield f"    and {len(found) - SHOWN} more"
-        yield "proved: nothing is lost, changed or astray" if self.proved else "NOT PROVED"
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """A batch as the ledger has it.
-
-    cut_off: subscribers that no link led to, who get nothing. packets: records that it says it
-    read, None where nobody counted.
-    """
-
-    batch: Batch
-    versions: Mapping[str, int] = field(default_factory=dict)
-    cut_off: frozenset[str] = frozenset()
-    packets: int | None = None
+Expect = Callable[[Window], Expectation]
+"""What hosts are owed of a window's records; asked of one window after another, in their order."""
 
 
 def check_receipts(
-    expectation: Expectation,
+    expect: Expect,
     recorded: Sequence[Recorded],
-    received: Mapping[str, Sequence[Receipt]],
+    received: Mapping[str, Iterable[Receipt]],
     topic: str,
     since: int = 0,
     ordered: bool = True,
+    window: int = WINDOW,
 ) -> DeliveryVerdict:
     """Hold what hosts wrote down, in the order of its arrival, against what they were owed.
 
-    expectation: of all records under all batches of the ledger. recorded: these batches, in their
-    order. since: batches before this one, and what hosts have of them, are not looked at. ordered:
-    whether order and number of copies count; not where a lossy network was repaired afterwards.
+    expect: as `Expect` says; windows before ``since`` are asked for where rules keep state alone.
+    recorded: the batches of the ledger, in their order. received: read once, host by host. since:
+    batches before this one, and what hosts have of them, are not looked at. ordered: whether order
+    and number of copies count; not where a lossy network was repaired afterwards. window: offsets
+    that are looked at together.
     """
-    return _Check(expectation, recorded, topic, since, ordered).run(received)
-
-
-def check_ledger(
-    verdict: DeliveryVerdict,
-    recorded: Sequence[Recorded],
-    offsets: Mapping[int, Sequence[int]],
-    since: int = 0,
-    from_start: bool = True,
-) -> None:
-    """Add to ``verdict`` what is wrong with the ledger, and the records that wait.
-
-    offsets: those that the topic holds, by partition, ascending. from_start: whether its first
-    batch must begin with the first record there is.
-    """
-    for before, after in itertools.pairwise(recorded):
-        if after.batch.batch_id != before.batch.batch_id + 1 and after.batch.batch_id >= since:
-            what = f"the batch before it on the ledger is {before.batch.batch_id}"
-            verdict.add(Fault("ledger", "", b"", None, after.batch.batch_id, what))
-    ends: dict[int, int] = {}
-    for one in recorded:
-        ranges = one.batch.offsets
-        held = 0
-        for partition, (start, until) in sorted(ranges.items()):
-            mine = offsets.get(partition, ())
-            inside = [o for o in mine if start <= o < until]
-            held += len(inside)
-            end = ends.get(partition)
-            faults = []
-            if end is not None and start < end:
-                faults.append(f"offsets {start} to {end - 1} were taken before")
-            if end is not None or from_start:
-                skipped = [o for o in mine if (end or 0) <= o < start]
-                if skipped:
-                    faults.append(f"{len(skipped)} records from offset {skipped[0]} are left out")
-                elif end is not None and start > end and (not mine or mine[0] > end):
-                    faults.append(f"from offset {end} to {start}: the topic has no records there")
-            if not inside or (mine[0] > start and end is None and not from_start):
-                faults.append(f"the topic has no record of offsets {start} to {until - 1} any more")
-            ends[partition] = max(until, end or 0)
-            if one.batch.batch_id < since:
-                continue
-            for fault in faults:
-                what = f"partition {partition}: {fault}"
-                verdict.add(Fault("ledger", "", b"", None, one.batch.batch_id, what))
-        if one.packets is not None and one.packets != held and one.batch.batch_id >= since:
-            what = f"it says {one.packets} records, the topic has {held}"
-            verdict.add(Fault("ledger", "", b"", None, one.batch.batch_id, what))
-    verdict.waiting = sum(
-        sum(o >= ends.get(partition, 0) for o in mine) for partition, mine in offsets.items()
+    verdict = DeliveryVerdict(
+        versions={one.batch.batch_id: one.versions for one in recorded},
+        hosts=len(received),
+        batches=sum(one.batch.batch_id >= since for one in recorded),
     )
+    with (
+        tempfile.TemporaryDirectory(prefix="stackcast-proof-") as folder,
+        Arrivals(Path(folder)) as arrivals,
+    ):
+        check = _Check(recorded, [*received], topic, since, verdict)
+        cut = [*windows(recorded, window)]
+        check.sort(received.values(), cut, arrivals)
+        order = Order(verdict, arrivals.close_input(), recorded, check.hosts, topic)
+        rules = {id(o.batch.rules): o.batch.rules for o in recorded if o.batch.batch_id >= since}
+        stateful = any(any(map(keeps_state, live)) for live in rules.values())
+        for number, each in enumerate(cut):
+            counts = any(one.batch.batch_id >= since for one in each.recorded)
+            if counts or stateful:
+                expectation = expect(each)
+            if not counts:
+                continue
+            owned = check.window(each, expectation, arrivals.window(number))
+            if ordered:
+                order.window(each, owned)
+        if ordered:
+            order.end()
+    return verdict
 
 
 class _Notification(NamedTuple):
@@ -203,212 +109,163 @@ class _Notification(NamedTuple):
 
 
 class _Check:
+    """Receipts, sorted into windows; then of each window, who owns what, and what is missing."""
+
     def __init__(
         self,
-        expectation: Expectation,
         recorded: Sequence[Recorded],
+        hosts: Sequence[str],
         topic: str,
         since: int,
-        ordered: bool,
+        verdict: DeliveryVerdict,
     ) -> None:
-        self._packets = expectation.packets
-        self._receivers = expectation.receivers
+        self.hosts = hosts
+        self._recorded = recorded
+        self._topic = topic
         self._since = since
-        self._ordered = ordered
-        self._verdict = DeliveryVerdict(
-            versions={one.batch.batch_id: one.versions for one in recorded},
-            batches=sum(one.batch.batch_id >= since for one in recorded),
-        )
-        self._ranges: dict[bytes, list[tuple[int, int, Recorded]]] = defaultdict(list)
-        for one in recorded:
-            for partition, (start, until) in one.batch.offsets.items():
-                self._ranges[session_id(topic, partition)].append((start, until, one))
-        self._known: dict[tuple[bytes, int], Recorded | None] = {}
-        self._groups: dict[tuple[bytes, int], dict[int, tuple[int, ...]]] = {}
+        self._verdict = verdict
+        self._takers = Takers(recorded, topic)
+
+    def sort(
+        self,
+        received: Iterable[Iterable[Receipt]],
+        cut: Sequence[Window],
+        arrivals: Arrivals,
+    ) -> None:
+        """Sorts what hosts wrote down into windows; what is of none is a fault."""
+        starts = [(window.partition, window.start) for window in cut]
+        for host, rows in enumerate(received):
+            for receipt in rows:
+                if not receipt.messages:
+                    continue  # a heartbeat or a summary: no notification
+                session, sequence, _ = receipt
+                offset = split_sequence(sequence)[0]
+                partition = self._takers.partition(session)
+                if partition is None:
+                    what = "no session of the topic"
+                    fault = Fault("changed", self.hosts[host], session, sequence, None, what)
+                    self._verdict.add(fault)
+                    continue
+                place = self._takers.place(partition, offset)
+                if place is None:
+                    what = "its batch is not on the ledger"
+                    fault = Fault("unrecorded", self.hosts[host], session, sequence, None, what)
+                    self._verdict.add(fault)
+                elif self._recorded[place].batch.batch_id >= self._since:
+                    window = bisect.bisect_right(starts, (partition, offset)) - 1
+                    arrivals.put(window, host, partition, receipt)
+
+    def window(
+        self, window: Window, expectation: Expectation, arrivals: Iterable[Arrival]
+    ) -> list[Owned]:
+        """Returns what hosts have a right to, as it came; all else is a fault, and so is what they
+        lack."""
+        self._expectation = expectation
+        self._partition = window.partition
+        self._session = session_id(self._topic, window.partition)
+        self._groups: dict[int, dict[int, tuple[int, ...]]] = {}
         # What a number means: as the first receipt of it says, wherever that was.
-        self._meaning: dict[tuple[bytes, int], tuple[bytes, ...]] = {}
-        self._read: dict[Receipt, _Notification | str] = {}
+        meaning: dict[int, tuple[bytes, ...]] = {}
+        read: dict[Receipt, _Notification | str] = {}
+        owned: list[Owned] = []
+        cuts: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        have: dict[tuple[str, int, int], dict[int, int]] = defaultdict(dict)
+        for number, visit, receipt in arrivals:
+            host = self.hosts[number]
+            sequence, messages = receipt.sequence, receipt.messages
+            if receipt not in read:
+                read[receipt] = self._notification(receipt)
+            found = read[receipt]
+            if isinstance(found, str):
+                self._fault("changed", host, sequence, found)
+                continue
+            offset = found.packet[1]
+            if meaning.setdefault(sequence, messages) != messages:
+                what = f"{len(messages)} messages here, {len(meaning[sequence])} elsewhere"
+                self._fault("unlike", host, sequence, what)
+                continue
+            hosts = self._owed_to(offset, found.group)
+            if host not in hosts:
+                self._fault("foreign", host, sequence, f"owed to {', '.join(sorted(hosts))}")
+                continue
+            owned.append(Owned(number, visit, sequence, self._place(offset)))
+            cuts[offset, found.group][found.start] = found.count
+            have[host, offset, found.group][found.start] = found.count
+        self._verdict.received += len(owned)
+        self._all_there(cuts, have)
+        self._verdict.repeats += len(owned) - sum(map(len, have.values()))
+        return owned
 
-    def run(self, received: Mapping[str, Sequence[Receipt]]) -> DeliveryVerdict:
-        verdict = self._verdict
-        verdict.hosts = len(received)
-        own: dict[str, list[tuple[Receipt, _Notification]]] = {}
-        for host, rows in received.items():
-            own[host] = list(self._own(host, rows))
-        self._all_there(own)
-        if self._ordered:
-            copies: dict[tuple[bytes, int], dict[str, dict[int, int]]] = {}
-            for host, rows in own.items():
-                self._in_order(host, rows, copies)
-            self._copies(copies)
-        return verdict
+    def _place(self, offset: int) -> int:
+        place = self._takers.place(self._partition, offset)
+        assert place is not None
+        return place
 
-    def _batch(self, session: bytes, offset: int) -> Recorded | None:
-        key = session, offset
-        if key not in self._known:
-            taken = (
-                r for start, until, r in self._ranges.get(session, ()) if start <= offset < until
-            )
-            # Of two that took it, which is a fault of the ledger, the last counts.
-            self._known[key] = max(taken, key=lambda r: r.batch.batch_id, default=None)
-        return self._known[key]
-
-    def _groups_of(self, packet: tuple[bytes, int]) -> dict[int, tuple[int, ...]]:
+    def _groups_of(self, offset: int) -> dict[int, tuple[int, ...]]:
         """Places of the messages with the same receivers, by each of these places."""
-        if packet not in self._groups:
+        if offset not in self._groups:
             by_hosts: dict[frozenset[str], list[int]] = defaultdict(list)
-            for place, hosts in enumerate(self._receivers[packet]):
+            for place, hosts in enumerate(self._expectation.receivers[self._session, offset]):
                 by_hosts[hosts].append(place)
             groups = {hosts: tuple(places) for hosts, places in by_hosts.items()}
-            self._groups[packet] = {place: places for places in groups.values() for place in places}
-        return self._groups[packet]
+            self._groups[offset] = {place: places for places in groups.values() for place in places}
+        return self._groups[offset]
 
-    def _owed_to(self, packet: tuple[bytes, int], place: int) -> frozenset[str]:
-        batch = self._batch(*packet)
-        hosts = self._receivers[packet][place]
-        return hosts - batch.cut_off if batch is not None else frozenset()
+    def _owed_to(self, offset: int, place: int) -> frozenset[str]:
+        hosts = self._expectation.receivers[self._session, offset][place]
+        return hosts - self._recorded[self._place(offset)].cut_off
 
-    def _own(self, host: str, rows: Iterable[Receipt]) -> Iterator[tuple[Receipt, _Notification]]:
-        """Yields what a host has a right to, as it came; all else is a fault."""
-        for receipt in rows:
-            if not receipt.messages:
-                continue  # a heartbeat or a summary: no notification
-            session, sequence, messages = receipt
-            offset = split_sequence(sequence)[0]
-            batch = self._batch(session, offset)
-            if batch is not None and batch.batch.batch_id < self._since:
-                continue
-            number = None if batch is None else batch.batch.batch_id
-            if receipt not in self._read:
-                self._read[receipt] = self._notification(receipt, batch)
-            found = self._read[receipt]
-            if isinstance(found, str):
-                kind = "unrecorded" if batch is None and session in self._ranges else "changed"
-                self._verdict.add(Fault(kind, host, session, sequence, number, found))
-                continue
-            if self._meaning.setdefault((session, sequence), messages) != messages:
-                count = len(self._meaning[session, sequence])
-                what = f"{len(messages)} messages here, {count} elsewhere"
-                self._verdict.add(Fault("unlike", host, session, sequence, number, what))
-                continue
-            if host not in self._owed_to(found.packet, found.group):
-                what = f"owed to {', '.join(sorted(self._owed_to(found.packet, found.group)))}"
-                self._verdict.add(Fault("foreign", host, session, sequence, number, what))
-                continue
-            self._verdict.received += 1
-            yield receipt, found
-
-    def _notification(self, receipt: Receipt, batch: Recorded | None) -> _Notification | str:
+    def _notification(self, receipt: Receipt) -> _Notification | str:
         """Returns the notification that a receipt is, or in words why it is none."""
         session, sequence, messages = receipt
         offset, index = split_sequence(sequence)
         packet = session, offset
-        if batch is None:
-            known = session in self._ranges
-            return "its batch is not on the ledger" if known else "no session of the topic"
-        if packet not in self._packets:
+        if packet not in self._expectation.packets:
             return "the topic has no such packet"
-        source = self._packets[packet]
+        source = self._expectation.packets[packet]
         if index >= len(source):
             return f"the packet has {len(source)} messages"
         if sequence != (offset << 26) | (index << 13):
             return "the number is of no first message"
-        places = self._groups_of(packet)[index]
+        places = self._groups_of(offset)[index]
         start = places.index(index)
         if messages != tuple(source[place] for place in places[start : start + len(messages)]):
             return f"its {len(messages)} messages are not those of this number"
         return _Notification(packet, places[0], start, len(messages))
 
-    def _all_there(self, own: Mapping[str, Sequence[tuple[Receipt, _Notification]]]) -> None:
-        """Each host has all of each group of messages that it is owed."""
-        cuts: dict[tuple[tuple[bytes, int], int], dict[int, int]] = defaultdict(dict)
-        have: dict[tuple[str, tuple[bytes, int], int], dict[int, int]] = defaultdict(dict)
-        for host, rows in own.items():
-            for _, found in rows:
-                cuts[found.packet, found.group][found.start] = found.count
-                have[host, found.packet, found.group][found.start] = found.count
-        distinct = 0
-        for packet in self._packets:
-            batch = self._batch(*packet)
-            if batch is None or batch.batch.batch_id < self._since:
+    def _all_there(
+        self,
+        cuts: Mapping[tuple[int, int], Mapping[int, int]],
+        have: Mapping[tuple[str, int, int], Mapping[int, int]],
+    ) -> None:
+        """Each host has all of each group of messages that it is owed.
+
+        cuts, have: of each group, by its offset and first message, the notifications that it came
+        in, start and number of messages: anywhere, and at each host.
+        """
+        for session, offset in self._expectation.packets:
+            if session != self._session:
                 continue
-            for group, places in {p[0]: p for p in self._groups_of(packet).values()}.items():
-                owed = self._owed_to(packet, group)
+            if self._recorded[self._place(offset)].batch.batch_id < self._since:
+                continue
+            for group, places in {p[0]: p for p in self._groups_of(offset).values()}.items():
+                owed = self._owed_to(offset, group)
                 if not owed:
                     continue
-                pieces = sorted(cuts.get((packet, group), {}).items())
+                pieces = sorted(cuts.get((offset, group), {}).items())
                 for (start, count), (following, _) in itertools.pairwise(pieces):
                     if start + count > following:
                         what = f"{count} messages, but message {places[following]} comes again"
-                        self._fault("unlike", "", packet, places[start], what)
+                        self._fault("unlike", "", offset << 26 | places[start] << 13, what)
+                self._verdict.owed += len(owed) * (len(pieces) or 1)
                 for host in owed:
-                    mine = have.get((host, packet, group), {})
-                    distinct += len(mine)
+                    mine = have.get((host, offset, group), {})
                     covered = set[int]().union(*(range(s, s + n) for s, n in mine.items()))
-                    self._verdict.owed += len(pieces) or 1
                     lacking = [n for n in range(len(places)) if n not in covered]
                     if lacking:
                         what = f"{len(lacking)} messages of this packet"
-                        self._fault("missing", host, packet, places[lacking[0]], what)
-        self._verdict.repeats = self._verdict.received - distinct
+                        self._fault("missing", host, offset << 26 | places[lacking[0]] << 13, what)
 
-    def _in_order(
-        self,
-        host: str,
-        rows: Sequence[tuple[Receipt, _Notification]],
-        copies: dict[tuple[bytes, int], dict[str, dict[int, int]]],
-    ) -> None:
-        """The order of each session at one host; counts copies by session and batch."""
-        sessions: dict[bytes, list[int]] = defaultdict(list)
-        for receipt, _ in rows:
-            sessions[receipt.session].append(receipt.sequence)
-        for session, arrived in sessions.items():
-            line = sorted(set(arrived))
-            place = {sequence: n for n, sequence in enumerate(line)}
-            batch_of = [self._number(session, sequence) for sequence in line]
-            first = {batch: n for n, batch in reversed(list(enumerate(batch_of)))}
-            last = {batch: n for n, batch in enumerate(batch_of)}
-            at = -1
-            for sequence in arrived:
-                new = place[sequence]
-                batch = batch_of[new]
-                before = None if at < 0 else batch_of[at]
-                if new != at + 1 and not (batch == before and new == first[batch]):
-                    what = "the first" if at < 0 else f"after sequence {line[at]}"
-                    self._verdict.add(Fault("order", host, session, sequence, batch, what))
-                counts = copies.setdefault((session, batch), {}).setdefault(host, {})
-                counts[sequence] = counts.get(sequence, 0) + 1
-                at = new
-            if at != last[batch_of[at]]:
-                what = "the last try of the batch ends here, and an earlier one went further"
-                fault = Fault("order", host, session, line[at], batch_of[at], what)
-                self._verdict.add(fault)
-
-    def _copies(self, copies: Mapping[tuple[bytes, int], Mapping[str, Mapping[int, int]]]) -> None:
-        for (session, batch), hosts in copies.items():
-            by_packet: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
-            for host, counts in hosts.items():
-                for sequence, count in counts.items():
-                    by_packet[split_sequence(sequence)[0]].append((count, sequence, host))
-            fewest: tuple[int, int, str] | None = None
-            for _, counted in sorted(by_packet.items()):
-                if fewest is not None:
-                    for count, sequence, host in counted:
-                        if count > fewest[0]:
-                            what = f"{count} copies; of {fewest[1]} {fewest[2]} has {fewest[0]}"
-                            self._verdict.add(Fault("copies", host, session, sequence, batch, what))
-                fewest = min([*counted, *([fewest] if fewest is not None else [])])
-
-    def _number(self, session: bytes, sequence: int) -> int:
-        batch = self._batch(session, split_sequence(sequence)[0])
-        assert batch is not None
-        return batch.batch.batch_id
-
-    def _fault(
-        self, kind: str, host: str, packet: tuple[bytes, int], place: int, what: str
-    ) -> None:
-        session, offset = packet
-        batch = self._batch(session, offset)
-        number = None if batch is None else batch.batch.batch_id
-        sequence = (offset << 26) | (place << 13)
-        self._verdict.add(Fault(kind, host, session, sequence, number, what))
+    def _fault(self, kind: str, host: str, sequence: int, what: str) -> None:
+        batch = self._recorded[self._place(split_sequence(sequence)[0])].batch.batch_id
+        self._verdict.add(Fault(kind, host, self._session, sequence, batch, what))

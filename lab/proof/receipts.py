@@ -58,27 +58,33 @@ def receipts(
     A file is a run of records: length u16 big-endian, then what the host's application was
     handed, of which ``receipt`` makes one. Raises LabError NO_RECEIPTS, TRUNCATED_RECEIPTS.
     """
+    return {host: [*rows] for host, rows in receipt_streams(folder, receipt).items()}
+
+
+def receipt_streams(
+    folder: Path, receipt: Callable[[bytes], Receipt] = packet_receipt
+) -> dict[str, Iterator[Receipt]]:
+    """Reads as `receipts` does, a record at a time; TRUNCATED_RECEIPTS comes when it is reached."""
     directory = Path(folder) / "receipts"
     if not directory.is_dir():
         raise LabError("NO_RECEIPTS", f"{directory}: no such folder; did the hosts start?")
-    return {
-        path.stem: [receipt(datagram) for datagram in _datagrams(path)]
-        for path in sorted(directory.glob("*.mold"))
-    }
+    return {path.stem: map(receipt, _datagrams(path)) for path in sorted(directory.glob("*.mold"))}
 
 
 def _datagrams(path: Path) -> Iterator[bytes]:
-    data = path.read_bytes()
-    at = 0
-    while at < len(data):
-        end = at + 2 + int.from_bytes(data[at : at + 2], "big")
-        if at + 2 > len(data) or end > len(data):
-            raise LabError(
-                "TRUNCATED_RECEIPTS",
-                f"{path}: the record at byte {at} is cut off; the host ended before it was flushed",
-            )
-        yield data[at + 2 : end]
-        at = end
+    with path.open("rb", buffering=1 << 20) as file:
+        at = 0
+        while head := file.read(2):
+            length = int.from_bytes(head)
+            datagram = file.read(length)
+            if len(head) < 2 or len(datagram) < length:
+                raise LabError(
+                    "TRUNCATED_RECEIPTS",
+                    f"{path}: the record at byte {at} is cut off; the host ended before it was "
+                    "flushed",
+                )
+            yield datagram
+            at += len(head) + length
 
 
 def receipt_bytes(receipt: Receipt) -> bytes:

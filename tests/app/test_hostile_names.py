@@ -20,7 +20,7 @@ from cli import lab as lab_command
 from jobs import check_delivery, refresh_switches
 from jobs.adapters.app.logs import OneLine
 from jobs.adapters.switches.session import Comparison
-from lab.proof.checking import DeliveryVerdict, Fault
+from lab.proof.verdict import DeliveryVerdict, Fault
 from lab.report import page
 from udfs.switches.entry import SwitchEntry
 

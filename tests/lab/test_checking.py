@@ -11,11 +11,16 @@ import itertools
 import struct
 
 import pytest
+from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from whole_proof import whole_verdict
 
-from lab.proof.checking import SHOWN, DeliveryVerdict, Recorded, check_ledger, check_receipts
+from lab.proof.checking import check_receipts
+from lab.proof.ledger import Offsets, check_ledger
 from lab.proof.receipts import Receipt, packet_receipt, receipt_bytes, receipts
+from lab.proof.recorded import Recorded, Takers, Window, windows
+from lab.proof.verdict import SHOWN, DeliveryVerdict
 from lab.proof.verification import Batch, Expectation, expected
 from udfs.errors import LabError
 from udfs.filters.subscriptions import Subscription, check
@@ -52,9 +57,23 @@ class Story:
 
     def verdict(self, received: Rows | None = None, **how: object) -> DeliveryVerdict:
         rows = self.received if received is None else received
-        verdict = check_receipts(self.expectation, self.recorded, rows, TOPIC, **how)
-        check_ledger(verdict, self.recorded, self.offsets)
+        verdict = check_receipts(self.expect, self.recorded, rows, TOPIC, **how)
+        topic = {p: Offsets((o, o + 1) for o in offsets) for p, offsets in self.offsets.items()}
+        check_ledger(verdict, self.recorded, topic)
         return verdict
+
+    def expect(self, window: Window) -> Expectation:
+        """What a window's batches took, and nothing else."""
+        session = session_id(TOPIC, window.partition)
+        taken = {
+            (session, offset)
+            for batch in window.batches()
+            for offset in range(*batch.offsets[window.partition])
+        }
+        return Expectation(
+            packets={k: v for k, v in self.expectation.packets.items() if k in taken},
+            receivers={k: v for k, v in self.expectation.receivers.items() if k in taken},
+        )
 
 
 @st.composite
@@ -263,6 +282,99 @@ def test_order_within_a_try_counts(story: Story, data: st.DataObject) -> None:
     assert story.verdict(received, ordered=False).proved
 
 
+@st.composite
+def disturbed(draw: st.DrawFn) -> tuple[Story, Rows]:
+    """A story, and receipts of it with some of any number removed, doubled, moved, changed, or of
+    other hosts, sessions and offsets."""
+    story = draw(stories())
+    rows = {host: list(each) for host, each in story.received.items()}
+    everything = [receipt for each in rows.values() for receipt in each]
+    for _ in range(draw(st.integers(0, 6))):
+        host = draw(st.sampled_from(HOSTS))
+        mine = rows[host]
+        how = draw(st.sampled_from(["remove", "copy", "move", "foreign", "change", "number"]))
+        if how == "foreign":
+            mine.insert(draw(st.integers(0, len(mine))), draw(st.sampled_from(everything)))
+        if not mine or how == "foreign":
+            continue
+        place = draw(st.integers(0, len(mine) - 1))
+        one = mine[place]
+        if how in ("remove", "move"):
+            del mine[place]
+        if how in ("copy", "move"):
+            mine.insert(draw(st.integers(0, len(mine))), one)
+        if how == "change":
+            mine[place] = one._replace(messages=one.messages[:-1] or (b"x",))
+        if how == "number":
+            session = draw(st.sampled_from([one.session, session_id(TOPIC, 9), *story.sent]))
+            mine[place] = one._replace(session=session, sequence=draw(st.integers(0, 9)) << 26)
+    return story, rows
+
+
+@examples(150)
+@given(disturbed(), st.integers(1, 7), st.integers(0, 3), st.booleans())
+def test_any_size_of_windows_gives_the_verdict_of_all_in_memory(
+    disturbance: tuple[Story, Rows], size: int, since: int, ordered: bool
+) -> None:
+    """Counts and the faults that are shown, also where a border is inside a batch or a try."""
+    story, rows = disturbance
+    whole = whole_verdict(story.expectation, story.recorded, rows, TOPIC, since, ordered)
+    found = check_receipts(story.expect, story.recorded, rows, TOPIC, since, ordered, size)
+    assert [*found.lines()] == [*whole.lines()]
+
+
+@given(stories(), st.integers(1, 7))
+def test_tries_that_cross_the_borders_of_windows_pass(story: Story, size: int) -> None:
+    verdict = story.verdict(window=size)
+    assert verdict.proved, list(verdict.lines())
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(1, 6)), min_size=1, max_size=6),
+    st.integers(1, 9),
+)
+def test_windows_hold_each_offset_under_the_batches_that_took_it_in_their_order(
+    taken: list[tuple[int, int]], size: int
+) -> None:
+    """Also where batches overlap, leave something out, or begin anew."""
+    recorded = [
+        Recorded(Batch(n, {0: (start, start + count)}, []))
+        for n, (start, count) in enumerate(taken)
+    ]
+    cut = [*windows(recorded, size)]
+    assert all(a.until == b.start and a.last <= b.first for a, b in itertools.pairwise(cut))
+    found = [
+        (offset, batch.batch_id)
+        for window in cut
+        for batch in window.batches()
+        for offset in range(*batch.offsets[0])
+    ]
+    owed = [(o, n) for n, (start, count) in enumerate(taken) for o in range(start, start + count)]
+    by_offset: dict[int, list[int]] = {}
+    for offset, number in owed:
+        by_offset.setdefault(offset, []).append(number)
+    in_windows: dict[int, list[int]] = {}
+    for offset, number in found:
+        in_windows.setdefault(offset, []).append(number)
+    assert in_windows == by_offset
+    takers = Takers(recorded, TOPIC)
+    assert {o: takers.place(0, o) for o in range(20)} == {
+        o: max(by_offset[o]) if o in by_offset else None for o in range(20)
+    }
+    steps = [number for number, _ in itertools.groupby(number for _, number in found)]
+    # State goes from batch to batch in the order in which they ran.
+    assert steps == [number for number, _ in itertools.groupby(number for _, number in owed)]
+
+
+@given(st.sets(st.integers(0, 30)), st.integers(0, 31), st.integers(0, 31))
+def test_runs_of_offsets_count_like_a_list(held: set[int], start: int, until: int) -> None:
+    offsets = Offsets((o, o + 1) for o in sorted(held))
+    assert offsets.count(start, until) == sum(start <= o < until for o in held)
+    assert offsets.count_from(start) == sum(o >= start for o in held)
+    assert offsets.following(start) == min((o for o in held if o >= start), default=None)
+    assert offsets.first == min(held, default=None)
+
+
 def test_batches_before_the_one_asked_for_do_not_count() -> None:
     story = small()
     lost = story.received | {"h1": story.received["h1"][1:]}
@@ -305,7 +417,7 @@ def test_a_ledger_with_a_hole_or_an_overlap_is_told(
 ) -> None:
     verdict = DeliveryVerdict()
     recorded = [Recorded(Batch(n, {0: taken}, ())) for n, taken in enumerate(ranges)]
-    check_ledger(verdict, recorded, {0: [0, 1, 2, 3]})
+    check_ledger(verdict, recorded, {0: Offsets([(0, 4)])})
     assert not verdict.proved
     assert any(what in line for line in verdict.lines()), list(verdict.lines())
 
@@ -313,7 +425,7 @@ def test_a_ledger_with_a_hole_or_an_overlap_is_told(
 def test_a_ledger_counts_its_batches_and_records() -> None:
     def lines(*recorded: Recorded) -> str:
         verdict = DeliveryVerdict()
-        check_ledger(verdict, recorded, {0: [0, 1, 4, 5]})
+        check_ledger(verdict, recorded, {0: Offsets([(0, 2), (4, 6)])})
         return "\n".join(verdict.lines())
 
     whole = [Recorded(Batch(0, {0: (0, 2)}, ())), Recorded(Batch(1, {0: (4, 6)}, ()))]

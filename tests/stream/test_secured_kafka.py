@@ -89,7 +89,7 @@ def test_a_stream_goes_on_from_a_login_to_a_certificate_with_no_more_rights_than
     lacking = {host: rows[:-1] for host, rows in got.items()}
     evidence = Evidence(deployment.spark, deployment.settings)
     for since in (0, 1):
-        verdict = evidence.verdict(got, since)
+        verdict = evidence.verdict(got, since, window=7)
         assert verdict.proved and verdict.waiting == 0, list(verdict.lines())
         assert verdict.received > 50
         assert evidence.verdict(lacking, since).faults["missing"]

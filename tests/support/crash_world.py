@@ -33,8 +33,8 @@ from jobs.adapters.app.error_texts import SQL_ERRORS
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.tables.tables import Tables
 from lab.fabric.network import Ingress
-from lab.proof.checking import DeliveryVerdict
 from lab.proof.receipts import receipts
+from lab.proof.verdict import DeliveryVerdict
 from lab.traffic.packets import groups
 from lab.traffic.publisher import ensure_topic
 from lab.traffic.trading_session import TradingSession

@@ -13,11 +13,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.adapters.app.settings import Settings
 from udfs.errors import KafkaError
+from udfs.replay.offset_runs import SCHEMA, offset_runs
 
 log = logging.getLogger(__name__)
 
@@ -148,6 +151,16 @@ class Topics:
         for key, value in self._options().items():
             reader = reader.option(key, value)
         rows = reader.load().select(*self._columns(timestamps=True)).toArrow()
+        return self._records(rows), rows.column("timestamp").cast("int64").to_pylist()
+
+    def read_records(self, partition: int, from_: int, until: int) -> list[tuple[int, int, bytes]]:
+        """As `read_all`, the records from one offset of a partition up to another; `publishers`
+        are those of these alone."""
+        if from_ >= until:
+            return []
+        return self._records(self.read_offsets(partition, from_, until).toArrow())
+
+    def _records(self, rows: pa.Table) -> list[tuple[int, int, bytes]]:
         names = ("partition", "offset", "value")
         partitions, offsets, values = (rows.column(name).to_pylist() for name in names)
         records = [(p, o, v or b"") for p, o, v in zip(partitions, offsets, values, strict=True)]
@@ -158,7 +171,19 @@ class Topics:
                 for p, o, name in zip(partitions, offsets, told, strict=True)
                 if name is not None
             }
-        return records, rows.column("timestamp").cast("int64").to_pylist()
+        return records
+
+    def runs(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, list[tuple[int, int]]]:
+        """By partition, the offsets from one up to another that have a record: runs (from, until),
+        ascending."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        records = self.read_spans(spans).select("partition", "offset")
+        rows = records.mapInArrow(offset_runs, from_arrow_schema(SCHEMA)).toArrow()
+        for partition, start, until in sorted(zip(*rows.to_pydict().values(), strict=True)):
+            mine = found.setdefault(partition, [])
+            goes_on = mine and mine[-1][1] == start
+            mine.append((mine.pop()[0] if goes_on else start, until))
+        return found
 
     def wait(self, given_up: Callable[[], bool] = _never) -> None:
         """Return when the broker answers and the topic is there: `ask` for its end."""
