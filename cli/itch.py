@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.kafka_client import Bootstrap, PropertiesFile, client_options
 from cli.signals import stop_on_signal
 from lab.traffic.itch_writer import itch_specification
 from lab.traffic.packets import check_records, open_records
@@ -99,9 +100,8 @@ def publish_command(
     generated: Annotated[
         int, typer.Option("--generate", min=0, help="Publish a session of so many messages.")
     ] = 0,
-    bootstrap: Annotated[
-        str, typer.Option("--bootstrap", help="Kafka broker, host:port.")
-    ] = "127.0.0.1:9092",
+    bootstrap: Bootstrap = None,
+    properties_file: PropertiesFile = None,
     topic: Annotated[str, typer.Option("--topic", help="Made if it does not exist.")] = "itch.raw",
     speed: Annotated[
         str, typer.Option("--speed", help="full, recorded (by timestamps) or packets a second.")
@@ -120,7 +120,9 @@ def publish_command(
         raise typer.BadParameter("--packets is of files: what is generated are messages")
     if (file is None) == (generated == 0):
         raise typer.BadParameter("give a file or --generate N, and not both")
+    brokers, client = client_options(properties_file, bootstrap)
     options: dict[str, Any] = {
+        **client,
         "speed": speed,
         "seed": seed,
         "partitions": partitions,
@@ -130,13 +132,13 @@ def publish_command(
         if file is not None:
             with open_records(file) as records:
                 checked = check_records(records, packets)
-                done = publish(bootstrap, topic, checked, packets=packets, stop=stop, **options)
+                done = publish(brokers, topic, checked, packets=packets, stop=stop, **options)
         else:
             session = TradingSession(generated, seed, symbols)
-            done = publish(bootstrap, topic, session, stop=stop, **options)
+            done = publish(brokers, topic, session, stop=stop, **options)
     _clear_progress()
     typer.echo(
-        f"{topic} at {bootstrap}: {done.messages:,} messages in {done.packets:,} packets, "
+        f"{topic} at {brokers}: {done.messages:,} messages in {done.packets:,} packets, "
         f"{done.payload_bytes:,} bytes, {done.seconds:.1f} s"
     )
 

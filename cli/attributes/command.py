@@ -25,6 +25,7 @@ from cli.attributes.files import (
 )
 from cli.attributes.publishing import Progress, paced, send, to_topic
 from cli.attributes.records import Faults, RecordEncoder, as_they_are, json_lines
+from cli.kafka_client import Bootstrap, PropertiesFile, client_options
 from cli.signals import stop_on_signal
 from jobs.adapters.wire import SinkOptions, open_sink
 from lab.traffic.packets import SESSION, write_records
@@ -139,9 +140,8 @@ def publish(
         float, typer.Option("--faults", min=0, max=1, help="Share of events that are broken.")
     ] = 0.0,
     topic: Annotated[str, typer.Option("--topic", help="Made if it does not exist.")] = "",
-    bootstrap: Annotated[
-        str, typer.Option("--bootstrap-servers", "--bootstrap", help="Kafka brokers, host:port.")
-    ] = "127.0.0.1:9092",
+    bootstrap: Bootstrap = None,
+    properties_file: PropertiesFile = None,
     partitions: Annotated[
         int, typer.Option("--partitions", min=1, help="Of a topic that is made.")
     ] = 2,
@@ -178,6 +178,7 @@ def publish(
         raise typer.BadParameter("give one of --topic, --interface and --tunnel")
     if not topic and encoding == "json":
         raise typer.BadParameter("frames carry id_pairs or bitmask: JSON is for a topic")
+    brokers, client = client_options(properties_file, bootstrap)
     key = session.encode("ascii", "replace")
     if len(key) != len(SESSION):
         raise typer.BadParameter(f"--session: {session!r} has not ten characters")
@@ -194,14 +195,14 @@ def publish(
             for batch in batches
         )
         if topic:
-            to_topic(made, topic, bootstrap, partitions, stop, progress)
+            to_topic(made, topic, brokers, client, partitions, stop, progress)
         else:
             options = SinkOptions(
                 "udp" if tunnel else "af_packet", endpoint=tunnel, interface=interface
             )
             with closing(open_sink(options)) as sink:
                 send(made, sink, progress)
-    target = f"{topic} at {bootstrap}" if topic else interface or tunnel
+    target = f"{topic} at {brokers}" if topic else interface or tunnel
     told.end(f"{target}: {progress}{', stopped' if stop.is_set() else ''}")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from cli.attributes.files import RecordBatch
 from cli.attributes.records import Encoded
@@ -84,12 +85,13 @@ def send(made: Iterable[Encoded], sink: Sink, progress: Progress) -> None:
 def to_topic(
     made: Iterable[Encoded],
     topic: str,
-    bootstrap: str,
+    brokers: str,
+    client: Mapping[str, Any],
     partitions: int,
     stop: StopRequest,
     progress: Progress,
 ) -> None:
-    """All of them to Kafka, one event a record."""
+    """All of them to Kafka, one event a record; ``client``: options of kafka-python."""
 
     def show(done: Published) -> None:
         progress.set(done.packets, done.payload_bytes)
@@ -97,12 +99,13 @@ def to_topic(
     records = (record for one in made for record in one.records())
     try:
         publish_records(
-            bootstrap,
+            brokers,
             topic,
             records,
             partitions=partitions,
             stop=stop,
             progress=show,
+            **client,
         )
     finally:
         progress.clear()

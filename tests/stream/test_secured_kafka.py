@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka import KafkaConsumer
+from click.testing import Result
+from kafka import KafkaConsumer, TopicPartition
 from pcap_deployment import Deployment, receipts, records
 from polling import drain
 from secured_broker import SecuredBroker
+from typer.testing import CliRunner
 
+from cli import main
 from jobs.adapters.fetch.client import Fetcher, Range
 from jobs.adapters.fetch.options import fetch_options
 from jobs.adapters.stream.kafka import Topics
@@ -144,3 +147,30 @@ def test_a_task_without_the_right_to_read_says_so_at_once(
     with pytest.raises(KafkaError, match=r"KAFKA.FETCH_REFUSED: .*TopicAuthorization"):
         next(fetcher.batches(Range(topic, 0, 0, 1)))
     fetcher.close()
+
+
+@pytest.mark.parametrize("command", ["itch", "attributes"])
+def test_commands_publish_by_the_properties_of_a_job(
+    secured: SecuredBroker, tmp_path: Path, command: str
+) -> None:
+    topic = f"published-{command}"
+    number = ("--generate", 30) if command == "itch" else ("--sensors", 30)
+    secured.allow("stream", topic, "CREATE", "DESCRIBE", "WRITE")
+
+    def publish(password: str) -> Result:
+        kafka = secured.login("SCRAM-SHA-512", "stream", password)
+        lines = [f"spark.stackcast.kafka.{key}  {value}\n" for key, value in kafka.items()]
+        file = tmp_path / "mine.conf"
+        file.write_text("# a deployment\nspark.master local[2]\n" + "".join(lines))
+        arguments = (command, "publish", *number, "--topic", topic, "--properties-file", file)
+        return CliRunner().invoke(main.app, [str(each) for each in arguments])
+
+    done = publish("se cret")
+    assert done.exit_code == 0, done.output
+    consumer = KafkaConsumer(bootstrap_servers=secured.bootstrap_servers)
+    places = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic)]
+    assert 0 < sum(consumer.end_offsets(places).values()) <= 30
+    consumer.close()
+    refused = publish("other")
+    assert isinstance(refused.exception, KafkaError)
+    assert "other" not in str(refused.exception)
