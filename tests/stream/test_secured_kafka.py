@@ -154,7 +154,7 @@ def test_commands_publish_by_the_properties_of_a_job(
     secured: SecuredBroker, tmp_path: Path, command: str
 ) -> None:
     topic = f"published-{command}"
-    number = ("--generate", 30) if command == "itch" else ("--sensors", 30)
+    number = ("--generate", 600) if command == "itch" else ("--sensors", 600)
     secured.allow("stream", topic, "CREATE", "DESCRIBE", "WRITE")
 
     def publish(password: str) -> Result:
@@ -169,7 +169,7 @@ def test_commands_publish_by_the_properties_of_a_job(
     assert done.exit_code == 0, done.output
     consumer = KafkaConsumer(bootstrap_servers=secured.bootstrap_servers)
     places = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic)]
-    assert 0 < sum(consumer.end_offsets(places).values()) <= 30
+    assert 50 <= sum(consumer.end_offsets(places).values()) <= 600
     consumer.close()
     refused = publish("other")
     assert isinstance(refused.exception, KafkaError)
