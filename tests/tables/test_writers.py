@@ -32,6 +32,14 @@ def held(spark: SparkSession, tmp_path: Path) -> Tables:
     return made
 
 
+@pytest.fixture(params=["{}", "file://{}"])
+def anywhere(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Tables:
+    """In a folder, and behind a URL, which only Spark follows."""
+    made = Tables(spark, request.param.format(tmp_path / "tables"))
+    made.create(TABLE, SEALED)
+    return made
+
+
 def fence(tables: Tables) -> Fence:
     return Fence(tables, ROLE, (SEALED,))
 
@@ -73,8 +81,8 @@ def test_a_restart_takes_its_own_place_again_and_what_was_left_of_it_writes_no_m
             refused()
 
 
-def test_whoever_is_taken_over_from_sends_no_more_and_commits_nothing_afterwards(held):
-    first, second = fence(held), fence(held)
+def test_whoever_is_taken_over_from_sends_no_more_and_commits_nothing_afterwards(anywhere):
+    first, second = fence(anywhere), fence(anywhere)
     first.claim("one", "local-17")
     first.append(SEALED, row(), ("one", 1))
     second.claim("two", "local-18", take_over=True)
@@ -84,10 +92,10 @@ def test_whoever_is_taken_over_from_sends_no_more_and_commits_nothing_afterwards
     first.check_owner()
     with pytest.raises(TableError, match=r"FENCED: .*application local-18"):
         first.append(SEALED, row(), ("one", 2))
-    assert len(held.rows(SEALED)) == 1
+    assert len(anywhere.rows(SEALED)) == 1
     second.append(SEALED, row(), ("two", 0))
     second.append(SEALED, row(), ("two", 0))
-    assert len(held.rows(SEALED)) == 2
+    assert len(anywhere.rows(SEALED)) == 2
 
 
 def test_a_commit_that_was_under_way_when_the_place_was_taken_does_not_count(held, monkeypatch):
@@ -122,8 +130,8 @@ def test_a_take_over_waits_until_the_holder_has_ended(held):
     second.check()
 
 
-def test_of_several_that_claim_at_once_one_has_the_place(held):
-    fences = [fence(held) for _ in range(4)]
+def test_of_several_that_claim_at_once_one_has_the_place(anywhere):
+    fences = [fence(anywhere) for _ in range(4)]
 
     def claim(number: int) -> bool:
         try:

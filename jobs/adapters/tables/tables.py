@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
+from delta.exceptions import ConcurrentTransactionException
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession, functions
 
@@ -500,8 +501,16 @@ class Tables:
         writer = made(name, rows).coalesce(1).write.format("delta").mode(mode)
         if transaction is not None:
             writer = writer.option("txnAppId", transaction[0]).option("txnVersion", transaction[1])
-        self._save(name, writer)
-        return True
+        while True:
+            try:
+                self._save(name, writer)
+            except ConcurrentTransactionException:
+                # Delta refuses the second of two at once, also where it would not count any more.
+                assert transaction is not None
+                counted = self.last_transaction(name, transaction[0])
+                if counted is None or counted < transaction[1]:
+                    continue
+            return True
 
     def _save(self, name: str, writer: DataFrameWriter) -> None:
         if self._by_path:
