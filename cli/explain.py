@@ -95,7 +95,8 @@ def text_of(found: Row) -> str:
     if len(others) > _NEAREST:
         lines.append(f"  {len(others) - _NEAREST} more do not match; --json has them")
     for frame in found["frames"]:
-        way = f"frame from {frame['publisher']}"
+        what = "packet" if found["settings"].get("match") == "network" else "frame"
+        way = f"{what} from {frame['publisher']}"
         if frame["entry"] != frame["publisher"]:
             way += f", by the link of {frame['entry']},"
         lines += ["", f"{way} to {', '.join(frame['receivers'])}, {frame['bytes']} bytes"]

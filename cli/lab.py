@@ -21,6 +21,7 @@ from lab.fabric.network import read_description
 from lab.fabric.ports import read_ports
 from lab.fabric.topologies import NetworkOptions
 from lab.traffic.packets import check_records, open_records
+from lab.traffic.topic_log import TopicLog
 from lab.traffic.trading_session import TradingSession
 from lab.up import daemon, deployment
 from lab.up.broker import var_folder
@@ -74,6 +75,9 @@ def up(
             help="Width of labels of virtual trees; 32 for over 16,383 directed links.",
         ),
     ] = "16",
+    loss: Annotated[
+        float, typer.Option("--loss", min=0, max=1, help="Share of frames that each link loses.")
+    ] = 0.0,
     external_host: Annotated[
         list[str] | None,
         typer.Option(
@@ -105,6 +109,7 @@ def up(
         seed=seed,
         external=external_hosts(external_host or ()),
         match=match,
+        loss=loss,
     )
     typer.echo("bringing up the broker and the network ...", err=True)
     state = daemon.up(options)
@@ -159,6 +164,7 @@ def feed_command(
 ) -> None:
     """Send a session, whole, to the publisher's switch of a lab whose switches match.
 
+    Each packet is first written to the topic of the lab's jobs, and has the number of its place.
     For 'stackcast lab up --match network'. Ctrl-C ends it cleanly.
     """
     if (file is None) == (generated == 0):
@@ -177,9 +183,10 @@ def feed_command(
         with (
             stop_on_signal() as stop,
             open_records(file) if file else nullcontext(session) as source,
+            TopicLog(state["bootstrap_servers"], settings.topic) as log,
         ):
             checked = check_records(iter(source), False)
-            fed = feed(settings, network.host(publisher), sink, checked, stop, _show_fed)
+            fed = feed(settings, network.host(publisher), sink, checked, stop, _show_fed, log)
     finally:
         sink.close()
     typer.echo(

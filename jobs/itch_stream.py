@@ -5,8 +5,8 @@
 Runs until SIGTERM, which ends it after the batch in progress. One stream alone sends what a topic
 has: while one with another checkpoint does, or died doing so, a start is refused, or with
 --take-over the other one ends. Where no broker is configured it
-brings up the embedded lab, delivers one trading session, proves the outcome and ends; with
-`spark.stackcast.match=network` the lab's switches match, and no stream runs.
+brings up the embedded lab, delivers one trading session, proves the outcome and ends. With
+`spark.stackcast.match=network` switches match, and the stream beside them sends summaries alone.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ def deliver(settings: Settings, lifecycle: Lifecycle, *, take_over: bool = False
 
         return runs.trading_session(settings, lifecycle)
     if settings.match == "network":
-        raise SettingsError(
-            "MATCHED_IN_NETWORK",
-            "with spark.stackcast.match=network the switches match, and no stream does: run "
-            "jobs/refresh_switches.py with the same settings, and send the feed itself, plain "
-            "UDP, to the publisher's switch",
-        )
+        settings.require_one_publisher("spark.stackcast.match=network")
+        if not settings.summary_port:
+            raise SettingsError(
+                "MATCHED_IN_NETWORK",
+                "with spark.stackcast.match=network the switches match, and with "
+                "spark.stackcast.summary.port=0 the stream has nothing to send: set a port of "
+                "summaries, or run jobs/refresh_switches.py alone with the same settings",
+            )
     return micro_batches.run(settings, lifecycle, "stackcast itch_stream", take_over=take_over)
 
 

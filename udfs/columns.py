@@ -129,7 +129,8 @@ def deliver(
     ``carried`` is the state before, by partition, as the rows of kind ``state`` gave it. Where
     messages have no clock, a column timestamp (microseconds) must be there too.
 
-    Where the plan has summaries, they leave at the end of the task. ``since``: by partition, the
+    Where switches match, frames are counted and not sent. Where the plan has summaries, they leave
+    at the end of the task. ``since``: by partition, the
     offset where the batch before ended, if it is known.
     """
 
@@ -139,7 +140,8 @@ def deliver(
             task = Task(plan.value, header_stacks, topic, samples, carried or {}, since)
             for batch in source(batches):
                 frames = task.add(batch)
-                sink.send(frames.data, frames.offsets, frames.template)
+                if plan.value.host_packets is None:
+                    sink.send(frames.data, frames.offsets, frames.template)
                 if at_once:
                     sink.flush()
             summaries = task.summaries()

@@ -58,6 +58,12 @@ def receive(
     summary_port: Annotated[
         int, typer.Option("--summary-port", min=0, max=65535, help="Of summaries; 0: none.")
     ] = 26401,
+    summary_address: Annotated[
+        str,
+        typer.Option(
+            "--summary-address", help="This host's, which summaries come to where switches match."
+        ),
+    ] = "",
     rerequest: Annotated[
         str, typer.Option("--rerequest", help="host:port of the re-request service.")
     ] = "",
@@ -140,7 +146,11 @@ def receive(
     else:
         stream = group_socket(group, port, interface, heard)
         apart = summary_port not in (0, port)
-        summaries = group_socket(group, summary_port, interface, heard) if apart else None
+        summaries = None
+        if apart and summary_address:
+            summaries = listen_socket(summary_address, summary_port)
+        elif apart:
+            summaries = group_socket(group, summary_port, interface, heard)
     service = connected_socket(*parse_endpoint(rerequest)) if rerequest else None
     wires = Wires(stream, summaries, service, drop, dice, sources=heard)
     outlet: Outlet

@@ -17,6 +17,7 @@ from jobs.adapters.wire import Sink
 from lab.traffic.feed import GROUPS, event_frames, feed_frames
 from lab.traffic.packets import new_packets, session_of
 from lab.traffic.publisher import Speed, paced
+from lab.traffic.topic_log import TopicLog
 from udfs.messages.attributes.registry import Registry
 from udfs.network.network import Host
 from udfs.stop_request import StopRequest
@@ -43,8 +44,8 @@ class Share(NamedTuple):
 class Fed:
     """A session that was fed into the network, and the time it took.
 
-    packets: the publisher's number, number of the first message, bytes; of each in order. Of
-    events, whole frames.
+    packets: the publisher's number, that of the packet, bytes; of each in order. Of events, whole
+    frames.
     """
 
     packets: Sequence[tuple[int, int, bytes]]
@@ -67,12 +68,14 @@ def feed(
     stop: StopRequest,
     progress: Callable[[int, int], None] = _log,
     share: Share = ALL,
+    topic: TopicLog | None = None,
 ) -> Fed:
     """Sends a session's messages; returns when the far end has processed every packet.
 
     ``stop`` ends it early. ``progress`` is told messages and packets now and then. share: of the
-    records, in a session of its own.
-    Raises SinkError, LabError ``PACKET_TOO_LARGE``.
+    records, in a session of its own. topic: where each packet is on record before it is sent, under
+    the number of its place there; without it, a packet has the number of its first message.
+    Raises SinkError, LabError ``PACKET_TOO_LARGE``, KafkaError ``NOT_PUBLISHED``.
     """
     began = shown = time.monotonic()
     group = int(ipaddress.IPv4Address(settings.group))
@@ -85,6 +88,9 @@ def feed(
     at_once = _AT_ONCE if pace.kind == "full" else 1
     while several := list(islice(packets, at_once)):
         payloads = [packet for packet, _ in several]
+        if topic is not None:
+            places = topic.append(payloads)
+            payloads = [topic.numbered(*each) for each in zip(payloads, places, strict=True)]
         frames = feed_frames(payloads, publisher, group, settings.port, mtu=settings.mtu)
         _send(sink, list(frames))
         sent += ((share.number, int.from_bytes(packet[10:18]), packet) for packet in payloads)

@@ -25,6 +25,7 @@ from lab.proof import attribute_reader, receipts, verification
 from lab.traffic import sensors
 from lab.traffic.packets import open_records
 from lab.traffic.publisher import Published, publish, publish_records
+from lab.traffic.topic_log import TopicLog
 from lab.up import deployment
 from lab.up.process import child_options, stop_process
 from udfs.errors import LabError
@@ -46,6 +47,9 @@ class RunKind(ABC):
 
     noun: str
 
+    in_topic: bool = False
+    """Whether what goes straight into the network may be in a topic too, for a stream beside it."""
+
     @abstractmethod
     def source(self, settings: Settings, folder: Path) -> AbstractContextManager[Wait]:
         """Begins to make the records; yields a function that waits for their file."""
@@ -62,7 +66,7 @@ class RunKind(ABC):
     def feed(
         self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
         stop: StopRequest, progress: Callable[[int, int], None],
-        share: network_feed.Share = network_feed.ALL,
+        share: network_feed.Share = network_feed.ALL, topic: TopicLog | None = None,
     ) -> network_feed.Fed:  # fmt: skip
         """Sends a share of the records straight into the network; ``progress`` as of
         `jobs.embedded.feed`."""
@@ -103,6 +107,7 @@ class SessionRun(RunKind):
     """ITCH messages in MoldUDP64 packets."""
 
     noun = "messages"
+    in_topic = True
 
     def source(self, settings: Settings, folder: Path) -> AbstractContextManager[Wait]:
         return _session(settings, folder)
@@ -129,10 +134,12 @@ class SessionRun(RunKind):
     def feed(
         self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
         stop: StopRequest, progress: Callable[[int, int], None],
-        share: network_feed.Share = network_feed.ALL,
+        share: network_feed.Share = network_feed.ALL, topic: TopicLog | None = None,
     ) -> network_feed.Fed:  # fmt: skip
         with open_records(source) as records:
-            return network_feed.feed(settings, publisher, sink, records, stop, progress, share)
+            return network_feed.feed(
+                settings, publisher, sink, records, stop, progress, share, topic
+            )
 
 
 class SensorRun(RunKind):
@@ -186,7 +193,7 @@ class SensorRun(RunKind):
     def feed(
         self, settings: Settings, tables: Tables, publisher: Host, sink: Sink, source: Path,
         stop: StopRequest, progress: Callable[[int, int], None],
-        share: network_feed.Share = network_feed.ALL,
+        share: network_feed.Share = network_feed.ALL, topic: TopicLog | None = None,
     ) -> network_feed.Fed:  # fmt: skip
         registry = formats.registry_of(tables, settings.widths)
         records = source.read_bytes().splitlines()
@@ -211,8 +218,8 @@ class SensorRun(RunKind):
 
 
 def _partitions(settings: Settings) -> int:
-    """Each of several publishers has a partition."""
-    return max(2, settings.lab_publishers)
+    """Each of several publishers has a partition; where switches match, events have one order."""
+    return 1 if settings.match == "network" else max(2, settings.lab_publishers)
 
 
 def in_background(work: Callable[[], T]) -> Future[T]:

@@ -1,8 +1,9 @@
 """The embedded default where the switches match: one trading session through the network, proved.
 
 Sends the records' packets whole into the publisher's switch, or those of several publishers their
-shares, and compares what the hosts received with what they were owed. Neither broker nor stream:
-Spark reads and writes tables, and sees no packet.
+shares, and compares what the hosts received with what they were owed. Of one publisher's packets the
+stream beside it reads the same ones from their topic, and tells the hosts by summaries what they
+should have; events of attributes, and several publishers, have neither.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +27,21 @@ from jobs.embedded.kinds import RunKind
 from jobs.embedded.lab import RunningLab, bring_up
 from jobs.embedded.progress import Progress
 from jobs.embedded.proof import RunProof, shown_subscriptions
+from jobs.embedded.stream import drain
 from lab.proof import verification
 from lab.proof.receipts import receipts
+from lab.proof.summaries import SummaryTally, hold_summaries
 from lab.report.showcase import FilteredShowcase, without_receiver
 from lab.traffic.packets import session_of
+from lab.traffic.topic_log import TopicLog
 from udfs.filters.grants import Grants
 from udfs.filters.subscriptions import CheckedRule, check, select
 from udfs.messages.attributes.registry import Registry
+from udfs.messages.sequence import session_id, split_sequence
 from udfs.messages.specification import Specification
 from udfs.network.network import Network
 from udfs.network.publishers import receiving, sending, several
+from udfs.stop_request import StopRequest
 
 log = logging.getLogger("stackcast.lab")
 
@@ -55,18 +62,43 @@ def run(
     if every delivery was exact.
     """
     began = time.monotonic()
-    with bring_up(settings, lifecycle, kind, progress, broker=False, keep_spark=keep_spark) as up:
-        with progress.stage(f"{kind.noun} into the network") as stage:
-            fed = _feed(up, lifecycle, kind, lambda done, _: progress.count(stage, done, done))
+    beside = kind.in_topic and settings.lab_publishers == 1 and not several(settings.publisher)
+    with bring_up(settings, lifecycle, kind, progress, broker=beside, keep_spark=keep_spark) as up:
+        text = f"{kind.noun} into the network"
+        if beside:
+            fed = _feed_beside(up, lifecycle, kind, progress, text)
+        else:
+            with progress.stage(text) as stage:
+                fed = _feed(
+                    *(up, lifecycle.stopping, kind),
+                    lambda done, _: progress.count(stage, done, done),
+                )
         with progress.stage("what hosts received, compared with what they were owed"):
             network, folder, status = up.lab.network, up.lab.folder, up.lab.settle()
-            proof = NetworkProof(up.settings, kind, up.tables, network, fed, folder, status)
+            proof = NetworkProof(up.settings, kind, up.tables, network, fed, folder, status, beside)
         proof.write(time.monotonic() - began)
     return 0 if proof.exact else 1
 
 
+def _feed_beside(
+    up: RunningLab, lifecycle: Lifecycle, kind: RunKind, progress: Progress, text: str
+) -> Fed:
+    """Sends the records as `_feed` does, each packet once it is in the topic that a stream reads."""
+    servers, topic = up.settings.kafka["bootstrap.servers"], up.settings.topic
+
+    def feed(stop: StopRequest, told: Callable[[int], None]) -> Fed:
+        with TopicLog(servers, topic) as log:
+            return _feed(up, stop, kind, lambda _, packets: told(packets), log)
+
+    return drain(up, lifecycle, kind, progress, text, feed)[0]
+
+
 def _feed(
-    up: RunningLab, lifecycle: Lifecycle, kind: RunKind, progress: Callable[[int, int], None]
+    up: RunningLab,
+    stop: StopRequest,
+    kind: RunKind,
+    progress: Callable[[int, int], None],
+    topic: TopicLog | None = None,
 ) -> Fed:
     """Sends the records into the publishers' switches; returns when all are in the network."""
     settings, network = up.settings, up.lab.network
@@ -83,8 +115,8 @@ def _feed(
         way = opener.way(host.name, host.switch) if several(settings.publisher) else None
         with closing(opener(way)) as sink:
             return kind.feed(
-                *(settings, up.tables, host, sink, up.source, lifecycle.stopping, told),
-                Share(number, len(names)),
+                *(settings, up.tables, host, sink, up.source, stop, told),
+                *(Share(number, len(names)), topic),
             )
 
     began = time.monotonic()
@@ -105,7 +137,8 @@ def _publishers(network: Network, settings: Settings) -> tuple[str, ...]:
 
 
 class NetworkProof(RunProof):
-    """The proof of a run of switches that match, by what was fed and the hosts' receipts."""
+    """The proof of a run of switches that match, by what was fed and the hosts' receipts; with a
+    stream ``beside``, also of its summaries."""
 
     def __init__(
         self,
@@ -116,6 +149,7 @@ class NetworkProof(RunProof):
         fed: Fed,
         folder: Path,
         status: Mapping[str, Any],
+        beside: bool,
     ) -> None:
         self._fed = fed
         self._specification = formats.specification_of(settings, tables)
@@ -131,15 +165,23 @@ class NetworkProof(RunProof):
         self._publishers = _publishers(network, settings)
         owed = expected(
             *(fed.packets, self._rules, self._specification, self._read, self._registry),
-            self._publishers,
+            *(self._publishers, settings.topic if beside else ""),
         )
+        self._summaries: SummaryTally | None = None
+        if beside:
+            told = {host for rule in self._rules for host in rule.receivers}
+            self._summaries = hold_summaries(folder, told, _ends(fed, settings.topic))
         compared = verification.compare(owed, receipts(folder, kind.receipt), pruned=True)
         super().__init__(settings, network, folder, status, owed, compared, kind.framing)
 
     @property
     def exact(self) -> bool:
-        carried = self._status["frames_in"] == len(self._fed.packets)
-        return self._compared.exact and carried and bool(self._fed.packets)
+        told = self._summaries
+        # Each summary is one host's.
+        sent = len(self._fed.packets) + (told.summaries if told else 0)
+        carried = self._status["frames_in"] == sent
+        right = told is None or told.exact
+        return self._compared.exact and carried and right and bool(self._fed.packets)
 
     def _figures(self) -> dict[str, Any]:
         return {
@@ -149,6 +191,7 @@ class NetworkProof(RunProof):
             "rejected_subscriptions": len(self._rejected),
             "dead_letters": self._expected.dead_letters.total(),
             "feed_seconds": round(self._fed.seconds, 1),
+            **({} if self._summaries is None else {"summaries": self._summaries.summaries}),
         }
 
     def _samples(self) -> dict[str, Any]:
@@ -178,11 +221,12 @@ def expected(
     read: verification.RecordReader | None = None,
     registry: Registry | None = None,
     publishers: Sequence[str] = ("",),
+    topic: str = "",
 ) -> verification.Expectation:
     """Returns what hosts are owed of packets as `Fed` has them, all under the same rules.
 
     publishers: by number; each is owed what others send, since no switch sends out of the port that
-    a packet came in by.
+    a packet came in by. topic: where the packets are, if they are in one.
     """
     batches = [
         verification.Batch(
@@ -194,4 +238,13 @@ def expected(
         )
         for number, name in enumerate(publishers)
     ]
-    return verification.expected(packets, batches, specification, "", session_of, read)
+    sessions = partial(session_id, topic) if topic else session_of
+    return verification.expected(packets, batches, specification, "", sessions, read)
+
+
+def _ends(fed: Fed, topic: str) -> dict[bytes, int]:
+    """Returns by session the offset behind its last packet."""
+    return {
+        session_id(topic, partition): split_sequence(number)[0] + 1
+        for partition, number, _ in fed.packets
+    }

@@ -7,10 +7,10 @@ they were owed, and writes the report.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -35,6 +35,8 @@ from udfs.messages.sequence import session_id
 from udfs.network.network import Network
 from udfs.stop_request import StopRequest
 from udfs.trees.broadcast import broadcast_trees
+
+T = TypeVar("T")
 
 
 def run(settings: Settings, lifecycle: Lifecycle, kind: RunKind, progress: Progress) -> int:
@@ -65,9 +67,26 @@ def run(settings: Settings, lifecycle: Lifecycle, kind: RunKind, progress: Progr
 def _deliver(
     up: RunningLab, lifecycle: Lifecycle, kind: RunKind, progress: Progress
 ) -> tuple[Published, str]:
-    """Publishes the records and lets the stream deliver them, until the topic is drained.
+    """Publishes the records and lets the stream deliver them."""
 
-    Returns what was published, and the mode in which it was delivered.
+    def publish(stop: StopRequest, told: Callable[[int], None]) -> Published:
+        return kind.publish(up.settings, up.source, stop, lambda sent: told(sent.packets))
+
+    return drain(up, lifecycle, kind, progress, "records delivered", publish)
+
+
+def drain(
+    up: RunningLab,
+    lifecycle: Lifecycle,
+    kind: RunKind,
+    progress: Progress,
+    text: str,
+    publish: Callable[[StopRequest, Callable[[int], None]], T],
+) -> tuple[T, str]:
+    """Has records published and runs the stream, until it has read all of the topic.
+
+    text: what that is for progress. publish: is to end when it is told to stop, and tells now and
+    then how many records there are. Returns what it returned, and the mode of the stream.
     """
     settings, stop = up.settings, StopRequest()
 
@@ -75,9 +94,9 @@ def _deliver(
     kind.publish(settings, None, stop)
     with progress.stage("the stream: plan and workers"):
         query, delivery = micro_batches.start(up.spark, settings, lifecycle)
-    with progress.stage("records delivered") as stage:
-        sent: list[Published] = []
-        publishing = in_background(lambda: kind.publish(settings, up.source, stop, sent.append))
+    with progress.stage(text) as stage:
+        sent: list[int] = []
+        publishing = in_background(lambda: publish(stop, sent.append))
         topics = Topics(up.spark, settings)
 
         @cache
@@ -86,7 +105,7 @@ def _deliver(
 
         def drained() -> bool:
             done = sum(delivery.processed.values())
-            progress.count(stage, done, max(done, sent[-1].packets if sent else 0))
+            progress.count(stage, done, max(done, sent[-1] if sent else 0))
             if not publishing.done():
                 return False
             publishing.result()

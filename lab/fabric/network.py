@@ -3,7 +3,7 @@
 A switch drops all frames until its program has been set over P4Runtime.
 
     python -m lab.fabric.network --description network.json --out DIR [--external-host h3=IP:PORT]
-        [--again ADDRESSES]
+        [--loss SHARE] [--again ADDRESSES]
 
 ``network.json`` holds the rows of the tables ``switches``, ``hosts`` and ``links``, and perhaps the
 ``encoding`` of its stacks and ``label_bits``, the width of labels of virtual trees (16 or 32). When
@@ -154,7 +154,7 @@ class LabNetwork:
     ----------
     out: folder for receipts. external: address (``ip:port``) by host, of hosts whose application
         is another program. again: `addresses` of one that has ended, to take its place; its hosts
-        write on in their files.
+        write on in their files. loss: share of the frames that each link loses.
 
     Raises LabError ``UNKNOWN_HOST`` for an external host that is no subscriber of the network,
     ``PORT_TAKEN``.
@@ -166,6 +166,7 @@ class LabNetwork:
         out: Path,
         external: Mapping[str, str],
         again: Mapping[str, Any] | None = None,
+        loss: float = 0.0,
     ) -> None:
         check_external(external, network.subscribers())
         receipts = out / "receipts"
@@ -178,7 +179,7 @@ class LabNetwork:
             for name in receivers(network)
         }
         data_planes = {name: SimpleSwitch() for name in network.switches}
-        self._fabric = Fabric(network, data_planes, self._deliver)
+        self._fabric = Fabric(network, data_planes, self._deliver, loss)
         places = again["ingress"] if again else {}
         ports = {name: int(place.rpartition(":")[2]) for name, place in places.items()}
         self._ingress = [
@@ -312,6 +313,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--description", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--external-host", action="append", default=[], metavar="HOST=IP:PORT")
+    parser.add_argument("--loss", type=float, default=0.0, metavar="SHARE")
     parser.add_argument("--again", type=json.loads, metavar="ADDRESSES")
     options = parser.parse_args(arguments)
     wake, waker = socket.socketpair()
@@ -321,7 +323,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         external = external_hosts(options.external_host)
         description = read_description(options.description)
-        network = LabNetwork(description, options.out, external, options.again)
+        network = LabNetwork(description, options.out, external, options.again, options.loss)
     except StackcastError as error:
         print(error, file=sys.stderr)
         return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,8 +30,10 @@ class Fabric:
     ----------
     data_planes: one a switch, by name.
     deliver: called with ``(host, frame)`` for each frame that arrives at a host.
+    loss: share of the frames that each link loses, the same ones each time.
 
-    ``drops`` counts by reason what the links lost: ``unplugged_port``, ``link_down``, ``loop``.
+    ``drops`` counts by reason what the links lost: ``unplugged_port``, ``link_down``, ``loop``,
+    ``loss``.
     """
 
     def __init__(
@@ -38,7 +41,9 @@ class Fabric:
         network: Network,
         data_planes: Mapping[str, DataPlane],
         deliver: Callable[[str, bytes], None],
+        loss: float = 0.0,
     ) -> None:
+        self._loss, self._dice = loss, random.Random(1)
         self.frames_in = 0
         self.drops: Counter[str] = Counter()
         self._data_planes = data_planes
@@ -67,6 +72,8 @@ class Fabric:
         self.frames_in += 1
         first = self._into[publisher]
         first.bytes += len(frame)
+        if self._lost():
+            return
         crossings = 0
         waiting = deque([(first, frame)])
         while waiting:
@@ -84,10 +91,18 @@ class Fabric:
                     self.drops["loop"] += 1
                     return
                 egress.bytes += len(copy)
+                if self._lost():
+                    continue
                 if egress.switch is None:
                     self._deliver(egress.host, copy)
                 else:
                     waiting.append((egress, copy))
+
+    def _lost(self) -> bool:
+        if self._loss == 0.0 or self._dice.random() >= self._loss:
+            return False
+        self.drops["loss"] += 1
+        return True
 
     def link_bytes(self) -> dict[str, int]:
         """Returns bytes that each direction of each link has carried: ``{"u->v": bytes}``."""

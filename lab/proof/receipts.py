@@ -68,10 +68,11 @@ def receipt_streams(
     directory = Path(folder) / "receipts"
     if not directory.is_dir():
         raise LabError("NO_RECEIPTS", f"{directory}: no such folder; did the hosts start?")
-    return {path.stem: map(receipt, _datagrams(path)) for path in sorted(directory.glob("*.mold"))}
+    return {path.stem: map(receipt, datagrams_of(path)) for path in sorted(directory.glob("*.mold"))}
 
 
-def _datagrams(path: Path) -> Iterator[bytes]:
+def datagrams_of(path: Path) -> Iterator[bytes]:
+    """Yields what one host's application was handed. Raises LabError TRUNCATED_RECEIPTS."""
     with path.open("rb", buffering=1 << 20) as file:
         at = 0
         while head := file.read(2):

@@ -26,6 +26,7 @@ _SUMMARY_LINES: tuple[tuple[str, str], ...] = (
     ("rejected_subscriptions", "subscriptions rejected"),
     ("deliveries_expected", "deliveries expected"),
     ("deliveries_received", "deliveries received"),
+    ("summaries", "summaries, as hosts received"),
     ("missing", "missing"),
     ("extra", "extra"),
     ("duplicates", "duplicates"),

@@ -135,7 +135,7 @@ def _publish(
 ) -> Published:
     stop = stop or StopRequest()
     ensure_topic(bootstrap_servers, topic, partitions, **client)
-    producer = _connect(
+    producer = connect(
         KafkaProducer,
         bootstrap_servers,
         acks="all",
@@ -192,7 +192,7 @@ def _publish(
 
 def ensure_topic(bootstrap_servers: str, topic: str, partitions: int = 2, **client: Any) -> None:
     """Makes the topic if it does not exist, and waits until it can be used."""
-    admin = _connect(KafkaAdminClient, bootstrap_servers, **client)
+    admin = connect(KafkaAdminClient, bootstrap_servers, **client)
     try:
         if topic not in admin.list_topics():
             admin.create_topics(
@@ -209,7 +209,8 @@ def ensure_topic(bootstrap_servers: str, topic: str, partitions: int = 2, **clie
         admin.close()
 
 
-def _connect(kind: Callable[..., Any], bootstrap_servers: str, **options: Any) -> Any:
+def connect(kind: Callable[..., Any], bootstrap_servers: str, **options: Any) -> Any:
+    """Returns a client of kafka-python. Raises KafkaError BAD_OPTION, BROKER_UNREACHABLE."""
     try:
         return kind(
             bootstrap_servers=bootstrap_servers.split(","), bootstrap_timeout_ms=5_000, **options

@@ -53,6 +53,7 @@ class LabOptions:
     seed: int = 1
     external: dict[str, str] = field(default_factory=dict)
     match: str = "spark"
+    loss: float = 0.0
 
     @staticmethod
     def from_json(text: str) -> LabOptions:
@@ -181,7 +182,7 @@ def run(options: LabOptions, stop: Callable[[float], bool]) -> None:
     """Holds a lab until ``stop`` (which waits for so many seconds) says true."""
     folder = Path(options.folder).absolute()
     network = load_network(options.network)
-    with Lab(folder, network, external=options.external) as lab:
+    with Lab(folder, network, external=options.external, loss=options.loss) as lab:
         try:
             _write_state(folder, {"pid": os.getpid(), "ready": False})
             # Offsets of an earlier broker, and tables of another network, say nothing here.

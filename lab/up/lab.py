@@ -46,6 +46,7 @@ class Lab:
     jars: class path of the broker; ``default_class_path()`` by default.
     java: the Java executable; that of ``JAVA_HOME``, else the first of the path, by default.
     broker: whether there is a broker, which needs Java; a network that matches needs none.
+    loss: share of the frames that each link loses.
 
     After ``up``: ``bootstrap_servers`` (``host:port``), ``p4runtime`` (``host:port``, all switches
     by their device id), ``ingress`` (publisher host to ``host:port`` of its UDP tunnel), ``hosts``
@@ -60,6 +61,7 @@ class Lab:
         java: str | None = None,
         external: Mapping[str, str] = MappingProxyType({}),
         broker: bool = True,
+        loss: float = 0.0,
     ) -> None:
         check_external(external, network.subscribers())
         self.folder = Path(folder).absolute()
@@ -70,6 +72,7 @@ class Lab:
         self.ingress: dict[str, str] = {}
         self._external = dict(external)
         self._with_broker = broker
+        self._loss = loss
         self._jars = jars
         self._java = java or _java()
         self._lock = FolderLock(self.folder)
@@ -196,6 +199,8 @@ class Lab:
         log = self.folder / "log" / "network.log"
         arguments: list[str | Path] = [sys.executable, "-m", "lab.fabric.network"]
         arguments += ["--description", description, "--out", self.folder, *more]
+        if self._loss:
+            arguments += ["--loss", str(self._loss)]
         for host, address in self._external.items():
             arguments += ["--external-host", f"{host}={address}"]
         self._switches = Child(

@@ -268,8 +268,9 @@ def test_the_map_shows_the_way_through_the_switches():
         assert ends - {FIRST} == set(sample["receivers"])
 
 
-def test_where_the_switches_match_the_stream_of_a_deployment_has_nothing_to_do():
-    settings = Settings(match="network", kafka={"bootstrap.servers": "127.0.0.1:1"})
+def test_where_the_switches_match_a_stream_without_summaries_has_nothing_to_do():
+    kafka = {"bootstrap.servers": "127.0.0.1:1"}
+    settings = Settings(match="network", summary_port=0, kafka=kafka)
     with pytest.raises(SettingsError) as refused:
         itch_stream.deliver(settings, Lifecycle())
     assert refused.value.code == "SETTINGS.MATCHED_IN_NETWORK"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from udfs.delivery.routes import Route
 from udfs.stacks.frame import FrameTemplates
-from udfs.trees.header_stacks import HeaderStacks, Receivers, Stacks
+from udfs.trees.header_stacks import HeaderStacks, Receivers, Stack, Stacks
 
 
 class StacksHandle(Protocol):
@@ -31,7 +31,7 @@ class FrameHeaders:
     ----------
     routes: by number; a worker may add to them. stacks: of each route that the plan has, None where
     they are not known.
-    template: from a publisher and labels to a template
+    template: from a publisher and a stack to a template
     (:func:`udfs.stacks.frame.header_template`); pickles.
     """
 
@@ -39,7 +39,7 @@ class FrameHeaders:
         self,
         routes: Sequence[Route],
         stacks: Sequence[Stacks | None],
-        template: Callable[[int, Sequence[int]], bytes],
+        template: Callable[[int, Stack], bytes],
     ) -> None:
         self._routes = routes
         self._template = template
@@ -128,4 +128,4 @@ class FrameHeaders:
         }
 
     def _bytes(self, publisher: int, stacks: Stacks) -> list[bytes]:
-        return [self._template(publisher, part.labels) for part in stacks.parts]
+        return [self._template(publisher, part) for part in stacks.parts]

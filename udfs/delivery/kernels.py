@@ -126,6 +126,23 @@ def by_host(used, frames, last, digest, start, end, pool, hosts):  # type: ignor
 
 
 @njit(cache=True, nogil=True)
+def by_receiver(delivery, start, pool):  # type: ignore[no-untyped-def]
+    """Returns messages and receivers, int32[k] each: message m once for each of
+    ``pool[start[delivery[m]]:start[delivery[m] + 1]]``."""
+    total = 0
+    for message in range(delivery.size):
+        total += start[delivery[message] + 1] - start[delivery[message]]
+    messages = np.empty(total, np.int32)
+    receivers = np.empty(total, np.int32)
+    at = 0
+    for message in range(delivery.size):
+        for place in range(start[delivery[message]], start[delivery[message] + 1]):
+            messages[at], receivers[at] = message, pool[place]
+            at += 1
+    return messages, receivers
+
+
+@njit(cache=True, nogil=True)
 def number_routes(  # type: ignore[no-untyped-def]
     publisher, delivery, slot, of_publisher, of_delivery, known, route
 ):

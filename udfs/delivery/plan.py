@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udfs.delivery.frame_headers import FrameHeaders
+from udfs.delivery.host_packets import HostPackets
 from udfs.delivery.matched import read_matched
 from udfs.delivery.partition_states import clocks
 from udfs.delivery.publishers import Publishers, publishers_of, telling, with_fields
@@ -50,8 +51,8 @@ from udfs.network.labels import LabelFormat
 from udfs.network.network import Host, Network
 from udfs.network.publishers import PARTITION, receiving, several
 from udfs.network.virtual_tree import VirtualTree, check_ids
-from udfs.stacks.frame import header_template, label_capacity
-from udfs.trees.header_stacks import HeaderStacks, Receivers, Stack, Stacks
+from udfs.stacks.frame import MAX_MTU, header_template, label_capacity, plain_template
+from udfs.trees.header_stacks import HeaderStacks, PlainFrames, Receivers, Stack, Stacks
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class Addressing:
     address that hosts see. mtu: most bytes after the Ethernet header. max_labels: the switches'
     limit. summary_port: of the summaries for hosts; 0: there are none. publisher_by: what says
     whose a record is, where there are several publishers: ``partition``, ``header:NAME`` or
-    ``field:NAME``.
+    ``field:NAME``. in_network: switches match, and bring hosts their messages of the publisher's
+    own packets; the stream sends summaries alone, without stacks.
     """
 
     publisher: str
@@ -73,6 +75,7 @@ class Addressing:
     max_labels: int
     summary_port: int = 0
     publisher_by: str = PARTITION
+    in_network: bool = False
 
 
 Gate = tuple[Announced, tuple[int, ...]]
@@ -90,7 +93,8 @@ class Plan:
     place of ``matcher``, or an index with state. index: of the rules that the matcher does not
     have, None where it has all. advertised: by publisher; none of those that may publish
     everything. summaries: whom they go to, or None. publishers: None where there is one. routes: of
-    the headers.
+    the headers. host_packets: None but where switches match: frames are then what these bring to
+    each host, and the stream sends none of them.
     """
 
     specification: Specification
@@ -106,6 +110,7 @@ class Plan:
     summaries: SummaryHosts | None = None
     publishers: Publishers | None = None
     routes: Routes = field(default_factory=lambda: Routes(ReceiverSets([()]), several=False))
+    host_packets: HostPackets | None = None
 
     def matched(self, batch: Batch) -> tuple[Messages, NDArray[np.int32]] | None:
         """Returns what `udfs.delivery.matched.read_matched` does; None where a message for nobody
@@ -281,6 +286,7 @@ class Compilation:
             for sender, receivers, stacks in known
             if stacks is not None
             for number, part in enumerate(stacks.parts)
+            if part.labels
         ]
 
     def stacks_of(
@@ -337,6 +343,7 @@ class Planner:
         self._summary_key = summary_key
         self._order = order
         self._made_for: tuple[Network, tuple[VirtualTree, ...], int, HeaderStacks] | None = None
+        self._plain = PlainFrames() if addressing.in_network else None
         self._form = form
         self._rules = self._live_rules(form)
         self._matching: tuple[Grouped, _Matching] | None = None
@@ -410,6 +417,9 @@ class Planner:
         header_stacks = self._header_stacks_for(network, tuple(trees))
         header_stacks.retain(sets)
         routes = Routes(sets, several=publishers is not None)
+        template: _Template | _PlainTemplate = _Template(address, network.labels, hosts)
+        if address.in_network:
+            template = _PlainTemplate(address.port, hosts[0], network.hosts)
         stacks: list[Stacks | None] = [Stacks(())]
         if publishers is None:
             stacks = [header_stacks.known(each) for each in sets]
@@ -417,8 +427,8 @@ class Planner:
             specification=specification,
             reader=self._form.reader(fields, clocks(specification) if state else ()),
             matcher=matcher,
-            headers=FrameHeaders(routes, stacks, _Template(address, network.labels, hosts)),
-            mtu=address.mtu,
+            headers=FrameHeaders(routes, stacks, template),
+            mtu=MAX_MTU if address.in_network else address.mtu,
             state=state,
             state_columns=state_columns,
             delivery=delivery,
@@ -427,6 +437,7 @@ class Planner:
             summaries=summaries,
             publishers=publishers,
             routes=routes,
+            host_packets=HostPackets(sets) if address.in_network else None,
         )
         return Compilation(
             plan,
@@ -475,7 +486,7 @@ class Planner:
             found, delivery = _receiver_sets(matcher.receivers)
             for index in grouped.indexes:
                 found = list(dict.fromkeys((*found, *index.receivers)))
-            if self._addressing.summary_port:
+            if self._addressing.summary_port or self._addressing.in_network:
                 found = _with_each_alone(found)
             sets = ReceiverSets(found)
             summaries = None
@@ -486,6 +497,8 @@ class Planner:
         return self._matching[1]
 
     def _header_stacks_for(self, network: Network, trees: tuple[VirtualTree, ...]) -> HeaderStacks:
+        if self._plain is not None:
+            return self._plain
         # By content: other versions of the tables may hold the same network.
         longest = self._form.longest
         if self._made_for is None or self._made_for[:3] != (network, trees, longest):
@@ -506,16 +519,29 @@ class _Template:
     labels: LabelFormat
     hosts: Sequence[Host]
 
-    def __call__(self, publisher: int, labels: Sequence[int]) -> bytes:
+    def __call__(self, publisher: int, stack: Stack) -> bytes:
         host = self.hosts[publisher]
         return header_template(
-            labels,
+            stack.labels,
             source_mac=host.mac,
             source_ipv4=host.ipv4,
             group_ipv4=self.address.group,
             port=self.address.port,
             label_format=self.labels,
         )
+
+
+@dataclass(frozen=True)
+class _PlainTemplate:
+    """Makes the headers of frames to one host, by its IPv4 address; picklable."""
+
+    port: int
+    publisher: Host
+    hosts: Mapping[str, Host]
+
+    def __call__(self, publisher: int, stack: Stack) -> bytes:
+        host, source = self.hosts[stack.receivers[0]], self.publisher
+        return plain_template(source.mac, source.ipv4, host.mac, host.ipv4, self.port)
 
 
 def _announced(

@@ -18,7 +18,7 @@ from udfs.delivery.receiver_summaries import ReceiverSummaries
 from udfs.messages.buffers import Batch
 from udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, Messages
 from udfs.messages.readers import OUTSIDE, REASONS
-from udfs.stacks.frame import DATAGRAM, Frames, build_frames
+from udfs.stacks.frame import DATAGRAM, Frames, MessagePositions, build_frames
 from udfs.trees.header_stacks import Receivers
 
 SAMPLE_BYTES = 256
@@ -59,6 +59,8 @@ class Task:
     def add(self, batch: Batch | pa.RecordBatch) -> Frames:
         """Decodes, matches, frames and counts one batch of records; Arrow's as of `Batch.of_arrow`.
 
+        Where switches match, a frame is what one host should have of a packet.
+
         Raises StreamError OFFSETS_USED_UP.
         """
         if isinstance(batch, pa.RecordBatch):
@@ -70,11 +72,15 @@ class Task:
             messages, route = matched
         else:
             messages, content, route = self._read(batch)
+        framed = route
+        positions: MessagePositions = messages
+        if plan.host_packets is not None:
+            framed, positions = plan.host_packets.split(route, messages)
         sessions = self._counts.sessions
         frames = build_frames(
-            plan.headers.templates_for(route, self._header_stacks),
-            route,
-            messages,
+            plan.headers.templates_for(framed, self._header_stacks),
+            framed,
+            positions,
             content,
             sequence_base=batch.offset,
             sessions=sessions if len(sessions) == 1 else sessions[rows],

@@ -83,13 +83,29 @@ def header_template(
         )
     ethernet = multicast_mac(group_ipv4).to_bytes(6) + source_mac.to_bytes(6)
     stack = label_format.ether_type.to_bytes(2) + label_format.pack(labels)
+    source = port if source_port is None else source_port
+    return ethernet + stack + _datagram_header(source_ipv4, group_ipv4, source, port, ttl)
+
+
+def plain_template(
+    source_mac: int, source_ipv4: int, mac: int, ipv4: int, port: int, *, ttl: int = 64
+) -> bytes:
+    """Makes the headers of frames without a stack to one host; lengths and checksums are still 0.
+
+    source_mac, source_ipv4: the publisher's addresses as integers. mac, ipv4: the host's. port: UDP
+    source and destination port.
+    """
+    ethernet = mac.to_bytes(6) + source_mac.to_bytes(6) + ETHERTYPE_IPV4.to_bytes(2)
+    return ethernet + _datagram_header(source_ipv4, ipv4, port, port, ttl)
+
+
+def _datagram_header(source: int, destination: int, from_port: int, port: int, ttl: int) -> bytes:
     # Identification 0: a datagram that is never fragmented needs none (RFC 6864), and the same
     # packet sent again has the same bytes.
     ipv4 = struct.pack(
-        ">BBHHHBBHII", 0x45, 0, 0, 0, _DONT_FRAGMENT, ttl, PROTOCOL_UDP, 0, source_ipv4, group_ipv4
+        ">BBHHHBBHII", 0x45, 0, 0, 0, _DONT_FRAGMENT, ttl, PROTOCOL_UDP, 0, source, destination
     )
-    udp = struct.pack(">HHHH", port if source_port is None else source_port, port, 0, 0)
-    return ethernet + stack + ipv4 + udp
+    return ipv4 + struct.pack(">HHHH", from_port, port, 0, 0)
 
 
 def label_capacity(mtu: int, longest: int, label_format: LabelFormat) -> int:

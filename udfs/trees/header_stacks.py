@@ -202,6 +202,36 @@ class HeaderStacks:
         return tuple(Stack(each.labels, each.receivers) for each in encodings)
 
 
+class PlainFrames(HeaderStacks):
+    """Stands in where switches match and frames have no stack: each host alone is reached without
+    labels, and a set of several, whose packets differ, by no frame."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        pass
+
+    def of(self, receivers: Receivers, publisher: int = 0) -> Stacks:
+        """Returns the one part of a host alone, which has no labels."""
+        return Stacks((Stack((), receivers),)) if len(receivers) == 1 else _NOBODY
+
+    known = of
+
+    def remembered(self) -> list[tuple[int, Receivers, Stacks]]:
+        """Returns nothing: there is nothing to work out."""
+        return []
+
+    def learn(self, stacks: Mapping[Receivers, Stacks]) -> None:
+        """Learns nothing."""
+
+    def retain(self, receiver_sets: Sequence[Receivers]) -> None:
+        """Forgets nothing."""
+
+
 def _bytes(receivers: Receivers, stacks: Stacks) -> int:
     """Returns about how many bytes the stacks of a receiver set take; all share names of hosts."""
     size = _ENTRY + sys.getsizeof(receivers)

@@ -192,6 +192,7 @@ QUOTA = "filters.quota"
 SHAPING = (
     "publisher",
     "publisher.by",
+    "match",
     "multicast.group",
     "multicast.port",
     "mtu",

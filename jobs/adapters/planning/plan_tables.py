@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.logs import named
 from jobs.adapters.planning.live_subscriptions import LiveSubscriptions
-from jobs.adapters.tables.tables import LIVE, Tables
+from jobs.adapters.tables.tables import LIVE, REJECTED, Tables
 from udfs.delivery.plan import Compilation
 from udfs.errors import StackcastError
 from udfs.filters.rule_warnings import SubscriptionWarnings
@@ -23,7 +23,6 @@ from udfs.retuning.relations import clients_of
 
 log = logging.getLogger(__name__)
 
-REJECTED = "rejected_subscriptions"
 #: The tables that say who may get what of a publisher.
 _MATCHED = ("subscriptions", "advertisements", "attributes", "grants")
 
@@ -34,12 +33,14 @@ class PlanTables:
     `filter_entries`, `filter_leaves`, `matches`).
 
     Of plans that come faster than they are written, the newest is. Errors go to the log: the next
-    plan writes the tables anew. Call `close` at the end.
+    plan writes the tables anew. Call `close` at the end. rejections: False where
+    `rejected_subscriptions` is somebody else's.
     """
 
-    def __init__(self, tables: Tables, publisher: str) -> None:
+    def __init__(self, tables: Tables, publisher: str, rejections: bool = True) -> None:
         self._tables = tables
         self._publisher = publisher
+        self._rejections = rejections
         self._live = LiveSubscriptions(tables)
         self._warnings = SubscriptionWarnings()
         # Tables that are known to have no rows, and need none.
@@ -54,7 +55,8 @@ class PlanTables:
     ) -> None:
         """Writes the tables of this plan, which is in use from now on."""
         made = Made(compilation, subscriptions, network, dt.datetime.now(dt.UTC))
-        self._to_rejected.submit(made)
+        if self._rejections:
+            self._to_rejected.submit(made)
         self._to_live.submit(made)
 
     def close(self) -> None:

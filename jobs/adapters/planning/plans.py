@@ -11,7 +11,8 @@ from jobs.adapters.app.error_texts import SQL_ERRORS, gone_for_good
 from jobs.adapters.app.settings import FORMATS, Settings
 from jobs.adapters.planning import formats
 from jobs.adapters.planning.versions import LINK_STATES
-from jobs.adapters.tables.tables import GRANTS, Tables
+from jobs.adapters.tables.network_versions import MATCHED, SOURCES
+from jobs.adapters.tables.tables import GRANTS, REJECTED, Tables
 from udfs.delivery.plan import Addressing, Compilation, Planner
 from udfs.errors import SettingsError, TableError
 from udfs.filters.advertisements import select_advertisements
@@ -27,6 +28,21 @@ from udfs.network.virtual_tree import VirtualTree
 
 #: The tables that make a network; `LINK_STATES` says which of its links are up.
 NETWORK = ("switches", "hosts", "links")
+
+
+def sources(settings: Settings) -> tuple[str, ...]:
+    """The tables, beside those of rules and network, that a plan is made from.
+
+    Where switches match, the refresher says in `rejected_subscriptions` which rules they do not
+    hold: these are live nowhere.
+    """
+    refused = (REJECTED,) if settings.match == "network" else ()
+    return (*formats.sources(settings), *refused)
+
+
+def switch_sources(settings: Settings) -> tuple[str, ...]:
+    """The tables that decide what switches hold."""
+    return (*SOURCES, *MATCHED) if settings.match == "network" else SOURCES
 
 
 class Planned(NamedTuple):
@@ -66,6 +82,7 @@ class Plans:
             max_labels=settings.max_labels,
             summary_port=settings.summary_port,
             publisher_by=settings.publisher_by,
+            in_network=settings.match == "network",
         )
 
     def at(self, versions: Mapping[str, int]) -> Planned:
@@ -75,6 +92,9 @@ class Plans:
         tables cannot be used, Spark's errors where they cannot be read.
         """
         subscriptions, rejected = self._subscriptions(versions["subscriptions"])
+        refused = self._refused(versions)
+        if refused:
+            subscriptions = [each for each in subscriptions if each.id not in refused]
         trees = self._trees(versions["virtual_trees"])
         advertisements = select_advertisements(
             self._advertisements(versions), self._settings.format
@@ -134,6 +154,11 @@ class Plans:
             rows = self._rows(GRANTS, version)
             self._granted = version, select_grants(rows, self._settings.format)
         return self._granted[1]
+
+    def _refused(self, versions: Mapping[str, int]) -> set[str]:
+        """Returns the rules that switches do not hold."""
+        version = versions.get(REJECTED)
+        return set() if version is None else {row["id"] for row in self._rows(REJECTED, version)}
 
     def _network_at(self, versions: Mapping[str, int]) -> Network:
         key = tuple(versions[name] for name in (*NETWORK, LINK_STATES))

@@ -35,7 +35,8 @@ class PlanMetrics(Protocol):
 class StreamPlan:
     """Makes plans by `make`, and ships them again by `with_known` as their stacks get known.
 
-    For one thread. Call `close` at the end: it waits for what is still being written.
+    For one thread. Call `close` at the end: it waits for what is still being written. rejections:
+    as of `PlanTables`.
     """
 
     def __init__(
@@ -45,11 +46,12 @@ class StreamPlan:
         publisher: str,
         plans: Plans,
         metrics: PlanMetrics,
+        rejections: bool = True,
     ) -> None:
         self._plans = plans
         self._metrics = metrics
         self._stacks = StackJobs(spark, tables, publisher)
-        self._tables = PlanTables(tables, publisher)
+        self._tables = PlanTables(tables, publisher, rejections)
 
     def make(self, versions: Mapping[str, int]) -> Compilation:
         """Returns the plan of these versions. Raises as `Plans.at`; nothing has changed then."""

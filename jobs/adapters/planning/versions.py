@@ -27,6 +27,8 @@ class BatchVersions:
     ``subscriptions`` are as they are now. The network and its trees are as `network_versions` says
     that all switches hold them, so that no stack names what a switch lacks; but which links are up
     is as of now, since an edit of that needs no switch. ``more`` tables are as they are now, too.
+    sources: the tables that decide what switches hold; where switches match, subscriptions are
+    among them, and the stream follows these.
 
     On a local path a look at all of them takes some 50 us, and each batch looks for itself: what is
     committed before a batch begins is live in it. Elsewhere a look takes tens of milliseconds, so
@@ -34,9 +36,16 @@ class BatchVersions:
     is live in it. Call `close` at the end.
     """
 
-    def __init__(self, tables: Tables, topic: str, more: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        topic: str,
+        more: Sequence[str] = (),
+        sources: Sequence[str] = SOURCES,
+    ) -> None:
         self._tables = tables
         self._more = more
+        self._sources = sources
         self._topic = topic
         self._versions = NetworkVersions(tables)
         self._ready: tuple[int, Versions] | None = None
@@ -85,7 +94,7 @@ class BatchVersions:
     def announce(self, versions: Versions) -> None:
         """Before the first batch of all: keep on the switches what these versions need, or later
         ones. Call `current` again afterwards."""
-        needed = network_part(versions)
+        needed = network_part(versions, self._sources)
         if self._beside is None:
             self._versions.announce(self._topic, needed)
             return
@@ -97,7 +106,7 @@ class BatchVersions:
         version = self._tables.version(TABLE)
         if self._ready is not None and self._ready[0] == version:
             return self._ready[1]
-        newest = {name: self._tables.version(name) for name in SOURCES}
+        newest = {name: self._tables.version(name) for name in self._sources}
         if self._unready == (version, newest):
             return newest
         ready = self._versions.newest(newest)
@@ -114,6 +123,6 @@ class BatchVersions:
         return ready
 
 
-def network_part(versions: Versions) -> dict[str, int]:
+def network_part(versions: Versions, sources: Sequence[str] = SOURCES) -> dict[str, int]:
     """Returns, of a batch's versions, those of tables that switches are written from."""
-    return {name: versions[name] for name in SOURCES}
+    return {name: versions[name] for name in sources}

@@ -4,6 +4,7 @@ record."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -19,8 +20,10 @@ from udfs.filters.subscriptions import CheckedRule
 from udfs.messages.attributes.reference import read_event
 from udfs.messages.attributes.registry import FORMAT
 from udfs.messages.reference import read_message, read_packet
-from udfs.messages.sequence import INDEX_BITS, split_sequence
+from udfs.messages.sequence import INDEX_BITS, sequence_number, split_sequence
+from udfs.network.network import Network
 from udfs.network.rows import tree_from_row
+from udfs.network_match.routing import ports_towards
 from udfs.replay.sent_ranges import Gap, SentRange
 from udfs.stacks.dissect import dissect
 from udfs.stacks.forwarding import path_of_stack
@@ -52,7 +55,11 @@ class SentExplanation:
         found = self._range(partition, offset)
         run = self._replay.prepare(partition, offset)
         only = (offset, offset + 1)
-        sent = self._replay.run(run, None, only, whole=True)
+        pruned = _pruned(run.prepared)
+        if pruned:
+            # Whatever switches leave of a packet has its number.
+            sequence = sequence_number(offset, 0)
+        sent = self._replay.run(run, None, only, whole=not pruned)
         places = [
             at
             for at, (first, count) in enumerate(
@@ -67,7 +74,17 @@ class SentExplanation:
             (sent.receivers[int(sent.group[at])], content)
             for at, content in zip(places, sent.content.take(places).to_pylist(), strict=True)
         ]
-        return self._told(run.prepared, found, partition, frames, host)
+        if pruned:
+            messages = read_packet(self._value(run, partition, offset) or b"")[2]
+            shown = [self._packet(run.prepared, names, packet) for names, packet in frames]
+            number = sequence_number(offset, 0)
+        else:
+            parts = dissect(frames[0][1])
+            messages, number = list(parts.messages), parts.sequence
+            shown = [self._frame(run.prepared, names, frame) for names, frame in frames]
+        return {"session": session, "sequence": number} | self._told(
+            run.prepared, found, partition, offset, index, messages, shown, host
+        )
 
     def _partition(self, session: str) -> int:
         sessions = self._replay.ledger.sessions
@@ -146,14 +163,15 @@ class SentExplanation:
         prepared: Prepared,
         found: SentRange,
         partition: int,
-        frames: Sequence[tuple[Sequence[str], bytes]],
+        offset: int,
+        index: int,
+        messages: Sequence[bytes],
+        frames: Sequence[Json],
         host: str,
     ) -> Json:
         compilation = prepared.planned.compilation
-        parts = dissect(frames[0][1])
-        offset, index = split_sequence(parts.sequence)
-        receivers = sorted({name for names, _ in frames for name in names})
-        events = [self._event(prepared, message) for message in parts.messages]
+        receivers = sorted({name for frame in frames for name in frame["receivers"]})
+        events = [self._event(prepared, message) for message in messages]
         texts = {row.id: row for row in prepared.planned.subscriptions}
         rules = []
         for rule in compilation.rules:
@@ -165,8 +183,6 @@ class SentExplanation:
                 told |= {"subscriber": row.subscriber, "filter": row.filter} if row else {}
                 rules.append(told)
         return {
-            "session": parts.session.decode("latin-1"),
-            "sequence": parts.sequence,
             "topic": self._settings.topic,
             "partition": partition,
             "offset": offset,
@@ -179,7 +195,7 @@ class SentExplanation:
             "receivers": receivers,
             **({"host": host, "received": host in receivers} if host else {}),
             "rules": rules,
-            "frames": [self._frame(prepared, names, frame) for names, frame in frames],
+            "frames": list(frames),
         }
 
     def _rule(
@@ -224,6 +240,21 @@ class SentExplanation:
         entry = compilation.header_stacks.of((sender,), number).parts[0].entry
         return sender, publishers.names[number if entry is None else entry]
 
+    def _packet(self, prepared: Prepared, receivers: Sequence[str], packet: bytes) -> Json:
+        """Tells of what switches that match leave a host of a packet, and the way by which."""
+        network, publisher = prepared.planned.network, prepared.settings.publisher
+        paths = {host: _way(network, publisher, host) for host in receivers}
+        return {
+            "publisher": publisher,
+            "entry": publisher,
+            "receivers": list(receivers),
+            "labels": [],
+            "paths": paths,
+            "links": sorted({link for path in paths.values() for link in pairwise(path)}),
+            "bytes": len(packet),
+            "hex": packet.hex(),
+        }
+
     def _frame(self, prepared: Prepared, receivers: Sequence[str], frame: bytes) -> Json:
         parts = dissect(frame)
         versions = prepared.planned.compilation.versions
@@ -241,6 +272,24 @@ class SentExplanation:
             "bytes": len(frame),
             "hex": frame.hex(),
         }
+
+
+def _pruned(prepared: Prepared) -> bool:
+    """Tells whether switches matched."""
+    return prepared.planned.compilation.plan.host_packets is not None
+
+
+def _way(network: Network, publisher: str, host: str) -> list[str]:
+    """Returns the way of events to a host where switches match; empty where none leads there."""
+    ports = ports_towards(network, publisher)
+    neighbors = {(link.switch, link.port): link.neighbor for link in network.links}
+    way = [publisher, network.hosts[publisher].switch]
+    while way[-1] != host:
+        port = ports.get(way[-1], {}).get(host)
+        if port is None:
+            return []
+        way.append(neighbors[way[-1], port])
+    return way
 
 
 def _attributes(prepared: Prepared) -> bool:

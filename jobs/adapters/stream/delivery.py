@@ -31,8 +31,7 @@ from jobs.adapters.checkpoint.pins import Pin, Pins
 from jobs.adapters.checkpoint.progress import Progress
 from jobs.adapters.checkpoint.reports import Report, Reports, Rows
 from jobs.adapters.checkpoint.state import CarriedState
-from jobs.adapters.planning import formats
-from jobs.adapters.planning.plans import Plans
+from jobs.adapters.planning.plans import Plans, sources, switch_sources
 from jobs.adapters.planning.stream_plan import StreamPlan
 from jobs.adapters.planning.versions import FRESH, LINK_STATES, BatchVersions
 from jobs.adapters.stream.admission import Admission, RunningQuery
@@ -100,7 +99,8 @@ class BatchDelivery:
         self._topics = topics
         self.fence = fence
         self.metrics = metrics or StreamMetrics()
-        self._versions = BatchVersions(tables, settings.topic, formats.sources(settings))
+        decide = sources(settings), switch_sources(settings)
+        self._versions = BatchVersions(tables, settings.topic, *decide)
         self.pins = Pins(spark, settings.checkpoint)
         self.state = CarriedState(spark, settings.checkpoint)
         self._progress = Progress(spark, settings.checkpoint, settings.topic)
@@ -114,7 +114,8 @@ class BatchDelivery:
         )
         self.shaping = shaping(settings)
         plans = Plans(settings, tables, signing_key(settings))
-        self._plans = StreamPlan(spark, tables, settings.publisher, plans, self.metrics)
+        rejections = settings.match != "network"
+        self._plans = StreamPlan(spark, tables, settings.publisher, plans, self.metrics, rejections)
         self._new_attributes = NewAttributes(settings, tables)
         found = fetch_of(settings)
         self.fetch = None if isinstance(found, str) else found
@@ -140,7 +141,7 @@ class BatchDelivery:
         self.stop: Callable[[], None] = lambda: None
         #: What ends with the delivery, whatever else does.
         self.ending = ExitStack()
-        self._looks = BatchVersions(tables, settings.topic, formats.sources(settings))
+        self._looks = BatchVersions(tables, settings.topic, *decide)
         # Plans are made by one at a time: by a batch, or between two.
         self._turn = threading.Lock()
         self._closing = threading.Event()

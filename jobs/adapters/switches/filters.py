@@ -12,7 +12,8 @@ import schemas
 from jobs.adapters.app.error_texts import SQL_ERRORS, one_line
 from jobs.adapters.app.settings import FORMATS, PREFIX, Settings
 from jobs.adapters.switches.program import P4Program
-from jobs.adapters.tables.tables import GRANTS, Tables
+from jobs.adapters.tables.network_versions import MATCHED
+from jobs.adapters.tables.tables import Tables
 from udfs.errors import NetworkError, SettingsError
 from udfs.filters.grants import Grants
 from udfs.filters.subscriptions import CheckedRule, Rejection, check, rejection, select
@@ -74,7 +75,7 @@ class NetworkMatch:
         self._widths = settings.widths
         self._attributes: AttributeFilters | None = None
         self._messages: tuple[Specification, NetworkFilters] | None = None
-        self.sources: tuple[str, ...] = ("subscriptions", GRANTS)
+        self.sources: tuple[str, ...] = MATCHED
         if self.program == ATTRIBUTES:
             self.sources = (*self.sources, "attributes")
             _check_widths(config, settings)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.adapters.tables.tables import LEDGER, Tables
+from jobs.adapters.tables.tables import GRANTS, LEDGER, Tables
 from udfs.switches import rollout
 from udfs.switches.rollout import Versions
 
@@ -19,6 +19,8 @@ TABLE = "network_versions"
 
 #: The tables that decide what switches hold.
 SOURCES = ("switches", "hosts", "links", "virtual_trees")
+#: Where switches match, these do, too.
+MATCHED = ("subscriptions", GRANTS)
 
 COLUMNS = (
     "versions",

@@ -56,6 +56,7 @@ NAMES = (
 #: Those that several rooms name.
 TREES = "virtual_trees"
 LIVE = "live_subscriptions"
+REJECTED = "rejected_subscriptions"
 GRANTS = "grants"
 DELIVERIES = "delivery_statistics"
 PUBLICATIONS = "publication_statistics"

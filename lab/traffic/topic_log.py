@@ -1,0 +1,73 @@
+"""A feed's packets on record in a topic, before they go into a network that matches under the
+numbers of their places there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError as ClientError
+
+from lab.traffic.publisher import connect, ensure_topic
+from udfs.errors import KafkaError
+from udfs.messages.reference import HEADER
+from udfs.messages.sequence import sequence_number, session_id
+
+_PATIENCE_S = 60.0
+
+
+class Place(NamedTuple):
+    """Where the brokers have a packet."""
+
+    partition: int
+    offset: int
+
+
+class TopicLog:
+    """Puts packets on record, and says where. A context manager.
+
+    topic: made with ``partitions`` partitions if it does not exist.
+
+    Raises KafkaError BROKER_UNREACHABLE, NOT_PUBLISHED.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, topic: str, *, partitions: int = 1, **client: Any
+    ) -> None:
+        ensure_topic(bootstrap_servers, topic, partitions, **client)
+        self.topic = topic
+        self._producer = connect(KafkaProducer, bootstrap_servers, acks="all", **client)
+        self._partitions = len(self._producer.partitions_for(topic))
+        self._sent = 0
+
+    def __enter__(self) -> TopicLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._producer.close(timeout=10)
+
+    def append(self, packets: Sequence[bytes]) -> list[Place]:
+        """Returns the place of each packet when the brokers have all; partitions take turns."""
+        sent = []
+        try:
+            for packet in packets:
+                partition = self._sent % self._partitions
+                sent.append(self._producer.send(self.topic, packet, partition=partition))
+                self._sent += 1
+            self._producer.flush(_PATIENCE_S)
+            told = [future.get(_PATIENCE_S) for future in sent]
+        except ClientError as error:
+            raise KafkaError(
+                "NOT_PUBLISHED",
+                f"not all packets could be written to topic {self.topic}: {error}",
+                topic=self.topic,
+            ) from error
+        return [Place(each.partition, each.offset) for each in told]
+
+    def numbered(self, packet: bytes, place: Place) -> bytes:
+        """Returns a MoldUDP64 packet under session and number of its place."""
+        _, _, count = HEADER.unpack_from(packet)
+        number = sequence_number(place.offset, 0)
+        header = HEADER.pack(session_id(self.topic, place.partition), number, count)
+        return header + packet[HEADER.size :]

@@ -1,0 +1,244 @@
+"""Filtering in the network that loses nothing: switches match a feed over links that lose a tenth
+of all frames, the stream beside it tells each host what it should have, and hosts ask for the rest.
+
+A broker, the stream in a process of its own that is killed, lab switches written by the refresher,
+and hosts that are `stackcast receive`. The oracle is brute force over the rules.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import json
+import random
+import shutil
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+from crash_world import Program
+from crashing_stream import Story
+from paths import ROOT, SUPPORT
+from pyspark.sql import SparkSession
+from rerequesting import Service, free_port
+
+import schemas
+from cli.explain import text_of
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.replay.explanation import SentExplanation
+from jobs.adapters.switches.lead import Refresher
+from jobs.adapters.tables.tables import Tables
+from jobs.adapters.wire import open_sink, sink_options
+from jobs.embedded.feed import Fed, feed
+from lab.proof.receipts import datagrams_of
+from lab.traffic.publisher import ensure_topic
+from lab.traffic.topic_log import TopicLog
+from lab.traffic.trading_session import TradingSession
+from lab.up.broker import Broker
+from lab.up.lab import Lab
+from udfs.filters.meaning.evaluate import matches
+from udfs.filters.subscriptions import Subscription, check
+from udfs.messages.reference import HEADER, build_packet, read_message, read_packet
+from udfs.messages.specification import parse_specification
+from udfs.network.programs import FILTERING
+from udfs.network.rows import network_to_rows
+from udfs.network.topology import fabric
+
+pytestmark = pytest.mark.integration
+
+ITCH = parse_specification(schemas.read_text("messages/itch.spec"), "itch")
+NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
+PUBLISHER = "feed1"
+LOSS = 0.1
+WAIT_S = 240.0
+HOSTS = ("h1", "h2", "h4")
+RULES = {
+    "high": ("h1", "price > 60"),
+    "side": ("h2", 'buy_sell == "B" and shares >= 300'),
+    "both": ("h1", "shares < 300 : fwd(h1, h4)"),
+}
+#: What switches match exactly alone; the stream must not tell a host of it either.
+REFUSED = ("h4", "stock > AAPL")
+
+
+class Deployment:
+    """Tables, switches that are written by them, a topic, a stream and the service beside it."""
+
+    def __init__(
+        self, spark: SparkSession, broker: Broker, tables: Tables, folder: Path, lab: Lab
+    ) -> None:
+        self.folder, self.tables, self.spark = folder, tables, spark
+        self.settings = Settings(
+            match="network",
+            tables=tables.location,
+            publisher=PUBLISHER,
+            udp_endpoint=lab.ingress[PUBLISHER],
+            udp_window=32,
+            topic=f"itch.{folder.name}",
+            dead_letter_topic=f"dead.{folder.name}",
+            checkpoint=str(folder / "checkpoint"),
+            max_offsets_per_trigger=40,
+            latency="microbatch",
+            rerequest_identify="name",
+            ledger_interval="1 second",
+            p4_folder=str(ROOT / "p4"),
+            kafka={"bootstrap.servers": broker.bootstrap_servers},
+        )
+        self.lab = lab
+        self.packets: list[tuple[int, int, bytes]] = []
+        rows = network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, lab.p4runtime), FILTERING)
+        for name, each in rows.items():
+            tables.append(name, each)
+        who = {"updated_by": "test", "updated_at": dt.datetime.now(dt.UTC)}
+        common = {"format": "itch", "enabled": True, **who}
+        written = {**RULES, "refused": REFUSED}.items()
+        tables.append(
+            "subscriptions",
+            [common | {"id": n, "subscriber": h, "filter": f} for n, (h, f) in written],
+        )
+        with Refresher(tables, self.settings) as refresher:
+            assert not refresher.once()
+        (rejected,) = tables.rows("rejected_subscriptions")
+        assert rejected["id"] == "refused"
+        ensure_topic(broker.bootstrap_servers, self.settings.topic, 1)
+        ensure_topic(broker.bootstrap_servers, self.settings.dead_letter_topic, 1)
+        self.log = TopicLog(broker.bootstrap_servers, self.settings.topic)
+
+    def stream(self, crash: str = "", passing: int = 1) -> Program:
+        given = dataclasses.asdict(self.settings)
+        given = {k: v for k, v in given.items() if v != getattr(Settings(), k)}
+        story = Story(
+            given,
+            crash,
+            passing,
+            drained=str(self.folder / "drained"),
+            conf={"spark.driver.memory": "1g"},
+        )
+        path = self.folder / f"story-{crash.replace(' ', '-')}.json"
+        path.write_text(json.dumps(dataclasses.asdict(story)))
+        return Program(self.folder, str(SUPPORT / "crashing_stream.py"), str(path))
+
+    def feed(self, messages: int, seed: int) -> Fed:
+        """Sends a session into the network, each packet under its place in the topic."""
+        sink = open_sink(sink_options(self.settings))
+        try:
+            session = TradingSession(messages, seed, 20)
+            told = feed(
+                self.settings, NETWORK.hosts[PUBLISHER], sink, session, NeverSet(), topic=self.log
+            )
+        finally:
+            sink.close()
+        self.packets += told.packets
+        return told
+
+    def owed(self) -> dict[str, list[bytes]]:
+        """By host, what it should have of the packets: rule by rule, message by message."""
+        rows = [Subscription(n, host, text) for n, (host, text) in RULES.items()]
+        rules, rejected = check(rows, ITCH, set(NETWORK.subscribers()), PUBLISHER)
+        assert not rejected
+        found: dict[str, list[bytes]] = defaultdict(list)
+        for _, number, packet in self.packets:
+            session, _, messages = read_packet(packet)
+            wanted: dict[str, list[bytes]] = defaultdict(list)
+            for message in messages:
+                event = read_message(ITCH, message)
+                hit = [rule.receivers for rule in rules if matches(rule.condition, event)]
+                for host in {host for receivers in hit for host in receivers}:
+                    wanted[host].append(message)
+            for host, mine in wanted.items():
+                found[host].append(build_packet(session, number, mine))
+        return found
+
+
+class NeverSet:
+    def is_set(self) -> bool:
+        return False
+
+    def wait(self, _seconds: float) -> bool:
+        return False
+
+
+def wait(what: Callable[[], bool], program: Program) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not what():
+        assert time.monotonic() < deadline, program.output[-2000:]
+        time.sleep(0.1)
+
+
+def test_over_links_that_lose_a_tenth_every_host_has_exactly_what_it_asked_for_in_the_end(
+    spark: SparkSession, broker: Broker, empty_tables: Path, tmp_path: Path
+):
+    shutil.copytree(empty_tables, tmp_path / "tables")
+    addresses = {host: f"127.0.0.1:{free_port()}" for host in HOSTS}
+    with ExitStack() as stack:
+        lab = Lab(tmp_path / "lab", NETWORK, broker=False, external=addresses, loss=LOSS)
+        stack.enter_context(lab).up()
+        tables = Tables(spark, str(tmp_path / "tables"))
+        made = Deployment(spark, broker, tables, tmp_path, lab)
+        service = Service(made)
+        stack.callback(service.close)
+        hosts = {}
+        for host, address in addresses.items():
+            where = "{}:{}".format(*service.rerequests.address)
+            hosts[host] = Program(
+                tmp_path,
+                *("-m", "cli.main", "receive", "--rerequest", where),
+                *("--listen", address, "--summary-port", "0"),
+                *("--name", host, "--topic", made.settings.topic, "--from-start", "--json"),
+                *("--order", "sequence", "--receipts", str(tmp_path / f"{host}.mold")),
+            )
+            stack.callback(hosts[host].kill)
+            hosts[host].until("listening at")
+        # Killed between its summaries and its record of them: the batch is told again.
+        first = made.stream("before report", 3)
+        stack.callback(first.kill)
+        made.feed(1200, 3)
+        assert first.end() < 0
+        last = made.stream()
+        stack.callback(last.kill)
+        made.feed(400, 4)
+        (tmp_path / "drained").touch()
+        assert last.end() == 0, last.output[-4000:]
+        owed = made.owed()
+        assert all(len(owed[host]) > 50 for host in HOSTS)
+
+        def had(host: str) -> list[bytes]:
+            path = tmp_path / f"{host}.mold"
+            return list(datagrams_of(path)) if path.exists() else []
+
+        for host, program in hosts.items():
+            wait(partial(lambda h: len(had(h)) >= len(owed[h]), host), program)
+            program.process.send_signal(signal.SIGTERM)
+            assert program.end() == 0, program.output[-2000:]
+            assert had(host) == owed[host]
+            told = json.loads(program.output.splitlines()[-1])["statistics"]
+            # The switches brought most of it, and what the links lost came from the service.
+            assert told["received"] > told["repaired"] > 0.1 * len(owed[host])
+            assert not any(told[name] for name in ("losses", "unexpected", "disputed", "malformed"))
+        assert lab.status()["drops"]["loss"] > 100
+        # The stream sent summaries alone, so nothing else came in beside the feed.
+        explains(made, owed)
+
+
+def explains(made: Deployment, owed: dict[str, list[bytes]]) -> None:
+    """Why a host got what it got of a packet, and by which way, is told as ever."""
+    explanation = SentExplanation(made.spark, made.settings, made.tables)
+    packet = random.Random(5).choice(owed["h1"])
+    session, number, _ = HEADER.unpack_from(packet)
+    found = explanation.explain(session.decode(), number, "h1")
+    got = {host for host in owed if any(d[:18] == packet[:18] for d in owed[host])}
+    assert set(found["receivers"]) == got and found["received"]
+    (mine,) = [each for each in found["frames"] if each["receivers"] == ["h1"]]
+    assert mine["hex"] == packet.hex()
+    way = mine["paths"]["h1"]
+    switch = NETWORK.hosts["h1"].switch
+    assert (way[0], way[-2:]) == (PUBLISHER, [switch, "h1"])
+    (whole,) = [p for _, n, p in made.packets if n == number]
+    assert len(found["events"]) == len(read_packet(whole)[2])
+    assert {rule["id"] for rule in found["rules"] if rule["matches"]} <= {"high", "both"}
+    assert "packet to h1" in text_of(found)
