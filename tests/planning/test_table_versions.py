@@ -9,6 +9,8 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.planning.plans import sources, switch_sources
 from jobs.adapters.planning.versions import LINK_STATES, BatchVersions
 from jobs.adapters.tables.network_versions import SOURCES, NetworkVersions
 from jobs.adapters.tables.tables import Tables
@@ -121,6 +123,28 @@ def test_a_stream_goes_by_what_is_ready_but_sees_links_fail_at_once(
     }
     (row,) = [r for r in held.rows("network_versions") if r["entries_version"] == 3]
     assert row["seconds"] == 2.0 and row["topic"] is None and row["versions"] == network
+
+
+def test_where_switches_match_a_stream_goes_by_the_subscriptions_that_they_hold(
+    tables: Tables,
+) -> None:
+    settings = Settings(match="network")
+    stream = BatchVersions(tables, "matched", sources(settings), switch_sources(settings))
+    decide = ("subscriptions", "grants", *SOURCES)
+    hold = {name: tables.version(name) for name in decide}
+    NetworkVersions(tables).publish(hold, 5, None, dt.datetime.now(dt.UTC))
+    for name in ("subscriptions", "rejected_subscriptions"):
+        tables.overwrite(name, [])
+    found = stream.current()
+    assert {name: found[name] for name in decide} == hold
+    assert hold["subscriptions"] < tables.version("subscriptions")
+    # What the switches refuse is known before they hold the rest.
+    assert found["rejected_subscriptions"] == tables.version("rejected_subscriptions")
+    stream.announce(found)
+    assert hold in NetworkVersions(tables).used()
+    newest = {name: tables.version(name) for name in decide}
+    NetworkVersions(tables).publish(newest, 6, None, dt.datetime.now(dt.UTC))
+    assert stream.current()["subscriptions"] == tables.version("subscriptions")
 
 
 def test_who_has_been_succeeded_publishes_no_more(held: Tables) -> None:

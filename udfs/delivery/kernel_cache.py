@@ -71,6 +71,7 @@ def _packets() -> None:
     for rules in (_RULES, _RULES + _STATEFUL, _COUNTING):
         _deliver(itch, rules, [packet, b"no packet"])
     _deliver(itch, _RULES, [packet], "price >= 0")
+    _deliver(itch, _RULES, [packet], in_network=True)
     _index(itch)
     # As they come from a broker, in memory that is not to be written.
     fetched = np.frombuffer(b"", np.uint8)
@@ -119,11 +120,16 @@ class _SomeStacks:
 
 
 def _deliver(
-    form: Format, rules: tuple[str, ...], records: list[bytes], announced: str | None = None
+    form: Format,
+    rules: tuple[str, ...],
+    records: list[bytes],
+    announced: str | None = None,
+    in_network: bool = False,
 ) -> None:
     network = fabric(pods=2, racks=2, hosts=2, planes=1, spines=1)
     (publisher,) = network.publishers()
-    addressing = Addressing(publisher, 0xE9360C01, 26400, 1500, 64, 26401)
+    group = 0xE9360C01
+    addressing = Addressing(publisher, group, 26400, 1500, 64, 26401, in_network=in_network)
     compilation = Planner(form, addressing).plan(
         [Subscription(f"s{n}", f"h{n + 1}", text) for n, text in enumerate(rules)],
         network,
