@@ -167,7 +167,13 @@ def streams(batches: int, offsets: int = 40) -> list[Stream]:
     return found
 
 
-def send_all(wire: socket.socket, host: Host, sent: list[Stream], to: str = "127.0.0.1") -> None:
+def send_all(
+    wire: socket.socket,
+    host: Host,
+    sent: list[Stream],
+    to: str = "127.0.0.1",
+    summaries_to: str = "",
+) -> None:
     """Batch after batch: notifications shuffled and some of them twice, then the summary."""
     dice = random.Random(4)
     for number in range(len(sent[0].batches)):
@@ -177,7 +183,7 @@ def send_all(wire: socket.socket, host: Host, sent: list[Stream], to: str = "127
             dice.shuffle(notifications)
             for datagram in notifications:
                 wire.sendto(datagram, (to, host.port))
-            wire.sendto(summary, (to, host.summary_port))
+            wire.sendto(summary, (summaries_to or to, host.summary_port))
         time.sleep(0.01)
 
 
@@ -367,6 +373,18 @@ def test_a_group_is_joined_on_the_interface_that_is_named(host, wire):
     group = "239.254.12.9"
     it = host("--group", group, "--interface", "127.0.0.1", "--hex", listen=False)
     send_all(wire, it, sent, to=group)
+    lines = sum(len(r.messages) for r in expected(sent))
+    it.await_(lambda: it.out.read_bytes().count(b"\n") >= lines, "has them all")
+    assert len(it.end()) == lines
+
+
+def test_where_switches_match_summaries_come_to_the_hosts_own_address(host, wire):
+    sent = streams(2)
+    group, own = "239.254.12.10", "127.0.0.1"
+    listen = ["--group", group, "--interface", own, "--summary-address", own]
+    it = host(*listen, "--hex", "--order", "sequence", listen=False)
+    send_all(wire, it, sent, to=group, summaries_to=own)
+    # In order of sequence nothing is passed on before a summary says that it is all.
     lines = sum(len(r.messages) for r in expected(sent))
     it.await_(lambda: it.out.read_bytes().count(b"\n") >= lines, "has them all")
     assert len(it.end()) == lines

@@ -261,7 +261,7 @@ def test_where_the_switches_match_hosts_get_the_same_and_are_told_that_it_is_all
     assert 0 < found["link_bytes"] < found["broadcast_bytes"] / 2
     assert 0 < found["rejected_subscriptions"] < 30
     # The verdict holds each summary against what its host has.
-    assert found["summaries"] >= 16
+    assert found["summaries"] >= 8
     assert "Delivered exactly" in one.output
     assert (one.folder / "lab" / "report.html").is_file()
     assert one.gone()
