@@ -44,7 +44,7 @@ from lab.proof.receipts import Receipt, receipt_streams
 from lab.proof.recorded import Window
 from lab.proof.timeline import Timeline
 from lab.proof.verdict import DeliveryVerdict
-from udfs.errors import printable
+from udfs.errors import SettingsError, printable
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 
 
@@ -68,6 +68,13 @@ def _positive(text: str) -> int:
 def work(options: argparse.Namespace, settings: Settings, _lifecycle: Lifecycle) -> int:
     if settings.format == ATTRIBUTES:
         settings = formats.of_settings(settings, ATTRIBUTES)
+    if settings.match == "network":
+        raise SettingsError(
+            "MATCHED_IN_NETWORK",
+            "with spark.stackcast.match=network hosts have parts of the publisher's packets, which "
+            "this proof does not read: `stackcast receive` says by its exit code whether a host "
+            "has all",
+        )
     folder = options.folder
     received = receipt_streams(folder.parent if folder.name == "receipts" else folder)
     spark = session.start("stackcast check_delivery")

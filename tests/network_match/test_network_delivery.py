@@ -5,6 +5,7 @@ Committed program, software switches, real frames; the oracle is brute force ove
 
 from __future__ import annotations
 
+import argparse
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,7 @@ from paths import ROOT
 from port_group import open_ports
 
 import schemas
-from jobs import itch_stream
+from jobs import check_delivery, itch_stream
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
 from jobs.embedded import network as embedded_network
@@ -275,3 +276,7 @@ def test_where_the_switches_match_a_stream_without_summaries_has_nothing_to_do()
         itch_stream.deliver(settings, Lifecycle())
     assert refused.value.code == "SETTINGS.MATCHED_IN_NETWORK"
     assert "refresh_switches" in refused.value.message
+    with pytest.raises(SettingsError) as refused:
+        check_delivery.work(argparse.Namespace(), settings, Lifecycle())
+    assert refused.value.code == "SETTINGS.MATCHED_IN_NETWORK"
+    assert "stackcast receive" in refused.value.message
