@@ -1,9 +1,9 @@
 """The embedded default where the switches match: one trading session through the network, proved.
 
 Sends the records' packets whole into the publisher's switch, or those of several publishers their
-shares, and compares what the hosts received with what they were owed. Of one publisher's packets the
-stream beside it reads the same ones from their topic, and tells the hosts by summaries what they
-should have; events of attributes, and several publishers, have neither.
+shares, and compares what the hosts received with what they were owed. One publisher's packets are
+in a topic, too: the stream beside reads them there, and tells the hosts by summaries what they
+should have. Events of attributes, and several publishers, have neither.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def run(
 def _feed_beside(
     up: RunningLab, lifecycle: Lifecycle, kind: RunKind, progress: Progress, text: str
 ) -> Fed:
-    """Sends the records as `_feed` does, each packet once it is in the topic that a stream reads."""
+    """Sends the records as `_feed` does, each packet once it is in the stream's topic."""
     servers, topic = up.settings.kafka["bootstrap.servers"], up.settings.topic
 
     def feed(stop: StopRequest, told: Callable[[int], None]) -> Fed:
