@@ -186,7 +186,7 @@ def feed_command(
             TopicLog(state["bootstrap_servers"], settings.topic) as log,
         ):
             checked = check_records(iter(source), False)
-            fed = feed(settings, network.host(publisher), sink, checked, stop, _show_fed, log)
+            fed = feed(settings, network.host(publisher), sink, checked, stop, _show_fed, topic=log)
     finally:
         sink.close()
     typer.echo(
