@@ -233,4 +233,4 @@ def explains(made: Deployment, owed: dict[str, list[bytes]]) -> None:
     (whole,) = [p for _, n, p in made.packets if n == number]
     assert len(found["events"]) == len(read_packet(whole)[2])
     assert {rule["id"] for rule in found["rules"] if rule["matches"]} <= {"high", "both"}
-    assert "packet to h1" in text_of(found)
+    assert "packet from feed1 to h1" in text_of(found)
