@@ -68,7 +68,9 @@ def receipt_streams(
     directory = Path(folder) / "receipts"
     if not directory.is_dir():
         raise LabError("NO_RECEIPTS", f"{directory}: no such folder; did the hosts start?")
-    return {path.stem: map(receipt, datagrams_of(path)) for path in sorted(directory.glob("*.mold"))}
+    return {
+        path.stem: map(receipt, datagrams_of(path)) for path in sorted(directory.glob("*.mold"))
+    }
 
 
 def datagrams_of(path: Path) -> Iterator[bytes]:
