@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from crash_world import ROOT, Program, World
+from crash_world import NETWORK, ROOT, SEVERAL, Program, World
 from pyspark.sql import SparkSession
 
 from jobs.adapters.tables.tables import Tables
@@ -50,7 +50,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield started
 
 
-@pytest.fixture(params=["microbatch", "realtime"])
+@pytest.fixture(params=[("microbatch", NETWORK), ("realtime", SEVERAL)], ids=lambda each: each[0])
 def world(
     spark: SparkSession,
     broker: Broker,
@@ -58,7 +58,9 @@ def world(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> Iterator[World]:
-    made = World(spark, broker, tables, tmp_path, latency=request.param)
+    """Batches of one publisher, and real time of several."""
+    latency, network = request.param
+    made = World(spark, broker, tables, tmp_path, latency, network=network)
     yield made
     made.close()
 
@@ -102,6 +104,33 @@ def test_driver_broker_jvm_and_worker_die_at_steps_of_a_batch(
     assert verdict.batches > len(moments)
     assert len({v["subscriptions"] for v in verdict.versions.values()}) > len(moments) // 2
     damage(world, evidence, received)
+
+
+def test_batches_of_several_publishers_lose_nothing_either(
+    spark: SparkSession,
+    broker: Broker,
+    tables: Tables,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    """The driver dies while one of them has sent, and when all have."""
+    every = request.config.getoption("--kills")
+    moments = MOMENTS if every else [("first frame", 2), ("last frame", 2)]
+    world = World(spark, broker, tables, tmp_path, network=SEVERAL)
+    try:
+        world.fill_and_edit(100)
+        for crash, passing in moments:
+            stream = world.start(crash, passing)
+            assert stream.end() == -signal.SIGKILL, (crash, world.hosts.errors, stream.output)
+        world.quiet()
+        world.drain()
+        verdict = world.prove()
+        assert verdict.proved, list(verdict.lines())
+        assert verdict.waiting == 0
+        assert verdict.repeats > 10
+        assert world.hosts.taken.keys() == {"0", "1"}
+    finally:
+        world.close()
 
 
 def damage(world: World, evidence: Evidence, received: dict[str, list[Receipt]]) -> None:

@@ -41,6 +41,7 @@ from lab.traffic.trading_session import TradingSession
 from lab.up.broker import Broker
 from udfs.messages.reference import build_packet
 from udfs.messages.summaries import is_summary
+from udfs.network.network import Network
 from udfs.network.rows import network_to_rows, tree_to_row
 from udfs.network.topology import fabric
 from udfs.stacks.dissect import dissect
@@ -52,6 +53,8 @@ MARK = "STACKCAST_TEST_MARK"
 NETWORK = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
 TREES = broadcast_trees(NETWORK)
 PUBLISHER = "feed1"
+#: The same hosts and trees, and each partition has a publisher.
+SEVERAL = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1, publishers=2)
 WAIT_S = 600
 EDIT_S = 5.0
 #: Records of a batch at most.
@@ -68,23 +71,24 @@ _ETHERNET = 14
 
 
 class Hosts:
-    """The far end of so many tunnels: the forwarding model says which hosts a frame reaches, and
-    each has what it received in a file when the frame is acknowledged.
+    """The far ends of tunnels, of these publishers: the forwarding model says which hosts a frame
+    reaches, and each has what it received in a file when the frame is acknowledged.
 
     taken: how many frames came by each, by its number.
     """
 
-    def __init__(self, folder: Path, ways: int = 1) -> None:
-        self._model = ForwardingModel(NETWORK, network_tables(NETWORK, TREES))
+    def __init__(self, folder: Path, network: Network, publishers: Sequence[str]) -> None:
+        self._model = ForwardingModel(network, network_tables(network, TREES))
+        self._publishers = publishers
         receipts = folder / "receipts"
         receipts.mkdir()
         self._files = {
             host: (receipts / f"{host}.mold").open("wb", buffering=0)
-            for host in NETWORK.subscribers()
+            for host in network.subscribers()
         }
         self._reached = cache(self._follow)
         self.taken: Counter[str] = Counter()
-        self._ingresses = [Ingress(str(way), self._take) for way in range(ways)]
+        self._ingresses = [Ingress(str(way), self._take) for way in range(len(publishers))]
         self.addresses = [each.address for each in self._ingresses]
         self._ending = threading.Event()
         self.errors: list[BaseException] = []
@@ -99,8 +103,8 @@ class Hosts:
         for file in self._files.values():
             file.close()
 
-    def _follow(self, labels: tuple[int, ...]) -> tuple[str, ...]:
-        delivery = self._model.deliver(PUBLISHER, labels)
+    def _follow(self, publisher: str, labels: tuple[int, ...]) -> tuple[str, ...]:
+        delivery = self._model.deliver(publisher, labels)
         assert not delivery.loop and set(delivery.hosts.values()) == {1}
         return tuple(delivery.hosts)
 
@@ -111,7 +115,8 @@ class Hosts:
         assert int.from_bytes(frame[12:14]) != ETHERTYPE_IPV4
         if not is_summary(payload):
             assert dissect(frame).labels
-        reached = self._reached(struct.unpack(f">{labels}H", stack))
+        publisher = self._publishers[int(way)]
+        reached = self._reached(publisher, struct.unpack(f">{labels}H", stack))
         for host in reached:
             self._files[host].write(len(payload).to_bytes(2) + payload)
         self.taken[way] += 1
@@ -143,9 +148,14 @@ class World:
         folder: Path,
         latency: str = "microbatch",
         ways: int = 1,
+        network: Network = NETWORK,
     ) -> None:
+        """ways: tunnels of an only publisher; of several each has one."""
         self.spark, self.broker, self.tables, self.folder = spark, broker, tables, folder
-        self.hosts = Hosts(folder, ways)
+        publishers = network.publishers()
+        self.hosts = Hosts(
+            folder, network, publishers if len(publishers) > 1 else publishers * ways
+        )
         self._draw = random.Random(7)
         self._numbers = itertools.count()
         self._ending = threading.Event()
@@ -153,10 +163,10 @@ class World:
         self.errors: list[BaseException] = []
         self.published = self.edits = self._allowed = 0
         if not tables.rows("subscriptions"):
-            self._fill_tables()
+            self._fill_tables(network)
         self.settings: dict[str, Any] = {
             "tables": tables.location,
-            "publisher": PUBLISHER,
+            "publisher": ",".join(publishers),
             "udp_endpoint": self.hosts.addresses[0],
             "udp_window": 64,
             "wait_seconds": 300,
@@ -168,11 +178,14 @@ class World:
             "realtime_slice": "500 milliseconds",
             "kafka": {"bootstrap.servers": broker.bootstrap_servers},
         }
+        if len(publishers) > 1:
+            named = zip(publishers, self.hosts.addresses, strict=True)
+            self.settings["sink_publishers"] = ",".join(f"{name}={way}" for name, way in named)
         for topic, partitions in (("topic", 2), ("dead_letter_topic", 1)):
             ensure_topic(broker.bootstrap_servers, self.settings[topic], partitions)
 
-    def _fill_tables(self) -> None:
-        for name, rows in network_to_rows(NETWORK, dict.fromkeys(NETWORK.switches, "")).items():
+    def _fill_tables(self, network: Network) -> None:
+        for name, rows in network_to_rows(network, dict.fromkeys(network.switches, "")).items():
             self.tables.append(name, rows)
         self.tables.append("virtual_trees", [tree_to_row(tree) for tree in TREES])
         who = {"updated_by": "test", "updated_at": dt.datetime.now(dt.UTC)}
