@@ -13,6 +13,7 @@
 #     jobs/check_delivery.py    proves from what hosts wrote down that nothing was lost
 #     jobs/deliver_from.py      delivers what a subscription matches in the past
 #     jobs/backup.py            copies tables, checkpoint and positions of one moment, and puts them back
+#     jobs/console.py           shows a deployment in the browser, and writes its subscriptions
 #     jobs/run_sql.py           runs SQL on the tables; without statements it asks for them
 #
 #   ./spark-submit.sh test [pytest options]      all tests and linters; -m unit: those without Spark; FILE: one file

@@ -145,6 +145,12 @@ class SwitchError(StackcastError):
     area = "SWITCH"
 
 
+class ConsoleError(StackcastError):
+    """The console cannot do what a page asks for."""
+
+    area = "CONSOLE"
+
+
 class LabError(StackcastError):
     """The embedded lab cannot be brought up or does not answer."""
 

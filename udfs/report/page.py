@@ -13,16 +13,18 @@ from typing import Any
 _PARTS = Path(__file__).parent
 
 
-def render(title: str, body: str, script: str, content: Any) -> str:
+def render(title: str, body: str, script: str, content: Any, connects: bool = False) -> str:
     """Returns the page as text.
 
     title: plain text, put after the product's name. body: HTML. script: JavaScript that runs after
     ``page.js``, whose helpers it may use. content: what is JSON (else its ``str``), which the
-    script has as ``data``; texts in it may hold any character.
+    script has as ``data``; texts in it may hold any character. connects: whether the script may ask
+    the server that the page is from; else it may load nothing at all.
     """
     page = _part("page.html")
     for mark, text in (
         ("/*{title}*/", title),
+        ("/*{connects}*/", "connect-src 'self'; " if connects else ""),
         ("/*{style}*/", _part("page.css")),
         ("/*{body}*/", body),
         ("/*{cytoscape}*/", _part("cytoscape.min.js")),

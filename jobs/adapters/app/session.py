@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,22 @@ def start(name: str) -> SparkSession:
         builder = builder.config("spark.authenticate.secret", os.environ[_SECRET])
     session: SparkSession = builder.getOrCreate()
     return session
+
+
+class LateSession:
+    """Stands for a session that starts when something is asked of it: an application that finds its
+    tables in a folder mostly does without. For any thread."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._session: SparkSession | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        with self._lock:
+            if self._session is None:
+                self._session = start(self._name)
+        return getattr(self._session, name)
 
 
 def properties() -> list[tuple[str, str]]:

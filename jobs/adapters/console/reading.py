@@ -1,0 +1,55 @@
+"""Tables read for pages: each version of a table once, however many pages are open."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from jobs.adapters.tables.tables import Tables
+
+Row = dict[str, Any]
+_Made = TypeVar("_Made")
+
+
+class Reading:
+    """Rows of tables, kept as long as their version is the current one. For any thread.
+
+    Who gets rows must leave them as they are.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        self._lock = threading.RLock()
+        self._kept: dict[str, tuple[object, Any]] = {}
+
+    def rows(self, table: str) -> list[Row]:
+        """All rows. Raises TableError MISSING."""
+        return self.of((table,), table, lambda: self.tables.rows(table))
+
+    def newest(self, table: str, number: str, count: int) -> list[Row]:
+        """The rows whose ``number`` is among the last ``count`` below that of the last commit that
+        added any, for tables that only grow; files without them are not opened."""
+
+        def read() -> list[Row]:
+            version = self.tables.version(table)
+            for before in range(version, 0, -1):
+                added = self.tables.added(table, before - 1, before)
+                if added is None:
+                    break
+                if added:
+                    last = max(row[number] for row in added)
+                    return self.tables.rows(table, version, {number: last - count + 1})
+            return self.tables.rows(table, version)
+
+        return list(self.of((table,), f"newest {table}", read))
+
+    def of(self, tables: tuple[str, ...], name: str, make: Callable[[], _Made]) -> _Made:
+        """Returns what ``make`` makes of the current versions of tables, kept under a name."""
+        with self._lock:
+            versions = tuple(self.tables.head(table) for table in tables)
+            kept = self._kept.get(name)
+            if kept is None or kept[0] != versions:
+                kept = self._kept[name] = versions, make()
+            found: _Made = kept[1]
+            return found

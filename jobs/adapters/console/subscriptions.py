@@ -1,0 +1,234 @@
+"""Subscriptions as their table has them, with what became of each; drafts, tried and saved."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from jobs.adapters.app.settings import FORMATS, Settings
+from jobs.adapters.console import records
+from jobs.adapters.console.reading import Reading, Row
+from jobs.adapters.planning import formats
+from jobs.adapters.planning.plans import NETWORK
+from jobs.adapters.tables.tables import GRANTS, LIVE
+from udfs.errors import ConsoleError
+from udfs.filters.grants import Grants
+from udfs.filters.rule_warnings import warnings_of
+from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription, check, select
+from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
+from udfs.messages.readers import Format
+from udfs.network.network import Network
+from udfs.network.publishers import receiving
+from udfs.network.rows import network_from_rows
+from udfs.replay.rule_preview import RulePreview
+
+TABLE = "subscriptions"
+REJECTED = "rejected_subscriptions"
+WARNINGS = "subscription_warnings"
+#: Rows that a page shows; a search finds the others.
+SHOWN = 200
+#: Records that a preview reads, and at most.
+RECORDS = 2_000
+MOST_RECORDS = 20_000
+#: Who wrote the row, where nobody says.
+AUTHOR = "console"
+
+
+class SubscriptionsView:
+    """Reads subscriptions, tries drafts, and saves them. For any thread."""
+
+    def __init__(self, reading: Reading, settings: Settings) -> None:
+        self._reading = reading
+        self._settings = settings
+        # One preview at a time: each may take a core for seconds.
+        self._previews = threading.Lock()
+        self._saving = threading.Lock()
+
+    @property
+    def fields(self) -> list[str]:
+        """Names of the format's fields, for rules."""
+        return list(self._format().specification.fields)
+
+    def versions(self) -> dict[str, int]:
+        """Returns versions of what `find` reads: it finds the same while these are the same."""
+        return {n: self._reading.tables.version(n) for n in (TABLE, LIVE, REJECTED, WARNINGS)}
+
+    def find(self, words: str = "", most: int = SHOWN) -> dict[str, Any]:
+        """Returns ``rows`` with all words in id, subscriber, filter or state, ``most`` at most, how
+        many there are ``found`` and in ``total``, and all rejected rows by the same words.
+
+        A row has its ``state``: live (``since_version``, ``since``), rejected or warned of
+        (``remarks``), disabled, pending, or of another format.
+        """
+        rows = self._rows()
+        asked = words.lower().split()
+        found = [row for row in rows if all(word in row["text"] for word in asked)]
+        rejected = [row for row in found if row["state"] == "rejected"]
+        counts: dict[str, int] = {}
+        for row in rows:
+            counts[row["state"]] = counts.get(row["state"], 0) + 1
+        return {
+            "total": len(rows),
+            "counts": counts,
+            "found": len(found),
+            "rows": [_shown(row) for row in found[:most]],
+            "rejected": [_shown(row) for row in rejected[:most]],
+        }
+
+    def one(self, name: str) -> dict[str, Any]:
+        """Returns the row of an id, as `find`. Raises ConsoleError NO_SUBSCRIPTION."""
+        for row in self._rows():
+            if row["id"] == name:
+                return _shown(row)
+        raise ConsoleError("NO_SUBSCRIPTION", f"table {TABLE} has no row {name!r}", id=name)
+
+    def check(self, draft: Subscription) -> dict[str, Any]:
+        """Returns what the stream would say of a draft: ``error`` (code, line, column, message with
+        a caret) or None, and ``warnings`` of the same kind."""
+        form = self._format()
+        _, rejections = self._check([draft], form)
+        if rejections:
+            return {"error": _told(rejections[0]), "warnings": []}
+        found = warnings_of([draft.filter], form.specification)
+        warnings = [
+            {"code": e.code, "line": e.line, "column": e.column, "message": e.message}
+            for _, e in found
+        ]
+        return {"error": None, "warnings": warnings}
+
+    def preview(self, draft: Subscription, count: int = RECORDS) -> dict[str, Any]:
+        """Returns `check`, and of the last ``count`` records of the topic how many ``events`` they
+        have, how many of these are ``matched``, None for a rule with state, by which ``hosts``, and
+        ``also``: who else gets how many of those.
+
+        Raises as `records.newest`.
+        """
+        told = self.check(draft)
+        if told["error"]:
+            return told
+        form = self._format()
+        (mine,), _ = self._check([draft], form)
+        others = [s for s in self._live() if s.id != draft.id]
+        rules, _ = self._check(others, form)
+        by_id = {s.id: s.filter for s in others}
+        with self._previews:
+            preview = RulePreview(
+                form,
+                draft.filter,
+                [by_id[rule.id] for rule in rules],
+                [rule.receivers for rule in rules],
+            )
+            for batch in records.newest(self._settings, min(count, MOST_RECORDS)):
+                preview.add(batch)
+        also = sorted(preview.also.items(), key=lambda pair: (-pair[1], pair[0]))
+        return told | {
+            "events": preview.events,
+            "matched": preview.matched if preview.counted else None,
+            "hosts": list(mine.receivers),
+            "also": [{"host": host, "events": events} for host, events in also[:SHOWN]],
+            "left_out": preview.left_out,
+        }
+
+    def save(self, draft: Subscription, enabled: bool, author: str = AUTHOR) -> dict[str, Any]:
+        """Writes the row of a draft, a new one or in place of the one of its id; returns the
+        ``version`` of the table that has it, with `check`.
+
+        Raises ConsoleError REFUSED where the stream would reject it, and Delta's errors.
+        """
+        told = self.check(draft)
+        if told["error"] and enabled:
+            error = told["error"]
+            raise ConsoleError(
+                "REFUSED",
+                f"the row is not saved: {error['code']}: {error['message']}",
+                line=error["line"],
+                column=error["column"],
+            )
+        row = draft._asdict() | {
+            "format": self._settings.format,
+            "enabled": enabled,
+            "updated_by": author,
+            "updated_at": dt.datetime.now(dt.UTC),
+        }
+        tables = self._reading.tables
+        with self._saving:
+            held = tables.rows(TABLE)
+            others = [each for each in held if each["id"] != draft.id]
+            tables.replace_changed(TABLE, [*others, row], ("id",), held)
+            return {"version": tables.version(TABLE)} | told
+
+    def _rows(self) -> list[Row]:
+        tables = (TABLE, LIVE, REJECTED, WARNINGS)
+        return self._reading.of(tables, "subscriptions with states", self._read_rows)
+
+    def _read_rows(self) -> list[Row]:
+        live = {row["id"]: row for row in self._reading.rows(LIVE)}
+        remarks: dict[str, list[dict[str, Any]]] = {}
+        for table in (REJECTED, WARNINGS):
+            for row in self._reading.rows(table):
+                told = {name: row[name] for name in ("code", "line", "column", "message")}
+                remarks.setdefault(row["id"], []).append(told)
+        rejected = {row["id"] for row in self._reading.rows(REJECTED)}
+        found = []
+        for row in sorted(self._reading.rows(TABLE), key=lambda row: str(row["id"])):
+            name = row["id"]
+            made = {key: row[key] for key in (*("id", "subscriber", "format", "filter"), "enabled")}
+            made["state"] = state = self._state(row, live.get(name), name in rejected)
+            if state == "live":
+                made |= {key: live[name][key] for key in ("since_version", "since")}
+            made["remarks"] = remarks.get(name, []) if state in ("live", "rejected") else []
+            words = (name, row["subscriber"], row["filter"], state)
+            made["text"] = " ".join(map(str, words)).lower()
+            found.append(made)
+        return found
+
+    def _state(self, row: Row, live: Row | None, rejected: bool) -> str:
+        if not row["enabled"]:
+            return "disabled"
+        if row["format"] != self._settings.format and row["format"] in FORMATS:
+            return "other format"
+        if live is not None and all(row[k] == live[k] for k in ("subscriber", "filter")):
+            return "live"
+        return "rejected" if rejected else "pending"
+
+    def _live(self) -> Iterable[Subscription]:
+        rows = self._reading.rows(TABLE)
+        return select(rows, self._settings.format, FORMATS, self._settings.rule_quota)[0]
+
+    def _format(self) -> Format:
+        tables = (ATTRIBUTES,) if self._settings.format == ATTRIBUTES else ()
+
+        def make() -> Format:
+            versions = {name: self._reading.tables.version(name) for name in tables}
+            return formats.format_of(self._settings, self._reading.tables, versions)
+
+        return self._reading.of(tables, "format", make)
+
+    def _check(
+        self, rows: Iterable[Subscription], form: Format
+    ) -> tuple[list[CheckedRule], list[Rejection]]:
+        network = self._reading.of(NETWORK, "network", self._network)
+        hosts, publisher = receiving(network, self._settings.publisher)
+        specification = form.specification
+
+        def grants() -> Grants | None:
+            held = self._reading.rows(GRANTS)
+            return Grants.of_table(held, self._settings.format, specification)
+
+        granted = self._reading.of((GRANTS,), f"grants {id(specification)}", grants)
+        rules, rejections = check(list(rows), specification, hosts, publisher, granted)
+        return list(rules), rejections
+
+    def _network(self) -> Network:
+        switches, hosts, links = map(self._reading.rows, NETWORK)
+        return network_from_rows(switches, hosts, links, self._settings.labels)
+
+
+def _shown(row: Row) -> Row:
+    return {key: value for key, value in row.items() if key != "text"}
+
+
+def _told(rejection: Rejection) -> dict[str, Any]:
+    return {name: getattr(rejection, name) for name in ("code", "line", "column", "message")}

@@ -1,0 +1,290 @@
+"""The console on real tables: what its pages are told, what they may write, and to whom."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import uvicorn
+from browser import MISSING, Browser, browser, there
+from pcap_deployment import NETWORK, PARTITIONS, RULES, Deployment, records
+from starlette.testclient import TestClient
+
+from jobs import console as job
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.console.application import Console
+from jobs.adapters.tables.tables import Tables
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.meaning.evaluate import matches
+from udfs.messages.reference import read_message, read_packet
+from udfs.messages.specification import Specification
+
+pytestmark = pytest.mark.integration
+
+TOKEN = "a-token-of-the-tests"
+WRITES = {"Authorization": f"Bearer {TOKEN}"}
+NOW = dt.datetime(2026, 11, 23, 12, tzinfo=dt.UTC)
+NASTY = (
+    "</script><script>document.title='broken'</script><img src=x onerror=\"document.title='x'\">"
+)
+
+
+def console(tables: Tables, **settings: object) -> Console:
+    values = {"tables": tables.location, "publisher": "feed1", **settings}
+    return job.console(Settings(**values), "", TOKEN, "127.0.0.1")
+
+
+def client(of: Console) -> TestClient:
+    return TestClient(of.application, base_url="http://127.0.0.1")
+
+
+def take_up(tables: Tables, rejected: tuple[str, ...] = (), version: int | None = None) -> None:
+    """What a stream writes when it has compiled the subscriptions."""
+    version = tables.version("subscriptions") if version is None else version
+    rows = [row for row in tables.rows("subscriptions") if row["enabled"]]
+    told = {"subscriptions_version": version}
+    tables.overwrite(
+        "live_subscriptions",
+        [
+            {name: row[name] for name in ("id", "subscriber", "filter")}
+            | {"since_version": version, "since": NOW}
+            | told
+            for row in rows
+            if row["id"] not in rejected
+        ],
+    )
+    wrong = {"code": "SUBSCRIPTION.SYNTAX", "line": 1, "column": 3, "message": f"^ {NASTY}"}
+    tables.overwrite("rejected_subscriptions", [{"id": n} | wrong | told for n in rejected])
+
+
+def batch(number: int, versions: dict[str, int]) -> dict[str, object]:
+    counts = dict.fromkeys(("packets", "messages", "matched", "frames", "bytes"), 100 + number)
+    started = NOW + dt.timedelta(seconds=number)
+    return {
+        **counts,
+        "batch_id": number,
+        "topic": "itch.raw",
+        "partitions": [],
+        "versions": versions,
+        "dead_letters": 2 if number == 3 else 0,
+        "started_at": started,
+        "seconds": 0.25,
+        "settings": None,
+    }
+
+
+@pytest.fixture
+def filled_tables(tables: Tables, filled: Path) -> Tables:
+    shutil.copytree(filled, tables.location, dirs_exist_ok=True)
+    return Tables(tables._spark, tables.location)
+
+
+def test_health_tells_batches_switches_and_which_versions_wait(filled_tables: Tables):
+    tables = filled_tables
+    tables.append("egress_ledger", [batch(n, {"subscriptions": 0}) for n in range(150)])
+    status = {"entries_version": 4, "desired": 9, "held": 9, "seconds": 0.1}
+    for step, (in_step, errors) in enumerate([(True, []), (False, [NASTY])]):
+        at = NOW + dt.timedelta(seconds=step)
+        row = {"switch": "pod1-rack1", "in_step": in_step, "errors": errors, "checked_at": at}
+        tables.append("switch_status", [row | status])
+    found = client(console(tables)).get("/api/health").json()
+    assert found["stream"] == {"reached": None}
+    assert [row["batch_id"] for row in found["batches"]] == list(range(30, 150))
+    (version,) = found["versions"]
+    assert (version["version"], version["newest"]) == (0, tables.version("subscriptions"))
+    assert version["since"] is not None
+    by_name = {row["switch"]: row for row in found["switches"]}
+    assert set(by_name) == set(NETWORK.switches)
+    # The newest look at a switch counts.
+    assert by_name["pod1-rack1"]["in_step"] is False
+    assert by_name["pod1-rack1"]["errors"] == [NASTY]
+
+
+def test_a_stream_that_does_not_answer_is_told_as_such(filled_tables: Tables):
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+    made = job.console(
+        Settings(tables=filled_tables.location), f"http://127.0.0.1:{port}", TOKEN, "127.0.0.1"
+    )
+    stream = client(made).get("/api/health").json()["stream"]
+    assert stream["reached"] is False and "refused" in stream["problems"][0]
+
+
+def test_each_subscription_has_the_state_that_the_stream_gave_it(filled_tables: Tables):
+    tables = filled_tables
+    take_up(tables, rejected=("side",))
+    ask = client(console(tables))
+    found = ask.get("/api/subscriptions").json()
+    assert {row["id"]: row["state"] for row in found["rows"]} == {
+        "both": "live",
+        "high": "live",
+        "side": "rejected",
+    }
+    (rejected,) = found["rejected"]
+    assert rejected["remarks"][0]["code"] == "SUBSCRIPTION.SYNTAX"
+    words = ask.get("/api/subscriptions", params={"words": "PRICE live h1"}).json()
+    assert {row["id"] for row in words["rows"]} == {"high", "both"}
+
+
+def test_a_draft_is_judged_by_the_grammar_the_network_and_the_grants(filled_tables: Tables):
+    tables = filled_tables
+    ask = client(console(tables))
+
+    def judged(**changes: str) -> dict[str, object]:
+        draft = {"id": "mine", "subscriber": "h1", "filter": "price > 20"} | changes
+        return ask.post("/api/check", json=draft).json()
+
+    assert judged() == {"error": None, "warnings": []}
+    error = judged(filter="price > 20 and prise < 4")["error"]
+    assert (error["code"], error["column"]) == ("SUBSCRIPTION.UNKNOWN_FIELD", 16)
+    assert error["message"].splitlines()[-1] == " " * 17 + "^", "the caret stands below the word"
+    assert judged(subscriber="nobody")["error"]
+    assert judged(filter="price > 20 and price < 10")["warnings"][0]["code"].endswith("NEVER_TRUE")
+    grant = {"id": "g", "subscriber": "h2", "format": "itch", "filter": "all"}
+    tables.append("grants", [grant | {"updated_by": None, "updated_at": None}])
+    assert judged()["error"], "a grant that came since counts"
+    assert judged(subscriber="h2")["error"] is None
+
+
+def test_who_saves_bears_the_token_and_the_row_is_live_when_the_stream_says_so(
+    filled_tables: Tables,
+):
+    tables = filled_tables
+    ask = client(console(tables))
+    draft = {"id": "mine", "subscriber": "h1", "filter": "price > 20"}
+    before = tables.version("subscriptions")
+    for headers in ({}, {"Authorization": "Bearer "}, {"Authorization": "Bearer wrong"}):
+        answer = ask.post("/api/save", json=draft, headers=headers)
+        assert answer.status_code == 401 and answer.json()["error"]["code"] == "CONSOLE.NO_TOKEN"
+    refused = ask.post("/api/save", json=draft | {"filter": "prise > 1"}, headers=WRITES)
+    assert refused.json()["error"]["code"] == "CONSOLE.REFUSED"
+    assert tables.version("subscriptions") == before
+
+    version = ask.post("/api/save", json=draft, headers=WRITES).json()["version"]
+    assert version > before
+    rows = {row["id"]: row for row in tables.rows("subscriptions")}
+    assert set(rows) == {*RULES, "mine"} and rows["mine"]["filter"] == "price > 20"
+    assert ask.get("/api/subscription", params={"id": "mine"}).json()["state"] == "pending"
+    take_up(tables)
+    found = ask.get("/api/subscription", params={"id": "mine"}).json()
+    assert (found["state"], found["since_version"]) == ("live", version)
+    changed = draft | {"filter": "price > 30", "enabled": False}
+    ask.post("/api/save", json=changed, headers=WRITES)
+    assert ask.get("/api/subscription", params={"id": "mine"}).json()["state"] == "disabled"
+    assert len(tables.rows("subscriptions")) == len(RULES) + 1
+
+
+def test_a_page_of_somebody_else_cannot_use_the_console(filled_tables: Tables):
+    ask = client(console(filled_tables))
+    assert ask.get("/api/health", headers={"Host": "attacker.example"}).status_code == 400
+    form = {"Content-Type": "text/plain", **WRITES}
+    assert ask.post("/api/save", content=b"{}", headers=form).status_code == 400
+    assert ask.post("/api/check", content=b" " * 70_000).status_code == 413
+    page = ask.get("/")
+    assert "default-src 'none'" in page.text and "connect-src 'self'" in page.text
+    assert page.headers["Content-Security-Policy"] == "frame-ancestors 'none'"
+
+
+def test_a_preview_counts_what_the_last_records_have(deployment: Deployment, itch: Specification):
+    tables = deployment.tables
+    packets = records()
+    deployment.publish(packets)
+    made = console(
+        tables,
+        topic=deployment.settings.topic,
+        kafka=deployment.settings.kafka,
+        publisher=deployment.settings.publisher,
+    )
+    draft = {"id": "mine", "subscriber": "h3", "filter": "price > 150"}
+    most = 100
+    found = client(made).post("/api/preview", json=draft | {"records": most}).json()
+    # Packets went to partitions in turns, so their newest are the last of all.
+    each = most // PARTITIONS
+    last = [p for n in range(PARTITIONS) for p in packets[n::PARTITIONS][-each:]]
+    events = [read_message(itch, each) for packet in last for each in read_packet(packet)[2]]
+    mine = parse_rule(draft["filter"], itch).condition
+    matched = [event for event in events if matches(mine, event)]
+    assert (found["events"], found["matched"]) == (len(events), len(matched))
+    assert 0 < len(matched) < len(events) and found["hosts"] == ["h3"]
+    wanted: dict[str, int] = {}
+    for event in matched:
+        hosts = set()
+        for host, text in RULES.values():
+            rule = parse_rule(text, itch)
+            if matches(rule.condition, event):
+                hosts |= set(rule.actions[0].targets if rule.actions else (host,))
+        for host in hosts:
+            wanted[host] = wanted.get(host, 0) + 1
+    assert {row["host"]: row["events"] for row in found["also"]} == wanted
+
+
+@pytest.fixture
+def served(filled_tables: Tables) -> Iterator[tuple[Tables, str]]:
+    """The console with a rejected rule and batches, as a browser reaches it."""
+    tables = filled_tables
+    row = {"id": NASTY, "subscriber": "h1", "format": "itch", "filter": NASTY, "enabled": True}
+    tables.append("subscriptions", [row | {"updated_by": None, "updated_at": None}])
+    take_up(tables, rejected=(NASTY,))
+    tables.append("egress_ledger", [batch(n, {"subscriptions": 1}) for n in range(40)])
+    listening = job.listener("127.0.0.1", 0)
+    application = console(tables).application
+    config = uvicorn.Config(
+        application, log_config=None, lifespan="off", timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield tables, f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(120)
+        listening.close()
+
+
+@pytest.mark.skipif(not there(), reason=MISSING)
+def test_a_rule_is_written_in_a_browser_and_seen_to_go_live(
+    served: tuple[Tables, str], tmp_path: Path
+):
+    tables, address = served
+    with browser(tmp_path) as page:
+        page.size(1280, 900)
+        page.open(f"{address}/#token={TOKEN}")
+        page.wait_for("document.documentElement.dataset.ready === 'yes'")
+        assert TOKEN not in page.run("return location.href")
+        check_health(page, tmp_path)
+        page.open(f"{address}/#subscriptions")
+        page.wait_for("document.querySelector('#rows tbody')")
+        assert NASTY in page.text("#rows") and NASTY in page.text("#rejected")
+        page.type("#rule-id", "mine")
+        page.type("#rule-subscriber", "h1")
+        page.type("#rule-filter", "prise > 20")
+        page.wait_for("document.getElementById('checked').innerText.includes('^')")
+        assert "did you mean 'price'" in page.text("#checked")
+        page.picture(tmp_path / "subscriptions.png")
+        page.type("#rule-filter", "price > 20")
+        page.wait_for("document.getElementById('checked').innerText === 'The rule is right.'")
+        page.click("#save")
+        page.wait_for("document.getElementById('told').innerText.includes('not taken it up yet')")
+        version = tables.version("subscriptions")
+        take_up(tables, rejected=(NASTY,))
+        page.wait_for(
+            f"document.getElementById('told').innerText.includes('live since version {version}')"
+        )
+        assert page.run("return document.title") == "Stackcast: console"
+        for width in (500, 1920):
+            page.size(width, 900)
+            assert page.run("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def check_health(page: Browser, folder: Path) -> None:
+    assert "39" in page.text("#headline") and "tables alone" in page.text("#verdict")
+    assert page.run("return document.querySelectorAll('#throughput .histogram i').length") == 40
+    assert "StackcastSwitchOutOfStep" in page.text("#switches")
+    page.picture(folder / "health.png")

@@ -1,0 +1,109 @@
+"""A Chromium that a test drives: Debian's, by the WebDriver protocol of its chromedriver."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+MISSING = "needs Chromium and its driver: apt-get install chromium chromium-driver"
+#: Under heavy load a page takes long to be drawn, seconds.
+PATIENCE = 120.0
+_ARGUMENTS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--disable-dev-shm-usage", "--hide-scrollbars"),
+)
+
+
+def there() -> bool:
+    """Whether this machine has one."""
+    return bool(shutil.which("chromium") and shutil.which("chromedriver"))
+
+
+class Browser:
+    """One window."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def open(self, url: str) -> None:
+        self._ask("url", url=url)
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """Returns what JavaScript returns."""
+        return self._ask("execute/sync", script=script, args=list(arguments))
+
+    def wait_for(self, script: str) -> Any:
+        """Returns what JavaScript returns, once that is true."""
+        ends = time.monotonic() + PATIENCE
+        while not (found := self.run(f"return {script}")):
+            assert time.monotonic() < ends, f"never true: {script}; {self.text('body')[:4000]}"
+            time.sleep(0.1)
+        return found
+
+    def text(self, selector: str) -> str:
+        """What a reader sees of an element."""
+        return self.run("return document.querySelector(arguments[0]).innerText", selector)
+
+    def type(self, selector: str, text: str) -> None:
+        """Writes into a field that is emptied before, key by key."""
+        element = self._ask("element", using="css selector", value=selector)
+        (number,) = element.values()
+        self._ask(f"element/{number}/clear")
+        self._ask(f"element/{number}/value", text=text)
+
+    def click(self, selector: str) -> None:
+        element = self._ask("element", using="css selector", value=selector)
+        (number,) = element.values()
+        self._ask(f"element/{number}/click")
+
+    def size(self, width: int, height: int) -> None:
+        self._ask("window/rect", width=width, height=height)
+
+    def picture(self, path: Path) -> None:
+        """Writes what is to be seen as a PNG."""
+        with urllib.request.urlopen(f"{self._address}/screenshot", timeout=PATIENCE) as answer:
+            path.write_bytes(base64.b64decode(json.load(answer)["value"]))
+
+    def _ask(self, what: str, **body: Any) -> Any:
+        return _post(f"{self._address}/{what}", body)
+
+
+@contextmanager
+def browser(folder: Path) -> Iterator[Browser]:
+    """A browser with a profile of its own in a folder."""
+    driver = subprocess.Popen(
+        ["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert driver.stdout is not None
+        port = next(
+            line.split()[-1].rstrip(".") for line in driver.stdout if "successfully on port" in line
+        )
+        options = {"args": [*_ARGUMENTS, f"--user-data-dir={folder / 'profile'}"]}
+        asked = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}}
+        server = f"http://127.0.0.1:{port}/session"
+        address = f"{server}/{_post(server, asked)['sessionId']}"
+        try:
+            yield Browser(address)
+        finally:
+            request = urllib.request.Request(address, method="DELETE")
+            urllib.request.urlopen(request, timeout=PATIENCE).close()
+    finally:
+        driver.terminate()
+        driver.wait(PATIENCE)
+
+
+def _post(url: str, body: Any) -> Any:
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        return json.load(answer)["value"]
