@@ -14,11 +14,14 @@ import pytest
 import uvicorn
 from browser import MISSING, Browser, browser, there
 from pcap_deployment import NETWORK, PARTITIONS, RULES, Deployment, records
+from prometheus_client import CollectorRegistry
 from starlette.testclient import TestClient
 
 from jobs import console as job
+from jobs.adapters.app.metrics_server import Health, serve
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.console.application import Console
+from jobs.adapters.planning.versions import LINK_STATES
 from jobs.adapters.tables.tables import Tables
 from udfs.filters.language.rule import parse_rule
 from udfs.filters.meaning.evaluate import matches
@@ -107,13 +110,35 @@ def test_health_tells_batches_switches_and_which_versions_wait(filled_tables: Ta
 
 
 def test_a_stream_that_does_not_answer_is_told_as_such(filled_tables: Tables):
-    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     made = job.console(
         Settings(tables=filled_tables.location), f"http://127.0.0.1:{port}", TOKEN, "127.0.0.1"
     )
     stream = client(made).get("/api/health").json()["stream"]
     assert stream["reached"] is False and "refused" in stream["problems"][0]
+
+
+def test_problems_and_versions_are_those_that_the_stream_tells(filled_tables: Tables):
+    tables = filled_tables
+    versions = {"subscriptions": tables.version("subscriptions"), LINK_STATES: 0}
+    told = Health((NASTY,), ("a remark",), {"versions": versions, "lag_by_partition": {0: 7}})
+    settings = Settings(tables=tables.location, metrics_port=free_port())
+    # By default the console asks where the same properties have the stream serve.
+    with serve(settings, CollectorRegistry(), lambda: told):
+        made = job.console(settings, None, TOKEN, "127.0.0.1")
+        found = client(made).get("/api/health").json()
+    # With problems the stream answers 503, which is an answer.
+    assert found["stream"]["reached"] is True and found["stream"]["status"] == "unhealthy"
+    assert found["stream"]["problems"] == [NASTY]
+    assert found["stream"]["lag_by_partition"] == {"0": 7}
+    by_name = {row["name"]: row for row in found["versions"]}
+    assert by_name["subscriptions"]["since"] is None
+    assert by_name[LINK_STATES]["newest"] == tables.version("links") > 0
+
+
+def free_port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        return taken.getsockname()[1]
 
 
 def test_each_subscription_has_the_state_that_the_stream_gave_it(filled_tables: Tables):
