@@ -39,7 +39,7 @@ class Oracle:
         found = self._known.get(receivers)
         if found is None:
             template = self._plan.headers._template
-            found = [template(0, part.labels) for part in self._stacks.of(receivers).parts]
+            found = [template(0, part) for part in self._stacks.of(receivers).parts]
             self._known[receivers] = found
         return found
 

@@ -153,6 +153,7 @@ def shown_explanation(name: str) -> None:
         "batch": 1,
         "started_us": 0,
         "versions": {},
+        "settings": {},
         "receivers": [name],
         "host": name,
         "received": True,

@@ -30,7 +30,8 @@ def rule(name: str, matches: bool, false: int, true: int = 1) -> dict[str, Any]:
 
 def shown(*rules: dict[str, Any], frames: Sequence[dict[str, Any]] = ()) -> str:
     about = {"session": "S", "sequence": 1, "topic": "t", "partition": 0, "offset": 5}
-    about |= {"message_index": 0, "batch": 3, "started_us": 0, "versions": {}, "receivers": ["h2"]}
+    about |= {"message_index": 0, "batch": 3, "started_us": 0, "versions": {}, "settings": {}}
+    about["receivers"] = ["h2"]
     return text_of(
         about | {"host": "h1", "received": False, "events": [], "frames": frames, "rules": rules}
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from following import following
@@ -67,11 +68,17 @@ class Deployment:
         rows = self.tables.rows("switch_entries")
         return {(row["switch"], row["entry_key"]): row for row in rows}
 
-    def outcome(self, fed: Fed) -> network.NetworkProof:
+    def outcome(self, fed: Fed, status: Mapping[str, Any] | None = None) -> network.NetworkProof:
         """What a run of the embedded default would say of what hosts have received."""
-        status = self.lab.settle()
         return network.NetworkProof(
-            self.settings, SensorRun(), self.tables, NETWORK, fed, self.lab.folder, status
+            self.settings,
+            SensorRun(),
+            self.tables,
+            NETWORK,
+            fed,
+            self.lab.folder,
+            status or self.lab.settle(),
+            beside=False,
         )
 
     def following(self) -> AbstractContextManager[None]:
@@ -136,6 +143,4 @@ def test_a_new_attribute_changes_no_entry_and_a_rule_on_it_adds_some(
     late.write_bytes(content)
     assert deployed.outcome(fed).exact
     fewer = dict(status, frames_in=status["frames_in"] - 1)
-    assert not network.NetworkProof(
-        deployed.settings, SensorRun(), deployed.tables, NETWORK, fed, deployed.lab.folder, fewer
-    ).exact
+    assert not deployed.outcome(fed, fewer).exact

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 import pytest
+import source_routes_cases
 import virtual_trees_cases
 from feature_cases import FEATURES, PORTS, receivable
 from packet_cases import (
@@ -28,6 +29,9 @@ from pruning_model import datagram
 from real_switch import RealSwitch
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
+from udfs.network.programs import stack_program
+from udfs.network.source_routes import SOURCE_ROUTES, SourceRoute
+from udfs.stacks.forwarding import SwitchTables
 from udfs.switches.entry import SwitchEntry
 
 pytestmark = [pytest.mark.integration, pytest.mark.bmv2]
@@ -88,6 +92,13 @@ def running(real: RealSwitch, program: str, entries: list[SwitchEntry]) -> Simpl
     return switch
 
 
+def open_tables(draw: Callable[[], SwitchTables]) -> SwitchTables:
+    """Tables of a switch that takes stacks by some port."""
+    while not (tables := draw()).sources:
+        pass
+    return tables
+
+
 def same_drops(switch: SimpleSwitch, real: RealSwitch) -> None:
     name = "ingress.dropped"
     ours = [switch.counter(name, at)[0] for at in range(switch.counter_size(name))]
@@ -97,7 +108,7 @@ def same_drops(switch: SimpleSwitch, real: RealSwitch) -> None:
 def test_virtual_trees_are_forwarded_as_in_bmv2(real: RealSwitch) -> None:
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
-    tables = virtual_trees_cases.random_tables(rng, PORTS)
+    tables = open_tables(lambda: virtual_trees_cases.random_tables(rng, PORTS))
     entries = virtual_trees_cases.entries_of(tables, PORTS)
     switch = running(real, "virtual_trees", entries)
 
@@ -118,6 +129,29 @@ def test_virtual_trees_are_forwarded_as_in_bmv2(real: RealSwitch) -> None:
                 yield 1, frame
 
     assert compare(switch, real, frames(), seed) > FRAMES
+    same_drops(switch, real)
+
+
+@pytest.mark.parametrize("form", SOURCE_ROUTES.values(), ids=lambda form: form.encoding)
+def test_source_routes_are_forwarded_as_in_bmv2(form: SourceRoute, real: RealSwitch) -> None:
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    tables = open_tables(lambda: source_routes_cases.random_tables(rng, PORTS, form))
+    entries = source_routes_cases.entries_of(tables, PORTS)
+    switch = running(real, stack_program(form), entries)
+
+    def frames() -> Iterator[tuple[int, bytes]]:
+        for _ in range(FRAMES):
+            labels = source_routes_cases.random_stack(rng, form)
+            behind = virtual_trees_cases.datagram(rng.randbytes(rng.randrange(60)))
+            frame = source_routes_cases.stack_frame(form, labels, behind)
+            end = rng.choice([*[len(frame)] * 5, rng.randrange(14, 60)])
+            yield rng.randint(1, PORTS), frame[:end]
+        for _, frame, _ in source_routes_cases.odd_frames(form):
+            if len(frame) >= 14:
+                yield 1, frame
+
+    assert compare(switch, real, frames(), seed) > 10
     same_drops(switch, real)
 
 

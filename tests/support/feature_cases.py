@@ -315,6 +315,10 @@ def _state(rng: random.Random) -> Iterator[tuple[int, bytes]]:
 # --- checksums ---------------------------------------------------------------------------------
 
 
+#: Named, or scapy would take what this machine has.
+ETHERNET = Ether(dst="01:00:5e:01:01:01", src="02:fc:00:00:00:01")
+
+
 def _checksum(rng: random.Random) -> Iterator[tuple[int, bytes]]:
     while True:
         options = [] if rng.random() < 0.6 else [IPOption_NOP()] * (4 * rng.randrange(1, 11))
@@ -323,7 +327,7 @@ def _checksum(rng: random.Random) -> Iterator[tuple[int, bytes]]:
         udp = UDP(sport=rng.randrange(1 << 16), dport=rng.randrange(1 << 16))
         if rng.random() < 0.2:
             udp.chksum = 0
-        frame = bytearray(bytes(Ether() / ip / udp / rng.randbytes(rng.randrange(0, 60))))
+        frame = bytearray(bytes(ETHERNET / ip / udp / rng.randbytes(rng.randrange(0, 60))))
         damage = rng.random()
         if damage < 0.4:
             frame[rng.randrange(12, len(frame))] ^= 1 << rng.randrange(8)
