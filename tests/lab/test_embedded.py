@@ -55,6 +55,15 @@ LASTING = {
     "maxOffsetsPerTrigger": 500,
 }
 
+#: A network of a few switches, and a run of seconds.
+SMALL = {
+    "lab__messages": 3_000,
+    "lab__subscriptions": 100,
+    "lab__pods": 2,
+    "lab__planes": 1,
+    "lab__spines": 1,
+}
+
 
 class Run:
     """A job as a process group of its own, its output in a file.
@@ -243,14 +252,7 @@ def test_settings_that_begin_nothing_are_told_before_a_spark_starts(
 
 
 def test_where_the_switches_match_hosts_get_the_same_and_are_told_that_it_is_all(run):
-    one = run(
-        match="network",
-        lab__messages=3_000,
-        lab__subscriptions=100,
-        lab__pods=2,
-        lab__planes=1,
-        lab__spines=1,
-    )
+    one = run(match="network", **SMALL)
     assert one.end() == 0, one.output[-3000:]
     found = report(one)
     assert found.keys() >= KEYS - {"batches"}
@@ -268,14 +270,7 @@ def test_where_the_switches_match_hosts_get_the_same_and_are_told_that_it_is_all
 
 
 def test_stacks_of_another_encoding_bring_hosts_the_same(run):
-    one = run(
-        encoding="mixed",
-        lab__messages=3_000,
-        lab__subscriptions=100,
-        lab__pods=2,
-        lab__planes=1,
-        lab__spines=1,
-    )
+    one = run(encoding="mixed", **SMALL)
     assert one.end() == 0, one.output[-3000:]
     found = report(one)
     assert found["messages_in"] == 3_000

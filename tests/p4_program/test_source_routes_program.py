@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import Counter, deque
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import pytest
 import source_routes_cases as cases
@@ -13,6 +12,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from p4_coverage import soil
+from program_switches import holding, sent
 from random_trees import mended, random_network
 from source_routes_cases import REASONS, modelled, stack_frame
 from virtual_trees_cases import datagram, plain_frame
@@ -52,16 +52,6 @@ def bare(form):
 def pool(form):
     """Switches without entries, as many as a random network can have."""
     return [switch_with([], form) for _ in range(8)]
-
-
-@contextmanager
-def holding(switch, entries):
-    """The switch with these entries, and without them afterwards."""
-    switch.apply({entry.key: entry for entry in entries})
-    try:
-        yield switch
-    finally:
-        switch.apply(dict.fromkeys(entry.key for entry in entries))
 
 
 def odd_tables(form) -> SwitchTables:
@@ -148,24 +138,6 @@ def test_every_receiver_gets_the_plain_datagram_once_and_nobody_else(pool, form,
                 wanted = model.deliver(publisher, encoding.labels)
                 crossed = [(u, v) for u, v, _ in wanted.links if u in network.switches]
                 assert sorted(links) == sorted(crossed)
-
-
-def sent(network, switches, switch, port, frame):
-    """What hosts receive, and every link that a copy crosses."""
-    ends = {(link.switch, link.port): link for link in network.links}
-    got, links = Counter(), []
-    waiting = deque([(switch, port, frame)])
-    while waiting:
-        name, entered, data = waiting.popleft()
-        assert len(links) < 1000, "copies multiply"
-        for out, copy in switches[name].process(entered, data):
-            link = ends[name, out]
-            links.append((name, link.neighbor))
-            if link.neighbor_port is None:
-                got[link.neighbor, copy] += 1
-            else:
-                waiting.append((link.neighbor, link.neighbor_port, copy))
-    return got, links
 
 
 def test_what_cannot_be_forwarded_is_dropped_and_counted_once(odd, form):

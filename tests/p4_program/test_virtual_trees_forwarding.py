@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections import Counter, deque
 from contextlib import ExitStack, contextmanager
 from ipaddress import IPv4Address
 
@@ -14,6 +13,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from p4_coverage import soil
+from program_switches import holding, sent
 from random_trees import mended, random_network, random_trees
 from real_switch import RealSwitch
 from scapy.layers.inet import IP, UDP, IPOption_Router_Alert
@@ -55,16 +55,6 @@ def form(request):
 def bare(form):
     """A switch without entries; each test applies its own and takes them away again."""
     return switch_with([], form, cached=False)
-
-
-@contextmanager
-def holding(switch, entries):
-    """The switch with these entries, and without them afterwards."""
-    switch.apply({entry.key: entry for entry in entries})
-    try:
-        yield switch
-    finally:
-        switch.apply(dict.fromkeys(entry.key for entry in entries))
 
 
 @pytest.fixture(scope="module")
@@ -187,24 +177,6 @@ def with_labels(network, form):
         return network
     links = [dataclasses.replace(link, id=link.id + (1 << 29)) for link in network.links]
     return Network.from_rows(network.switches.values(), network.hosts.values(), links, form)
-
-
-def sent(network, switches, switch, port, frame):
-    """What hosts receive, and every link that a copy crosses."""
-    ends = {(link.switch, link.port): link for link in network.links}
-    got, links = Counter(), []
-    waiting = deque([(switch, port, frame)])
-    while waiting:
-        name, entered, data = waiting.popleft()
-        assert len(links) < 1000, "copies multiply"
-        for out, copy in switches[name].process(entered, data):
-            link = ends[name, out]
-            links.append((name, link.neighbor))
-            if link.neighbor_port is None:
-                got[link.neighbor, copy] += 1
-            else:
-                waiting.append((link.neighbor, link.neighbor_port, copy))
-    return got, links
 
 
 def test_a_frame_from_a_port_above_64_goes_to_every_port(odd, form):

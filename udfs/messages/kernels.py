@@ -70,8 +70,8 @@ def check_packet(data, begin, end, max_packet, max_messages, end_of_session):  #
 
 @njit(cache=True, nogil=True, _nrt=False)
 def check_message(data, at, size, lengths):  # type: ignore[no-untyped-def]
-    """Returns the type of the message of so many bytes, and its reason; see `read_messages` for
-    lengths."""
+    """Returns the type of the message of so many bytes, and its reason; lengths as of
+    `_read_messages`."""
     kind = data[np.uint64(at)] if size else np.uint8(0)
     if size == 0 or lengths[kind] < 0:
         return np.uint8(0), np.uint8(UNKNOWN_MESSAGE_TYPE)

@@ -1,0 +1,34 @@
+"""Software switches that run a program of ``p4/`` with entries of a test's own."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from contextlib import contextmanager
+
+
+@contextmanager
+def holding(switch, entries):
+    """The switch with these entries, and without them afterwards."""
+    switch.apply({entry.key: entry for entry in entries})
+    try:
+        yield switch
+    finally:
+        switch.apply(dict.fromkeys(entry.key for entry in entries))
+
+
+def sent(network, switches, switch, port, frame):
+    """What hosts receive, and every link that a copy crosses."""
+    ends = {(link.switch, link.port): link for link in network.links}
+    got, links = Counter(), []
+    waiting = deque([(switch, port, frame)])
+    while waiting:
+        name, entered, data = waiting.popleft()
+        assert len(links) < 1000, "copies multiply"
+        for out, copy in switches[name].process(entered, data):
+            link = ends[name, out]
+            links.append((name, link.neighbor))
+            if link.neighbor_port is None:
+                got[link.neighbor, copy] += 1
+            else:
+                waiting.append((link.neighbor, link.neighbor_port, copy))
+    return got, links
