@@ -139,6 +139,12 @@ class SinkError(StackcastError):
     area = "SINK"
 
 
+class StateError(StackcastError):
+    """A message of replicated state cannot be written or read."""
+
+    area = "STATE"
+
+
 class SwitchError(StackcastError):
     """A switch cannot be reached or refuses an entry."""
 
