@@ -29,6 +29,7 @@
 #
 #   ./spark-submit.sh make p4 --p4c PATH [--bmv2 PATH]    what p4c makes of the programs in p4/
 #   ./spark-submit.sh make docs                  the table of settings in docs/operations.md
+#   ./spark-submit.sh make packages --uv PATH    hashes of the Python packages in conf/packages
 #   ./spark-submit.sh make structure             modules, lines, modules with one caller, circles
 #   eval "$(./spark-submit.sh env)"              this shell gets spark-submit and stackcast (stackcast --help)
 #
@@ -111,6 +112,9 @@ check_disk() {
 
 # $1: log file of the failed step, $2: what was being fetched
 explain_failure() {
+  if grep -qE 'DO NOT MATCH THE HASHES' "$1"; then
+    die "a Python package is not the file that conf/packages names, and was not installed. With another index than usual, look where it has it from; which one it is says the log: $1"
+  fi
   if grep -qiE 'no space left' "$1"; then die "the disk is full while fetching $2: make room and start again (log: $1)."; fi
   if grep -qiE 'NewConnectionError|ConnectTimeout|Name or service|name resolution|UnknownHostException|Network is unreachable|Connection refused|ProxyError|Could not fetch URL|No matching distribution|Host .* not found|ConnectException|SocketTimeoutException|SSLError' "$1"; then
     die "$2 could not be fetched: the network or its proxy does not let this machine reach the package registry (log: $1)."
@@ -125,18 +129,30 @@ is_done() { [ -f "$VAR/.done-$1" ] && [ "$(cat "$VAR/.done-$1")" = "$2" ]; }
 unmark() { rm -f "$VAR/.done-$1"; }
 mark_done() { printf '%s' "$2" >"$VAR/.done-$1"; }
 
-# $1: name of the step, $2: its stamp, rest: what pip installs
+# $1: log file, rest: what pip installs. Nothing is taken along with it, and nothing fetched to build
+# it, so that all there is comes from the lists, by hash.
+install() {
+  local log=$1
+  shift
+  "$ENV_DIR/bin/python" -m pip install --no-input --disable-pip-version-check --progress-bar off \
+    --no-deps --no-build-isolation "$@" 2>&1 | tee -a "$log" |
+    awk '/^ *(Downloading|Using cached) /{print "    " $2 " " $3 ($4 ? " " $4 : ""); fflush()}' >&2 ||
+    explain_failure "$log" "Python packages"
+}
+
+# $1: name of the step, $2: its stamp, rest: lists of conf/packages; a dot is our own package
 install_packages() {
-  local name=$1 stamp=$2 log=$VAR/log/pip-$1.log
+  local name=$1 stamp=$2 list log=$VAR/log/pip-$1.log
   shift 2
   unmark "$name"
-  # By environment, since pip's own children (build dependencies) take no options.
+  rm -f "$log"
   export PIP_RETRIES=${PIP_RETRIES:-2} PIP_DEFAULT_TIMEOUT=${PIP_DEFAULT_TIMEOUT:-60}
-  if ! "$ENV_DIR/bin/python" -m pip install --no-input --disable-pip-version-check --progress-bar off \
-      -c "$ROOT/constraints.txt" "$@" 2>&1 | tee "$log" |
-      awk '/^ *(Downloading|Using cached) /{print "    " $2 " " $3 ($4 ? " " $4 : ""); fflush()}' >&2; then
-    explain_failure "$log" "Python packages"
-  fi
+  for list in "$@"; do
+    case "$list" in
+      .) install "$log" -e "$ROOT" ;;
+      *) install "$log" --require-hashes -r "$ROOT/conf/packages/$list.txt" ;;
+    esac
+  done
   mark_done "$name" "$stamp"
 }
 
@@ -216,7 +232,7 @@ ensure_environment() {
   # what pyproject.toml tells its tools does not matter to it.
   python_stamp=$({
     printf '%s\n' "$ROOT" "$ENV_DIR"
-    cat "$ROOT/constraints.txt"
+    cat "$ROOT"/conf/packages/*.txt
     sed '/^\[tool\./,$d' "$ROOT/pyproject.toml"
   } | stamp)
   test_stamp=test-$python_stamp
@@ -244,7 +260,7 @@ ensure_environment() {
     "$python" -m venv "$ENV_DIR" >"$VAR/log/venv.log" 2>&1 ||
       die "$python cannot make a virtual environment; its venv module may be missing (package python3-venv). Log: $VAR/log/venv.log"
     say "[2/4] Python packages (a minute or more; log: $VAR/log/pip-runtime.log)"
-    install_packages runtime "$python_stamp" -e "$ROOT"
+    install_packages runtime "$python_stamp" build runtime .
   fi
   if ! is_done jars "$jar_stamp"; then
     check_disk "the jars need" 500
@@ -258,12 +274,12 @@ ensure_environment() {
   if [ "$1" != runtime ] && ! is_done test "$test_stamp"; then
     check_disk "the packages for tests need" 500
     say "[+] packages for tests (log: $VAR/log/pip-test.log)"
-    install_packages test "$test_stamp" -e "${ROOT}[test]"
+    install_packages test "$test_stamp" test
   fi
   if [ "$1" = bench ] && ! is_done bench "$bench_stamp"; then
     check_disk "the packages for benchmarks need" 500
     say "[+] packages that benchmarks compare with (log: $VAR/log/pip-bench.log)"
-    install_packages bench "$bench_stamp" -e "${ROOT}[bench]"
+    install_packages bench "$bench_stamp" bench
   fi
   [ ! -e "$VAR/.setup-lock" ] || exec 9>&-
   say "the environment is ready"
@@ -349,8 +365,8 @@ case "${1:-}" in
   make)
     name=${2:-}
     case "$name" in
-      p4 | docs | structure) ;;
-      *) die "'$name' is nothing that can be made; there are: docs p4 structure" ;;
+      p4 | docs | packages | structure) ;;
+      *) die "'$name' is nothing that can be made; there are: docs p4 packages structure" ;;
     esac
     shift 2
     ensure_environment test

@@ -61,8 +61,9 @@ case "$1" in
       udfs*kernel_cache*) echo compiled >>"$HOME/kernels"; [ ! -e "$HOME/no-compiler" ]; exit ;;
       *.class_data*) note classes; [ ! -e "$HOME/no-archive" ] || exit 1
         echo classes >"$STACKCAST_VAR/classes.jsa.new"; exit ;;
-      *"[test]") note test; exit ;;
-      *"[bench]") note bench; exit ;;
+      *test.txt) note test; exit ;;
+      *bench.txt) note bench; exit ;;
+      *build.txt | *clone | *moved) exit ;;
     esac
     note runtime
     [ ! -e "$HOME/no-network" ] || {{ echo "NewConnectionError: refused"; exit 1; }}
@@ -237,8 +238,8 @@ def test_too_little_disk(machine: Machine):
         (["bench"], "there is no benchmark"),
         (["bench", "nonsense"], "there is no benchmark"),
         (["bench", "../x"], "there is no benchmark"),
-        (["make"], "docs p4 structure"),
-        (["make", "../p4"], "docs p4 structure"),
+        (["make"], "docs p4 packages structure"),
+        (["make", "../p4"], "docs p4 packages structure"),
     ],
 )
 def test_nothing_to_run(machine: Machine, arguments: list[str], said: str):
@@ -283,8 +284,9 @@ def able(tmp_path: Path) -> Iterator[Machine]:
     (made.clone / "udfs" / "pool.py").write_text("from udfs.words import WORD\nLAYOUT = 1\n")
     (made.clone / "udfs" / "words.py").write_text("WORD = 1\n")
     (made.clone / "udfs" / "one" / "two").mkdir()
-    for name in ("spark-submit.sh", "constraints.txt", "pyproject.toml"):
+    for name in ("spark-submit.sh", "pyproject.toml"):
         shutil.copy(ROOT / name, made.clone)
+    shutil.copytree(ROOT / "conf" / "packages", made.clone / "conf" / "packages")
     (made.clone / "conf" / "ivy.xml").write_text("delta-1.jar\nkafka-1.jar\n")
     (made.home / "ivy.jar").write_text("ivy")
     made.program("df", ROOMY)
@@ -500,7 +502,7 @@ def test_what_is_installed_stands_before_the_tools_in_pyproject():
     assert told["build-system"] == all_of_it["build-system"]
 
 
-@pytest.mark.parametrize("changed", ["constraints.txt", "pyproject.toml"])
+@pytest.mark.parametrize("changed", ["conf/packages/test.txt", "pyproject.toml"])
 def test_other_dependencies_redo_all(ready: Machine, changed: str):
     path = ready.clone / changed
     path.write_text("# changed\n" + path.read_text())
