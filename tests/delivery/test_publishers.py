@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from delivery_cases import (
@@ -47,6 +48,7 @@ from udfs.messages.reference import build_packet, read_message, read_packet
 from udfs.messages.sequence import session_id, split_sequence
 from udfs.messages.summaries import unpack
 from udfs.network.topology import fabric
+from udfs.replay.match_counts import MatchCounts
 from udfs.stacks.dissect import dissect
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees.broadcast import broadcast_trees
@@ -90,6 +92,17 @@ def compilation_of(
     return planner.plan(subscriptions, NETWORK, TREES, VERSIONS, advertisements=advertised)
 
 
+def records_of(
+    rows: Sequence[Row], cuts: Sequence[int], headers: Sequence[str | None] | None
+) -> list[pa.RecordBatch]:
+    batches = list(batches_of(rows, cuts, False))
+    if headers is not None and batches:
+        told = [None if name is None else name.encode() for name in headers]
+        whole = pa.Table.from_batches(batches)
+        batches = whole.append_column("publisher", pa.array(told, pa.binary())).to_batches()
+    return batches
+
+
 def run(
     compilation: Compilation,
     rows: Sequence[Row],
@@ -99,12 +112,7 @@ def run(
 ) -> tuple[Ways, list[dict[str, Any]]]:
     ways = ways or Ways()
     task = deliver(handle(compilation.plan), handle(compilation.header_stacks), TOPIC, ways, 1000)
-    batches = list(batches_of(rows, cuts, False))
-    if headers is not None:
-        whole = pa.Table.from_batches(batches) if batches else None
-        if whole is not None:
-            told = [None if name is None else name.encode() for name in headers]
-            batches = whole.append_column("publisher", pa.array(told, pa.binary())).to_batches()
+    batches = records_of(rows, cuts, headers)
     report = [row for batch in task(iter(batches)) for row in batch.to_pylist()]
     for sink in ways.sinks.values():
         assert sink.calls[-2:] == ["flush", "close"]
@@ -130,11 +138,13 @@ def owed(
     by: str,
     headers: Sequence[str | None],
     announced: dict[str, str],
-) -> tuple[dict[str, Counter[Any]], Counter[str]]:
+) -> tuple[dict[str, Counter[Any]], Counter[str], Counter[int]]:
+    """What each host is owed, what is dead by reason, and the messages that each rule matches."""
     rules = [(s, parse_rule(s.filter, ITCH)) for s in subscriptions]
     gates = {name: parse_rule(text, ITCH).condition for name, text in announced.items()}
     hosts: dict[str, Counter[Any]] = {host: Counter() for host in HOSTS}
     dead: Counter[str] = Counter()
+    matched: Counter[int] = Counter()
     for (partition, offset, value), header in zip(rows, headers, strict=True):
         try:
             messages = read_packet(value or b"")[2]
@@ -159,14 +169,15 @@ def owed(
             if sender in gates and not matches(gates[sender], event):
                 dead["outside_advertisement"] += 1
                 continue
+            fired = [n for n, (_, rule) in enumerate(rules) if matches(rule.condition, event)]
+            matched.update(fired)
             for host in {
                 host
-                for subscription, rule in rules
-                if matches(rule.condition, event)
+                for subscription, rule in map(rules.__getitem__, fired)
                 for host in rule.receivers or (subscription.subscriber,)
             }:
                 hosts[host][sender, partition, offset, content] += 1
-    return hosts, dead
+    return hosts, dead, matched
 
 
 def plain(frame: bytes) -> bytes:
@@ -236,7 +247,7 @@ def test_each_record_leaves_as_its_publishers_and_reaches_who_subscribed_to_it(
         )
     assert {each.code for each in compilation.rejections} <= {"SUBSCRIPTION.UNKNOWN_HOST"}
     ways, report = run(compilation, rows, cuts, headers)
-    hosts, dead = owed(subscriptions, rows, by, headers, announced)
+    hosts, dead, matched = owed(subscriptions, rows, by, headers, announced)
     found, _ = received(ways)
     assert found == hosts
     assert (
@@ -254,6 +265,14 @@ def test_each_record_leaves_as_its_publishers_and_reaches_who_subscribed_to_it(
         for (sender, *_), count in messages.items():
             sent[sender, host] += count
     assert counted == sent
+    # Rules are counted over what publishers may send, too.
+    texts = [each.filter for each in subscriptions]
+    counts = handle(MatchCounts(Packets(ITCH), texts, compilation.plan.senders)).value
+    since = {partition: np.zeros(len(texts), np.int64) for partition in range(4)}
+    by_rule: Counter[int] = Counter()
+    for batch in counts.run(since)(iter(records_of(rows, cuts, headers))):
+        by_rule.update({row["rule"]: row["messages"] for row in batch.to_pylist()})
+    assert by_rule == matched
 
 
 def test_a_dead_letter_says_which_publisher_is_unknown():

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.adapters.replay.live_offsets import LiveOffsets
+from udfs.delivery.senders import senders_of
 from udfs.errors import MessageError
 from udfs.filters.advertisements import Advertisement
 from udfs.filters.language.rule import parse_rule
@@ -65,7 +66,8 @@ def test_each_rule_counts_the_messages_that_it_matches_since_it_is_live(
     since = {partition: data.draw(some) for partition in range(3)}
     announced = data.draw(st.sampled_from([[], ["price > 40"], ["buy_sell == B", "price < 10"]]))
     rows_of = [Advertisement("feed1", text) for text in announced]
-    made = handle(MatchCounts(Packets(ITCH), texts, rows_of)).value
+    senders = senders_of(["feed1"], None, "partition", {"feed1": rows_of}, ITCH, ())
+    made = handle(MatchCounts(Packets(ITCH), texts, senders)).value
     begin = {partition: np.array(each, np.int64) for partition, each in since.items()}
     found: Counter[int] = Counter()
     for batch in made.run(begin)(batches_of(rows, cuts, False)):

@@ -23,16 +23,13 @@ from udfs.delivery.frame_headers import FrameHeaders
 from udfs.delivery.host_packets import HostPackets
 from udfs.delivery.matched import read_matched
 from udfs.delivery.partition_states import clocks
-from udfs.delivery.publishers import Publishers, publishers_of, telling, with_fields
+from udfs.delivery.publishers import Publishers, publishers_of
 from udfs.delivery.receiver_sets import IndexDelivery, ReceiverSets
 from udfs.delivery.receiver_summaries import SummaryHosts
 from udfs.delivery.routes import Routes
+from udfs.delivery.senders import Senders, senders_of, with_columns
 from udfs.errors import NetworkError
-from udfs.filters.advertisements import (
-    Advertisement,
-    Announced,
-    check_advertisements,
-)
+from udfs.filters.advertisements import Advertisement, check_advertisements
 from udfs.filters.compiler.compile import Order
 from udfs.filters.grants import Grant, Grants
 from udfs.filters.grouped import Grouped
@@ -78,23 +75,18 @@ class Addressing:
     in_network: bool = False
 
 
-Gate = tuple[Announced, tuple[int, ...]]
-"""What a publisher announces, with the columns that this takes."""
-
-
 @dataclass(frozen=True)
 class Plan:
     """Holds the part that ships to the workers: mostly arrays, a few hundred kilobytes.
 
     reader: its columns are those that ``matcher`` takes, then others that ``index``, ``state`` and
-    ``advertised`` take, then the clock. headers: by route; 0 is nobody's. delivery: int32, by leaf
+    ``senders`` take, then the clock. headers: by route; 0 is nobody's. delivery: int32, by leaf
     number, the leaf's delivery; None where both have the same number, as in every filter without
     state. state: of a filter that keeps some, else None, with its columns: a matcher with state in
     place of ``matcher``, or an index with state. index: of the rules that the matcher does not
-    have, None where it has all. advertised: by publisher; none of those that may publish
-    everything. summaries: whom they go to, or None. publishers: None where there is one. routes: of
-    the headers. host_packets: None but where switches match: frames are then what these bring to
-    each host, and the stream sends none of them.
+    have, None where it has all. senders: whose messages are, and which count. summaries: whom they
+    go to, or None. routes: of the headers. host_packets: None but where switches match: frames are
+    then what these bring to each host, and the stream sends none of them.
     """
 
     specification: Specification
@@ -106,45 +98,23 @@ class Plan:
     state_columns: tuple[int, ...] = ()
     delivery: NDArray[np.int32] | None = None
     index: IndexDelivery | None = None
-    advertised: Mapping[int, Gate] = field(default_factory=dict)
+    senders: Senders = field(default_factory=Senders)
     summaries: SummaryHosts | None = None
-    publishers: Publishers | None = None
     routes: Routes = field(default_factory=lambda: Routes(ReceiverSets([()]), several=False))
     host_packets: HostPackets | None = None
+
+    @property
+    def publishers(self) -> Publishers | None:
+        """Those of the stream; None where there is one."""
+        return self.senders.publishers
 
     def matched(self, batch: Batch) -> tuple[Messages, NDArray[np.int32]] | None:
         """Returns what `udfs.delivery.matched.read_matched` does; None where a message for nobody
         is to be looked at, too, or does not come in packets."""
-        asked = self.state or self.index or self.advertised or self.publishers
+        asked = self.state or self.index or not self.senders.plain
         if asked or not isinstance(self.reader, PacketReader):
             return None
         return read_matched(self.reader.layout, self.matcher, self.delivery, batch)
-
-    def outside(
-        self, messages: Messages, senders: NDArray[np.int32] | None = None
-    ) -> NDArray[np.bool_] | None:
-        """Returns True for messages that their publisher does not announce, bool[m]; None if all
-        may be sent. senders: int32[m], of several publishers."""
-        if not self.advertised:
-            return None
-        if senders is None:
-            return self._outside(0, messages, slice(None))
-        found = np.zeros(len(senders), np.bool_)
-        for sender in np.unique(senders).tolist():
-            if sender in self.advertised:
-                mine = np.flatnonzero(senders == sender)
-                found[mine] = self._outside(sender, messages, mine)
-        return found
-
-    def _outside(
-        self, sender: int, messages: Messages, chosen: NDArray[np.int64] | slice
-    ) -> NDArray[np.bool_]:
-        announced, columns = self.advertised[sender]
-        present = None
-        if messages.present is not None:
-            present = messages.present[list(columns)][:, chosen]
-        values = messages.values[list(columns)][:, chosen]
-        return ~announced.of(messages.message_type[chosen], values, present)
 
     def deliveries(self, messages: Messages, stateful: NDArray[Any] | None) -> NDArray[np.int32]:
         """Returns the delivery of each message, int32[m]. stateful: what ``state`` finds."""
@@ -395,25 +365,16 @@ class Planner:
         if grouped.indexes:
             columns: tuple[int, ...] = ()
             if grouped.index is not None:
-                fields, columns = _with(fields, grouped.index.definitions)
+                fields, columns = with_columns(fields, grouped.index.definitions)
             if grouped.stateful is not None:
-                fields, state_columns = _with(fields, grouped.stateful.definitions)
+                fields, state_columns = with_columns(fields, grouped.stateful.definitions)
             index = IndexDelivery(sets, grouped.index, columns, grouped.stateful)
         announced, refused = _announced(advertisements, specification, network)
         refused += [rejection(*wrong) for wrong in granted.errors] if granted else []
-        advertised = {}
-        gates: dict[tuple[str, ...], Announced] = {}
-        for number, host in enumerate(hosts):
-            if own := announced.get(host.name):
-                texts = tuple(each.filter for each in own)
-                if texts not in gates:
-                    gates[texts] = Announced(own, specification)
-                fields, announcing = _with(fields, gates[texts].fields)
-                advertised[number] = gates[texts], announcing
-        if told := telling(address.publisher_by, specification) if publishers else ():
-            assert publishers is not None
-            fields, columns = _with(fields, told)
-            publishers = with_fields(publishers, specification, told, columns)
+        names = [host.name for host in hosts]
+        senders = senders_of(
+            names, publishers, address.publisher_by, announced, specification, fields
+        )
         header_stacks = self._header_stacks_for(network, tuple(trees))
         header_stacks.retain(sets)
         routes = Routes(sets, several=publishers is not None)
@@ -425,7 +386,7 @@ class Planner:
             stacks = [header_stacks.known(each) for each in sets]
         plan = Plan(
             specification=specification,
-            reader=self._form.reader(fields, clocks(specification) if state else ()),
+            reader=self._form.reader(senders.fields, clocks(specification) if state else ()),
             matcher=matcher,
             headers=FrameHeaders(routes, stacks, template),
             mtu=MAX_MTU if address.in_network else address.mtu,
@@ -433,9 +394,8 @@ class Planner:
             state_columns=state_columns,
             delivery=delivery,
             index=index,
-            advertised=advertised,
+            senders=senders,
             summaries=summaries,
-            publishers=publishers,
             routes=routes,
             host_packets=HostPackets(sets) if address.in_network else None,
         )
@@ -571,14 +531,6 @@ def _receiver_sets(
     delivery = [number.setdefault(receivers, len(number)) for receivers in leaves]
     same = len(number) == len(delivery)
     return list(number), None if same else np.array(delivery, np.int32)
-
-
-def _with(
-    fields: tuple[Field, ...], asked: Sequence[Field]
-) -> tuple[tuple[Field, ...], tuple[int, ...]]:
-    """Returns the fields with those behind them that are asked for too, and places of these."""
-    fields += tuple(field for field in asked if field not in fields)
-    return fields, tuple(fields.index(field) for field in asked)
 
 
 def _with_each_alone(sets: Sequence[Receivers]) -> list[Receivers]:

@@ -17,7 +17,7 @@ from udfs.delivery.plan import Plan
 from udfs.delivery.receiver_summaries import ReceiverSummaries
 from udfs.messages.buffers import Batch
 from udfs.messages.moldudp64 import END_OF_SESSION, HEARTBEAT, Messages
-from udfs.messages.readers import OUTSIDE, REASONS
+from udfs.messages.readers import REASONS
 from udfs.stacks.frame import DATAGRAM, Frames, MessagePositions, build_frames
 from udfs.trees.header_stacks import Receivers
 
@@ -96,12 +96,7 @@ class Task:
         """Returns all messages of a batch, the bytes that they are in, and the route of each."""
         plan = self._plan
         messages, content = plan.reader.read(batch)
-        senders = None
-        if plan.publishers is not None:
-            senders, messages = plan.publishers.senders(batch, messages)
-        outside = plan.outside(messages, senders)
-        if outside is not None:
-            messages.message_reason[outside & (messages.message_reason == 0)] = OUTSIDE
+        messages, senders = plan.senders.of(batch, messages)
         found = None
         if self._states is not None:
             found = self._states.match(batch.partition, messages, batch.time)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from udfs.filters.advertisements import Advertisement, Announced
+from udfs.delivery.senders import Senders, with_columns
 from udfs.filters.compiler.compile import table_of_texts
 from udfs.filters.language.shapes import read_table
 from udfs.filters.row_matcher import index_of_rules
@@ -26,14 +26,12 @@ _PAIRS = 1 << 24
 class MatchCounts:
     """Counts the messages that each of many rules matches.
 
-    form: of the records. texts: of the rules, which are right. announced: what the publisher
-    advertises, beyond which nothing counts; none where it may publish everything. counted: bool, by
-    rule; False for a rule with state, which depends on what came before. Picklable.
+    form: of the records. texts: of the rules, which are right. senders: which messages count.
+    counted: bool, by rule; False for a rule with state, which depends on what came before.
+    Picklable.
     """
 
-    def __init__(
-        self, form: Format, texts: Sequence[str], announced: Sequence[Advertisement] = ()
-    ) -> None:
+    def __init__(self, form: Format, texts: Sequence[str], senders: Senders | None = None) -> None:
         specification = form.specification
         table = table_of_texts(texts, read_table(texts, specification), specification)
         self.counted = np.ones(len(texts), np.bool_)
@@ -41,12 +39,10 @@ class MatchCounts:
         self._rules = np.flatnonzero(self.counted)
         plain = table if self.counted.all() else table.select(self._rules)
         self._index = index_of_rules(plain, len(self._rules), specification)
-        self._announced = Announced(announced, specification) if announced else None
-        asked = () if self._announced is None else self._announced.fields
-        fields = tuple(dict.fromkeys((*self._index.definitions, *asked)))
+        self._senders = senders or Senders()
+        fields, columns = with_columns(self._senders.fields, self._index.definitions)
         self._reader = form.reader(fields, ())
-        self._columns = [fields.index(field) for field in self._index.definitions]
-        self._advertised = [fields.index(field) for field in asked]
+        self._columns = list(columns)
         self._step = max(64, _PAIRS // max(1, len(self._rules)))
 
     def run(
@@ -74,15 +70,11 @@ class MatchCounts:
         batch: Batch,
         since: Mapping[int, NDArray[np.int64]],
     ) -> None:
-        messages = self._reader.read(batch).messages
+        messages, _ = self._senders.of(batch, self._reader.read(batch).messages)
         partition = batch.partition[messages.packet]
         offset = batch.offset[messages.packet]
         sound = messages.message_reason == 0
         present = messages.present
-        if self._announced is not None:
-            there = None if present is None else present[self._advertised]
-            values = messages.values[self._advertised]
-            sound &= self._announced.of(messages.message_type, values, there)
         for one in np.unique(partition).tolist():
             mine = np.flatnonzero(sound & (partition == one))
             begin = since[one][self._rules]

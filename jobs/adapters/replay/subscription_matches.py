@@ -31,11 +31,11 @@ def define(spark: SparkSession, tables: Tables, settings: Settings) -> None:
     messages of the records that batches have read since it is live it matched. NULL for a rule with
     state.
 
-    Asking it reads these records again, as many as Kafka still has. Raises SettingsError NO_BROKER,
-    SEVERAL_PUBLISHERS, and what `Plans.at` raises.
+    Asking it reads these records again, as many as Kafka still has; those that the stream would not
+    send, by their publisher, do not count. Raises SettingsError NO_BROKER, and what `Plans.at`
+    raises.
     """
     settings.require_broker()
-    settings.require_one_publisher(f"the view {VIEW}")
     live = tables.rows(LIVE)
     topics = Topics(spark, settings)
     offsets = LiveOffsets.of_ledger(tables, settings.topic)
@@ -46,8 +46,8 @@ def define(spark: SparkSession, tables: Tables, settings: Settings) -> None:
     }
     versions = BatchVersions(tables, settings.topic, formats.sources(settings)).poll()
     form = formats.format_of(settings, tables, versions)
-    announced = Plans(settings, tables).at(versions).compilation.announced
-    counts = MatchCounts(form, [row["filter"] for row in live], announced)
+    senders = Plans(settings, tables).at(versions).compilation.plan.senders
+    counts = MatchCounts(form, [row["filter"] for row in live], senders)
     found = (
         topics.read_spans(spans)
         .mapInArrow(counts.run(since), SCHEMA)
