@@ -33,8 +33,9 @@ def of(cluster: Cluster, **how: Any) -> int:
     return slots(SimpleNamespace(sparkContext=cluster), pause=0.0, **how)  # type: ignore[arg-type]
 
 
-def test_a_cluster_is_waited_for_until_it_has_what_is_wanted():
-    assert of(Cluster("spark://master:7077", 5), wanted=9) == 10
+@pytest.mark.parametrize("master", ["spark://master:7077", "local-cluster[5,2,1024]"])
+def test_a_cluster_is_waited_for_until_it_has_what_is_wanted(master: str):
+    assert of(Cluster(master, 5), wanted=9) == 10
 
 
 def test_a_cluster_is_waited_for_until_no_more_executors_come():

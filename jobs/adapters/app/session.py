@@ -70,7 +70,8 @@ def slots(
     slots, by default until their number stays the same for a ``pause``, and ``patience`` seconds at
     most, or until the wait is ``given_up``. Both are in seconds.
     """
-    local = spark.sparkContext.master.startswith("local")
+    # Executors of local-cluster[...] are processes of their own.
+    local = spark.sparkContext.master.partition("[")[0] == "local"
     deadline, before = time.monotonic() + patience, 0
     while True:
         now = _slots_now(spark)
