@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 import pytest
 import source_routes_cases
+import state_cases
 import virtual_trees_cases
 from feature_cases import FEATURES, PORTS, receivable
 from packet_cases import (
@@ -32,6 +34,8 @@ from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.network.programs import stack_program
 from udfs.network.source_routes import SOURCE_ROUTES, SourceRoute
 from udfs.stacks.forwarding import SwitchTables
+from udfs.states.messages import StateHeader
+from udfs.states.switch_model import Message, Port, SwitchModel
 from udfs.switches.entry import SwitchEntry
 
 pytestmark = [pytest.mark.integration, pytest.mark.bmv2]
@@ -153,6 +157,41 @@ def test_source_routes_are_forwarded_as_in_bmv2(form: SourceRoute, real: RealSwi
 
     assert compare(switch, real, frames(), seed) > 10
     same_drops(switch, real)
+
+
+def test_states_are_replicated_as_in_bmv2(real: RealSwitch) -> None:
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    model = state_cases.random_model(rng, PORTS, PORTS)
+    # No lease ends meanwhile.
+    model.lease = 40
+    switch = running(real, state_cases.REGISTERS, state_cases.entries_of(model))
+
+    def frames() -> Iterator[tuple[int, bytes]]:
+        for number in range(FRAMES):
+            header = StateHeader(7, number, 1, 1)
+            frame = state_cases.state_frame(state_cases.random_message(rng), header)
+            end = rng.choice([*[len(frame)] * 9, rng.randrange(14, len(frame))])
+            yield rng.randint(1, PORTS), frame[:end]
+        for _, frame, _ in state_cases.odd_frames():
+            if len(frame) >= 14:
+                yield 1, frame
+
+    assert compare(switch, real, frames(), seed) > 10
+    same_drops(switch, real)
+
+
+def test_leases_end_in_bmv2(real: RealSwitch) -> None:
+    ports = {1: Port(0x0A000001, True), 2: Port(), 3: Port(0x0A000003)}
+    model = SwitchModel(ports, 0b10, 20, state_cases.CAPACITY)
+    running(real, state_cases.REGISTERS, state_cases.entries_of(model))
+    header = StateHeader(7, 1)
+    register = state_cases.state_frame(Message(state_cases.REGISTER, 1, 0x0A000003), header)
+    update = state_cases.state_frame(Message(state_cases.PUBLISH, 1, 0x0A000001), header)
+    assert sorted(port for port, _ in real.process(3, register, 2)) == [2, 3]
+    assert real.process(1, update, 1) == [(3, update)]
+    time.sleep(2.2)
+    assert real.process(1, update, 0) == []
 
 
 @pytest.mark.parametrize(

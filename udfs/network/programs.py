@@ -34,6 +34,9 @@ STATES = "ingress.subscriptions.cells.states"
 VALUES = "ingress.subscriptions.value_"
 """What the tables of `ATTRIBUTES` begin with that hold bit vectors; the attribute's id follows."""
 
+REPLICATING = ("state_replication", "state_replication_table")
+"""The programs of switches that carry replicated state: they read no stacks and match nothing."""
+
 MATCHING = frozenset({FILTERING, ATTRIBUTES})
 """Programs of switches that match."""
 

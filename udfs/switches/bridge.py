@@ -28,7 +28,7 @@ def bridging(network: Network) -> dict[str, list[SwitchEntry]]:
     """
     onward = next_links(network)
     ports: dict[str, list[int]] = {name: [] for name in sorted(network.switches)}
-    for link in _tree(network):
+    for link in spanning_links(network):
         ports[link.switch].append(link.port)
     found: dict[str, list[SwitchEntry]] = {name: [] for name in ports}
     for host in network.hosts.values():
@@ -46,7 +46,7 @@ def bridging(network: Network) -> dict[str, list[SwitchEntry]]:
     return found
 
 
-def _tree(network: Network) -> list[Link]:
+def spanning_links(network: Network) -> list[Link]:
     """Returns the links of a tree of the switches, both ways; of each part where there are parts.
 
     Those of the least weight, of these of the lowest ids.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from udfs.errors import SwitchError
 from udfs.network.network import Network
-from udfs.network.programs import ATTRIBUTES, EVENT, FILTERING, STACKS
+from udfs.network.programs import ATTRIBUTES, EVENT, FILTERING, REPLICATING, STACKS
 from udfs.network.virtual_tree import VirtualTree, stored
 from udfs.switches.bridge import bridging
 from udfs.switches.entry import GROUPS, SwitchEntry
@@ -20,6 +20,7 @@ from udfs.switches.rollout import DesiredEntries, NetworkVersion, rewired, toget
 from udfs.switches.routes import ROUTE, routes
 from udfs.switches.sources import sources
 from udfs.switches.stack_entries import LABELS_A_PASS, positions_of, switch_entries
+from udfs.switches.state_entries import TREE, state_entries
 
 _START = "ingress.subscriptions.start"
 
@@ -67,6 +68,13 @@ def _without_passes(
     _check_program(ATTRIBUTES, EVENT, tables)
     bridged = bridging(network)
     return [*_of_ports(network), *(entry for entries in bridged.values() for entry in entries)]
+
+
+def _of_states(
+    network: Network, _trees: list[VirtualTree], tables: Collection[str]
+) -> list[SwitchEntry]:
+    _check_program(REPLICATING[0], TREE, tables)
+    return state_entries(network)
 
 
 def _of_ports(network: Network) -> list[SwitchEntry]:
@@ -118,6 +126,7 @@ DERIVATIONS: Mapping[str, Derivation] = {
     **dict.fromkeys(STACKS, Derivation(_stacks, _named_by_stacks, _ports)),
     FILTERING: Derivation(_without_filters, _never, _ports),
     ATTRIBUTES: Derivation(_without_passes, _never, _ports),
+    **dict.fromkeys(REPLICATING, Derivation(_of_states, _never, _ports)),
 }
 
 

@@ -1,0 +1,75 @@
+// The ports behind which somebody subscribed to a state, in registers, each for a lease.
+//
+// Time goes by in generations of 2^lease microseconds. A state has the ports that were registered in
+// the generation of its last message, and those of the one before; older ones are forgotten.
+
+#ifndef EMBEDDED_CONTROLLER
+control replicate_state(
+    in headers_t hdr,
+    inout metadata_t meta,
+    in standard_metadata_t standard,
+    in ports_t links,  // of the tree
+    in ports_t hosts,
+    in bit<8> lease
+) {
+    register<ports_t>(STATES) subscribers;
+    register<ports_t>(STATES) earlier;
+    register<bit<32>>(STATES) generation;
+
+    apply {
+        bit<2> kind = hdr.ipv4.dst[23:22];
+        bit<32> state = (bit<32>) hdr.ipv4.dst[21:0];
+        ports_t now;
+        ports_t before;
+        bit<32> last;
+        bit<32> current = (bit<32>) (standard.ingress_global_timestamp >> lease);
+        if (state >= STATES) {
+            meta.reason = UNKNOWN_STATE;
+        } else if (kind == ACK) {
+            meta.reason = STRAY_ACK;
+        } else {
+            subscribers.read(now, state);
+            earlier.read(before, state);
+            generation.read(last, state);
+            if (current != last) {
+                before = current == last + 1 ? now : 0;
+                now = 0;
+            }
+            // Ports that left the tree lead nowhere, whoever is behind them.
+            now = now & (links | hosts);
+            before = before & (links | hosts);
+            if (kind == PUBLISH) {
+                meta.ports = (now | before) & ~meta.entered;
+                if (meta.ports == 0) {
+                    meta.reason = NO_SUBSCRIBER;
+                }
+            } else {
+                if (kind == REGISTER) {
+                    now = now | meta.entered;
+                    meta.ports = links;
+                } else {
+                    now = now & ~meta.entered;
+                    before = before & ~meta.entered;
+                    ports_t left = now | before;
+                    // Behind q nobody is served from here once no port but q is left: of all links
+                    // if none is, of q itself if only q is.
+                    if (left == 0) {
+                        meta.ports = links;
+                    } else if ((left & (left - 1)) == 0) {
+                        meta.ports = links & left;
+                    }
+                }
+                subscribers.write(state, now);
+                earlier.write(state, before);
+                generation.write(state, current);
+                meta.ports = meta.ports & ~meta.entered;
+                if (meta.from_switch == 0) {
+                    meta.ports = meta.ports | meta.entered;
+                    meta.acknowledged = meta.ingress_port;
+                    meta.ingress_port = 0;
+                }
+            }
+        }
+    }
+}
+#endif

@@ -1,0 +1,234 @@
+"""Frames of replicated state, switches that run its programs, and networks of both models."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import p4_products
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from lab.switch.bmv2.simple_switch import SimpleSwitch
+from udfs.network.network import Network
+from udfs.states.messages import (
+    ACKNOWLEDGER,
+    STATES_PORT,
+    MessageKind,
+    StateHeader,
+    group_of,
+    multicast_mac,
+)
+from udfs.states.switch_model import Message, Port, SwitchModel, Verdict
+from udfs.switches.bridge import spanning_links
+from udfs.switches.ports import port_groups, port_mask
+from udfs.switches.sources import receiving_port, trusted_ports
+from udfs.switches.state_entries import publishing_port, spanning, state_entries
+
+REGISTERS, TABLE = "state_replication", "state_replication_table"
+PUBLISH, ACK, REMOVE, REGISTER = MessageKind
+SIZES = (p4_products.FOLDER / "state_replication/sizes.p4").read_text()
+REASONS = re.findall(r"^const reason_t (\w+) = \d+;", SIZES, re.MULTILINE)
+CAPACITY = 2048
+LEASE = 20
+"""Generations of about a second."""
+
+
+def program(name: str = REGISTERS) -> bytes:
+    return p4_products.products(name)[1].read_bytes()
+
+
+def state_frame(
+    message: Message, header: StateHeader, segment: bytes = b"", **fields: Any
+) -> bytes:
+    """A message as a host sends it; ``fields`` of IP say otherwise."""
+    group = group_of(message.kind, message.state) if message.state else 239 << 24
+    ip = IP(**{"src": _dotted(message.source), "dst": _dotted(group), "ttl": 2, **fields})
+    mac = f"{multicast_mac(group):012x}"
+    return bytes(
+        Ether(src="02:00:00:00:00:bb", dst=":".join(re.findall("..", mac)))
+        / ip
+        / UDP(sport=STATES_PORT, dport=STATES_PORT)
+        / (header.pack() + segment)
+    )
+
+
+def ack_frame(message: Message, header: StateHeader) -> bytes:
+    """What a switch answers."""
+    group = group_of(ACK, message.state)
+    mac = f"{multicast_mac(group):012x}"
+    ether = Ether(src="02:00:c0:00:00:08", dst=":".join(re.findall("..", mac)))
+    ip = IP(src=_dotted(ACKNOWLEDGER), dst=_dotted(group), ttl=2)
+    return bytes(ether / ip / UDP(sport=STATES_PORT, dport=STATES_PORT, chksum=0) / header.pack())
+
+
+def _dotted(address: int) -> str:
+    return ".".join(str(byte) for byte in address.to_bytes(4))
+
+
+@dataclass
+class Told:
+    """A switch that runs a program, and what it counted."""
+
+    switch: SimpleSwitch
+
+    def process(self, port: int, frame: bytes) -> tuple[list[tuple[int, bytes]], list[str]]:
+        """The copies, sorted, and the reasons that were counted."""
+        before = self._dropped()
+        copies = sorted(self.switch.process(port, frame))
+        counts = zip(REASONS, before, self._dropped(), strict=True)
+        return copies, [name for name, old, new in counts for _ in range(new - old)]
+
+    def _dropped(self) -> list[int]:
+        return [self.switch.counter("ingress.dropped", at)[0] for at in range(len(REASONS))]
+
+
+def wanted_copies(verdict: Verdict, message: Message, header: StateHeader, frame: bytes):
+    """The bytes that a verdict of the model stands for."""
+    return sorted(
+        (port, ack_frame(message, header) if kind == ACK and message.kind != ACK else frame)
+        for port, kind in verdict.copies
+    )
+
+
+def random_model(rng: Random, least: int = 1, most: int = 20) -> SwitchModel:
+    """A switch with ``least`` to ``most`` ports: links on and off the tree, hosts, closed ones."""
+    kinds = [Port(), Port(), Port(0x0A000001), Port(0x0A000002, True), None]
+    drawn = {number: rng.choice(kinds) for number in range(1, rng.randint(least, most) + 1)}
+    ports = {number: port for number, port in drawn.items() if port is not None}
+    links = [n for n, port in ports.items() if not port.is_host and rng.random() < 0.8]
+    return SwitchModel(ports, port_mask(links), LEASE, CAPACITY)
+
+
+def entries_of(model: SwitchModel, ports: int = 20):
+    """The entries of a switch that is like the model."""
+    hosts = [number for number, port in model.ports.items() if port.is_host]
+    links = [number for number in model.ports if model.links >> number - 1 & 1]
+    entries = [*port_groups("s", range(1, ports + 1)), spanning("s", links, hosts, model.lease)]
+    for number, port in model.ports.items():
+        if port.ipv4 is None:
+            entries += trusted_ports("s", [number])
+        else:
+            make = publishing_port if port.publisher else receiving_port
+            entries.append(make("s", number, port.ipv4))
+    return entries
+
+
+def random_message(rng: Random, states: int = 3) -> Message:
+    """Of few states, so that they meet; seldom of one that is none, or under another's address."""
+    kind = rng.choice([PUBLISH, PUBLISH, REGISTER, REGISTER, REMOVE, ACK])
+    state = rng.choice([*range(1, states + 1)] * 5 + [0, 2047, 2048, (1 << 22) - 1])
+    return Message(kind, state, rng.choice([0x0A000001, 0x0A000002]))
+
+
+@dataclass
+class StateNetwork:
+    """Models of all switches, and switches, perhaps of some, that must do what their models say.
+
+    ``lose``: whether a copy between switches is lost. ``now``: the clock of all, microseconds.
+    """
+
+    network: Network
+    switches: dict[str, SimpleSwitch] = field(default_factory=dict)
+    lose: Callable[[], bool] = lambda: False
+    now: int = 0
+    models: dict[str, SwitchModel] = field(default_factory=dict)
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        network, links = self.network, {name: [] for name in self.network.switches}
+        for link in spanning_links(network):
+            links[link.switch].append(link.port)
+        publishers = set(network.publishers())
+        for name in network.switches:
+            ports = {}
+            for link in network.links:
+                if link.switch == name:
+                    host = network.hosts.get(link.neighbor)
+                    of_host = host and Port(host.ipv4, host.name in publishers)
+                    ports[link.port] = of_host or Port()
+            self.models[name] = SwitchModel(ports, port_mask(links[name]), LEASE, CAPACITY)
+        entries = state_entries(network, LEASE)
+        for name, switch in self.switches.items():
+            switch.apply({e.key: e for e in entries if e.switch == name})
+
+    def send(self, host: str, kind: MessageKind, state: int) -> tuple[Counter[str], int]:
+        """Who gets a host's message, and how often it crosses a link between switches."""
+        at = self.network.hosts[host]
+        self.number += 1
+        message, header = Message(kind, state, at.ipv4), StateHeader(7, self.number)
+        frame = state_frame(message, header)
+        ends = {(link.switch, link.port): link for link in self.network.links}
+        got: Counter[str] = Counter()
+        crossed = 0
+        waiting = deque([(at.switch, at.port)])
+        while waiting:
+            name, port = waiting.popleft()
+            verdict = self.models[name].process(port, message, self.now)
+            if name in self.switches:
+                copies, reasons = Told(self.switches[name]).process(port, frame)
+                wanted = wanted_copies(verdict, message, header, frame)
+                assert copies == wanted, (name, port, message)
+                assert reasons == ([verdict.reason] if verdict.reason else [])
+            for out, sent in verdict.copies:
+                link = ends[name, out]
+                if link.neighbor_port is None:
+                    got[link.neighbor] += sent == kind
+                    assert sent == kind or link.neighbor == host
+                    continue
+                crossed += 1
+                assert crossed < 1000, "copies multiply"
+                if not self.lose():
+                    waiting.append((link.neighbor, link.neighbor_port))
+        return +got, crossed
+
+    def restart(self, name: str) -> None:
+        """A switch loses what it learned."""
+        switch = self.switches[name]
+        for register in json.loads(program())["register_arrays"]:
+            for index in range(1, 8):
+                switch.write_register(register["name"], index, 0)
+        self.models[name].restart()
+
+
+def odd_frames() -> Iterator[tuple[str, bytes, str | None]]:
+    """``(what it is, frame, reason)`` for port 1, a publisher of 10.0.0.1; None: it is sent on.
+
+    For a switch where port 2 leads to a switch that subscribed to state 1.
+    """
+    message = Message(PUBLISH, 1, 0x0A000001)
+    header = StateHeader(5001, 1, 1, 1)
+    whole = state_frame(message, header, b"segment")
+    yield "an update", whole, None
+    yield "filled up", state_frame(message, header) + bytes(10), None
+    yield "no segment", state_frame(message, header), None
+    yield "options", state_frame(message, header, options=b"\x94\x04\x00\x00" * 10), None
+    yield "empty", b"", "CUT_SHORT"
+    yield "cut in its address", whole[:33], "CUT_SHORT"
+    yield "cut in UDP", whole[:40], "CUT_SHORT"
+    yield "cut in its segment", whole[:-1], "CUT_SHORT"
+    yield "without a header", _resized(whole, 35), "CUT_SHORT"
+    yield "half a header", _resized(whole, 43 - 14), "CUT_SHORT"
+    yield "ARP", whole[:12] + b"\x08\x06" + whole[14:], "NOT_IPV4"
+    yield "a wrong checksum", state_frame(message, header, chksum=1), "BAD_CHECKSUM"
+    yield "a fragment", state_frame(message, header, flags="MF"), "NO_ROUTE"
+    yield "the end of one", state_frame(message, header, frag=7), "NO_ROUTE"
+    yield "not UDP", state_frame(message, header, proto=6), "NO_ROUTE"
+    yield "another port", whole[:36] + b"\xff\x99" + whole[38:], "NO_ROUTE"
+    yield "another group", state_frame(message, header, dst="238.0.0.1"), "NO_ROUTE"
+    yield "another's address", state_frame(Message(PUBLISH, 1, 1), header), "FORGED_ADDRESS"
+    yield "a host's ack", state_frame(Message(ACK, 1, 0x0A000001), header), "ACK_FROM_HOST"
+    yield "state 0", state_frame(Message(PUBLISH, 0, 0x0A000001), header), "UNKNOWN_STATE"
+
+
+def _resized(frame: bytes, size: int) -> bytes:
+    """The frame with an IPv4 datagram of ``size`` bytes, and UDP of what is left of them."""
+    udp = (size - 20).to_bytes(2)
+    ip = IP(frame[14:34])
+    ip.len, ip.chksum = size, None
+    return frame[:14] + bytes(ip)[:20] + frame[34:38] + udp + frame[40 : 14 + size]
