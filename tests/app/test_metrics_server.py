@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ports import free_port
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -33,12 +34,6 @@ from jobs.adapters.stream.watch import (
 from udfs.errors import SettingsError
 
 pytestmark = pytest.mark.server
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def settings_at(port: int, host: str = "127.0.0.1") -> Settings:

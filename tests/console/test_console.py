@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import shutil
-import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 import uvicorn
 from browser import MISSING, Browser, browser, there
 from pcap_deployment import NETWORK, PARTITIONS, RULES, Deployment, records
+from ports import free_port
 from prometheus_client import CollectorRegistry
 from starlette.testclient import TestClient
 
@@ -134,11 +133,6 @@ def test_problems_and_versions_are_those_that_the_stream_tells(filled_tables: Ta
     by_name = {row["name"]: row for row in found["versions"]}
     assert by_name["subscriptions"]["since"] is None
     assert by_name[LINK_STATES]["newest"] == tables.version("links") > 0
-
-
-def free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
-        return taken.getsockname()[1]
 
 
 def test_each_subscription_has_the_state_that_the_stream_gave_it(filled_tables: Tables):

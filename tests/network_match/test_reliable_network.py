@@ -25,8 +25,9 @@ import pytest
 from crash_world import Program
 from crashing_stream import Story
 from paths import ROOT, SUPPORT
+from ports import free_port
 from pyspark.sql import SparkSession
-from rerequesting import Service, free_port
+from rerequesting import Service
 
 import schemas
 from cli.explain import text_of

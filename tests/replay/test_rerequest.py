@@ -17,6 +17,7 @@ from crash_world import ROOT, Program
 from kafka.admin import KafkaAdminClient
 from kafka.structs import TopicPartition
 from pcap_deployment import MODEL, PUBLISHER, RULES, Deployment, fill, records
+from ports import free_port
 from pyspark.sql import SparkSession
 from rerequesting import (
     HOSTS,
@@ -26,7 +27,6 @@ from rerequesting import (
     check,
     count_of,
     frames,
-    free_port,
     received,
     sent,
     sequence_of,

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
+from ports import free_port
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.replay import service
@@ -93,10 +94,7 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     monkeypatch.setattr(service, "Replay", Slow)
     monkeypatch.setattr(service, "Hosts", lambda *_: hosts)
     monkeypatch.setattr(service.session, "slots", lambda _: 2)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    settings = Settings(rerequest_listen=f"127.0.0.1:{port}")
+    settings = Settings(rerequest_listen=f"127.0.0.1:{free_port()}")
     Slow.done.clear()
     made = service.Rerequests(None, settings, None, RerequestMetrics())  # type: ignore[arg-type]
     stopping = threading.Event()

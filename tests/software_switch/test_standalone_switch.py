@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import P4
+from ports import free_port
 
 from lab.fabric.ports import LAST_PORT, Interface, UdpTunnel, read_ports, with_vlan_tag
 from lab.fabric.standalone import StandaloneSwitch, SwitchOptions, open_ports, serve
@@ -58,12 +59,6 @@ class Neighbour:
 
     def send(self, frame: bytes) -> None:
         self.socket.sendto(frame, ("127.0.0.1", self.far))
-
-
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

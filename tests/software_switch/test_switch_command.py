@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import queue
-import random
 import shutil
 import signal
 import socket
@@ -14,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ from fill_switches import fill
 from google.protobuf import text_format
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from paths import P4, ROOT
+from ports import free_port
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
@@ -45,8 +43,6 @@ PROGRAM = [
     "--p4info", str(P4 / "virtual_trees.p4info.txtpb"),
 ]  # fmt: skip
 FREE = ("--grpc", "127.0.0.1:0")
-#: Below those that the kernel gives to who asks for any: nobody else is given one meanwhile.
-NUMBERS = itertools.count(random.randrange(10_000, 30_000))
 
 
 class Running:
@@ -96,16 +92,6 @@ def run() -> Iterator[Runs]:
         each.process.stdout.close()
 
 
-def free_ports(count: int) -> list[int]:
-    """UDP ports for processes that are still to start, none of them twice."""
-    free: list[int] = []
-    while len(free) < count:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", next(NUMBERS)))
-            free.append(probe.getsockname()[1])
-    return free
-
-
 def tunnels(network: Network) -> tuple[dict[str, list[str]], dict[str, tuple[int, int]]]:
     """``--port`` options by switch; near and far UDP port by host."""
     options: dict[str, list[str]] = {name: [] for name in network.switches}
@@ -114,7 +100,7 @@ def tunnels(network: Network) -> tuple[dict[str, list[str]], dict[str, tuple[int
 
     def end(one: str, other: str) -> int:
         if (one, other) not in ends:
-            (ends[one, other],) = free_ports(1)
+            ends[one, other] = free_port()
         return ends[one, other]
 
     attached = [(host.switch, host.port, host.name) for host in network.hosts.values()]

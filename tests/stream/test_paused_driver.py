@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import signal
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -19,6 +18,7 @@ import pytest
 from crash_world import Program
 from paths import ROOT
 from pcap_deployment import Deployment, records
+from ports import free_port
 
 from jobs.adapters.app.settings import KAFKA_PREFIX, PREFIX, Settings
 
@@ -67,9 +67,7 @@ def health(port: int) -> tuple[int, dict[str, object]]:
 def test_a_driver_that_stood_still_ends_with_a_code_and_is_never_well_again(
     deployment: Deployment, tmp_path: Path, itch
 ):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     deployment.publish(records()[:40])
     stream = started(deployment, tmp_path, port)
     try:

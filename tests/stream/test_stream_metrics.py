@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
+from ports import free_port
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
@@ -24,7 +25,7 @@ from jobs.adapters.tables.tables import Tables
 from lab.traffic.packets import groups
 from lab.traffic.publisher import ensure_topic
 from lab.traffic.trading_session import TradingSession
-from lab.up.broker import Broker, free_ports
+from lab.up.broker import Broker
 from udfs.errors import SettingsError
 from udfs.messages.reference import build_packet
 from udfs.network.rows import network_to_rows
@@ -65,7 +66,7 @@ def settings(tables: Tables, broker: Broker, tmp_path: Path) -> Settings:
         for name, (host, text) in RULES.items()
     ]
     tables.append("subscriptions", rows)
-    (port,) = free_ports(1)
+    port = free_port()
     made = Settings(
         tables=tables.location,
         checkpoint=str(tmp_path / "checkpoint"),

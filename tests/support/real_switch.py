@@ -16,6 +16,7 @@ import grpc
 from google.protobuf import text_format
 from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
+from ports import free_port
 
 from udfs.switches.entry import GROUPS, SESSIONS, SwitchEntry, group_id, replicas
 from udfs.switches.match import Match
@@ -49,8 +50,7 @@ class RealSwitch:
             raw.bind((outer, _ETH_P_ALL))
             raw.setblocking(False)
             self._sockets[port] = raw
-        with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
-            address = f"127.0.0.1:{free.getsockname()[1]}"
+        address = f"127.0.0.1:{free_port()}"
         self.log = folder / "bmv2.log"
         interfaces = [
             word

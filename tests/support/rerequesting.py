@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import socket
 import threading
 import time
 from collections import defaultdict
@@ -13,6 +12,7 @@ from pathlib import Path
 from asking_host import AskingHost
 from lossy_network import splitmix64
 from pcap_deployment import MODEL, PUBLISHER, Deployment
+from ports import free_port
 
 from jobs.adapters.replay.metrics import RerequestMetrics
 from jobs.adapters.replay.service import Rerequests
@@ -92,13 +92,6 @@ def check(datagrams: list[bytes], summary: Summary) -> None:
     digest = sum(splitmix64((sequence + count) % 2**64) for sequence, count in keys) % 2**64
     last = max((sequence for sequence, _ in keys), default=0)
     assert (summary.notifications, summary.last, summary.digest) == (len(keys), last, digest)
-
-
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Service:

@@ -14,8 +14,9 @@ from kafka.admin import (
     ResourceType,
     UserScramCredentialUpsertion,
 )
+from ports import free_port
 
-from lab.up.broker import Broker, free_ports
+from lab.up.broker import Broker
 
 _SECURITY = "org.apache.kafka.common.security"
 _COMMON = f"""
@@ -51,7 +52,7 @@ class SecuredBroker(Broker):
     def _write_properties(self, port: int, controller: int) -> Path:
         path = super()._write_properties(port, controller)
         if not self.secured:
-            self.secured, self.mutual, self.expired = free_ports(3)
+            self.secured, self.mutual, self.expired = (free_port() for _ in range(3))
             certificates.make(self.folder)
         plain = f"PLAINTEXT://127.0.0.1:{port}"
         named = (("SASL_SSL", self.secured), ("SSL", self.mutual), ("EXPIRED", self.expired))

@@ -34,6 +34,7 @@ import networkx as nx
 from fill_switches import fill
 from lossy_network import Stream, summary_bytes
 from paths import P4, ROOT
+from ports import free_port
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
@@ -60,12 +61,6 @@ class Heard:
     delivered: int
     statistics: dict[str, int]
     told: str
-
-
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as it:
-        it.bind(("127.0.0.1", 0))
-        return it.getsockname()[1]
 
 
 def stacked(datagram: bytes, port: int, label: int = TO_ALL) -> bytes:

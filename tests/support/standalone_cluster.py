@@ -24,11 +24,11 @@ import jvm
 import pyspark
 from crash_world import BATCH, WAIT_S, Program, World, command
 from paths import ROOT
+from ports import free_port
 
 import jobs
 import schemas
 import udfs
-from lab.up.broker import free_ports
 
 EXAMPLE = ROOT / "conf" / "cluster-example.conf"
 JOB = str(ROOT / "jobs" / "itch_stream.py")
@@ -88,7 +88,7 @@ class Cluster:
 
     def __init__(self, folder: Path, *places: str) -> None:
         self.folder = folder
-        (port,) = free_ports(1)
+        port = free_port()
         self.url = f"spark://127.0.0.1:{port}"
         self.secret = os.urandom(16).hex()
         self._started: list[Program] = []
