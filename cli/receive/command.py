@@ -224,12 +224,8 @@ def run(
         if datagrams:
             follow(receiver.receive(datagrams, time.monotonic(), answer))
 
-    more = False
-    while not stop.is_set() and (now := time.monotonic()) < end:
-        if keys is not None:
-            receiver.keys = keys.keys(now)
-        if not more:
-            wires.wait(min(receiver.due() - now, end - now, _SIGNALS))
+    def take() -> bool:
+        """Whether there may be more."""
         # A summary must not be read before the notifications that were sent before it.
         for _ in range(_ROUNDS):
             datagrams, more = wires.read(wires.stream)
@@ -238,11 +234,22 @@ def run(
                 break
         answers, more_answers = wires.read(wires.service)
         pass_on(proven(answers), answer=True)
-        more |= more_answers
         summaries, _ = wires.read(wires.summaries)
         pass_on(summaries)
+        return more or more_answers
+
+    more = False
+    while not stop.is_set() and (now := time.monotonic()) < end:
+        if keys is not None:
+            receiver.keys = keys.keys(now)
+        if not more:
+            wires.wait(min(receiver.due() - now, end - now, _SIGNALS))
+        more = take()
         if not more:
             follow(receiver.time(time.monotonic()))
+    # What has come by now counts.
+    take()
+    follow(receiver.end(time.monotonic()))
 
 
 def _end(receiver: Receiver, wires: Wires, as_json: bool) -> None:

@@ -19,6 +19,7 @@ from threading import Event, Thread
 import pytest
 from lossy_network import Stream, notification, summary_bytes
 from paths import ROOT
+from ports import free_port
 from typer.testing import CliRunner
 
 from cli.main import app
@@ -33,12 +34,6 @@ pytestmark = pytest.mark.server
 TOPIC = "itch.raw"
 SESSIONS = [session_id(TOPIC, 0), session_id(TOPIC, 1)]
 DEADLINE = 90.0
-
-
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as it:
-        it.bind(("127.0.0.1", 0))
-        return it.getsockname()[1]
 
 
 class Service(Thread):
@@ -375,6 +370,7 @@ def test_a_group_is_joined_on_the_interface_that_is_named(host, wire):
     send_all(wire, it, sent, to=group)
     lines = sum(len(r.messages) for r in expected(sent))
     it.await_(lambda: it.out.read_bytes().count(b"\n") >= lines, "has them all")
+    it.await_(it.has_read_summaries, "reads the last summaries")
     assert len(it.end()) == lines
 
 

@@ -59,6 +59,15 @@ def stream(*datagrams: bytes, now: float = 100.06) -> Step:
     return step
 
 
+def ended(*datagrams: bytes) -> Step:
+    def step(it: Receiver) -> Output:
+        out = it.receive(datagrams, 100.0)
+        assert not it.end(100.0).requests
+        return out
+
+    return step
+
+
 def service(*datagrams: bytes, now: float = 100.06) -> Step:
     return lambda it: it.receive(datagrams, now, answer=True)
 
@@ -85,6 +94,12 @@ INPUTS: dict[str, tuple[Step, int, dict[State, State]]] = {
         4,
         {U: B, E: B, B: E, A: A},
     ),
+    "its summary, then all, and no more": (
+        ended(summary(101, 105), *sent(101, 102, 103, 104)),
+        4,
+        {U: E, E: E, B: E, A: E},
+    ),
+    "no more": (ended(), 0, {U: U, E: E, B: B, A: A}),
     "a summary of nothing": (stream(summary(101, 101)), 0, {U: E, E: E, B: A, A: A}),
     "a summary of what lacks": (stream(summary(101, 103)), 0, {U: B, E: B, B: A, A: A}),
     "a summary beyond a gap": (stream(summary(105, 107)), 0, {U: B, E: B, B: A, A: A}),
@@ -122,7 +137,7 @@ def test_every_state_with_every_input(state: State, name: str):
     asked = found is State.ASKING and (state is not State.ASKING or bool(out.requests))
     assert len(out.requests) == asked
     assert all(request.sequence == covered for request in out.requests)
-    assert (it.due() > 100.06) or name == "no time"
+    assert (it.due() > 100.06) or name in ("no time", "no more")
 
 
 def test_the_table_knows_every_state_and_all_that_can_happen():

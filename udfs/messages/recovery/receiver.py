@@ -119,6 +119,14 @@ class Receiver:
         self._pass(now, out)
         return out
 
+    def end(self, now: float) -> Output:
+        """Takes that nothing more comes: what is complete is so now, not when it would be asked
+        for."""
+        out = Output()
+        for session in self._sessions.values():
+            session.end(now, out)
+        return out
+
     def due(self) -> float:
         """Returns the latest time to call :meth:`time`; infinite if there is nothing to wait
         for."""

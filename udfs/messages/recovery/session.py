@@ -216,6 +216,13 @@ class Session:
                 return
         self._enter(Trigger.DUE, now, out)
 
+    def end(self, now: float, out: Output) -> None:
+        """Goes as far as what is here allows, and asks for nothing."""
+        if self.state is not State.UNHEARD and self.covered < self.known:
+            self._confirm(now, out)
+            if self.covered >= self.known:
+                self._enter(Trigger.LEVEL, now, out)
+
     def _enter(self, trigger: Trigger, now: float, out: Output, wait: float = 0.0) -> None:
         before, self.state = self.state, TRANSITIONS[self.state, trigger]
         if self.state is State.EVEN:
