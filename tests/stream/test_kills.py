@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from crash_world import NETWORK, ROOT, SEVERAL, Program, World
+from crash_world import NETWORK, ROOT, RULES, SEVERAL, Program, World
 from pyspark.sql import SparkSession
 
 from jobs.adapters.tables.tables import Tables
@@ -58,9 +58,10 @@ def world(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> Iterator[World]:
-    """Batches of one publisher, and real time of several."""
+    """Batches of one publisher, and real time of several, where slices do not wait for state."""
     latency, network = request.param
-    made = World(spark, broker, tables, tmp_path, latency, network=network)
+    rules = {name: rule for name, rule in RULES.items() if network is NETWORK or name != "state"}
+    made = World(spark, broker, tables, tmp_path, latency, network=network, rules=rules)
     yield made
     made.close()
 

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -149,6 +149,7 @@ class World:
         latency: str = "microbatch",
         ways: int = 1,
         network: Network = NETWORK,
+        rules: Mapping[str, tuple[str, str]] = RULES,
     ) -> None:
         """ways: tunnels of an only publisher; of several each has one."""
         self.spark, self.broker, self.tables, self.folder = spark, broker, tables, folder
@@ -156,6 +157,7 @@ class World:
         self.hosts = Hosts(
             folder, network, publishers if len(publishers) > 1 else publishers * ways
         )
+        self._rules = rules
         self._draw = random.Random(7)
         self._numbers = itertools.count()
         self._ending = threading.Event()
@@ -193,7 +195,7 @@ class World:
             "subscriptions",
             [
                 {"id": n, "subscriber": h, "format": "itch", "filter": f, "enabled": True, **who}
-                for n, (h, f) in RULES.items()
+                for n, (h, f) in self._rules.items()
             ],
         )
 

@@ -238,7 +238,7 @@ class Settings:
     realtime_slice: str = setting(
         "realtime.slice",
         "1 second",
-        "Length of a batch in real time; between two, records wait for 25 to 45 milliseconds",
+        "Length of a batch in real time",
         form=_INTERVAL,
     )
     ledger_interval: str = setting(

@@ -7,7 +7,6 @@ and says the same ranges, so the same frames go out with the same numbers.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -21,12 +20,14 @@ class Pin(NamedTuple):
     """versions: of the tables. settings: those that shape bytes, as
     `jobs.adapters.checkpoint.identity.shaping` has them. since: by partition, the offset at which
     the summaries of the batch begin. until: by partition, the offset that its tasks read up to at
-    most, where they find out where it ends; empty where that was planned."""
+    most, where they find out where it ends; empty where that was planned. ahead: it was written
+    while the batch before ran, and ``since`` is as that one began."""
 
     versions: dict[str, int]
     settings: dict[str, str]
     since: dict[int, int]
     until: dict[int, int]
+    ahead: bool = False
 
 
 class Pins:
@@ -50,7 +51,7 @@ class Pins:
                 for name in ("since", "until")
             )
             versions = {str(name): int(v) for name, v in held["versions"].items()}
-            return Pin(versions, dict(held["settings"]), since, until)
+            return Pin(versions, dict(held["settings"]), since, until, bool(held["ahead"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamError(
                 "PIN_UNREADABLE",
@@ -79,9 +80,8 @@ class Pins:
         name = self._files.name(batch_id)
         if self._files.read(batch_id) is not None:
             raise TableError("PIN_NOT_WRITTEN", f"batch {batch_id} has its versions in {name}")
-        held: Mapping[str, Mapping[str | int, str | int]] = pin._asdict()
         try:
-            written = self._files.write(batch_id, json.dumps(held).encode())
+            written = self._files.write(batch_id, json.dumps(pin._asdict()).encode())
         except FILE_ERRORS as error:
             raise TableError("PIN_NOT_WRITTEN", f"{name}: {one_line(error)}") from error
         if not written:

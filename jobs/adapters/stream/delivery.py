@@ -204,6 +204,7 @@ class BatchDelivery:
         self,
         live: LivePlan,
         carried: Mapping[int, bytes],
+        since: Mapping[int, int] | None,
         source: Source,
         at_once: bool = False,
     ) -> Source:
@@ -219,14 +220,14 @@ class BatchDelivery:
             self._open_sink,
             self._settings.dead_letter_samples,
             carried,
-            self.since,
+            since,
             source,
             at_once,
         )
 
     def deliver(self, live: LivePlan, carried: Mapping[int, bytes], records: Records) -> pa.Table:
         """Has tasks deliver records; returns the rows of their reports."""
-        return records.through(partial(self.task, live, carried), REPORT)
+        return records.through(partial(self.task, live, carried, self.since), REPORT)
 
     def delivered(
         self,
@@ -389,7 +390,7 @@ class BatchDelivery:
 
     def plan_again(self, batch_id: int, pinned: Pin) -> None:
         """Makes the plan of a batch that ran before. Raises as `Pins.useless` says."""
-        self.since = pinned.since
+        self.since = self.begins(batch_id, pinned)
         log.warning(
             "batch %d runs again, with the versions of its first try: %s",
             batch_id,
@@ -437,9 +438,15 @@ class BatchDelivery:
         go on without a hole all the same.
         """
         last = self.pins.newest()
-        if last is None:
-            return {}
-        number, pin = last
+        return {} if last is None else self.begins(*last) | self._ended(last[0])
+
+    def begins(self, batch_id: int, pin: Pin) -> dict[int, int]:
+        """By partition, where the summaries of a batch begin; its pin is on record, and so is the
+        batch before it."""
+        return pin.since | self._ended(batch_id - 1) if pin.ahead else pin.since
+
+    def _ended(self, number: int) -> dict[int, int]:
+        """By partition, the offset after the last record that a batch on record read."""
         partitions = self._reports.partitions(number)
         if partitions is None:
             rows = self._tables.rows(LEDGER, since={"batch_id": number})
@@ -450,7 +457,7 @@ class BatchDelivery:
             ]
             newest = max(mine, key=lambda row: row["started_at"], default=None)
             partitions = [] if newest is None else newest["partitions"]
-        return pin.since | _ends(partitions)
+        return _ends(partitions)
 
     def _refuse(self, versions: dict[str, int], error: StackcastError) -> None:
         """The last good version stays live; the bad one is not tried again."""

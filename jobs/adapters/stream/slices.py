@@ -2,7 +2,8 @@
 
 One job of Spark's follows another. Each is a *slice*: its tasks, one a partition, follow the topic
 for about a second from where the slice before ended, and send what comes at once. What came of it
-is recorded as of any batch, beside the slice after it.
+is recorded as of any batch, beside the slice after it. Where all tasks run in one place, the job of
+a slice is there before the one before has ended, and its tasks wait for nothing but that.
 
 What a slice that is cut off has sent nobody knows. So its pin says how far it may read, and the
 next start sends it again, by the same versions, up to there or to the end that the topic has then.
@@ -15,33 +16,52 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from jobs.adapters.app.error_texts import one_line
 from jobs.adapters.app.settings import Settings, seconds_of
 from jobs.adapters.checkpoint.pins import Pin
 from jobs.adapters.checkpoint.progress import Position, Progress, position
-from jobs.adapters.fetch.client import Range, Reached, client_of, unreachable
-from jobs.adapters.fetch.options import FetchOptions
-from jobs.adapters.stream.delivery import BatchDelivery, Delivered
+from jobs.adapters.fetch.client import Range, unreachable
+from jobs.adapters.fetch.slices import Read, Turn, follow
+from jobs.adapters.stream.delivery import BatchDelivery, Delivered, LivePlan
 from jobs.adapters.stream.input import ByTasks
 from jobs.adapters.stream.kafka import Topics
 from jobs.adapters.stream.tasks import packed, run_tasks, unpacked
-from udfs.columns import REPORT, Source
+from udfs.columns import REPORT
+from udfs.errors import StreamError
+from udfs.messages.buffers import Batch
 
 log = logging.getLogger(__name__)
 
 #: How long the record of a slice waits until the next one has begun: both would want the driver's
 #: one interpreter, and events wait for the slice.
 BESIDE_SECONDS = 0.1
+#: How long before a slice ends the job of the next one is made, which takes a tenth of it.
+AHEAD_SECONDS = 0.2
 #: Between two looks for new partitions of the topic.
 PARTITION_SECONDS = 10.0
+
+
+@dataclass
+class Slice:
+    """One that runs. ahead: it waited for the one before, whose end it was told."""
+
+    number: int
+    live: LivePlan
+    carried: Mapping[int, bytes]
+    turn: Turn
+    ahead: bool
+    found: Future[list[tuple[bytes, Read]]]
+    #: Since when it may read.
+    clock: float = field(default_factory=time.monotonic)
+    started: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
 
 
 class Slices:
@@ -71,6 +91,10 @@ class Slices:
         self._seconds = seconds_of(settings.realtime_slice)
         self._progress = Progress(spark, settings.checkpoint, settings.topic)
         self._recorder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="record")
+        self._jobs = ThreadPoolExecutor(max_workers=2, thread_name_prefix="slice")
+        self._run_name, self._turns = uuid.uuid4().hex, 0
+        #: Whether the last slice has read anything.
+        self._flows = False
         #: Of the last two slices, until each is on record.
         self._recording: list[Future[None]] = []
         #: Set while the next slice waits for what is to be recorded.
@@ -150,6 +174,9 @@ class Slices:
                     break
                 self._progress.plan(self._number, planned)
             self._send_again(pin, planned)
+            if newest is not None and newest[0] == self._number and newest[1].ahead:
+                # Sent with it.
+                delivery.pins.remove(self._number)
             planned = None
         if delivery.since is None:
             delivery.since = delivery.ends_before()
@@ -160,7 +187,9 @@ class Slices:
         """Returns the pin of the next batch if it ran before."""
         delivery = self._delivery
         pin = delivery.pins.get(self._number)
-        if pin is not None and delivery.since is not None and pin.since != delivery.since:
+        if pin is None or delivery.since is None:
+            return pin
+        if delivery.begins(self._number, pin) != delivery.since:
             # The batch before has been sent again, with all that this one may have sent.
             delivery.pins.remove(self._number)
             return None
@@ -194,8 +223,12 @@ class Slices:
             delivery.taken = delivery.live
             delivery.follow()
             threading.Thread(target=self._look, name="partitions", daemon=True).start()
-            while not (self._closing.is_set() or self._stopping()):
-                self._slice()
+            running = None
+            while running is not None or not self._ending():
+                running = running or self._begin()
+                following = self._begin_ahead(running)
+                self._end(running, following)
+                running = following
             self._await_records(0)
             if self._pinned is not None and self._pinned[0] == self._number:
                 delivery.pins.remove(self._number)
@@ -205,49 +238,136 @@ class Slices:
             self._error = error
         finally:
             self._closing.set()
+            self._jobs.shutdown(wait=True)
             # What has left is to be on record.
             self._recorder.shutdown(wait=True)
 
-    def _slice(self) -> None:
-        delivery, number = self._delivery, self._number
+    def _ending(self) -> bool:
+        return self._closing.is_set() or self._stopping()
+
+    def _begin(self) -> Slice:
+        """Has a slice read from where the last one ended."""
+        delivery = self._delivery
         live = delivery.live
         assert live is not None and delivery.since is not None
         self._await_records(1)
         delivery.journal.wait_for_capacity()
-        topic, most = self._settings.topic, self._settings.max_offsets_per_trigger
         if new := self._partitions - self._at.keys():
-            log.info("topic %s has new partitions: %s", topic, sorted(new))
+            log.info("topic %s has new partitions: %s", self._settings.topic, sorted(new))
             self._at = self._all(new)
-        share = max(1, most // max(1, len(self._at)))
-        ranges = [Range(topic, p, at, at + share) for p, at in sorted(self._at.items())]
-        until = {each.partition: each.until for each in ranges}
-        versions = dict(live.compilation.versions)
-        self._pin(number, Pin(versions, delivery.shaping, delivery.since, until))
+        share = self._share()
+        ranges = [
+            Range(self._settings.topic, p, at, at + share) for p, at in sorted(self._at.items())
+        ]
+        self._pin(self._number, self._pin_of(live, ranges))
         delivery.taken = live
         carried: Mapping[int, bytes] = {}
         if live.compilation.plan.state is not None:
-            carried = delivery.carried(live, number) if self._kept is None else self._kept
-        run = delivery.task(live, carried, follower(self._fetch, ranges, self._seconds), True)
-        began = [each.first for each in ranges]
+            carried = delivery.carried(live, self._number) if self._kept is None else self._kept
+        begun = self._start(self._number, live, carried, ranges)
+        delivery.metrics.began(self._number)
+        return begun
 
-        # It names nothing of this module, which workers would import with all that a driver needs.
-        def work(task: int) -> tuple[bytes, Reached]:
-            reached = Reached(began[task])
-            return packed(run(iter([(task, reached)])), REPORT), reached
+    def _begin_ahead(self, running: Slice) -> Slice | None:
+        """Has the tasks of the next slice wait for the one that runs, shortly before that ends;
+        None where they cannot, or nobody knows that something is to be read.
 
-        started, clock = dt.datetime.now(dt.UTC), time.monotonic()
-        delivery.metrics.began(number)
-        found = run_tasks(self._spark, work, len(ranges))
+        Nothing of what they need may change with that: they have the same plan, which keeps no
+        state, and what their predecessors tell they find on the same machine.
+        """
+        delivery, state = self._delivery, running.live.compilation.plan.state
+        if state is not None or not self._flows or not self._one_place():
+            return None
+        left = running.clock + running.turn.seconds - AHEAD_SECONDS - time.monotonic()
+        if wait([running.found], max(0.0, left)).done:
+            return None
+        while self._recording and self._recording[0].done():
+            self._recording.pop(0).result()
+        new = self._partitions - self._at.keys()
+        if delivery.live is not running.live or self._recording or new or self._ending():
+            return None
+        share = self._share()
+        ranges = [
+            each._replace(until=self._at[each.partition] + 2 * share)
+            for each in running.turn.ranges
+        ]
+        number = running.number + 1
+        self._pin(number, self._pin_of(running.live, ranges)._replace(ahead=True))
+        return self._start(number, running.live, {}, ranges, share)
+
+    def _start(
+        self,
+        number: int,
+        live: LivePlan,
+        carried: Mapping[int, bytes],
+        ranges: list[Range],
+        most: int | None = None,
+    ) -> Slice:
+        delivery, self._turns = self._delivery, self._turns + 1
+        since = dict(delivery.since or {})
+        turn = Turn(self._run_name, self._turns, ranges, self._seconds, since, most)
+        fetch = self._fetch
+
+        # They name nothing of this module, which workers would import with all that a driver needs.
+        def source(given: Iterator[tuple[int, Read]]) -> Iterator[Batch]:
+            for task, read in given:
+                yield from follow(fetch, turn, task, read)
+
+        run = delivery.task(live, carried, since, source, True)
+
+        def work(task: int) -> tuple[bytes, Read]:
+            read = Read()
+            return packed(run(iter([(task, read)])), REPORT), read
+
+        found = self._jobs.submit(run_tasks, self._spark, work, len(ranges))
+        return Slice(number, live, carried, turn, most is not None, found)
+
+    def _end(self, running: Slice, following: Slice | None) -> None:
+        """Waits for a slice, and has it recorded; one in which nothing was read has no number,
+        unless the next one has begun."""
+        delivery, found = self._delivery, running.found.result()
+        if following is not None:
+            following.clock, following.started = time.monotonic(), dt.datetime.now(dt.UTC)
+        for each, (_, read) in zip(running.turn.ranges, found, strict=True):
+            if running.ahead and (read.lost or read.first not in (None, self._at[each.partition])):
+                raise StreamError(
+                    "SLICE_LOST",
+                    f"of partition {each.partition} of {each.topic} a task was lost after the next "
+                    "one had gone on from where it was: start the stream again, which sends again "
+                    "what is not on record",
+                )
+            if read.first is not None:
+                self._at[each.partition] = read.offset
+            self._note_failure(each, read.failure)
         rows = unpacked((report for report, _ in found), REPORT)
-        for each, (_, reached) in zip(ranges, found, strict=True):
-            self._at[each.partition] = reached.offset
-            self._note_failure(each, reached.failure)
-        done = delivery.delivered(number, live, carried, rows, started, clock)
-        delivery.metrics.ended()
-        if done.report.partitions:
+        done = delivery.delivered(
+            running.number, running.live, running.carried, rows, running.started, running.clock
+        )
+        self._flows = bool(done.report.partitions)
+        if following is None:
+            delivery.metrics.ended()
+        else:
+            delivery.metrics.began(following.number)
+        if self._flows or following is not None:
             self._kept = done.kept or {}
             self._recording.append(self._recorder.submit(self._record_next, done, dict(self._at)))
             self._number += 1
+
+    def _share(self) -> int:
+        """Returns how many records of a partition a slice has at most."""
+        return max(1, self._settings.max_offsets_per_trigger // max(1, len(self._at)))
+
+    def _pin_of(self, live: LivePlan, ranges: Iterable[Range]) -> Pin:
+        delivery = self._delivery
+        assert delivery.since is not None
+        until = {each.partition: each.until for each in ranges}
+        return Pin(dict(live.compilation.versions), delivery.shaping, delivery.since, until)
+
+    def _one_place(self) -> bool:
+        """Tells whether all tasks run on one machine, with one folder for files."""
+        context: Any = self._spark.sparkContext._jsc.sc()
+        driver = 0 if context.isLocal() else 1
+        return len(context.statusTracker().getExecutorInfos()) == driver + 1
 
     def _pin(self, number: int, pin: Pin) -> None:
         """Makes a pin durable before the first frame by it; one by which nothing was read may go.
@@ -308,19 +428,6 @@ class Slices:
                 self._partitions = frozenset(self._topics.end_offsets())
             except Exception as error:
                 log.debug("no look at the partitions: %s", one_line(error))
-
-
-def follower(options: FetchOptions, ranges: Sequence[Range], seconds: float) -> Source:
-    """Returns the function by which a task that is given the number of a range, and what is told of
-    it, follows that for so many seconds."""
-
-    def follow(given: Iterator[tuple[int, Reached]]) -> Iterator[pa.RecordBatch]:
-        for number, reached in given:
-            context = TaskContext.get()
-            again = context is not None and context.attemptNumber() > 0
-            yield from client_of(options).follow(ranges[number], seconds, again, reached)
-
-    return follow
 
 
 def beginnings(settings: Settings, spans: Mapping[int, tuple[int, int]]) -> dict[int, int]:

@@ -1,0 +1,152 @@
+"""Tasks that read a partition one after the other go on exactly where the one before stopped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from jobs.adapters.fetch import slices
+from jobs.adapters.fetch.client import Range, Reached
+from jobs.adapters.fetch.options import FetchOptions
+from jobs.adapters.fetch.slices import Read, Turn, follow
+
+pytestmark = pytest.mark.unit
+
+RANGE = Range("topic", 3, 10, 1000)
+
+
+class Partition:
+    """A broker's: it gives one record at a time, until a slice is over or the task dies."""
+
+    def __init__(self) -> None:
+        self.over: dict[int, threading.Event] = {}
+        self.asked: list[tuple[int, int, bool]] = []
+
+    def follow(
+        self, wanted: Range, seconds: float, again: bool, reached: Reached
+    ) -> Iterator[SimpleNamespace]:
+        self.asked.append((wanted.first, wanted.until, again))
+        over = self.over.setdefault(wanted.first, threading.Event())
+        # Two records, and an offset that a transaction took.
+        yield SimpleNamespace(offset=np.arange(wanted.first, min(wanted.first + 2, wanted.until)))
+        reached.offset = min(wanted.first + 3, wanted.until)
+        if not again:
+            over.wait(60)
+
+
+@pytest.fixture
+def partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Partition:
+    it = Partition()
+    monkeypatch.setattr(slices, "client_of", lambda options: it)
+    monkeypatch.setattr(slices.SparkFiles, "getRootDirectory", lambda: str(tmp_path))
+    return it
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., Future[list[int]]]]:
+    with ThreadPoolExecutor(8) as pool:
+
+        def start(turn: Turn, read: Read) -> Future[list[int]]:
+            options = FetchOptions.__new__(FetchOptions)
+
+            def work() -> list[int]:
+                batches = follow(options, turn, 0, read)
+                return [offset for batch in batches for offset in batch.offset.tolist()]
+
+            return pool.submit(work)
+
+        yield start
+
+
+def turn(number: int, ahead: bool, most: int = 100) -> Turn:
+    return Turn("run", number, [RANGE], 1.0, {}, most if ahead else None)
+
+
+def tried_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = SimpleNamespace(attemptNumber=lambda: 1)
+    monkeypatch.setattr(slices.TaskContext, "get", lambda: context)
+
+
+def reads(partition: Partition, first: int) -> threading.Event:
+    end = time.monotonic() + 60
+    while first not in partition.over:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    return partition.over[first]
+
+
+def test_a_task_waits_for_the_one_before_and_goes_on_where_that_has_stopped(partition, started):
+    one, other, third = Read(), Read(), Read()
+    first = started(turn(1, False), one)
+    over = reads(partition, 10)
+    following = turn(2, True)
+    second = started(following, other)
+    time.sleep(0.05)
+    assert not second.done() and partition.asked == [(10, 1000, False)]
+    over.set()
+    assert first.result(60) == [10, 11]
+    over = reads(partition, 13)
+    # No more than its share, though the pin allows more.
+    last = turn(3, True, most=1)
+    end = started(last, third)
+    over.set()
+    assert second.result(60) == [13, 14]
+    reads(partition, 16).set()
+    assert end.result(60) == [16]
+    assert partition.asked[1:] == [(13, 113, False), (16, 17, False)]
+    assert [(r.first, r.offset) for r in (one, other, third)] == [(10, 13), (13, 16), (16, 17)]
+    # Where the summaries begin is where those before ended, which is not beyond the last record.
+    assert (following.since, last.since) == ({3: 12}, {3: 15})
+
+
+def test_nobody_goes_on_from_a_task_that_has_died_or_was_never_here(
+    partition, started, monkeypatch
+):
+    never = Read()
+    assert started(turn(2, True), never).result(60) == []
+    assert (never.first, never.lost) == (None, False)
+
+    def dies(*_: object) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(offset=np.arange(10, 12))
+        raise OSError("died")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(partition, "follow", dies)
+        with pytest.raises(OSError, match="died"):
+            started(turn(5, False), Read()).result(60)
+    after = Read()
+    assert started(turn(6, True), after).result(60) == []
+    assert (after.first, after.lost) == (None, False)
+    # An earlier try may have known, and have sent.
+    tried_before(monkeypatch)
+    again = Read()
+    assert started(turn(6, True), again).result(60) == []
+    assert (again.first, again.lost) == (None, True)
+
+
+def test_who_tries_again_ends_where_the_next_one_has_begun(partition, started, monkeypatch):
+    first = started(turn(1, False), Read())
+    reads(partition, 10).set()
+    assert first.result(60) == [10, 11]
+    tried_before(monkeypatch)
+    again = Read()
+    assert started(turn(1, False), again).result(60) == [10, 11]
+    assert partition.asked[-1] == (10, 13, True) and again.offset == 13
+
+
+def test_files_of_turns_that_have_ended_are_removed(partition, started, tmp_path):
+    for number, first in enumerate((10, 13, 16, 19), 1):
+        done = started(turn(number, number > 1), Read())
+        reads(partition, first).set()
+        done.result(60)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "stackcast-run-3-3",
+        "stackcast-run-3-4",
+    ]
