@@ -26,7 +26,7 @@ from lab.traffic.trading_session import TradingSession
 from lab.up import daemon, deployment
 from lab.up.broker import var_folder
 from udfs.errors import printable
-from udfs.network.source_routes import ENCODINGS
+from udfs.network.encodings import ENCODINGS
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -11,7 +11,7 @@ import typer
 from jobs.adapters.wire import SinkOptions, open_sink
 from udfs.errors import StackError
 from udfs.messages.reference import build_packet
-from udfs.network.source_routes import ENCODINGS, label_format
+from udfs.network.encodings import ENCODINGS, label_format
 from udfs.stacks.frame import FrameTemplates, address_datagrams, header_template
 
 #: Of a frame that no publisher of a network has sent.

@@ -41,11 +41,11 @@ from jobs.adapters.tables.topologies import (
     sizes,
 )
 from udfs.errors import TableError
+from udfs.network.encodings import label_format
 from udfs.network.labels import FORMATS
 from udfs.network.measures import Measures, measure
 from udfs.network.network import MAX_PORT, Network
 from udfs.network.programs import check_labels, matching_program
-from udfs.network.source_routes import label_format
 from udfs.network.succession import Succession, SwitchSettings
 
 log = logging.getLogger("stackcast.load_topology")

@@ -90,8 +90,8 @@ def work(arguments: argparse.Namespace, settings: Settings, lifecycle: Lifecycle
     if settings.encoding != "virtual_trees":
         raise SettingsError(
             "BAD_VALUE",
-            f"spark.stackcast.encoding is {settings.encoding!r}: its stacks name no stored trees, "
-            "so there are none to choose",
+            f"spark.stackcast.encoding is {settings.encoding!r}: trees are chosen for "
+            "virtual_trees, whose stacks prune them",
         )
     spark = session.start("stackcast retune_trees")
     lifecycle.hold_jvm(spark)

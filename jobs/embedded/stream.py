@@ -34,7 +34,7 @@ from lab.traffic.publisher import Published
 from udfs.messages.sequence import session_id
 from udfs.network.network import Network
 from udfs.stop_request import StopRequest
-from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.publisher_trees import first_trees
 
 T = TypeVar("T")
 
@@ -199,7 +199,7 @@ class StreamProof(RunProof):
         newest = batches[-1] if batches else verification.Batch(0, {}, [])
         showcase = Showcase(
             self._network,
-            broadcast_trees(self._network),
+            first_trees(self._network),
             self._specification,
             self._settings.publisher,
             self._settings.max_labels,

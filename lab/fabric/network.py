@@ -47,10 +47,10 @@ from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.switch.p4runtime.device import Device
 from lab.switch.p4runtime.server import P4RuntimeServer
 from udfs.errors import LabError, StackcastError
+from udfs.network.encodings import label_format
 from udfs.network.labels import NARROW
 from udfs.network.network import Network
 from udfs.network.rows import network_from_rows
-from udfs.network.source_routes import label_format
 
 _RECEIVE_BUFFER = 8 << 20
 _LARGEST = 65_535

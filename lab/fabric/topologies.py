@@ -9,8 +9,8 @@ from pathlib import Path
 
 from udfs.errors import LabError, NetworkError
 from udfs.network.catalogue import published_network
+from udfs.network.encodings import label_format
 from udfs.network.network import Network
-from udfs.network.source_routes import label_format
 from udfs.network.topology import fabric, line
 
 #: Name of the line of three switches, the testbed of KUNDEL IV.

@@ -20,7 +20,7 @@ from udfs.messages.specification import Specification
 from udfs.network.network import Network
 from udfs.network.virtual_tree import VirtualTree
 from udfs.network_match.routing import ports_towards
-from udfs.trees.source_routes import encoder_of
+from udfs.trees.encoders import encoder_of
 
 #: So many, and more only where each rule that matched has no other.
 SAMPLES = 300

@@ -18,7 +18,7 @@ from udfs.network.labels import WIDE
 from udfs.network.network import Network
 from udfs.network.programs import matching_program, stack_program
 from udfs.network.rows import network_to_rows, tree_to_row
-from udfs.trees.broadcast import broadcast_trees
+from udfs.trees.publisher_trees import first_trees
 
 #: Frames in flight to the lab's switches; loopback sockets hold this many without loss.
 WINDOW = 64
@@ -81,7 +81,7 @@ def rows(
         wanted = subscriptions(hosts, count, seed=seed)
     return {
         **network_to_rows(network, dict.fromkeys(network.switches, p4runtime), program),
-        "virtual_trees": [tree_to_row(tree) for tree in broadcast_trees(network)],
+        "virtual_trees": [tree_to_row(tree) for tree in first_trees(network)],
         "subscriptions": [
             {**row, "format": message_format, "enabled": True, **who} for row in wanted
         ],

@@ -13,8 +13,10 @@ local BITMASK_GROUP = "03:53:43:00:00:02"
 local LABEL_TYPES = {[0] = "invalid", "tree", "hop", "stop"}
 -- Source routes by EtherType: bytes of a label, and its strategy where no label says that itself.
 local STRATEGIES = {"port", "bitmask", "mc_group"}
-local HOPS = 0x99A8
-local SOURCE_ROUTES = {[0x99A0] = {2, 1}, [0x99A1] = {3, 2}, [0x99A2] = {3, 3}, [0x99A3] = {4}, [HOPS] = {2}}
+local SOURCE_ROUTES = {[0x99A0] = {2, 1}, [0x99A1] = {3, 2}, [0x99A2] = {3, 3}, [0x99A3] = {4}}
+-- Labels that are ids of one thing.
+local IDS = {[0x99A8] = "hop", [0x99A9] = "host", [0x99AA] = "tree"}
+local HYBRID, HYBRID_TYPES = 0x99AB, {[0] = "root", "tree", "hop", "invalid"}
 
 local stack = Proto("stackcast", "Stackcast Header Stack")
 local moldudp64 = Proto("stackcast_moldudp64", "MoldUDP64 of Stackcast")
@@ -290,17 +292,17 @@ end
 
 -- The header stack, and the IPv4 datagram behind it.
 
-local function add_label(tree, range)
+local function add_label(tree, range, types)
   local type, id = range:bitfield(0, 2), range:bitfield(2, range:len() * 8 - 2)
-  local label = tree:add(of_stack.label, range, LABEL_TYPES[type] .. " " .. id)
-  label:add(of_stack.label_type, range, type)
+  local label = tree:add(of_stack.label, range, types[type] .. " " .. id)
+  label:add(of_stack.label_type, range, type):set_text("Type: " .. types[type])
   label:add(of_stack.label_id, range, id)
-  if type == 0 or id == 0 then told(label, range, "BAD_LABEL", "no switch takes it") end
+  if types[type] == "invalid" or id == 0 then told(label, range, "BAD_LABEL", "no switch takes it") end
 end
 
-local function add_hop(tree, range)
+local function add_id(tree, range, word)
   local id = range:uint()
-  local label = tree:add(of_stack.label, range, "hop " .. id)
+  local label = tree:add(of_stack.label, range, word .. " " .. id)
   label:add(of_stack.label_id, range, id)
   if id == 0 then told(label, range, "BAD_LABEL", "no switch takes it") end
 end
@@ -324,7 +326,9 @@ function stack.dissector(buffer, pinfo, root)
   local kind = pinfo.match_uint
   local route = SOURCE_ROUTES[kind]
   local size = route and route[1] or kind == WIDE and 4 or 2
-  local add = kind == HOPS and add_hop or route and add_order or add_label
+  local add, of = add_label, kind == HYBRID and HYBRID_TYPES or LABEL_TYPES
+  if route then add, of = add_order, route[2] end
+  if IDS[kind] then add, of = add_id, IDS[kind] end
   local tree = root:add(stack, buffer())
   if buffer:len() < 2 then
     return told(tree, buffer(), "TRUNCATED_FRAME", "the number of labels is cut off")
@@ -341,7 +345,7 @@ function stack.dissector(buffer, pinfo, root)
   end
   tree:set_len(length)
   for number = 0, count - 1 do
-    add(tree, buffer(2 + size * number, size), route and route[2])
+    add(tree, buffer(2 + size * number, size), of)
   end
   if length < buffer:len() then
     -- Of a datagram that is cut off it tells itself, and then raises an error.
@@ -364,6 +368,8 @@ local ethertypes, ports = DissectorTable.get("ethertype"), DissectorTable.get("u
 ethertypes:add(NARROW, stack)
 ethertypes:add(WIDE, stack)
 for kind in pairs(SOURCE_ROUTES) do ethertypes:add(kind, stack) end
+for kind in pairs(IDS) do ethertypes:add(kind, stack) end
+ethertypes:add(HYBRID, stack)
 ethertypes:add(EVENT, event)
 ports:add(moldudp64.prefs.ports, moldudp64)
 ports:add(moldudp64.prefs.rerequest, moldudp64)

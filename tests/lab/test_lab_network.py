@@ -31,18 +31,18 @@ from lab.traffic.packets import packetize
 from lab.traffic.trading_session import TradingSession
 from lab.up.process import Child
 from udfs.errors import LabError
+from udfs.network.encodings import ROUTES
 from udfs.network.labels import NARROW, WIDE, LabelFormat
 from udfs.network.network import Network
 from udfs.network.programs import stack_program
 from udfs.network.rows import network_to_rows
-from udfs.network.source_routes import SOURCE_ROUTES
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.switches.stack_entries import switch_entries
 from udfs.trees.broadcast import broadcast_trees
 from udfs.trees.encode import Encoder
-from udfs.trees.source_routes import encoder_of
+from udfs.trees.encoders import encoder_of
 
 pytestmark = pytest.mark.integration
 
@@ -60,7 +60,7 @@ WIDE_NETWORK = Network.from_rows(
 def routed(encoding: str) -> Network:
     """The same with stacks of source routes."""
     rows = NETWORK.switches.values(), NETWORK.hosts.values(), NETWORK.links
-    return Network.from_rows(*rows, SOURCE_ROUTES[encoding])
+    return Network.from_rows(*rows, ROUTES[encoding])
 
 
 def command(folder: Path, *more: str, network: Network = NETWORK) -> list[str]:
@@ -141,8 +141,8 @@ def receipts(folder: Path, host: str) -> list[bytes]:
 
 @pytest.mark.parametrize(
     "network",
-    [NETWORK, WIDE_NETWORK, *map(routed, ("bitmask", "hops"))],
-    ids=["16 bits", "32 bits", "bitmask", "hops"],
+    [NETWORK, WIDE_NETWORK, *map(routed, ("bitmask", "hops", "hybrid"))],
+    ids=["16 bits", "32 bits", "bitmask", "hops", "hybrid"],
 )
 def test_every_host_gets_what_the_forwarding_model_says_and_links_carry_those_bytes(
     network: Network, tmp_path: Path

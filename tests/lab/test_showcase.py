@@ -19,8 +19,8 @@ from udfs.filters.nodes import Forward, Rule
 from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.reference import build_packet, read_message
 from udfs.messages.specification import parse_specification
+from udfs.network.encodings import ROUTES
 from udfs.network.network import Network
-from udfs.network.source_routes import SOURCE_ROUTES
 from udfs.network.topology import fabric
 from udfs.trees.broadcast import broadcast_trees
 
@@ -113,10 +113,10 @@ def test_samples_are_of_all_of_a_run():
         assert len(here) >= len(samples) / 5
 
 
-@pytest.mark.parametrize("encoding", ["mixed", "hops"])
+@pytest.mark.parametrize("encoding", ["mixed", "hops", "destinations", "hybrid"])
 def test_labels_of_any_encoding_are_worded(encoding):
     rows = NETWORK.switches.values(), NETWORK.hosts.values(), NETWORK.links
-    network = Network.from_rows(*rows, SOURCE_ROUTES[encoding])
+    network = Network.from_rows(*rows, ROUTES[encoding])
     made = Showcase(network, (), ITCH, "feed1", 64)
     rules = rules_of(["price > 0"])
     records = [(0, 0, build_packet(b"SESSION001", 1, [order("GOOGL", 1, 1)]))]
@@ -124,6 +124,6 @@ def test_labels_of_any_encoding_are_worded(encoding):
     (sample,) = made.notifications(records, rules, owed)
     assert sample["receivers"]
     kinds = {label["kind"] for label in sample["labels"]}
-    assert kinds == {"switch" if encoding == "mixed" else "hop"}
+    assert kinds == {{"mixed": "switch", "destinations": "host"}.get(encoding, "hop")}
     if encoding == "hops":
         assert [label["link"] for label in sample["labels"]] == sample["edges"][1:]

@@ -11,11 +11,11 @@ from link_bytes import bytes_on_links
 from lab.fabric.network import read_description
 from lab.up import deployment
 from udfs.errors import LabError, NetworkError, StackError
+from udfs.network.encodings import ROUTES
 from udfs.network.labels import FORMATS, HOP, NARROW, STOP, TREE, WIDE
 from udfs.network.network import Network
 from udfs.network.programs import FILTERING, STACKS, check_labels, stack_program
 from udfs.network.rows import network_from_rows, network_to_rows
-from udfs.network.source_routes import SOURCE_ROUTES
 from udfs.network.topology import fabric
 from udfs.stacks.forwarding import ForwardingModel, network_tables
 from udfs.trees.broadcast import broadcast_trees
@@ -100,10 +100,10 @@ def test_bytes_on_links_count_labels_by_their_size(network):
         assert found[u, v] == 14 + stack + 100
 
 
-@pytest.mark.parametrize("encoding", SOURCE_ROUTES)
+@pytest.mark.parametrize("encoding", ROUTES)
 def test_a_network_of_another_encoding_has_its_own_program(encoding, tmp_path):
     rows = NETWORK.switches.values(), NETWORK.hosts.values(), NETWORK.links
-    network = Network.from_rows(*rows, SOURCE_ROUTES[encoding])
+    network = Network.from_rows(*rows, ROUTES[encoding])
     made = network_to_rows(network, dict.fromkeys(network.switches, ""))
     assert network_from_rows(**made, labels=network.labels) == network
     with pytest.raises(NetworkError, match=f"WRONG_PIPELINE.*encoding {encoding}.*virtual_trees"):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 import pytest
-import source_routes_cases
+import routes_cases
 import state_cases
 import virtual_trees_cases
 from feature_cases import FEATURES, PORTS, receivable
@@ -31,8 +31,9 @@ from pruning_model import datagram
 from real_switch import RealSwitch
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
+from udfs.network.encodings import ROUTES as FORMS
+from udfs.network.labels import LabelFormat
 from udfs.network.programs import stack_program
-from udfs.network.source_routes import SOURCE_ROUTES, SourceRoute
 from udfs.stacks.forwarding import SwitchTables
 from udfs.states.messages import StateHeader
 from udfs.states.switch_model import Message, Port, SwitchModel
@@ -136,22 +137,22 @@ def test_virtual_trees_are_forwarded_as_in_bmv2(real: RealSwitch) -> None:
     same_drops(switch, real)
 
 
-@pytest.mark.parametrize("form", SOURCE_ROUTES.values(), ids=lambda form: form.encoding)
-def test_source_routes_are_forwarded_as_in_bmv2(form: SourceRoute, real: RealSwitch) -> None:
+@pytest.mark.parametrize("form", FORMS.values(), ids=lambda form: form.encoding)
+def test_routes_are_forwarded_as_in_bmv2(form: LabelFormat, real: RealSwitch) -> None:
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
-    tables = open_tables(lambda: source_routes_cases.random_tables(rng, PORTS, form))
-    entries = source_routes_cases.entries_of(tables, PORTS)
+    tables = open_tables(lambda: routes_cases.random_tables(rng, PORTS, form))
+    entries = routes_cases.entries_of(tables, PORTS)
     switch = running(real, stack_program(form), entries)
 
     def frames() -> Iterator[tuple[int, bytes]]:
         for _ in range(FRAMES):
-            labels = source_routes_cases.random_stack(rng, form)
+            labels = routes_cases.random_stack(rng, form)
             behind = virtual_trees_cases.datagram(rng.randbytes(rng.randrange(60)))
-            frame = source_routes_cases.stack_frame(form, labels, behind)
+            frame = routes_cases.stack_frame(form, labels, behind)
             end = rng.choice([*[len(frame)] * 5, rng.randrange(14, 60)])
             yield rng.randint(1, PORTS), frame[:end]
-        for _, frame, _ in source_routes_cases.odd_frames(form):
+        for _, frame, _ in routes_cases.odd_frames(form):
             if len(frame) >= 14:
                 yield 1, frame
 

@@ -7,20 +7,14 @@ import dataclasses
 import pytest
 
 from udfs.errors import NetworkError, StackError
+from udfs.network.encodings import ENCODINGS, label_format
 from udfs.network.labels import NARROW
 from udfs.network.network import Network
-from udfs.network.source_routes import (
-    BITMASK,
-    ENCODINGS,
-    MC_GROUP,
-    PORT,
-    SOURCE_ROUTES,
-    label_format,
-)
+from udfs.network.source_routes import BITMASK, MC_GROUP, PORT, SOURCE_ROUTES
 from udfs.network.topology import fabric, line
 from udfs.stacks.forwarding import SwitchTables, forward, path_of_stack
 from udfs.switches.ports import FAN_OUT, port_groups
-from udfs.trees.source_routes import encoder_of
+from udfs.trees.encoders import encoder_of
 
 pytestmark = pytest.mark.unit
 
@@ -109,13 +103,16 @@ def test_a_label_is_read_as_it_is_worded(encoding):
         "mc_group": ("switch:9:mc_group:0x10e",),
         "mixed": ("switch:9:mc_group:0x10e", "switch:1:port:2", "switch:7:bitmask:0x6"),
         "hops": ("hop:1", "hop:65535"),
+        "destinations": ("host:1", "host:65535"),
+        "tree": ("tree:1", "tree:65535"),
+        "hybrid": ("root:1", "tree:17", "hop:16383"),
     }[encoding]
     for text in texts:
         label = form.parse(text)
         assert form.describe(label) == text.replace(":", " ")
         assert form.unpack(form.pack([label, label]), 2, 2) == (label, label)
     for wrong in ("", "hop:", "hop:0", "hop:x", "tree:0", "switch:0:port:1", "switch:256:port:1",
-                  "switch:3:port:0", "switch:3:gate:1", "switch:3:port", "root:1"):  # fmt: skip
+                  "switch:3:port:0", "switch:3:gate:1", "switch:3:port", "root:0"):  # fmt: skip
         with pytest.raises(StackError, match="BAD_LABEL"):
             form.parse(wrong)
 

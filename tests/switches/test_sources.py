@@ -20,6 +20,7 @@ from udfs.network.labels import NARROW, TREE, TypedLabels
 from udfs.network.network import Host, Network
 from udfs.network.programs import ATTRIBUTES, FILTERING, STACKS
 from udfs.network.source_routes import BITMASK, MC_GROUP, PORT, HopLabels, SwitchLabels
+from udfs.network.stored_routes import DESTINATIONS
 from udfs.network.topology import from_graph
 from udfs.switches.derivation import derive
 from udfs.switches.rollout import NetworkVersion
@@ -68,11 +69,11 @@ class Deployment:
         if self.program == FILTERING:
             return datagram([packets.order("GOOGL", 500_001)])
         inner = bytes(IP(src="10.64.0.1", dst="233.54.12.1") / UDP(dport=26401) / FORGED)
-        labels = [self.labels.label(TREE, 1)] if isinstance(self.labels, TypedLabels) else []
+        labels = [self.labels.label(TREE, 1)] if isinstance(self.labels, TypedLabels) else [1]
         if isinstance(self.labels, SwitchLabels):
             (device,) = (switch.device_id for switch in self.network.switches.values())
             labels = [self.labels.label(device, *order) for order in self._orders()]
-        elif isinstance(self.labels, HopLabels):
+        elif isinstance(self.labels, HopLabels) or self.labels == DESTINATIONS:
             labels = [link.id for link in self.network.links]
         head = stacks.ADDRESSES + self.labels.ether_type.to_bytes(2)
         return head + self.labels.pack(labels) + inner

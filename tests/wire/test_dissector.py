@@ -32,8 +32,9 @@ from udfs.messages.sequence import sequence_number
 from udfs.messages.specification import Specification
 from udfs.messages.summaries import GONE, Summary
 from udfs.messages.summary_keys import SummaryKey
-from udfs.network.labels import NARROW, WIDE, LabelFormat
-from udfs.network.source_routes import SOURCE_ROUTES, SourceRoute, SwitchLabels
+from udfs.network.encodings import ROUTES
+from udfs.network.labels import NARROW, WIDE, LabelFormat, TypedLabels
+from udfs.network.source_routes import SwitchLabels
 
 TSHARK = shutil.which("tshark")
 EDITCAP = shutil.which("editcap")
@@ -64,8 +65,10 @@ def stacked(form: LabelFormat, labels: list[int], payload: bytes) -> bytes:
     return frame(form.pack(labels) + datagram(payload), form.ether_type)
 
 
-def drawn(source: random.Random, form: SourceRoute) -> int:
+def drawn(source: random.Random, form: LabelFormat) -> int:
     """A label that some switch may read."""
+    if isinstance(form, TypedLabels):
+        return form.label(source.choice(list(form.kinds)), source.randint(1, form.max_id))
     if not isinstance(form, SwitchLabels):
         return source.randint(1, form.max_id)
     value = source.randint(1, 255 if form.encoding == "port" else 65535)
@@ -103,7 +106,7 @@ def deliveries(itch: Specification) -> Iterator[bytes]:
         stack = mutated(form.pack(labels), source)
         yield frame(stack + datagram(packet), form.ether_type)
         yield frame(stack[:-1], form.ether_type)
-        route = routes.choice(list(SOURCE_ROUTES.values()))
+        route = routes.choice(list(ROUTES.values()))
         labels = [drawn(routes, route) for _ in range(routes.randint(1, 64))]
         yield stacked(route, labels, packet)
         yield frame(mutated(route.pack(labels), routes) + datagram(packet), route.ether_type)

@@ -8,8 +8,9 @@ other encodings are in `udfs.network.source_routes`. A network has labels of one
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from udfs.errors import StackError
 
@@ -81,8 +82,41 @@ class LabelFormat(ABC):
         return tuple(int.from_bytes(data[place : place + size]) for place in places)
 
 
+@dataclass(frozen=True)
+class IdLabels(LabelFormat):
+    """Labels that are ids of one thing, which people read as ``word``."""
+
+    word: str = ""
+
+    @property
+    def max_id(self) -> int:
+        return (1 << self.bits) - 1
+
+    def check(self, value: int) -> None:
+        if not 0 < value <= self.max_id:
+            raise StackError(
+                "BAD_LABEL", f"no {self.word} has the id {value}: ids are 1..{self.max_id}"
+            )
+
+    def describe(self, value: int) -> str:
+        self.check(value)
+        return f"{self.word} {value}"
+
+    def parse(self, text: str) -> int:
+        word, _, number = text.partition(":")
+        if word != self.word or not (number.isascii() and number.isdecimal()):
+            raise StackError(
+                "BAD_LABEL",
+                f"{text!r} is no label of encoding {self.encoding}: it is as in {self.word}:17",
+            )
+        self.check(int(number))
+        return int(number)
+
+
 class TypedLabels(LabelFormat):
-    """Labels of virtual trees: a type (TREE, HOP or STOP) and an id."""
+    """Labels of a type and an id; in virtual trees types are TREE, HOP and STOP."""
+
+    kinds: ClassVar[Mapping[int, str]] = KINDS
 
     @property
     def id_bits(self) -> int:
@@ -93,15 +127,15 @@ class TypedLabels(LabelFormat):
         return (1 << self.id_bits) - 1
 
     def label(self, kind: int, number: int) -> int:
-        """Makes the label of type ``kind`` (TREE, HOP or STOP) and id ``number`` (1..max_id).
+        """Makes the label of type ``kind``, one of ``kinds``, and id ``number`` (1..max_id).
 
         Raises StackError ``BAD_LABEL`` if either is out of range.
         """
-        if kind not in KINDS or not 0 < number <= self.max_id:
+        if kind not in self.kinds or not 0 < number <= self.max_id:
             raise StackError(
                 "BAD_LABEL",
                 f"no label of {self.bits} bits has type {kind} and id {number}: the types are "
-                f"{KINDS}, ids are 1..{self.max_id}",
+                f"{self.kinds}, ids are 1..{self.max_id}",
                 kind=kind,
                 number=number,
             )
@@ -110,7 +144,7 @@ class TypedLabels(LabelFormat):
     def split(self, value: int) -> tuple[int, int]:
         """Splits a label into ``(kind, id)``; inverse of :meth:`label`.
 
-        Raises StackError ``BAD_LABEL`` for type 00, id 0 or too many bits.
+        Raises StackError ``BAD_LABEL`` for another type, id 0 or too many bits.
         """
         kind, number = value >> self.id_bits, value & self.max_id
         self.label(kind, number)
@@ -121,13 +155,13 @@ class TypedLabels(LabelFormat):
 
     def describe(self, value: int) -> str:
         kind, number = self.split(value)
-        return f"{KINDS[kind]} {number}"
+        return f"{self.kinds[kind]} {number}"
 
     def parse(self, text: str) -> int:
         word, _, number = text.partition(":")
-        kind = next((kind for kind, name in KINDS.items() if name == word), None)
+        kind = next((kind for kind, name in self.kinds.items() if name == word), None)
         if kind is None or not (number.isascii() and number.isdecimal()):
-            forms = ", ".join(f"{name}:ID" for name in KINDS.values())
+            forms = ", ".join(f"{name}:ID" for name in self.kinds.values())
             raise StackError("BAD_LABEL", f"{text!r} is no label: {forms} are possible")
         return self.label(kind, int(number))
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from udfs.errors import NetworkError
+from udfs.network.encodings import ROUTES
 from udfs.network.labels import NARROW, WIDE, LabelFormat
 from udfs.network.source_routes import SOURCE_ROUTES
+from udfs.network.stored_routes import STORED_ROUTES
 
 STACKS: Mapping[str, LabelFormat] = {
     "virtual_trees": NARROW,
     "virtual_trees_32": WIDE,
     "source_routes": SOURCE_ROUTES["port"],
     **{f"source_routes_{name}": form for name, form in SOURCE_ROUTES.items() if name != "port"},
+    "stored_routes": STORED_ROUTES["hybrid"],
+    **{f"stored_routes_{name}": form for name, form in STORED_ROUTES.items() if name != "hybrid"},
 }
 """Programs that forward by header stacks, with the labels that they read."""
 
@@ -73,4 +77,4 @@ def check_labels(pipelines: Mapping[str, str], labels: LabelFormat) -> None:
 def _settings(labels: LabelFormat) -> str:
     """Returns the settings that choose a format."""
     said = f"spark.stackcast.encoding {labels.encoding}"
-    return said if labels in SOURCE_ROUTES.values() else f"{said} with label.bits {labels.bits}"
+    return said if labels in ROUTES.values() else f"{said} with label.bits {labels.bits}"

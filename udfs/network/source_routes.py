@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from udfs.errors import StackError
-from udfs.network.labels import FORMATS, LabelFormat
+from udfs.network.labels import IdLabels, LabelFormat
 
 PORT, BITMASK, MC_GROUP = 1, 2, 3
 TAGS = {PORT: "port", BITMASK: "bitmask", MC_GROUP: "mc_group"}
@@ -115,12 +115,8 @@ class SwitchLabels(SourceRoute):
         return self.label(*numbers)
 
 
-class HopLabels(SourceRoute):
+class HopLabels(IdLabels, SourceRoute):
     """Labels that are the ids of directed links, 16 bits."""
-
-    @property
-    def max_id(self) -> int:
-        return (1 << self.bits) - 1
 
     def id_of(self, label: int) -> int:
         return label
@@ -128,25 +124,6 @@ class HopLabels(SourceRoute):
     def named(self, label: int) -> int:
         """Returns every port: the row that a switch finds by the label has the one."""
         return _EVERY
-
-    def check(self, value: int) -> None:
-        if not 0 < value <= self.max_id:
-            raise StackError(
-                "BAD_LABEL", f"no link has the id {value}: ids are 1..{self.max_id}", label=value
-            )
-
-    def describe(self, value: int) -> str:
-        self.check(value)
-        return f"hop {value}"
-
-    def parse(self, text: str) -> int:
-        word, _, number = text.partition(":")
-        if word != "hop" or not (number.isascii() and number.isdecimal()):
-            raise StackError(
-                "BAD_LABEL", f"{text!r} is no label of encoding hops: it is as in hop:17"
-            )
-        self.check(int(number))
-        return int(number)
 
 
 SOURCE_ROUTES: dict[str, SourceRoute] = {
@@ -156,17 +133,6 @@ SOURCE_ROUTES: dict[str, SourceRoute] = {
         SwitchLabels(24, 0x99A1, "bitmask", BITMASK),
         SwitchLabels(24, 0x99A2, "mc_group", MC_GROUP),
         SwitchLabels(32, 0x99A3, "mixed"),
-        HopLabels(16, 0x99A8, "hops"),
+        HopLabels(16, 0x99A8, "hops", "hop"),
     )
 }
-ENCODINGS = ("virtual_trees", *SOURCE_ROUTES)
-"""The names of all encodings."""
-
-BY_ETHER_TYPE: dict[int, LabelFormat] = {
-    form.ether_type: form for form in (*FORMATS.values(), *SOURCE_ROUTES.values())
-}
-
-
-def label_format(encoding: str, bits: int) -> LabelFormat:
-    """Returns the format of an encoding's labels; ``bits``: their width in virtual trees."""
-    return SOURCE_ROUTES.get(encoding) or FORMATS[bits]

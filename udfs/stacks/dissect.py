@@ -14,8 +14,8 @@ from udfs.messages.attributes.events import ETHERTYPE, WIDTHS, Widths
 from udfs.messages.attributes.reference import read_event
 from udfs.messages.reference import read_packet
 from udfs.messages.summaries import Summary, authentication, is_summary, unpack
+from udfs.network.encodings import BY_ETHER_TYPE
 from udfs.network.labels import MAX_LABELS, NARROW, LabelFormat
-from udfs.network.source_routes import BY_ETHER_TYPE
 from udfs.stacks.frame import ETHERTYPE_IPV4, PROTOCOL_UDP
 
 _ETHERNET = 14

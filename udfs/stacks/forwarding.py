@@ -20,9 +20,12 @@ from udfs.network.labels import (
     TypedLabels,
 )
 from udfs.network.network import MAX_PORT, Link, Network
+from udfs.network.paths import next_links
 from udfs.network.source_routes import HopLabels, SourceRoute, SwitchLabels
+from udfs.network.stored_routes import DESTINATIONS, HYBRID, ROOT, StoredRoute
 from udfs.network.virtual_tree import VirtualTree, check_ids, stored, tree_ports
 from udfs.stacks.source_routes import forward_route
+from udfs.stacks.stored_routes import StoredTables, forward_stored
 
 ETHERNET_BYTES = 14
 COUNT_BYTES = 2
@@ -32,11 +35,12 @@ COUNT_BYTES = 2
 class SwitchTables:
     """Holds the tables of one switch for stacks.
 
-    trees: tree id → port bitmask (bit port - 1). hops, stops: link id → egress port, of this
-    switch's own links. host_ports: ports before which the stack is taken off. sources: ports
-    that stacks may come in by, those of switches and publishers. labels: the format of the stacks
-    that its program reads. own: of source routes, what own labels are looked up by → the ports that
-    they may name.
+    trees: tree id → port bitmask (bit port - 1); of `destinations`, a host's link id → the same.
+    hops, stops: link id → egress port, of this switch's own links. host_ports: ports before which
+    the stack is taken off. sources: ports that stacks may come in by, those of switches and
+    publishers. labels: the format of the stacks that its program reads. own: of source routes, what
+    own labels are looked up by → the ports that they may name. device: its id,
+    which roots of hybrid stacks name.
     """
 
     trees: dict[int, int] = field(default_factory=dict)
@@ -46,6 +50,7 @@ class SwitchTables:
     sources: frozenset[int] = frozenset(range(1, MAX_PORT + 1))
     labels: LabelFormat = NARROW
     own: dict[int, int] = field(default_factory=dict)
+    device: int = 0
 
 
 def forward(
@@ -60,12 +65,16 @@ def forward(
 
     A stack that is empty, longer than 64 labels, has a label of type 00, or comes from a host that
     is no publisher is dropped: []. Source routes are forwarded as
-    `udfs.stacks.source_routes.forward_route` says.
+    `udfs.stacks.source_routes.forward_route` says, stored ones as
+    `udfs.stacks.stored_routes.forward_stored`.
     """
     if ingress_port not in tables.sources or not 0 < len(labels) <= MAX_LABELS:
         return []
     if isinstance(tables.labels, SourceRoute):
         return forward_route(tables.labels, tables.own, tables.host_ports, ingress_port, labels)
+    if isinstance(tables.labels, StoredRoute):
+        held = StoredTables(tables.trees, tables.hops, tables.device)
+        return forward_stored(tables.labels, held, tables.host_ports, ingress_port, labels)
     assert isinstance(tables.labels, TypedLabels)
     id_bits, max_id = tables.labels.id_bits, tables.labels.max_id
     ports = pruned = 0
@@ -167,12 +176,16 @@ class ForwardingModel:
 
 
 def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, SwitchTables]:
-    """Returns what each switch holds for stacks: host ports, sources, and the hops, the stops and
-    these stored trees, or its own labels of source routes.
+    """Returns what each switch holds for stacks: host ports, sources, and what labels of the
+    network's encoding name: these stored trees, hops and stops, or its own labels of source routes,
+    or all destinations.
 
     Raises NetworkError ``UNKNOWN_LINK`` (a tree's edge), ``DUPLICATE_TREE`` or ``BAD_TREE_ID``.
     """
-    tables = {name: SwitchTables(labels=network.labels) for name in sorted(network.switches)}
+    tables = {
+        name: SwitchTables(labels=network.labels, device=switch.device_id)
+        for name, switch in sorted(network.switches.items())
+    }
     host_ports: dict[str, set[int]] = {name: set() for name in tables}
     sources: dict[str, set[int]] = {name: set() for name in tables}
     subscribers = set(network.subscribers())
@@ -185,7 +198,9 @@ def network_tables(network: Network, trees: Iterable[VirtualTree]) -> dict[str, 
     for name, held in tables.items():
         held.host_ports = frozenset(host_ports[name])
         held.sources = frozenset(sources[name])
-    if isinstance(network.labels, SourceRoute):
+    if network.labels == DESTINATIONS:
+        _add_destinations(tables, network)
+    if isinstance(network.labels, SourceRoute) or network.labels == DESTINATIONS:
         return tables
     seen: set[int] = set()
     trees = sorted(trees, key=lambda tree: tree.id)
@@ -206,8 +221,23 @@ def _add_link(held: SwitchTables, network: Network, link: Link) -> None:
     elif isinstance(held.labels, SourceRoute):
         device = network.switches[link.switch].device_id
         held.own[device] = held.own.get(device, 0) | 1 << link.port - 1
+    elif isinstance(held.labels, StoredRoute):
+        if held.labels == HYBRID:
+            held.hops[link.id] = link.port
     else:
         held.hops[link.id] = held.stops[link.id] = link.port
+
+
+def _add_destinations(tables: Mapping[str, SwitchTables], network: Network) -> None:
+    """Adds, for each host, the port by which the shortest path leaves each switch."""
+    onward = next_links(network)
+    for host in network.hosts.values():
+        number = network.link(host.switch, host.name).id
+        tables[host.switch].trees[number] = 1 << host.port - 1
+        for name, held in tables.items():
+            link = onward.get((name, host.switch))
+            if link is not None:
+                held.trees[number] = 1 << link.port - 1
 
 
 @dataclass(frozen=True)
@@ -260,10 +290,16 @@ def _words(label: int, network: Network, trees: dict[int, VirtualTree]) -> str:
         device, _, _ = network.labels.split(label)
         names = [s.name for s in network.switches.values() if s.device_id == device]
         return f"{name}: copies from {names[0]}" if names else f"{name}: no switch of the network"
-    if isinstance(network.labels, TypedLabels):
+    if network.labels == DESTINATIONS:
+        to = network.link_by_id.get(label)
+        return f"{name}: the path to {to.neighbor}" if to else f"{name}: no host of the network"
+    if isinstance(network.labels, TypedLabels | StoredRoute):
         kind, number = network.labels.split(label)
     else:
         kind, number = HOP, label
+    if kind == ROOT:
+        names = [s.name for s in network.switches.values() if s.device_id == number]
+        return f"{name}: hops from {names[0] if names else 'no switch of the network'}"
     if kind == TREE:
         tree = trees.get(number)
         what = "unknown" if tree is None else f"{tree.strategy}, over {len(tree.edges)} links"

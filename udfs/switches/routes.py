@@ -5,11 +5,11 @@ Tables and actions are those that every P4 program of ours has under the same na
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 
-from udfs.network.network import Host, Link, Network
+from udfs.network.network import Host, Network
+from udfs.network.paths import next_links
 from udfs.switches.entry import SwitchEntry, canonical
 from udfs.switches.match import Match
 
@@ -47,30 +47,6 @@ def routes(network: Network) -> dict[str, list[SwitchEntry]]:
             here += _sends(name, port, addresses)
         entries[name] = here
     return entries
-
-
-def next_links(network: Network) -> dict[tuple[str, str], Link]:
-    """Maps ``(switch, other switch)`` to the link by which the shortest path leaves the first."""
-    towards: dict[str, list[Link]] = {name: [] for name in network.switches}
-    for link in network.links:
-        if link.neighbor in network.switches and network.usable(link):
-            towards[link.neighbor].append(link)
-    found: dict[tuple[str, str], Link] = {}
-    for goal in {host.switch for host in network.hosts.values()}:
-        # The paths to one goal are a tree, so they cannot make a loop whatever the weights.
-        waiting: list[tuple[float, int, str]] = [(0.0, 0, goal)]
-        done: set[str] = set()
-        while waiting:
-            distance, by, name = heapq.heappop(waiting)
-            if name in done:
-                continue
-            done.add(name)
-            if by:
-                found[name, goal] = network.link_by_id[by]
-            for link in towards[name]:
-                if link.switch not in done:
-                    heapq.heappush(waiting, (distance + link.weight, link.id, link.switch))
-    return found
 
 
 def _sends(switch: str, port: int, addresses: Iterable[IPv4Network]) -> Iterator[SwitchEntry]:

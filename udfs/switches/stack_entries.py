@@ -1,7 +1,7 @@
 """Entries of the switches that forward by header stacks, derived from network and trees.
 
-Tables and actions are those of ``p4/virtual_trees.p4`` and ``p4/source_routes.p4``, compiled for
-the labels of each format.
+Tables and actions are those of ``p4/virtual_trees.p4``, ``p4/source_routes.p4`` and
+``p4/stored_routes.p4``, compiled for the labels of each format.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from udfs.errors import SwitchError
 from udfs.network.labels import HOP, STOP, TREE, LabelFormat, TypedLabels
 from udfs.network.network import Network
 from udfs.network.source_routes import SourceRoute
+from udfs.network.stored_routes import HYBRID, ROOT, StoredRoute
 from udfs.network.virtual_tree import VirtualTree
 from udfs.stacks.forwarding import SwitchTables, network_tables
 from udfs.switches.entry import SwitchEntry, canonical, group_entry
@@ -33,7 +34,7 @@ SPLIT = 0x1001
 """The group of source routes that makes two copies of a frame; both come by again."""
 _COPIES = 9, 10
 
-_ACTIONS = {TREE: "tree", HOP: "hop", STOP: "stop"}
+_ACTIONS = {TREE: "tree", HOP: "hop", STOP: "stop", ROOT: "root"}
 _TABLE = re.compile(r"ingress\.label_([1-9]\d*)\.look_up")
 
 
@@ -105,14 +106,16 @@ def table_entries(
     masks = [(TREE, number, mask) for number, mask in sorted(tables.trees.items())]
     masks += [(HOP, number, 1 << port - 1) for number, port in sorted(tables.hops.items())]
     masks += [(STOP, number, 1 << port - 1) for number, port in sorted(tables.stops.items())]
+    masks += [(ROOT, tables.device, 0)] if tables.labels == HYBRID else []
+    stored_routes = isinstance(tables.labels, StoredRoute)
     labels: list[tuple[Match, str, Params]] = [
         _own(tables, number, mask) for number, mask in sorted(tables.own.items())
     ]
     labels += [
         (
             (("label", "exact", canonical(_label(tables.labels, kind, number))),),
-            _ACTIONS[kind],
-            (("ports", canonical(mask)),),
+            "stored" if kind == TREE and stored_routes else _ACTIONS[kind],
+            (("ports", canonical(mask)),) if mask else (),
         )
         for kind, number, mask in masks
     ]
@@ -127,8 +130,7 @@ def table_entries(
 
 
 def _label(form: LabelFormat, kind: int, number: int) -> int:
-    assert isinstance(form, TypedLabels)
-    return form.label(kind, number)
+    return form.label(kind, number) if isinstance(form, TypedLabels) else number
 
 
 def _own(tables: SwitchTables, number: int, ports: int) -> tuple[Match, str, Params]:

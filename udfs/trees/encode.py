@@ -33,7 +33,7 @@ from udfs.trees.kernels.arrays import EncodingTask, Work
 from udfs.trees.kernels.encode import GREEDY, QUICK, REFINED, SHORTEST, encode_branch
 from udfs.trees.kernels.encode import encode as run_encode
 from udfs.trees.kernels.stack import MOST_TREES
-from udfs.trees.steiner import check_attached
+from udfs.trees.steiner import check_receivers
 from udfs.trees.stored_trees import StoredTrees
 from udfs.trees.switch_graph import SwitchGraph
 
@@ -164,16 +164,8 @@ class Encoder:
         return [size for size, _ in self._stacks(receivers, lambda hosts, size: None)]
 
     def _hosts(self, receivers: frozenset[str]) -> list[Host]:
-        hosts = [self._network.host(name) for name in sorted(receivers)]
-        if self._source.name in receivers:
-            raise NetworkError(
-                "PUBLISHER_AS_RECEIVER",
-                f"{self._source.name!r} cannot receive what it publishes itself",
-                host=self._source.name,
-            )
-        if receivers:
-            check_attached(self._network, [*receivers, self._source.name])
-        return hosts
+        check_receivers(self._network, self._source.name, receivers)
+        return [self._network.host(name) for name in sorted(receivers)]
 
     def _stacks(
         self, receivers: frozenset[str], read: Callable[[list[Host], Size], _Result]

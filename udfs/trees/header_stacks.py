@@ -15,7 +15,7 @@ from udfs.network.network import Network
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
 from udfs.trees.broadcast import broadcast_trees
-from udfs.trees.source_routes import encoder_of
+from udfs.trees.encoders import encoder_of
 
 #: Memory for the stacks of receiver sets that are remembered beyond those in use, in each process.
 #: They live as long as network and trees stand, while edited subscriptions bring ever new sets.

@@ -22,7 +22,6 @@ from udfs.network.source_routes import (
     SourceRoute,
     SwitchLabels,
 )
-from udfs.network.virtual_tree import VirtualTree
 from udfs.trees.encode import Encoder, Encoding
 
 
@@ -139,18 +138,3 @@ def _values(tag: int, ports: Sequence[int]) -> list[tuple[int, int]]:
         else:
             found.append((MC_GROUP, subset << SUBSET | mask))
     return found
-
-
-def encoder_of(
-    network: Network,
-    publisher: str,
-    trees: Sequence[VirtualTree],
-    max_labels: int = MAX_LABELS,
-) -> Encoder | RouteEncoder:
-    """Returns the encoder for a network's labels; source routes leave its stored trees alone.
-
-    Raises NetworkError as :class:`udfs.trees.encode.Encoder` does.
-    """
-    if isinstance(network.labels, SourceRoute):
-        return RouteEncoder(network, publisher, network.labels, max_labels)
-    return Encoder(network, publisher, trees, max_labels)

@@ -43,6 +43,21 @@ def steiner_tree(
     return frozenset(joined)
 
 
+def check_receivers(network: Network, publisher: str, receivers: frozenset[str]) -> None:
+    """Raises NetworkError ``UNKNOWN_HOST``, ``PUBLISHER_AS_RECEIVER`` and, if a host's only link
+    has failed, ``UNREACHABLE``."""
+    for name in sorted(receivers):
+        network.host(name)
+    if publisher in receivers:
+        raise NetworkError(
+            "PUBLISHER_AS_RECEIVER",
+            f"{publisher!r} cannot receive what it publishes itself",
+            host=publisher,
+        )
+    if receivers:
+        check_attached(network, [*receivers, publisher])
+
+
 def check_attached(network: Network, hosts: Iterable[str]) -> None:
     """Raises NetworkError ``UNREACHABLE`` if a host's only link has failed."""
     cut = sorted(name for name in hosts if not network.link(network.hosts[name].switch, name).up)

@@ -17,9 +17,9 @@ from typing import Any
 
 from udfs.errors import SettingsError
 from udfs.messages.attributes.events import Widths
+from udfs.network.encodings import ENCODINGS, label_format
 from udfs.network.labels import LabelFormat
 from udfs.network.publishers import several
-from udfs.network.source_routes import ENCODINGS, label_format
 
 PREFIX = "spark.stackcast."
 KAFKA_PREFIX = "spark.stackcast.kafka."

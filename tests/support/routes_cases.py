@@ -1,4 +1,4 @@
-"""Frames and tables for the programs of source routes, and what must become of the frames."""
+"""Frames and tables for the programs of source and stored routes, and what must become of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import p4_products
 import virtual_trees_cases
 from virtual_trees_cases import ADDRESSES, Copies, datagram, full_of_options, plain_frame
 
-from udfs.network.labels import NARROW, TREE
+from udfs.network.labels import NARROW, TREE, LabelFormat
 from udfs.network.programs import stack_program
 from udfs.network.source_routes import SourceRoute, SwitchLabels
+from udfs.network.stored_routes import HYBRID, ROOT, StoredRoute
 from udfs.stacks.forwarding import SwitchTables, forward
 from udfs.switches.entry import SwitchEntry
 from udfs.switches.stack_entries import splitting
@@ -26,12 +27,12 @@ OWN = 7
 """The device id of the switch."""
 
 
-def program(form: SourceRoute) -> bytes:
+def program(form: LabelFormat) -> bytes:
     return p4_products.products(stack_program(form))[1].read_bytes()
 
 
 def stack_frame(
-    form: SourceRoute, labels: Sequence[int], behind: bytes, count: int | None = None
+    form: LabelFormat, labels: Sequence[int], behind: bytes, count: int | None = None
 ) -> bytes:
     stack = form.pack(labels)
     if count is not None:
@@ -41,32 +42,44 @@ def stack_frame(
 
 def modelled(tables: SwitchTables, port: int, labels: Sequence[int], behind: bytes) -> Copies:
     """What the forwarding model says that a switch sends, sorted."""
-    assert isinstance(tables.labels, SourceRoute)
     return sorted(
         (out, plain_frame(behind) if left is None else stack_frame(tables.labels, left, behind))
         for out, left in forward(tables, port, tuple(labels))
     )
 
 
-def random_tables(rng: random.Random, ports: int, form: SourceRoute) -> SwitchTables:
+def random_tables(rng: random.Random, ports: int, form: LabelFormat) -> SwitchTables:
     """A switch whose ports are some of 1..``ports``, some before hosts, some closed."""
     held = rng.sample(range(1, ports + 1), rng.randint(1, ports))
     mask = sum(1 << port - 1 for port in held)
     own = {OWN: mask} if isinstance(form, SwitchLabels) else {100 + p: 1 << p - 1 for p in held}
+    if isinstance(form, StoredRoute):
+        own = {}
     hosts = frozenset(rng.sample(held, rng.randint(0, len(held))))
     closed = rng.sample(range(1, ports + 1), rng.choice([0, 0, 1, ports]))
     sources = frozenset(range(1, ports + 1)) - frozenset(closed)
-    return SwitchTables({}, {}, {}, hosts, sources, form, own)
+    tables = SwitchTables({}, {}, {}, hosts, sources, form, own)
+    if isinstance(form, StoredRoute):
+        most = 1 if form.encoding == "destinations" else len(held)
+        tables.trees |= {
+            number: sum(1 << port - 1 for port in rng.sample(held, rng.randint(1, most)))
+            for number in range(1, rng.randint(1, 30))
+        }
+        tables.device = OWN
+        tables.hops |= {100 + port: port for port in held} if form == HYBRID else {}
+    return tables
 
 
-def random_stack(rng: random.Random, form: SourceRoute, size: int | None = None) -> list[int]:
+def random_stack(rng: random.Random, form: LabelFormat, size: int | None = None) -> list[int]:
     """Labels of this switch and of others; values of any kind, seldom such as mean nothing."""
     size = size or rng.choice([1, 2, 3, 7, 8, 9, 15, 16, 17, 24, 40, 63, 64])
     often = rng.choice([0.05, 0.3, 0.9])
     return [_label(rng, form, rng.random() < often) for _ in range(size)]
 
 
-def _label(rng: random.Random, form: SourceRoute, own: bool) -> int:
+def _label(rng: random.Random, form: LabelFormat, own: bool) -> int:
+    if isinstance(form, StoredRoute):
+        return _stored_label(rng, form, own)
     if not isinstance(form, SwitchLabels):
         return rng.randint(98, 130) if own else rng.randint(200, 60_000)
     device = OWN if own else rng.choice([0, 6, 8, 255])
@@ -82,16 +95,33 @@ def _label(rng: random.Random, form: SourceRoute, own: bool) -> int:
     return device << 24 | tag << 16 | value
 
 
+def _stored_label(rng: random.Random, form: StoredRoute, own: bool) -> int:
+    """In hybrid stacks, parts of several labels are wanted: roots are seldom."""
+    if form != HYBRID:
+        return rng.randint(1, 30) if own else rng.randint(31, 60_000)
+    return rng.choices(
+        [
+            form.label(TREE, rng.randint(1, 30) if own else rng.randint(31, 16_383)),
+            form.label(ROOT, OWN if own else rng.choice([6, 8, 16_383])),
+            form.label(2, rng.randint(98, 130) if own else rng.randint(200, 16_383)),
+            3 << 14 | rng.getrandbits(14),
+        ],
+        [2, 1, 6, 0.2],
+    )[0]
+
+
 def entries_of(tables: SwitchTables, ports: int) -> list[SwitchEntry]:
     """All entries of a switch with the ports 1..``ports``, routes as in `virtual_trees_cases`."""
     shared = virtual_trees_cases.entries_of(tables, ports)
-    return [*shared, *splitting("s", range(1, ports + 1))]
+    source = isinstance(tables.labels, SourceRoute)
+    return [*shared, *(splitting("s", range(1, ports + 1)) if source else ())]
 
 
-def odd_frames(form: SourceRoute) -> Iterator[tuple[str, bytes, str | None]]:
+def odd_frames(form: LabelFormat) -> Iterator[tuple[str, bytes, str | None]]:
     """``(what it is, frame, reason why it is dropped)``, all for port 1; None: it is sent on.
 
-    For a switch with the ports 1..20, those from 2 on before hosts.
+    For a switch with the ports 1..20, those from 2 on before hosts; a stored label or a hop of 100
+    + p leads to port p.
     """
     whole, short = datagram(), datagram(b"abc")
     switch = isinstance(form, SwitchLabels)
@@ -100,6 +130,8 @@ def odd_frames(form: SourceRoute) -> Iterator[tuple[str, bytes, str | None]]:
         own = form.label(OWN, 3, 0b10)  # type: ignore[attr-defined]
     back = form.label(OWN, form.tag or 1, 1) if isinstance(form, SwitchLabels) else 101
     other = 9 << form.bits - 8 | 1 << 16 * (form.bits == 32) | 1 if switch else 4000
+    if form == HYBRID:
+        own, back, other = (2 << 14 | label for label in (own, back, other))
     kind = form.ether_type.to_bytes(2)
     fill = bytes(60 - 16 - form.size - len(short))
     foreign = NARROW.ether_type.to_bytes(2) + NARROW.pack([NARROW.label(TREE, 1)])
@@ -118,7 +150,8 @@ def odd_frames(form: SourceRoute) -> Iterator[tuple[str, bytes, str | None]]:
     yield "filled up", stack_frame(form, [own], short + fill), None
     yield "labels of others", stack_frame(form, [other] * 20, whole), "UNKNOWN_LABELS"
     yield "back where it came from", stack_frame(form, [back, other], whole), "NO_PORT"
-    yield "nothing left for the switch behind it", stack_frame(form, [back], whole), "NO_LABEL_LEFT"
+    if isinstance(form, SourceRoute):
+        yield "nothing left behind", stack_frame(form, [back], whole), "NO_LABEL_LEFT"
     yield "to a host", stack_frame(form, [own], whole), None
     yield "behind those of others", stack_frame(form, [other] * 9 + [own], whole), None
     yield "no route", plain_frame(whole), "NO_ROUTE"

@@ -1,4 +1,4 @@
-"""The compiled programs of source routes forward as the forwarding model says, bit by bit."""
+"""The programs of source and stored routes forward as the forwarding model says, bit by bit."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ import random
 from contextlib import ExitStack
 
 import pytest
-import source_routes_cases as cases
+import routes_cases as cases
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from p4_coverage import soil
 from program_switches import holding, sent
 from random_trees import mended, random_network
-from source_routes_cases import REASONS, modelled, stack_frame
+from routes_cases import REASONS, modelled, stack_frame
 from virtual_trees_cases import datagram, plain_frame
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
+from udfs.network.encodings import ROUTES
 from udfs.network.network import Network
-from udfs.network.source_routes import SOURCE_ROUTES
+from udfs.network.source_routes import SourceRoute
+from udfs.network.stored_routes import HYBRID, StoredRoute
 from udfs.stacks.forwarding import ForwardingModel, SwitchTables, network_tables
 from udfs.switches.stack_entries import switch_entries
-from udfs.trees.source_routes import RouteEncoder
+from udfs.trees.encoders import encoder_of
+from udfs.trees.publisher_trees import first_trees
 
 pytestmark = pytest.mark.unit
 
@@ -36,10 +39,10 @@ def switch_with(entries, form, **options) -> SimpleSwitch:
     return switch
 
 
-@pytest.fixture(scope="module", params=SOURCE_ROUTES)
+@pytest.fixture(scope="module", params=ROUTES)
 def form(request):
     """The format of labels; each has a program of its own."""
-    return SOURCE_ROUTES[request.param]
+    return ROUTES[request.param]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +62,13 @@ def odd_tables(form) -> SwitchTables:
     mask = (1 << 20) - 1
     of_links = {100 + port: 1 << port - 1 for port in ports}
     own = of_links if form.encoding == "hops" else {cases.OWN: mask}
-    return SwitchTables({}, {}, {}, ports - {1}, ports | {0, 65, 257}, form, own)
+    own = {} if isinstance(form, StoredRoute) else own
+    tables = SwitchTables({}, {}, {}, ports - {1}, ports | {0, 65, 257}, form, own, cases.OWN)
+    if form == HYBRID:
+        tables.hops |= {100 + port: port for port in ports}
+    elif isinstance(form, StoredRoute):
+        tables.trees |= of_links
+    return tables
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +94,8 @@ def why(tables, port, labels):
     if port not in tables.sources:
         return "UNKNOWN_PORT" if port % 2 else "NO_PUBLISHER"
     form, own = tables.labels, tables.own
+    if isinstance(form, StoredRoute):
+        return "NO_PORT" if chosen(tables, labels) else "UNKNOWN_LABELS"
     if not any(form.id_of(label) in own for label in labels):
         return "UNKNOWN_LABELS"
     if form.id_of(labels[-1]) not in own:
@@ -93,6 +104,27 @@ def why(tables, port, labels):
     hosts = {1 << port - 1 for port in tables.host_ports}
     led = [form.named(label) & own[form.id_of(label)] for label in last]
     return "NO_PORT" if any(host & mask for mask in led for host in hosts) else "NO_LABEL_LEFT"
+
+
+def chosen(tables, labels) -> int:
+    """The ports that labels of stored routes choose, that of the ingress among them."""
+    ports, own = 0, True
+    for label in labels:
+        kind, number = (label >> 14, label & 16_383) if tables.labels == HYBRID else (1, label)
+        if kind == 1:
+            ports |= tables.trees.get(number, 0)
+        elif kind == 0:
+            own = number == tables.device
+        elif kind == 2 and own and number in tables.hops:
+            ports |= 1 << tables.hops[number] - 1
+    return ports
+
+
+def lost(tables, port, labels, wanted) -> int:
+    """Copies of stored routes that have no label left: each is dropped by itself."""
+    if port not in tables.sources or not isinstance(tables.labels, StoredRoute):
+        return 0
+    return (chosen(tables, labels) & ~(1 << port - 1)).bit_count() - len(wanted)
 
 
 @examples(80)
@@ -108,7 +140,9 @@ def test_any_stack_is_forwarded_as_the_model_says(bare, form, rng):
             wanted = modelled(tables, port, labels, behind)
             copies, reasons = told(bare, port, stack_frame(form, labels, behind))
             assert copies == wanted
-            assert reasons == ([] if wanted else [why(tables, port, labels)])
+            gone = lost(tables, port, labels, wanted)
+            said = [] if wanted or gone else [why(tables, port, labels)]
+            assert reasons == said + ["NO_LABEL_LEFT"] * gone
 
 
 @examples(60)
@@ -120,9 +154,10 @@ def test_every_receiver_gets_the_plain_datagram_once_and_nobody_else(pool, form,
     publisher = rng.choice(network.publishers())
     others = sorted(set(network.hosts) - {publisher})
     host = network.hosts[publisher]
-    model = ForwardingModel(network, network_tables(network, ()))
-    entries = switch_entries(network, ())
-    encoder = RouteEncoder(network, publisher, form)
+    trees = first_trees(network) if isinstance(form, StoredRoute) else []
+    model = ForwardingModel(network, network_tables(network, trees))
+    entries = switch_entries(network, trees)
+    encoder = encoder_of(network, publisher, trees)
     behind = datagram()
     with ExitStack() as stack:
         switches = {
@@ -169,20 +204,22 @@ def test_any_bytes_are_forwarded_or_counted_and_never_more(odd, form, rng):
         if rng.random() < 0.3:
             del frame[rng.randint(0, 64) :]
         copies, reasons = told(odd, rng.randint(1, 20), bytes(frame))
-        assert len(reasons) == (0 if copies else 1)
+        if isinstance(form, SourceRoute):
+            assert len(reasons) == (0 if copies else 1)
+        else:
+            # Of its copies some may have no label left.
+            assert copies or reasons
+            assert not copies or set(reasons) <= {"NO_LABEL_LEFT"}
 
 
 def test_of_a_port_above_64_nothing_is_left_out(odd, form):
-    labels = [110, 111] if form.encoding == "hops" else []
-    labels = (
-        labels
-        or {
-            "port": [cases.OWN << 8 | 10, cases.OWN << 8 | 11],
-            "bitmask": [cases.OWN << 16 | 3 << 9],
-            "mc_group": [cases.OWN << 16 | 1 << 8 | 3 << 1],
-            "mixed": [cases.OWN << 24 | 2 << 16 | 3 << 9],
-        }[form.encoding]
-    )
+    labels = {
+        "port": [cases.OWN << 8 | 10, cases.OWN << 8 | 11],
+        "bitmask": [cases.OWN << 16 | 3 << 9],
+        "mc_group": [cases.OWN << 16 | 1 << 8 | 3 << 1],
+        "mixed": [cases.OWN << 24 | 2 << 16 | 3 << 9],
+        "hybrid": [2 << 14 | 110, 2 << 14 | 111],
+    }.get(form.encoding, [110, 111])
     for entered in (0, 65, 257):
         copies, _ = told(odd, entered, stack_frame(form, labels, datagram()))
         assert [port for port, _ in copies] == [10, 11]

@@ -1,0 +1,51 @@
+// What a single copy still needs.
+
+control egress(
+    inout headers_t hdr,
+    inout metadata_t meta,
+    inout standard_metadata_t standard
+) {
+    action take_stack_off() {
+        hdr.ethernet.type_ = IPV4;
+        hdr.stack.setInvalid();
+        EACH_POSITION(TAKE_LABEL_OFF)
+        hdr.later.setInvalid();
+    }
+
+    // Ports before a host.
+    table host_port {
+        key = {
+            standard.egress_port: exact @name("port");
+        }
+        actions = {
+            take_stack_off;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = HOST_PORTS;
+    }
+
+    apply {
+        if (standard.egress_rid != 0) {
+            // One copy of FAN_OUT: it goes on to the ports of its own subset alone.
+            meta.ports = meta.ports & (64w0xff << (((bit<8>) standard.egress_rid - 1) << 3));
+            if (meta.ports == 0) {
+                mark_to_drop(standard);
+            } else {
+                recirculate_preserving_field_list(CARRIED);
+            }
+        } else if (meta.unexamined != 0) {
+            recirculate_preserving_field_list(CARRIED);
+        } else if (hdr.stack.isValid()) {
+            if (!host_port.apply().hit && meta.uneven == 1 && meta.cut == 0) {
+                meta.ports = 64w1 << (bit<8>) (standard.egress_port - 1);
+                meta.along = meta.along & meta.ports;
+                meta.cut = 1;
+                meta.own = 1;
+                meta.under = 0;
+                meta.unexamined = hdr.stack.num_entries;
+                recirculate_preserving_field_list(CARRIED);
+            }
+        }
+    }
+}

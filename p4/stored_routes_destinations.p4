@@ -1,0 +1,5 @@
+// stored_routes.p4 for labels of encoding destinations.
+
+#define ENCODING 1
+#define PROGRAM "stored_routes_destinations"
+#include "stored_routes.p4"

@@ -1,0 +1,5 @@
+// stored_routes.p4 for labels of encoding tree.
+
+#define ENCODING 2
+#define PROGRAM "stored_routes_tree"
+#include "stored_routes.p4"

@@ -1,0 +1,116 @@
+"""Stored routes bring a notification to exactly its receivers, on any network."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from random_trees import random_network, random_publication, random_trees
+
+from udfs.errors import NetworkError
+from udfs.network.network import Network
+from udfs.network.stored_routes import STORED_ROUTES
+from udfs.network.topology import fabric
+from udfs.network.virtual_tree import VirtualTree
+from udfs.stacks.forwarding import ForwardingModel, network_tables
+from udfs.trees.encoders import encoder_of
+from udfs.trees.header_stacks import HeaderStacks
+from udfs.trees.publisher_trees import first_trees
+
+pytestmark = pytest.mark.unit
+
+RANDOM = st.randoms(use_true_random=False)
+
+
+def with_labels(network: Network, encoding: str) -> Network:
+    rows = network.switches.values(), network.hosts.values(), network.links
+    return Network.from_rows(*rows, STORED_ROUTES[encoding])
+
+
+@pytest.mark.parametrize("encoding", STORED_ROUTES)
+@examples(700)
+@given(RANDOM)
+def test_each_receiver_gets_it_once_and_nobody_else(encoding, rng):
+    """In profile ci 21,000 publications, failed links and stored trees of any shape among them."""
+    network = with_labels(random_network(rng, 10, hosts=rng.choice([1, 2, 5])), encoding)
+    others = [
+        VirtualTree(tree.id + 5_000, tree.edges, tree.strategy, tree.state)
+        for tree in random_trees(rng, network, 6)
+    ]
+    trees = first_trees(network) + others
+    model = ForwardingModel(network, network_tables(network, trees))
+    for _ in range(10):
+        publisher, receivers = random_publication(rng, network)
+        most = rng.choice([6, 64])
+        try:
+            stacks = encoder_of(network, publisher, trees, most).encode(receivers)
+        except NetworkError as error:
+            assert error.what == "STACK_TOO_LONG" and encoding == "hybrid"
+            continue
+        got: Counter[str] = Counter()
+        for stack in stacks:
+            went = model.deliver(publisher, stack.labels)
+            assert 0 < len(stack.labels) <= most and not went.loop
+            assert went.hosts == Counter(stack.receivers)
+            crossed = Counter((u, v) for u, v, _ in went.links)
+            if encoding == "destinations":
+                # Paths to two hosts may part and meet again.
+                assert crossed.keys() == set(stack.edges)
+            else:
+                assert crossed == Counter(stack.edges)
+            got += went.hosts
+        assert got == Counter(receivers)
+
+
+def test_a_stack_names_a_tree_only_if_all_that_it_leads_to_receive():
+    network = with_labels(fabric(2, 2, 2, 1, 1), "hybrid")
+    (publisher,) = network.publishers()
+    everybody = frozenset(network.subscribers())
+    trees = first_trees(network)
+    (whole,) = encoder_of(network, publisher, trees).encode(everybody)
+    assert len(whole.labels) == 1
+    # Of the host's whole switch, or of it alone: never of more than receive.
+    for left_out in sorted(everybody):
+        (stack,) = encoder_of(network, publisher, trees).encode(everybody - {left_out})
+        assert stack.receivers == tuple(sorted(everybody - {left_out}))
+        (hops,) = encoder_of(network, publisher, ()).encode(everybody - {left_out})
+        assert 1 < len(stack.labels) < len(hops.labels)
+
+
+def test_where_no_stored_tree_leads_a_host_is_cut_off_and_the_others_are_not():
+    network = with_labels(fabric(1, 2, 2, 1, 1), "tree")
+    (publisher,) = network.publishers()
+    one, *others = sorted(network.subscribers())
+    known = [
+        tree
+        for tree in first_trees(network)
+        if one not in {node for pair in tree.edges for node in pair}
+    ]
+    with pytest.raises(NetworkError, match=f"NO_STORED_TREE.*{one}"):
+        encoder_of(network, publisher, known).encode(frozenset([one, *others]))
+    found = HeaderStacks(network, publisher, known).of((one, *others))
+    assert [host for host, _ in found.cut_off] == [one]
+    assert sorted(host for part in found.parts for host in part.receivers) == others
+
+
+def test_a_tree_over_a_failed_link_is_left_alone():
+    network = with_labels(fabric(1, 2, 2, 2, 1), "hybrid")
+    (publisher,) = network.publishers()
+    receivers = frozenset(network.subscribers())
+    trees = first_trees(network)
+    (before,) = encoder_of(network, publisher, trees).encode(receivers)
+    lost = next(e for e in before.edges if e[0] in network.switches and e[1] in network.switches)
+    links = [
+        type(link)(**{**vars(link), "up": (link.switch, link.neighbor) != lost})
+        for link in network.links
+    ]
+    broken = Network.from_rows(
+        network.switches.values(), network.hosts.values(), links, network.labels
+    )
+    (after,) = encoder_of(broken, publisher, trees).encode(receivers)
+    assert lost not in after.edges
+    model = ForwardingModel(broken, network_tables(broken, trees))
+    assert model.deliver(publisher, after.labels).hosts == Counter(receivers)
