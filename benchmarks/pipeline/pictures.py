@@ -77,7 +77,8 @@ def growth(lines: list[Line]) -> str:
                 name: [(float(line["size"]), max(line[step], 1e-3)) for line in mine]
                 for step, name in STEPS.items()
             }
-            panels.append(Panel(f"Cost against {label}", label, "seconds", curves, log=True))
+            title = f"Cost against {label}"
+            panels.append(Panel(title, label, "seconds", curves, True, "bottom right"))
     if not panels:
         return ""
     return svg(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from benchmarks.support.plot import COLOURS, axis, frame, short
+from benchmarks.support.plot import COLOURS, axis, frame, mark, short
 
 _WIDTH, _NAMES, _TOP, _RIGHT, _BOTTOM = 460, 104, 44, 22, 48
 _BAR, _GAP = 13, 9
@@ -101,9 +101,7 @@ class Scatter:
         parts = [frame(self._title, self._x, self._y, x_ticks, across, y_ticks, up)]
         # Large ones first: a small dot in front of them stays to be seen.
         parts += [
-            f'<circle class="dot {COLOURS[dot.colour]}" cx="{across(dot.x):.1f}"'
-            f' cy="{up(dot.y):.1f}" r="{dot.size:.1f}" fill-opacity=".75">'
-            f"<title>{escape(dot.name)}</title></circle>"
+            mark(dot.colour, across(dot.x), up(dot.y), dot.size, name=dot.name)
             for dot in sorted(self._dots, key=lambda dot: (-dot.size, dot.name))
         ]
         return "\n".join(parts)

@@ -14,34 +14,44 @@ from typing import Literal, Protocol
 _WIDTH, _HEIGHT = 460, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 20, 48, 54
 COLOURS = tuple("abcdefghijkl")
-"""Classes of colours, told apart best in this order; those from the seventh on are dashed too."""
+"""Classes of colours, told apart best in this order; each has a mark's shape, too, and those from
+the seventh on are dashed. The first ones are those of the reports: orange, green, magenta."""
+#: Marks around the origin: circle, square, triangle, diamond, triangle upside down, cross.
+_SHAPES = (
+    "M-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0z",
+    "M-.9-.9h1.8v1.8h-1.8z",
+    "M0-1.2 1.1.8h-2.2z",
+    "M0-1.3 1.1 0 0 1.3-1.1 0z",
+    "M0 1.2-1.1-.8h2.2z",
+    "M-.4-1.1h.8v.7h.7v.8h-.7v.7h-.8v-.7h-.7v-.8h.7z",
+)
 
 _LIGHT = [
     "#0b63ce",
     "#d4480b",
     "#217a3c",
-    "#a3245f",
+    "#b3107f",
     "#6b4fc8",
     "#8a6d00",
     "#00798c",
     "#c0392b",
     "#5d7a00",
     "#7a4b2a",
-    "#b0388f",
+    "#1f3a93",
     "#4a5568",
 ]
 _DARK = [
     "#6cb2ff",
     "#ff9a4d",
     "#6fd28c",
-    "#f283b8",
+    "#ff7ac6",
     "#b3a1ff",
     "#e3c341",
     "#4fd0de",
     "#ff8a80",
     "#b5d65a",
     "#d9a67e",
-    "#f08be0",
+    "#8fa6ff",
     "#aab6c5",
 ]
 _DASHED = 6
@@ -128,33 +138,37 @@ class Panel:
             dashed = " dashed" if number >= _DASHED else ""
             way = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in curve)
             parts.append(f'<polyline class="line {colour}{dashed}" points="{way}"/>')
-            parts += [
-                f'<circle class="dot {colour}" cx="{across(x):.1f}" cy="{up(y):.1f}" r="3"/>'
-                for x, y in curve
-            ]
+            parts += [mark(number, across(x), up(y), 3.2) for x, y in curve]
             if name and self._names != "none":
-                parts.append(
-                    f'<text class="key {colour}" {self._place(number)}>{escape(name)}</text>'
-                )
+                parts.append(self._name(number, name))
         return "\n".join(parts)
 
-    def _place(self, number: int) -> str:
-        """Returns the place of this curve's name."""
+    def _name(self, number: int, name: str) -> str:
+        """Returns the curve's name with its mark, in their corner."""
         top = _TOP + 16
         if self._names.startswith("bottom"):
             top = _HEIGHT - _BOTTOM - 8 - 16 * (len(self._curves) - 1)
         y = top + 16 * number
-        if self._names.endswith("left"):
-            return f'x="{_LEFT + 10}" y="{y}"'
-        return f'x="{_WIDTH - _RIGHT - 10}" y="{y}" text-anchor="end"'
+        left = self._names.endswith("left")
+        x, anchor = (_LEFT + 24, "") if left else (_WIDTH - _RIGHT - 24, ' text-anchor="end"')
+        text = f'<text class="key {COLOURS[number]}" x="{x}" y="{y}"{anchor}>{escape(name)}</text>'
+        return mark(number, x + (-10 if left else 10), y - 4, 4) + text
 
 
 class Legend:
-    """Names of colours in rows, as wide as ``columns`` panels; ``dots`` in place of lines."""
+    """Names of colours in rows, as wide as ``columns`` panels.
 
-    def __init__(self, names: Sequence[str], columns: int = 1, dots: bool = False) -> None:
+    of: what bears the colours: lines with marks, marks alone, or areas, which have no shape.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        columns: int = 1,
+        of: Literal["lines", "marks", "areas"] = "lines",
+    ) -> None:
         self.width = _WIDTH * columns
-        self._names, self._dots = names, dots
+        self._names, self._of = names, of
         self._each = max(150, 50 + 8 * max(map(len, names)))
         self._a_row = max(1, (self.width - 2 * _RIGHT) // self._each)
         self.height = 20 + 20 * ceil(len(names) / self._a_row)
@@ -166,15 +180,29 @@ class Legend:
             y = 18 + number // self._a_row * 20
             colour = COLOURS[number]
             dashed = " dashed" if number >= _DASHED else ""
-            mark = (
-                f'<circle class="dot {colour}" cx="{x + 16}" cy="{y - 4}" r="6"/>'
-                if self._dots
-                else f'<path class="line {colour}{dashed}" d="M{x} {y - 4}h26"/>'
-            )
+            sign = mark(0 if self._of == "areas" else number, x + 16, y - 4, 6, colour)
+            if self._of == "lines":
+                line = f'<path class="line {colour}{dashed}" d="M{x} {y - 4}h26"/>'
+                sign = line + mark(number, x + 13, y - 4, 4)
             parts.append(
-                f'{mark}<text class="key {colour}" x="{x + 32}" y="{y}">{escape(name)}</text>'
+                f'{sign}<text class="key {colour}" x="{x + 32}" y="{y}">{escape(name)}</text>'
             )
         return "\n".join(parts)
+
+
+def mark(number: int, x: float, y: float, size: float, colour: str = "", name: str = "") -> str:
+    """A mark of the shape and the colour of a number, or in another colour.
+
+    name: what a reader is told who points at it; such marks let others shine through.
+    """
+    # Of two colours that are like each other, c and i for instance, the shapes are not.
+    shape = _SHAPES[(number + number // len(_SHAPES)) % len(_SHAPES)]
+    colour = colour or COLOURS[number]
+    place = f'transform="translate({x:.1f} {y:.1f}) scale({size:.1f})" d="{shape}"'
+    if not name:
+        return f'<path class="dot {colour}" {place}/>'
+    title = f"<title>{escape(name)}</title>"
+    return f'<path class="dot {colour}" {place} fill-opacity=".75">{title}</path>'
 
 
 def frame(

@@ -140,7 +140,7 @@ def stacks(lines: Sequence[Line], folder: str | None) -> str:
     return svg(
         "What stacks are made of, at 40 rules a switch",
         "Trees, stops and hops of each strategy.",
-        [*panels, Legend(PARTS, 3, dots=True)],
+        [*panels, Legend(PARTS, 3, "areas")],
         3,
     )
 
@@ -167,7 +167,7 @@ def churn(lines: Sequence[Line], folder: str | None) -> str:
     return svg(
         "Labels while clients move and trees stay",
         "For each strategy a bar for 0, 10, … 100 % of churn, from faint to dense.",
-        [*panels, Legend(PARTS, 3, dots=True)],
+        [*panels, Legend(PARTS, 3, "areas")],
         3,
     )
 
@@ -220,7 +220,7 @@ def best(lines: Sequence[Line], folder: str | None) -> str:
     return svg(
         "The best strategy of each network after all clients moved",
         f"A dot a network, its size the labels. Those above {SCALE_FREE:g} count as scale-free.",
-        [*panels, Legend(names, 3, dots=True)],
+        [*panels, Legend(names, 3, "marks")],
         3,
     )
 

@@ -80,12 +80,14 @@ def test_curves_become_a_picture_with_all_points_inside(log):
     root = ElementTree.fromstring(plot.svg("T", "D", [panel, panel]))
     name = "{http://www.w3.org/2000/svg}"
     assert len(root.findall(f".//{name}polyline")) == 4
-    dots = root.findall(f".//{name}circle")
-    assert len(dots) == 10
+    marks = [path for path in root.iter(f"{name}path") if "dot" in path.get("class")]
+    places = [re.match(r"translate\(([\d.]+) ([\d.]+)\)", dot.get("transform")) for dot in marks]
+    assert len(places) == 10 + 4, "of the points and of the names"
+    assert len({dot.get("d") for dot in marks}) == 2, "each curve has a shape of its own"
     _, _, width, height = map(float, root.get("viewBox").split())
-    for dot in dots:
-        assert 0 < float(dot.get("cx")) < width / 2
-        assert 0 < float(dot.get("cy")) < height
+    for x, y in (place.groups() for place in places):
+        assert 0 < float(x) < width / 2
+        assert 0 < float(y) < height
     (first, *_, last) = root.find(f".//{name}polyline").get("points").split()
     assert float(first.split(",")[0]) < float(last.split(",")[0])
     assert float(first.split(",")[1]) > float(last.split(",")[1]), "more stands higher"
