@@ -5,15 +5,16 @@ The page must hold for any text that a subscriber may write, and need nothing bu
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import re
-import shutil
-import subprocess
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from browser import MISSING, Browser, browser, there
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -190,38 +191,68 @@ def test_table_on_a_terminal_says_the_same() -> None:
     assert "Delivered exactly" in stream.getvalue()
 
 
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if not there():
+        pytest.skip(MISSING)
+    with browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+def open_page(window: Browser, folder: Path, data: ReportData, choice: str = "") -> None:
+    write_html(folder / "report.html", data)
+    window.open(f"{(folder / 'report.html').as_uri()}{choice}")
+    window.wait_for("document.documentElement.dataset.ready === 'yes'")
 
 
 @pytest.mark.server
-@pytest.mark.skipif(BROWSER is None, reason="needs chromium")
-def test_an_address_with_a_choice_lights_it(tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    write_html(path, sample(NASTY))
-    ran = subprocess.run(
-        [
-            str(BROWSER),
-            *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-            *("--virtual-time-budget=3000", f"--user-data-dir={tmp_path / 'profile'}"),
-            *("--dump-dom", f"{path.as_uri()}#notification=0"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    page, _, _ = ran.stdout.partition("<script>")
-    assert 'data-ready="yes"' in page, "a script of the page has failed"
-    assert "<title>Stackcast: report of a run</title>" in page
-    detail = page[page.index('id="detail"') :]
+def test_an_address_with_a_choice_lights_it(window: Browser, tmp_path: Path) -> None:
+    open_page(window, tmp_path, sample(NASTY), "#notification=0")
+    assert window.run("return document.title") == "Stackcast: report of a run"
+    detail = window.text("#detail")
     assert "GOOGL @ 50.5000" in detail
     assert "0x80000003" in detail, "labels are shown as wide as they are on the wire"
     assert "0xc0000005" in detail
     assert detail.count("does not send out of it") == 1, "what a stop is must be said once"
     assert "1,234 matches" in detail
+    page = window.text("body")
     for told in ("2026-11-23 12:00:00 UTC", "version 0.1.0", "lab.seed", "32 bits"):
         assert told in page
-    assert "2 records" in page and "1.5 s" in page and "micro-batches: from the record" in page
-    assert "&lt;/script&gt;&lt;script&gt;document.title" in detail
-    assert '<button class="choice" type="button" aria-pressed="true" data-id="0">' in page
+    assert "2 records" in window.run("return document.querySelector('.histogram').innerHTML")
+    assert "1.5 s" in page and "micro-batches: from the record" in page
+    assert "</script><script>document.title" in detail
+    assert window.text(".choice[aria-pressed=true]").startswith("GOOGL")
+
+
+@pytest.mark.server
+def test_a_stop_that_is_pointed_at_is_crossed_out_on_the_map(
+    window: Browser, tmp_path: Path
+) -> None:
+    open_page(window, tmp_path, sample(), "#notification=0")
+    point = "document.querySelectorAll('.stack .stop')[0].dispatchEvent(new Event(arguments[0]))"
+    crossed = """return document.getElementById("map")._cyreg.cy.edges(".marked").map((edge) =>
+        [edge.target().data("name"), edge.style("label"), edge.style("line-color")])"""
+    colour = "return getComputedStyle(document.documentElement).getPropertyValue('--stop')"
+    window.run(point, "mouseenter")
+    ((host, cross, painted),) = window.run(crossed)
+    assert (host, cross) == ("h1", "\u2715")
+    wanted = window.run(colour).strip().lstrip("#")
+    assert [int(n) for n in re.findall(r"\d+", painted)] == [*bytes.fromhex(wanted)]
+    window.run(point, "mouseleave")
+    assert window.run(crossed) == []
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("width", [800, 1400])
+def test_nothing_is_cut_off(window: Browser, tmp_path: Path, width: int) -> None:
+    """Neither the page nor any of its panels is wider than what shows it."""
+    window.size(width, 1000)
+    wide = [row | {name: 1_234_567 for name in row if name != "host"} for row in HOSTS]
+    open_page(window, tmp_path, dataclasses.replace(sample(), hosts=wide), "#notification=0")
+    assert window.run("return innerWidth") == width
+    cut = """return [document.documentElement, ...document.querySelectorAll(".panel, .scroll")]
+        .filter((part) => part.scrollWidth > part.clientWidth).map((part) => part.outerHTML)"""
+    assert window.run(cut) == []
+    assert "duplicates" in window.text("#hosts")
+    drawn = window.run("return document.getElementById('map').getBoundingClientRect().width")
+    assert drawn > 600, "the map has room for its names"
