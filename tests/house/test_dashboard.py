@@ -25,7 +25,7 @@ OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 #: Not a recorded name, which has colons, and no part of another word.
 NAME = re.compile(r"(?<![\w:])(?:stackcast|process)_[a-z0-9_]+(?![\w:])")
 RECORDED = re.compile(r"\w+(?::\w+)+")
-ROWS = ["Is it healthy", "Flow", "Latency", "Tables", "Switches", "Re-request"]
+ROWS = ["Is it healthy", "Flow", "Hosts", "Latency", "Tables", "Switches", "Re-request"]
 SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 MATCHED = {"(": ")", "[": "]", "{": "}"}
 DURATION = re.compile(r"(\d+(ms|[smhdwy]))+")

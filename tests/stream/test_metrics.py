@@ -164,6 +164,31 @@ def test_no_number_of_rules_hosts_or_batches_makes_more_series():
     assert set(read(metrics.registry)) == series
 
 
+def test_few_hosts_have_series_of_their_own_and_many_have_none():
+    metrics = StreamMetrics(hosts=3)
+    counts = {"frames": 2, "messages": 3, "bytes": 400, "datagram_bytes": 300}
+    rows = [{"kind": "template", "delivery": n, "part": 0, **counts} for n in (0, 1)]
+
+    def deliver(*sets: list[str]) -> dict[tuple[str, ...], float]:
+        metrics.delivered(BatchReport(rows[: len(sets)], [[hosts] for hosts in sets]), {})
+        return {
+            key: seen
+            for key, seen in read(metrics.registry).items()
+            if key[0].startswith("stackcast_host_") and key[0].endswith("_total")
+        }
+
+    deliver(["h1"], ["h1", "h2"])
+    seen = deliver(["h1", "h2"])
+    assert seen == {
+        ("stackcast_host_notifications_total", "h1"): 6,
+        ("stackcast_host_notifications_total", "h2"): 4,
+        ("stackcast_host_bytes_total", "h1"): 1200,
+        ("stackcast_host_bytes_total", "h2"): 800,
+    }
+    # One at a time: the fourth is one too many, whoever is sent something later.
+    assert deliver(["h3"], ["h4"]) == {} == deliver(["h1"])
+
+
 def test_switches_have_their_refreshes_and_go_with_their_row():
     metrics = SwitchMetrics()
     metrics.polled(True)

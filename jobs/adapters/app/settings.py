@@ -278,6 +278,12 @@ class Settings:
         most=65_535,
     )
     metrics_host: str = setting("metrics.host", "127.0.0.1", "Address that they are served at")
+    metrics_hosts: int = setting(
+        "metrics.hosts",
+        200,
+        "Where the stream sends to so many hosts or fewer, each has a series of its own; 0: never",
+        least=0,
+    )
     match: str = setting(
         "match",
         "spark",

@@ -1,8 +1,8 @@
 """Metrics of a stream for Prometheus: counters, gauges and histograms, all called ``stackcast_*``.
 
 Nothing here is called per event: once a batch, once a plan, once a look of the watch. No label
-takes a value per host or per rule; those there are have as many values as a topic has partitions,
-or as there are tables, stages, reasons and codes.
+takes a value per rule, and one per host only where there are few; others have as many values as a
+topic has partitions, or as there are tables, stages, reasons and codes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,10 +34,11 @@ class StreamMetrics:
     running: the batch in progress and when it began (``time.monotonic``), or None. last: the last
     batch that ended and when. versions: of the tables that the plan in use is made from.
     refused_versions: those of tables that cannot be used, None where all can. failure: the code of
-    the last batch if it failed, else "".
+    the last batch if it failed, else "". hosts: where more than so many were sent something, none
+    has a series of its own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, hosts: int = 0) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self.running: tuple[int, float] | None = None
@@ -70,6 +71,10 @@ class StreamMetrics:
         self._unicast_bytes = counter(
             "unicast_bytes", "Bytes of a frame for each receiver and notification, without stacks"
         )
+        self._most_hosts = hosts
+        self._hosts: set[str] = set()
+        self._host_notifications = counter("host_notifications", "Notifications to a host", "host")
+        self._host_bytes = counter("host_bytes", "Bytes of the frames that bring them", "host")
         self._dead = counter("dead_letters", "What could not be read or is not sent", "reason")
         for reason in REASONS.values():
             self._dead.labels(reason)
@@ -175,7 +180,21 @@ class StreamMetrics:
             in_unicast(report.publications()),
             report.reasons,
         )
+        if self._most_hosts:
+            self._by_host(report.subscriber_columns)
         self.in_use(versions)
+
+    def _by_host(self, sent: Mapping[str, Sequence[Any]]) -> None:
+        self._hosts.update(sent["subscriber"])
+        if len(self._hosts) > self._most_hosts:
+            self._most_hosts = 0
+            self._host_notifications.clear()
+            self._host_bytes.clear()
+            return
+        columns = (sent[name] for name in ("subscriber", "notifications", "bytes"))
+        for host, notifications, size in zip(*columns, strict=True):
+            self._host_notifications.labels(host).inc(notifications)
+            self._host_bytes.labels(host).inc(size)
 
     def counted(
         self,

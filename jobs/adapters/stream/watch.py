@@ -131,7 +131,7 @@ class StreamWatch:
         stood_still: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._stood_still = stood_still
-        self.metrics = StreamMetrics()
+        self.metrics = StreamMetrics(settings.metrics_hosts)
         self._spark = spark
         self._settings = settings
         self._topics = topics
