@@ -21,6 +21,7 @@ from lab.traffic.trading_session import generate as generate_file
 from udfs.errors import MessageError, printable
 from udfs.messages.reference import read_message, read_packet
 from udfs.messages.specification import Field
+from udfs.messages.summaries import is_summary
 
 app = typer.Typer(no_args_is_help=True, help="Make, read and publish ITCH 5.0 trading sessions.")
 
@@ -164,7 +165,8 @@ def _messages(
             yield f"record {number}", record
             continue
         try:
-            group = read_packet(record)[2]
+            # To a client of MoldUDP64 a summary is a heartbeat.
+            group = [] if is_summary(record) else read_packet(record)[2]
         except MessageError as error:
             yield f"packet {number}", error
             continue

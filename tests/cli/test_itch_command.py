@@ -15,6 +15,7 @@ from lab.traffic import trading_session
 from lab.traffic.packets import packetize, write_records
 from lab.traffic.trading_session import TradingSession
 from udfs.errors import LabError
+from udfs.messages.summaries import Summary
 
 pytestmark = pytest.mark.unit
 
@@ -74,6 +75,15 @@ def test_packets_are_inspected_too(tmp_path):
     wrong = run("inspect", file)
     assert wrong.exit_code == 1
     assert "--packets" in wrong.stderr
+
+
+def test_what_a_host_received_is_inspected_without_the_summaries(tmp_path):
+    file = tmp_path / "h1.mold"
+    summary = Summary(b"ABCDEFGHIJ", 0, 1 << 26, 3, 7, 1).pack()
+    write_records(file, [summary, *packetize(SESSION), summary + bytes(20)])
+    result = run("inspect", "--packets", file)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "3,000" in result.stdout.splitlines()[-1]
 
 
 def test_damage_is_told_with_its_place_and_the_rest_is_read(tmp_path):
