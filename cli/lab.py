@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
+from cli import lab_watch
 from cli.signals import stop_on_signal
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.wire import SinkOptions, open_sink
@@ -34,6 +36,8 @@ app = typer.Typer(
 )
 
 _SHOWN_HOSTS = 20
+#: From one look of --watch to the next.
+_LOOK_S = 1.0
 
 Folder = Annotated[
     Path | None, typer.Option("--folder", help="Where the lab lives; var/lab by default.")
@@ -125,6 +129,15 @@ def up(
 def status(
     folder: Folder = None,
     as_json: Annotated[bool, typer.Option("--json", help="All of it, as one JSON object.")] = False,
+    watch: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--watch",
+            metavar="NAME",
+            help="Print each second what passes a host, a switch, or a link as FROM,TO; Ctrl-C "
+            "ends it. May be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Print addresses and counters of the running lab; the exit code is 1 if none is up."""
     where = _folder(folder)
@@ -132,6 +145,9 @@ def status(
     if state is None:
         typer.echo(f"no lab is up in {where}", err=True)
         raise typer.Exit(1)
+    if watch:
+        _watch(where, watch, state["counters"])
+        return
     if as_json:
         typer.echo(json.dumps(state))
         return
@@ -146,6 +162,19 @@ def status(
         f"drops      {', '.join(drops) or 'none'}\n"
         f"links      {sum(counters['link_bytes'].values()):,} bytes"
     )
+
+
+def _watch(folder: Path, names: list[str], counters: dict[str, Any]) -> None:
+    """Until Ctrl-C, or until the lab is down."""
+    for name in names:
+        lab_watch.check(name, counters)
+    looked = time.monotonic()
+    with stop_on_signal() as stop:
+        while not stop.wait(_LOOK_S) and (state := daemon.status(folder)) is not None:
+            before, counters = counters, state["counters"]
+            since, looked = looked, time.monotonic()
+            for name in names:
+                typer.echo(printable(lab_watch.line(name, before, counters, looked - since)))
 
 
 @app.command("feed")

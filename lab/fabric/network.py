@@ -213,6 +213,7 @@ class LabNetwork:
             "frames_in": self._fabric.frames_in,
             "deliveries": {name: host.delivered for name, host in self._hosts.items()},
             "drops": {reason: count for reason, count in sorted(drops.items()) if count},
+            "switch_drops": self._fabric.switch_drops(),
             "link_bytes": self._fabric.link_bytes(),
             "outstanding": sum(host.outstanding for host in self._hosts.values())
             + sum(ingress.backlog for ingress in self._ingress),

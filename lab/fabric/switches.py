@@ -109,9 +109,14 @@ class Fabric:
         wires = [*self._into.values(), *(w for out in self._out.values() for w in out.values())]
         return {wire.name: wire.bytes for wire in wires}
 
+    def switch_drops(self) -> dict[str, dict[str, int]]:
+        """Returns frames that switches dropped, by reason, of those that dropped any."""
+        planes = self._data_planes.items()
+        return {name: dict(plane.drops) for name, plane in planes if plane.drops}
+
     def all_drops(self) -> Counter[str]:
         """Returns frames dropped by switches and links, by reason."""
         total = Counter(self.drops)
-        for data_plane in self._data_planes.values():
-            total.update(data_plane.drops)
+        for drops in self.switch_drops().values():
+            total.update(drops)
         return total

@@ -175,8 +175,31 @@ def test_a_lab_whose_switches_match_says_so_to_jobs_and_takes_a_feed(tmp_path):
         told = json.loads(stackcast("lab", "status", "--folder", tmp_path, "--json").stdout)
         # Nobody has set a program.
         assert told["counters"]["frames_in"] == told["counters"]["drops"]["no_program"] > 40
+        assert_watched(tmp_path, told["counters"])
     finally:
         stackcast("lab", "down", "--folder", tmp_path)
+
+
+def assert_watched(folder, counters):
+    """A link, a switch and a host, each second, until Ctrl-C."""
+    (link,) = (name for name in counters["link_bytes"] if name.startswith("feed1->"))
+    switch = link.partition("->")[2]
+    asked = ("--watch", link.replace("->", ","), "--watch", switch, "--watch", "h1")
+    command = [sys.executable, "-m", "cli.main", "lab", "status", "--folder", folder, *asked]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        lines = [watching.stdout.readline() for _ in range(6)]
+        watching.send_signal(signal.SIGINT)
+    assert watching.returncode == 0
+    sent, fed = counters["link_bytes"][link], counters["frames_in"]
+    told = [
+        f"{link.replace('->', ',')}: bytes {sent:,} (+0/s)\n",
+        f"{switch}: bytes in {sent:,} (+0/s), bytes out 0 (+0/s), dropped {fed:,} no_program\n",
+        "h1: deliveries 0 (+0/s), bytes in 0 (+0/s)\n",
+    ]
+    assert lines == told * 2
+    unknown = stackcast("lab", "status", "--folder", folder, "--watch", "h9")
+    assert unknown.returncode == 2 and "'h9' is no host (h1, ...)" in unknown.stderr
 
 
 def test_the_background_lab_dies_whole_even_if_killed(tmp_path):
