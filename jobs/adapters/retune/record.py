@@ -52,7 +52,8 @@ def read_record(
     that came later is left out.
     Raises TableError MISSING.
     """
-    deliveries = tables.read(DELIVERIES, as_of)
+    # A stream goes on writing: all that is asked of a table is asked of one version.
+    deliveries = tables.read(DELIVERIES, tables.version(DELIVERIES) if as_of is None else as_of)
     last = deliveries.agg(functions.max("recorded_at").alias("last")).toArrow().to_pylist()
     ended = last[0]["last"]
     if ended is None:
@@ -66,7 +67,7 @@ def read_record(
         functions.countDistinct("batch_id", "recorded_at").alias("batches"),
     )
     about = span.toArrow().to_pylist()[0]
-    rows = tables.read(PUBLICATIONS).join(sent, keys, "left_semi")
+    rows = tables.read(PUBLICATIONS, tables.version(PUBLICATIONS)).join(sent, keys, "left_semi")
     publications, covered = _heaviest(rows, most)
     return RecordedPublications(publications, about["batches"], covered, about["first"], ended)
 
