@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from udfs.network.catalogue import geography, topohub_graph
 from udfs.network.drawing import layout
 from udfs.network.network import Host, Link, Network, Switch
-from udfs.network.topology import fabric, jellyfish
+from udfs.network.topology import fabric, from_graph, jellyfish
 
 pytestmark = pytest.mark.unit
 
@@ -35,3 +36,27 @@ def test_layers_are_rows_with_hosts_below_them():
     assert all(len(found) == 1 for found in heights.values())
     (spine,), (rack,) = heights["spine"], heights["rack"]
     assert spine < rack < min(places[name][1] for name in FABRIC.hosts)
+
+
+def test_switches_with_places_stand_as_on_a_map():
+    graph = topohub_graph("topozoo/Abilene")
+    network, places = from_graph(graph), geography(graph)
+    assert places.keys() == network.switches.keys()
+    at = layout(network, places)
+    names = {
+        data["name"]: name for (_, data), name in zip(graph.nodes.items(), places, strict=True)
+    }
+    east, west = (at[names[name]] for name in ("New York", "Seattle"))
+    south = at[names["Houston"]]
+    assert west[0] < south[0] < east[0] and south[1] > max(east[1], west[1])
+    assert len(set(at.values())) == len(at) == len(network.switches) + len(network.hosts)
+    for name in network.switches:
+        own = [at[h.name] for h in network.hosts.values() if h.switch == name]
+        assert all(abs(x - at[name][0]) + abs(y - at[name][1]) < 0.2 for x, y in own)
+
+
+def test_without_a_place_of_each_switch_distances_decide():
+    graph = topohub_graph("topozoo/Abilene")
+    network, places = from_graph(graph), geography(graph)
+    places.pop(next(iter(places)))
+    assert layout(network, places) == layout(network)

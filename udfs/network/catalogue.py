@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from udfs.errors import NetworkError
 from udfs.network.labels import LabelFormat
+from udfs.network.simple_graph import simple_graph
 from udfs.network.topology import GraphNetwork, read_graph
 
 if TYPE_CHECKING:
@@ -32,6 +34,22 @@ def published_network(
     """
     graph = topohub_graph(name) if content is None else graphml_graph(content, name)
     return read_graph(graph, hosts_per_switch, publishers, labels)
+
+
+def geography(graph: nx.Graph) -> dict[str, tuple[float, float]]:
+    """Returns longitude and latitude, degrees, of the switches that `read_graph` makes of a graph;
+    those of nodes that do not say are left out.
+
+    Of a node: ``pos``, as topohub has it, or ``Longitude`` and ``Latitude``, as the Topology Zoo.
+    """
+    found = {}
+    for node, switch in simple_graph(graph).switches.items():
+        said = graph.nodes[node]
+        pair = said.get("pos") or (said.get("Longitude"), said.get("Latitude"))
+        with suppress(TypeError, ValueError):
+            longitude, latitude = map(float, pair)
+            found[switch] = longitude, latitude
+    return found
 
 
 def topohub_graph(name: str) -> nx.Graph:

@@ -23,44 +23,72 @@ _GAP = 0.6
 _GOLDEN = math.pi * (3 - math.sqrt(5))
 
 
-def drawing(network: Network) -> dict[str, list[dict[str, Any]]]:
+def drawing(
+    network: Network, geography: Mapping[str, Place] | None = None
+) -> dict[str, list[dict[str, Any]]]:
     """Returns the network as the map of a report takes it (`udfs.report`); all of it is JSON.
 
     ``nodes``: id, kind (``switch``, ``host`` or ``publisher``), layer of a switch or None, x and y
     as `layout` has them. ``links``: u, v and up, each link once, those to hosts too.
     """
-    places = layout(network)
+    places = layout(network, geography)
     kinds = {name: ("switch", switch.layer) for name, switch in network.switches.items()}
     for name, host in network.hosts.items():
         kinds[name] = ("publisher" if host.role == "publisher" else "host", None)
-    pairs = {
-        (min(x.switch, x.neighbor), max(x.switch, x.neighbor)): network.usable(x)
-        for x in network.links
-    }
     return {
         "nodes": [
             {"id": name, "kind": kind, "layer": layer, "x": places[name][0], "y": places[name][1]}
             for name, (kind, layer) in kinds.items()
         ],
-        "links": [{"u": u, "v": v, "up": up} for (u, v), up in sorted(pairs.items())],
+        "links": [{"u": u, "v": v, "up": up} for (u, v), up in cables(network).items()],
     }
 
 
-def layout(network: Network) -> dict[str, Place]:
+def cables(network: Network) -> dict[tuple[str, str], bool]:
+    """Returns the links of a drawing in its order, u before v, and whether each can be used."""
+    found = {
+        (min(x.switch, x.neighbor), max(x.switch, x.neighbor)): network.usable(x)
+        for x in network.links
+    }
+    return dict(sorted(found.items()))
+
+
+def layout(network: Network, geography: Mapping[str, Place] | None = None) -> dict[str, Place]:
     """Returns a place in the unit square for each switch and host; y grows downwards.
 
-    Deterministic.
+    Deterministic. geography: longitude and latitude of switches, in degrees; where all switches
+    are in it they stand as on a map, with hosts around them.
 
     Where all switches have a layer, they stand in rows, those nearest to hosts lowest, and hosts in
     a row below them. Else switches stand as far apart as there are links between them, as well as a
     plane allows (stress majorization; quadratic in switches), and hosts around their switches.
     """
+    if geography is not None and geography.keys() >= network.switches.keys():
+        return _with_hosts(network, _on_earth({n: geography[n] for n in network.switches}))
     if all(switch.layer for switch in network.switches.values()):
         return _fitted(_rows(network), even=False)
     names = list(network.switches)
     distance = _distances(network)
     at = _majorized(distance, _scaled(distance))
     places = {name: (float(x), float(y)) for name, (x, y) in zip(names, at, strict=True)}
+    return _with_hosts(network, places)
+
+
+def _on_earth(degrees: Mapping[str, Place]) -> dict[str, Place]:
+    """Plate carrée, true to scale in the middle; the mean distance to the nearest is about 1."""
+    middle = sum(latitude for _, latitude in degrees.values()) / len(degrees)
+    wide = math.cos(math.radians(middle))
+    places = {name: (x * wide, -y) for name, (x, y) in degrees.items()}
+    at = np.array(list(places.values()))
+    apart = np.hypot(*(at[:, None] - at[None]).transpose(2, 0, 1))
+    np.fill_diagonal(apart, np.inf)
+    nearest = apart.min(axis=1)
+    unit = float(nearest[np.isfinite(nearest)].mean()) if len(at) > 1 else 0.0
+    return {name: (x / (unit or 1.0), y / (unit or 1.0)) for name, (x, y) in places.items()}
+
+
+def _with_hosts(network: Network, switches: Mapping[str, Place]) -> dict[str, Place]:
+    places = dict(switches)
     hanging: dict[str, int] = {}
     for host in network.hosts.values():
         turn = hanging[host.switch] = hanging.get(host.switch, 0) + 1

@@ -43,9 +43,16 @@ function bar(name, share, words, note = "", kind = "") {
     ...(note ? [make("small", { className: "note", text: note })] : []));
 }
 
+// "#rrggbb" or "#rgb" to three numbers, and so far from one colour to another.
+function rgb(text) {
+  const digits = text.length === 4 ? [...text.slice(1)].map((digit) => digit + digit) : text.slice(1).match(/../g);
+  return digits.map((pair) => parseInt(pair, 16));
+}
+const mixed = (from, to, share) => `rgb(${from.map((value, at) => Math.round(value + share * (to[at] - value))).join(",")})`;
+
 // --- the map -----------------------------------------------------------------------------------
 // nodes: {id, kind, layer, x, y}, kind is switch, host or publisher, x and y from 0 to 1. links:
-// {u, v, up}, each once.
+// {u, v, up}, each once. The wheel zooms with Ctrl alone, or nobody could scroll past the map.
 function networkMap(container, nodes, links) {
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const switches = nodes.filter((node) => node.kind === "switch");
@@ -65,6 +72,7 @@ function networkMap(container, nodes, links) {
       { selector: "node.host.outside", style: { width: 11, height: 11, "font-size": 9 } },
       { selector: "node.publisher.outside", style: { width: 22, height: 14 } },
       { selector: "edge", style: { width: 1.3, "line-color": colour("edge"), "curve-style": "straight", "arrow-scale": 1.05 } },
+      { selector: "edge.weighed", style: { width: "data(width)", "line-color": "data(colour)" } },
       { selector: "edge.down", style: { "line-style": "dashed" } },
       { selector: ".faded", style: { opacity: 0.4 } },
       { selector: "node.lit", style: { "border-color": colour("way"), "border-width": 2.5 } },
@@ -78,6 +86,8 @@ function networkMap(container, nodes, links) {
       { selector: "edge.marked", style: { width: 6, "z-index": 10 } },
       { selector: "edge.marked.stop", style: { label: "\u2715", "font-size": 26, "font-weight": "bold", color: colour("stop"), "line-color": colour("stop"), "min-zoomed-font-size": 0 } },
       { selector: "node.target", style: { "border-color": colour("accent"), "border-width": 4 } },
+      { selector: "edge.target", style: { "line-color": colour("accent"), "overlay-color": colour("accent"), "overlay-opacity": 0.25, "overlay-padding": 5 } },
+      { selector: "node.copy", style: { shape: "ellipse", width: 20, height: 20, "background-color": colour("way"), "border-width": 0, color: colour("panel"), "font-size": 11, "font-weight": "bold", "min-zoomed-font-size": 0, "z-index": 20, events: "no" } },
     ];
   }
 
@@ -92,10 +102,17 @@ function networkMap(container, nodes, links) {
     edgeIds.set(joined(u, v), `e${place}`);
     elements.push({ group: "edges", classes: up ? "" : "down", data: { id: `e${place}`, source: nodeIds.get(u), target: nodeIds.get(v) } });
   });
+  container.addEventListener("wheel", (event) => { if (!event.ctrlKey) event.stopImmediatePropagation(); }, { capture: true });
+  const large = elements.length > 1500;
   const drawn = cytoscape({
-    container, elements, style: style(), layout: { name: "preset" },
-    minZoom: 0.05, maxZoom: 3, boxSelectionEnabled: false, autounselectify: true,
+    container, elements, style: style(), layout: { name: "preset" }, minZoom: 0.05, maxZoom: 3, boxSelectionEnabled: false,
+    autounselectify: true, hideEdgesOnViewport: large, textureOnViewport: large, ...(large && { pixelRatio: 1 }),
   });
+  const middle = () => ({ x: container.clientWidth / 2, y: container.clientHeight / 2 });
+  const zoom = (factor) => drawn.zoom({ level: drawn.zoom() * factor, renderedPosition: middle() });
+  container.parentElement.append(make("div", { className: "zoom" }, ...[
+    ["+", "Zoom in", () => zoom(1.4)], ["\u2212", "Zoom out", () => zoom(1 / 1.4)], ["\u2922", "All of it", () => place()],
+  ].map(([text, title, click]) => make("button", { type: "button", text, title: `${title} (Ctrl and wheel zooms, too)`, "aria-label": title, on: { click } }))));
 
   // Wide enough for all hosts in a row, in the container's proportions; or a square for all nodes.
   const hosts = nodes.length - switches.length;
@@ -141,8 +158,56 @@ function networkMap(container, nodes, links) {
     });
   }
 
+  // Of each link a share from 0 to 1, in their order: how thick and warm it is; none: as they were.
+  function weigh(shares) {
+    const cold = rgb(colour("edge")), warm = rgb(colour("warm")), hot = rgb(colour("hot"));
+    drawn.batch(() => links.forEach((_, at) => {
+      const edge = drawn.getElementById(`e${at}`), share = shares?.[at] ?? 0;
+      if (!shares) { edge.removeClass("weighed"); return; }
+      edge.data({ width: 1.3 + 9 * share, colour: share < 0.5 ? mixed(cold, warm, 2 * share) : mixed(warm, hot, 2 * share - 1) }).addClass("weighed");
+    }));
+  }
+
+  // Copies of a notification go from node to node, all of one distance together. steps: lists of
+  // [u, v, text], the text is on the copy. told: is called with the number of each step before it.
+  let travels = 0;
+  async function travel(steps, told) {
+    const mine = ++travels, milliseconds = 900;
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    drawn.nodes(".copy").remove();
+    for (const [at, step] of steps.entries()) {
+      told(at);
+      const copies = step.map(([u, v, text]) => {
+        const from = drawn.getElementById(nodeIds.get(u)).position(), to = drawn.getElementById(nodeIds.get(v)).position();
+        const copy = drawn.add({ group: "nodes", classes: "copy", grabbable: false, data: { label: text }, position: { ...(still ? to : from) } });
+        if (!still) copy.animate({ position: { ...to } }, { duration: milliseconds });
+        return copy;
+      });
+      await new Promise((done) => { setTimeout(done, milliseconds + 150); });
+      copies.forEach((copy) => copy.remove());
+      if (mine !== travels) return;
+    }
+    told(steps.length);
+  }
+
   return {
-    light,
+    light, weigh, travel,
+    halt: () => { travels += 1; drawn.nodes(".copy").remove(); },
+    png: () => drawn.png({ bg: colour("panel"), scale: 2 }),
+    // What is tapped: {kind, id} of a node, {kind: "link", id: [u, v]}, or nothing.
+    onChoice: (handler) => drawn.on("tap", (event) => {
+      const of = event.target;
+      if (of === drawn) handler(null);
+      else if (of.isNode()) handler({ kind: of.hasClass("switch") ? "switch" : "host", id: of.data("name") });
+      else { const { u, v } = links[Number(of.id().slice(1))]; handler({ kind: "link", id: [u, v] }); }
+    }),
+    choose: (choice) => {
+      drawn.elements().removeClass("target");
+      if (choice) (choice.kind === "link" ? edgeOf(...choice.id) : drawn.getElementById(nodeIds.get(choice.id) ?? "")).addClass("target");
+    },
+    size: { nodes: nodes.length, links: links.length },
+    // Where something stands, in the container: for who drives the page.
+    at: (choice) => (choice.kind === "link" ? edgeOf(...choice.id).renderedMidpoint() : drawn.getElementById(nodeIds.get(choice.id)).renderedPosition()),
     // A link stands out, and is crossed out where its kind is stop.
     mark: ([u, v], kind, marked) => edgeOf(u, v)[marked ? "addClass" : "removeClass"](`marked ${kind}`),
     // The counts in words, as the log of a run has them.
