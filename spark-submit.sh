@@ -402,7 +402,7 @@ case "${1:-}" in
   *)
     ensure_environment runtime
     export_environment
-    case " $* " in *_stream.py\ * | *rerequest.py\ *) compile_kernels ;; esac
+    case " $* " in *_stream.py\ * | *rerequest.py\ * | *\ --demo\ *) compile_kernels ;; esac
     exec "$SPARK_HOME/bin/spark-submit" "$@"
     ;;
 esac

@@ -1,11 +1,13 @@
 """The console: a deployment in the browser, on its tables and its stream's health.
 
     spark-submit [--properties-file conf/X.conf] jobs/console.py [--listen HOST:PORT] [--stream URL]
+    spark-submit jobs/console.py --demo
 
 Give it the properties of the stream. Everything is read from tables, from the stream's HTTP server
 (spark.stackcast.metrics.port) and, for previews of rules, from the topic; nothing waits for it. It
 prints its address, with a token in it that lets a page write subscriptions, and runs until Ctrl-C
-or SIGTERM.
+or SIGTERM. With --demo it brings up the embedded lab with a stream and traffic that goes on, and
+takes all of it down at its end.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import os
 import secrets
 import socket
 import sys
+import threading
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,13 +29,19 @@ import uvicorn
 from jobs.adapters.app import application, session
 from jobs.adapters.app.lifecycle import Lifecycle
 from jobs.adapters.app.settings import Settings
-from jobs.adapters.console.application import Console
+from jobs.adapters.console.alerts import read_alerts
+from jobs.adapters.console.application import Console, Views
+from jobs.adapters.console.events import EventsView
 from jobs.adapters.console.health import HealthView, runbook
+from jobs.adapters.console.network import NetworkView
 from jobs.adapters.console.reading import Reading
+from jobs.adapters.console.records import NewestRecords
 from jobs.adapters.console.subscriptions import SubscriptionsView
+from jobs.adapters.console.trees import TreesView
 from jobs.adapters.planning import formats
 from jobs.adapters.tables.tables import Tables
 from udfs.errors import SettingsError
+from udfs.network.catalogue import geography, graphml_graph, topohub_graph
 
 log = logging.getLogger("stackcast.console")
 
@@ -41,7 +51,8 @@ _ANYWHERE = ("0.0.0.0", "::", "")
 
 
 def main(arguments: list[str]) -> int:
-    return application.run(partial(serve, parser().parse_args(arguments)))
+    asked = parser().parse_args(arguments)
+    return application.run(partial(demonstrate if asked.demo else serve, asked))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -69,6 +80,17 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         help="whose first line is the token; without it each start makes one",
     )
+    made.add_argument(
+        "--topology",
+        metavar="NAME",
+        help="the network as topohub or a GraphML file has it, whose longitudes and latitudes the "
+        "map takes",
+    )
+    made.add_argument(
+        "--demo",
+        action="store_true",
+        help="bring up the embedded lab, with traffic that goes on, and show that",
+    )
     return made
 
 
@@ -80,14 +102,31 @@ def endpoint(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def serve(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -> int:
+def demonstrate(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -> int:
+    # The console of a deployment loads nothing of the lab.
+    from jobs.embedded import demo  # noqa: PLC0415
+    from jobs.embedded.progress import Progress  # noqa: PLC0415
+    from lab.fabric.topologies import LINE  # noqa: PLC0415
+
+    with Progress() as progress, demo.running(settings, lifecycle, progress) as running:
+        if asked.topology is None and running.lab_network not in ("fabric", LINE):
+            asked.topology = running.lab_network
+        return serve(asked, running, lifecycle, progress.say)
+
+
+def serve(
+    asked: argparse.Namespace,
+    settings: Settings,
+    lifecycle: Lifecycle,
+    tell: Callable[[str], None] = log.info,
+) -> int:
     settings = formats.of_settings(settings, settings.format)
     host, port = asked.listen
     token = token_of(asked.token_file)
-    made = console(settings, asked.stream, token, host)
+    made = console(settings, asked.stream, token, host, geography_of(asked.topology))
     with listener(host, port) as listening:
         name = "127.0.0.1" if host in _ANYWHERE else f"[{host}]" if ":" in host else host
-        log.info("the console: http://%s:%d/#token=%s", name, listening.getsockname()[1], token)
+        tell(f"the console: http://{name}:{listening.getsockname()[1]}/#token={token}")
         server = uvicorn.Server(
             uvicorn.Config(
                 made.application,
@@ -97,35 +136,68 @@ def serve(asked: argparse.Namespace, settings: Settings, lifecycle: Lifecycle) -
                 timeout_graceful_shutdown=END_SECONDS,
             )
         )
+        # A signal may reach the JVM alone, which passes it on.
+        threading.Thread(target=_end_with, args=(lifecycle, server), daemon=True).start()
         server.run(sockets=[listening])
     return 0
 
 
-def console(settings: Settings, stream: str | None, token: str, host: str) -> Console:
+def _end_with(lifecycle: Lifecycle, server: uvicorn.Server) -> None:
+    lifecycle.stopping.wait()
+    server.should_exit = True
+
+
+def console(
+    settings: Settings,
+    stream: str | None,
+    token: str,
+    host: str,
+    geography: Mapping[str, tuple[float, float]] | None = None,
+) -> Console:
     """The console of a deployment. Spark starts only where tables are elsewhere than in a folder,
-    or when delta-rs cannot do what is asked."""
+    when delta-rs cannot do what is asked, and for explanations, replays and retuning."""
     place = Path(settings.tables)
     local = "://" not in settings.tables and place.is_dir()
     spark: Any = session.LateSession("stackcast console")
     tables = Tables(spark, f"file:{place.absolute()}" if local else settings.tables)
     reading = Reading(tables)
+    records = NewestRecords(spark, settings)
+    network = NetworkView(reading, settings, geography)
+    subscriptions = SubscriptionsView(reading, settings, network.network, records)
     if stream is None:
         at = "127.0.0.1" if settings.metrics_host in _ANYWHERE else settings.metrics_host
         stream = f"http://{at}:{settings.metrics_port}" if settings.metrics_port else ""
+    home = os.environ.get("STACKCAST_HOME", "")
     about = {
-        "runbook": runbook(os.environ.get("STACKCAST_HOME", "")),
+        "runbook": runbook(home),
         "tables": settings.tables,
         "topic": settings.topic,
         "format": settings.format,
     }
     names = ["*"] if host in _ANYWHERE else [host.lower(), "localhost", "127.0.0.1"]
+    views = Views(
+        HealthView(reading, stream.rstrip("/"), read_alerts(home)),
+        subscriptions,
+        network,
+        EventsView(reading, settings, subscriptions, records, spark),
+        TreesView(reading, settings, network, spark),
+    )
     return Console(
-        HealthView(reading, stream.rstrip("/")),
-        SubscriptionsView(reading, settings),
+        views,
         token,
         about,
         names,
     )
+
+
+def geography_of(topology: str | None) -> dict[str, tuple[float, float]] | None:
+    """Returns longitude and latitude of a published network's switches. Raises NetworkError,
+    OSError."""
+    if topology is None:
+        return None
+    if topology.endswith((".graphml", ".xml")):
+        return geography(graphml_graph(Path(topology).read_bytes(), topology))
+    return geography(topohub_graph(topology))
 
 
 def token_of(path: Path | None) -> str:

@@ -8,8 +8,9 @@ import re
 import signal
 import subprocess
 import time
+import urllib.request
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import jvm
@@ -72,7 +73,12 @@ class Run:
     """
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, object], job: str, shipped: bool
+        self,
+        folder: Path,
+        settings: Mapping[str, object],
+        job: str,
+        shipped: bool,
+        arguments: Sequence[str] = (),
     ) -> None:
         self.folder = folder
         self.mark = uuid.uuid4().hex
@@ -82,7 +88,7 @@ class Run:
             command += ["--conf", f"spark.stackcast.{key}={value}"]
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
-                [*command, f"jobs/{job}.py"],
+                [*command, f"jobs/{job}.py", *arguments],
                 cwd=ROOT,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -138,9 +144,14 @@ class Run:
 def run(tmp_path: Path) -> Iterator[object]:
     runs: list[Run] = []
 
-    def begin(job: str = "itch_stream", shipped: bool = False, **settings: object) -> Run:
+    def begin(
+        job: str = "itch_stream",
+        shipped: bool = False,
+        arguments: Sequence[str] = (),
+        **settings: object,
+    ) -> Run:
         named = {key.replace("__", "."): value for key, value in settings.items()}
-        runs.append(Run(tmp_path, named, job, shipped))
+        runs.append(Run(tmp_path, named, job, shipped, arguments))
         return runs[-1]
 
     yield begin
@@ -185,6 +196,30 @@ def test_ctrl_c_leaves_no_process_and_no_lock(run, moment):
     one.until(moment)
     os.killpg(one.process.pid, signal.SIGINT)
     assert one.end() != 0
+    assert one.gone(), one.processes()
+    assert FolderLock(one.folder / "lab").holder() is None
+
+
+def test_a_demonstration_delivers_until_ctrl_c_takes_all_of_it_down(run):
+    small = {**SMALL, "lab__messages": 2_000}
+    one = run(job="console", arguments=("--demo", "--listen", "127.0.0.1:0"), **small)
+    one.until("/#token=")
+    address = re.findall(r"(http://\S+)/#token=", one.output)[-1]
+
+    def batches() -> set[int]:
+        with urllib.request.urlopen(f"{address}/api/health", timeout=60) as answer:
+            health = json.load(answer)
+        assert health["stream"]["reached"] is True, health["stream"]
+        return {row["batch_id"] for row in health["batches"] if row["matched"]}
+
+    deadline, seen = time.monotonic() + LIMIT_S, set()
+    while len(seen := seen | batches()) < 3:
+        assert time.monotonic() < deadline, one.output[-3000:]
+        time.sleep(0.2)
+    with urllib.request.urlopen(f"{address}/api/loads", timeout=60) as answer:
+        assert sum(json.load(answer)["stackcast"]) > 0
+    os.killpg(one.process.pid, signal.SIGINT)
+    assert one.end() == application.INTERRUPTED
     assert one.gone(), one.processes()
     assert FolderLock(one.folder / "lab").holder() is None
 

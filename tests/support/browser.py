@@ -66,7 +66,20 @@ class Browser:
         self._ask(f"element/{number}/click")
 
     def size(self, width: int, height: int) -> None:
-        self._ask("window/rect", width=width, height=height)
+        """Of the page; a window could not be as narrow as a telephone."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self._ask("goog/cdp/execute", cmd="Emulation.setDeviceMetricsOverride", params=metrics)
+
+    def downloads(self, folder: Path) -> None:
+        """Has files that the page saves written there."""
+        parameters = {"behavior": "allow", "downloadPath": str(folder)}
+        self._ask("goog/cdp/execute", cmd="Browser.setDownloadBehavior", params=parameters)
+
+    def dark(self, dark: bool) -> None:
+        """As with a system whose colours are dark, or light."""
+        features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        parameters = {"features": features}
+        self._ask("goog/cdp/execute", cmd="Emulation.setEmulatedMedia", params=parameters)
 
     def picture(self, path: Path) -> None:
         """Writes what is to be seen as a PNG."""

@@ -7,14 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.compiler.compile import table_of_texts
-from udfs.filters.language.shapes import read_table
-from udfs.filters.row_matcher import index_of_rules
 from udfs.messages.buffers import Batch
 from udfs.messages.readers import Format
-
-#: Events that are matched at once times rules, at most.
-_PAIRS = 1 << 22
+from udfs.replay.event_matches import EventMatches
 
 
 class RulePreview:
@@ -35,34 +30,21 @@ class RulePreview:
         others: Sequence[str] = (),
         receivers: Sequence[Sequence[str]] = (),
     ) -> None:
-        texts, specification = [draft, *others], form.specification
-        table = table_of_texts(texts, read_table(texts, specification), specification)
-        plain = np.ones(len(texts), np.bool_)
-        plain[[*table.kept, *table.updates]] = False
+        self._matches = EventMatches(form, [draft, *others])
+        plain = self._matches.plain
         self.counted = bool(plain[0])
         self.left_out = int(np.count_nonzero(~plain[1:]))
-        kept = np.flatnonzero(plain)
-        self._receivers = [() if at == 0 else tuple(receivers[at - 1]) for at in kept.tolist()]
-        chosen = table if plain.all() else table.select(kept)
-        self._index = index_of_rules(chosen, len(kept), specification)
-        self._reader = form.reader(tuple(self._index.definitions), ())
-        self._step = max(64, _PAIRS // len(texts))
+        self._receivers = [(), *map(tuple, receivers)]
         self.events = self.matched = 0
         self.also: dict[str, int] = {}
 
     def add(self, batch: Batch) -> None:
         """Counts the events of these records; those that cannot be read are none."""
-        messages = self._reader.read(batch).messages
-        sound = np.flatnonzero(messages.message_reason == 0)
+        read, sound = self._matches.read(batch)
         self.events += len(sound)
-        if not self.counted:
-            return
-        for at in range(0, len(sound), self._step):
-            some = sound[at : at + self._step]
-            present = None if messages.present is None else messages.present[:, some]
-            self._count(
-                *self._index.pairs(messages.message_type[some], messages.values[:, some], present)
-            )
+        if self.counted:
+            for event, rule in self._matches.pairs(read, sound):
+                self._count(event, rule)
 
     def _count(self, event: NDArray[np.int64], rule: NDArray[np.int64]) -> None:
         drafted = np.unique(event[rule == 0])

@@ -42,6 +42,12 @@ class LateSession:
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
 
+    @property
+    def _jvm(self) -> Any:
+        """The JVM, which is there before a session is: Kafka's client needs none."""
+        SparkContext._ensure_initialized()
+        return SparkContext._jvm
+
     def __getattr__(self, name: str) -> Any:
         with self._lock:
             if self._session is None:

@@ -8,6 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from jobs.adapters.app.error_texts import SQL_ERRORS, table_error
+from jobs.adapters.console import events as tail
+from jobs.adapters.console.events import EventsView
 from jobs.adapters.console.health import HealthView
-from jobs.adapters.console.subscriptions import RECORDS, SubscriptionsView
+from jobs.adapters.console.network import NetworkView
+from jobs.adapters.console.subscriptions import MOST_RECORDS, RECORDS, SubscriptionsView
+from jobs.adapters.console.trees import TreesView
 from udfs.errors import ConsoleError, StackcastError
 from udfs.filters.subscriptions import Subscription
 from udfs.report.page import render
@@ -36,9 +42,29 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-_STATUS = {"CONSOLE.NO_TOKEN": 401, "CONSOLE.NO_SUBSCRIPTION": 404, "CONSOLE.TOO_LARGE": 413}
+_STATUS = {
+    "CONSOLE.NO_TOKEN": 401,
+    "CONSOLE.NO_SUBSCRIPTION": 404,
+    "CONSOLE.NO_SUCH_NODE": 404,
+    "CONSOLE.NO_BATCH": 404,
+    "CONSOLE.BUSY": 409,
+    "CONSOLE.TOO_LARGE": 413,
+}
+#: What the page is made of; each script is one view, after what all share.
+_SCRIPTS = ("page", "editor", "health", "subscriptions", "map", "events", "trees", "views")
 
 Answer = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Views:
+    """All that pages ask for."""
+
+    health: HealthView
+    subscriptions: SubscriptionsView
+    network: NetworkView
+    events: EventsView
+    trees: TreesView
 
 
 class Console:
@@ -51,14 +77,12 @@ class Console:
 
     def __init__(
         self,
-        health: HealthView,
-        subscriptions: SubscriptionsView,
+        views: Views,
         token: str,
         about: Mapping[str, Any],
         names: Sequence[str],
     ) -> None:
-        self._health = health
-        self._subscriptions = subscriptions
+        self._views = views
         self._token = token
         self._about = about
         self._news = _Shared(self._look)
@@ -66,9 +90,19 @@ class Console:
             routes=[
                 Route("/", self._page),
                 Route("/api/news", self._follow),
-                Route("/api/health", self._read(lambda _: health.read())),
+                Route("/api/health", self._read(lambda _: views.health.read())),
                 Route("/api/subscriptions", self._read(self._find)),
                 Route("/api/subscription", self._read(self._one)),
+                Route("/api/network", self._read(lambda _: views.network.drawn())),
+                Route("/api/loads", self._read(lambda _: views.network.loads())),
+                Route("/api/detail", self._read(self._detail)),
+                Route("/api/letters", self._read(lambda _: views.events.dead_letters())),
+                Route("/api/trees", self._read(lambda _: views.trees.stored())),
+                Route("/api/proposal", self._read(lambda _: views.trees.proposal())),
+                Route("/api/events", self._asked(self._tail), methods=["POST"]),
+                Route("/api/explain", self._asked(self._explain), methods=["POST"]),
+                Route("/api/replay", self._asked(self._replay), methods=["POST"]),
+                Route("/api/propose", self._asked(self._propose, writes=True), methods=["POST"]),
                 Route("/api/check", self._asked(self._check), methods=["POST"]),
                 Route("/api/preview", self._asked(self._preview), methods=["POST"]),
                 Route("/api/save", self._asked(self._save, writes=True), methods=["POST"]),
@@ -81,12 +115,11 @@ class Console:
         return HTMLResponse(await run_in_threadpool(self._rendered), headers=_HEADERS)
 
     def _rendered(self) -> str:
-        body, script = (
-            Path(__file__).with_name(name).read_text(encoding="utf-8")
-            for name in ("console.html", "console.js")
-        )
-        about = {**self._about, "fields": self._subscriptions.fields}
-        return render("console", body, script, about, connects=True)
+        here = Path(__file__).parent
+        body = (here / "console.html").read_text(encoding="utf-8")
+        scripts = ((here / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS)
+        about = {**self._about, **self._views.subscriptions.words()}
+        return render("console", body, "".join(scripts), about, connects=True)
 
     async def _follow(self, request: Request) -> Response:
         async def news() -> AsyncIterator[str]:
@@ -103,8 +136,9 @@ class Console:
     def _look(self) -> str:
         try:
             found = {
-                "health": self._health.read(),
-                "subscriptions": self._subscriptions.versions(),
+                "health": self._views.health.read(),
+                "subscriptions": self._views.subscriptions.versions(),
+                "network": self._views.network.versions(),
             }
         except StackcastError as error:
             found = {"error": _told(error)}
@@ -112,7 +146,7 @@ class Console:
 
     def _read(self, read: Callable[[Request], Any]) -> Answer:
         async def answer(request: Request) -> Response:
-            return _answer(await run_in_threadpool(read, request))
+            return _answer(await run_in_threadpool(_in_our_words, read, request))
 
         return answer
 
@@ -121,7 +155,7 @@ class Console:
             if writes:
                 self._authorize(request)
             asked = await _body(request)
-            return _answer(await run_in_threadpool(do, asked))
+            return _answer(await run_in_threadpool(_in_our_words, do, asked))
 
         return answer
 
@@ -135,19 +169,49 @@ class Console:
             )
 
     def _find(self, request: Request) -> Any:
-        return self._subscriptions.find(request.query_params.get("words", ""))
+        return self._views.subscriptions.find(request.query_params.get("words", ""))
 
     def _one(self, request: Request) -> Any:
-        return self._subscriptions.one(request.query_params.get("id", ""))
+        return self._views.subscriptions.one(request.query_params.get("id", ""))
+
+    def _detail(self, request: Request) -> Any:
+        asked = request.query_params
+        if asked.get("kind") == "switch":
+            return self._views.network.switch(asked.get("id", ""))
+        if asked.get("kind") == "link":
+            return self._views.network.link(asked.get("u", ""), asked.get("v", ""))
+        return self._views.network.host(asked.get("id", ""))
+
+    def _tail(self, asked: dict[str, Any]) -> Any:
+        wanted = asked.get("wanted", "")
+        if not isinstance(wanted, str):
+            raise _bad("wanted is a text")
+        count = min(_count(asked, "records", tail.RECORDS), MOST_RECORDS)
+        return self._views.events.tail(wanted.strip(), count, asked.get("matched") is True)
+
+    def _explain(self, asked: dict[str, Any]) -> Any:
+        session, sequence = asked.get("session"), asked.get("sequence")
+        # A sequence number has more digits than JavaScript's numbers.
+        if (
+            not isinstance(session, str)
+            or not isinstance(sequence, str)
+            or not sequence.isdecimal()
+        ):
+            raise _bad("session and sequence are texts, the second of digits")
+        return self._views.events.explain(session, int(sequence))
+
+    def _replay(self, asked: dict[str, Any]) -> Any:
+        return self._views.events.replay(_count(asked, "batch", -1, least=0))
+
+    def _propose(self, _: dict[str, Any]) -> Any:
+        return self._views.trees.propose()
 
     def _check(self, asked: dict[str, Any]) -> Any:
-        return self._subscriptions.check(_draft(asked))
+        return self._views.subscriptions.check(_draft(asked))
 
     def _preview(self, asked: dict[str, Any]) -> Any:
-        count = asked.get("records", RECORDS)
-        if type(count) is not int or count < 1:
-            raise _bad("records is a whole number from 1 on")
-        return self._subscriptions.preview(_draft(asked), count)
+        count = _count(asked, "records", RECORDS)
+        return self._views.subscriptions.preview(_draft(asked), count)
 
     def _save(self, asked: dict[str, Any]) -> Any:
         draft = _draft(asked)
@@ -156,7 +220,7 @@ class Console:
         enabled = asked.get("enabled", True)
         if type(enabled) is not bool:
             raise _bad("enabled is true or false")
-        return self._subscriptions.save(draft, enabled)
+        return self._views.subscriptions.save(draft, enabled)
 
 
 class _Shared:
@@ -173,6 +237,13 @@ class _Shared:
             if not self._found or time.monotonic() - self._at >= LOOK_SECONDS / 2:
                 self._found, self._at = self._look(), time.monotonic()
             return self._found
+
+
+def _in_our_words(do: Callable[[Any], Any], asked: Any) -> Any:
+    try:
+        return do(asked)
+    except SQL_ERRORS as error:
+        raise table_error(error) from error
 
 
 async def _body(request: Request) -> dict[str, Any]:
@@ -198,6 +269,13 @@ def _draft(asked: Mapping[str, Any]) -> Subscription:
     if not all(isinstance(value, str) for value in values):
         raise _bad("id, subscriber and filter are texts")
     return Subscription(*values)
+
+
+def _count(asked: Mapping[str, Any], name: str, usual: int, least: int = 1) -> int:
+    count = asked.get(name, usual)
+    if type(count) is not int or count < least:
+        raise _bad(f"{name} is a whole number from {least} on")
+    return count
 
 
 def _bad(why: str) -> ConsoleError:

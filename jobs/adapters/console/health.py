@@ -7,9 +7,12 @@ import json
 import re
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from jobs.adapters.console.alerts import Alert, read_metrics
 from jobs.adapters.console.reading import Reading
 from jobs.adapters.planning.versions import LINK_STATES
 from jobs.adapters.tables.tables import LEDGER
@@ -25,16 +28,17 @@ class HealthView:
     """Reads what operators look at first. For any thread.
 
     stream: address of the stream's HTTP server, as ``http://127.0.0.1:9400``, or empty where it
-    serves nothing; then what the tables say is all there is.
+    serves nothing; then what the tables say is all there is. alerts: judged by its metrics.
     """
 
-    def __init__(self, reading: Reading, stream: str) -> None:
+    def __init__(self, reading: Reading, stream: str, alerts: Sequence[Alert] = ()) -> None:
         self._reading = reading
         self._stream = stream
+        self._alerts = alerts
 
     def read(self) -> dict[str, Any]:
-        """Returns all of it as JSON has it: ``stream``, ``versions``, ``batches`` and
-        ``switches``."""
+        """Returns all of it as JSON has it: ``stream``, ``versions``, ``batches``,
+        ``switches`` and ``alerts``, with ``state`` fires, quiet or not told."""
         batches = self._batches()
         stream = self._health()
         last = batches[-1]["versions"] if batches else {}
@@ -43,6 +47,7 @@ class HealthView:
             "versions": self._versions(stream.get("versions") or last),
             "batches": [{k: v for k, v in row.items() if k != "versions"} for row in batches],
             "switches": self._switches(),
+            "alerts": self._judged(stream["reached"]),
         }
 
     def _health(self) -> dict[str, Any]:
@@ -64,6 +69,15 @@ class HealthView:
         except (OSError, ValueError, http.client.HTTPException) as error:
             return {"reached": False, "status": "unhealthy", "problems": [f"{address}: {error}"]}
         return {"reached": True, **found}
+
+    def _judged(self, reached: bool | None) -> list[dict[str, str]]:
+        metrics: dict[str, list[float]] = {"up": [float(reached)]} if reached is not None else {}
+        if reached:
+            with suppress(OSError, ValueError, http.client.HTTPException):
+                asked = urllib.request.urlopen(f"{self._stream}/metrics", timeout=SECONDS)
+                with asked as answer:
+                    metrics |= read_metrics(answer.read(_MOST_BYTES).decode())
+        return [{"name": alert.name, "state": alert.state(metrics)} for alert in self._alerts]
 
     def _batches(self) -> list[dict[str, Any]]:
         rows = self._reading.newest(LEDGER, "batch_id", BATCHES)

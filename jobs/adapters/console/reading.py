@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from jobs.adapters.tables.tables import Tables
+from jobs.adapters.tables.tables import MOST_COMMITS, Tables
 
 Row = dict[str, Any]
+#: Delta's id of a table, and its version.
+Head = tuple[str, int]
 _Made = TypeVar("_Made")
 
 
@@ -43,6 +45,18 @@ class Reading:
             return self.tables.rows(table, version)
 
         return list(self.of((table,), f"newest {table}", read))
+
+    def grown(self, table: str, before: Head | None) -> tuple[Head, list[Row], bool]:
+        """Returns of a table that only grows its head, the rows that came since it was at
+        ``before``, and whether these are all rows instead, as it is hard to tell."""
+        head = self.tables.head(table)
+        if head == before:
+            return head, [], False
+        if before is not None and before[0] == head[0] and 0 <= head[1] - before[1] <= MOST_COMMITS:
+            added = self.tables.added(table, before[1], head[1])
+            if added is not None:
+                return head, added, False
+        return head, self.tables.rows(table, head[1]), True
 
     def of(self, tables: tuple[str, ...], name: str, make: Callable[[], _Made]) -> _Made:
         """Returns what ``make`` makes of the current versions of tables, kept under a name."""

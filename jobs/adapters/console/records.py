@@ -6,48 +6,41 @@ import dataclasses
 from collections.abc import Iterator
 from contextlib import closing
 
-import kafka.errors as kafka_errors
-from kafka import KafkaConsumer, TopicPartition
+from pyspark.sql import SparkSession
 
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.fetch.client import Fetcher, Range
-from jobs.adapters.fetch.options import FetchOptions, fetch_options
-from udfs.errors import KafkaError
+from jobs.adapters.fetch.options import fetch_options
+from jobs.adapters.stream.kafka import Topics
 from udfs.messages.buffers import Batch
 
 #: Whoever looks at a page does not wait for longer, seconds.
 PATIENCE = 10.0
 
 
-def newest(settings: Settings, count: int) -> Iterator[Batch]:
-    """Yields the last records of the topic, about as many of each partition, ``count`` in all at
-    most.
+class NewestRecords:
+    """Reads the topics of one deployment. For any thread."""
 
-    Raises SettingsError NO_BROKER; KafkaError BROKER_UNREACHABLE, FETCH_REFUSED, NOT_FETCHED and
-    as `Fetcher.batches`.
-    """
-    settings.require_broker()
-    options = fetch_options(settings.kafka, settings.publisher_header)
-    options = dataclasses.replace(options, patience=PATIENCE)
-    try:
-        spans = _spans(settings.topic, options)
-    except (OSError, kafka_errors.KafkaError) as error:
-        raise KafkaError(
-            "BROKER_UNREACHABLE",
-            f"the end of topic {settings.topic} could not be asked for: {error!r}; check "
-            "spark.stackcast.kafka.bootstrap.servers, and that the brokers are up",
-        ) from error
-    share = max(1, count // max(1, len(spans)))
-    with closing(Fetcher(options)) as fetcher:
-        for partition, (begin, end) in sorted(spans.items()):
-            if begin < end:
-                first = max(begin, end - share)
-                yield from fetcher.batches(Range(settings.topic, partition, first, end))
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self._spark = spark
+        self._settings = settings
 
+    def read(self, count: int, topic: str = "") -> Iterator[Batch]:
+        """Yields the last records of a topic, that of events by default, about as many of each
+        partition, ``count`` in all at most.
 
-def _spans(topic: str, options: FetchOptions) -> dict[int, tuple[int, int]]:
-    """By partition, the first offset that is there and the one after the last."""
-    with closing(KafkaConsumer(**dict(options.client))) as consumer:
-        places = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic) or ()]
-        begins, ends = consumer.beginning_offsets(places), consumer.end_offsets(places)
-    return {place.partition: (begins[place], ends[place]) for place in places}
+        Raises SettingsError NO_BROKER; KafkaError as `Topics.spans` and `Fetcher.batches`, and
+        NOT_FETCHED.
+        """
+        settings = self._settings
+        settings.require_broker()
+        settings = dataclasses.replace(settings, topic=topic or settings.topic)
+        options = fetch_options(settings.kafka, settings.publisher_header)
+        options = dataclasses.replace(options, patience=PATIENCE)
+        spans = Topics(self._spark, settings).spans()
+        share = max(1, count // max(1, len(spans)))
+        with closing(Fetcher(options)) as fetcher:
+            for partition, (begin, end) in sorted(spans.items()):
+                if begin < end:
+                    first = max(begin, end - share)
+                    yield from fetcher.batches(Range(settings.topic, partition, first, end))

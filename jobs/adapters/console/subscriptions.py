@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import threading
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, cast
 
 from jobs.adapters.app.settings import FORMATS, Settings
-from jobs.adapters.console import records
 from jobs.adapters.console.reading import Reading, Row
+from jobs.adapters.console.records import NewestRecords
 from jobs.adapters.planning import formats
 from jobs.adapters.planning.plans import NETWORK
 from jobs.adapters.tables.tables import GRANTS, LIVE
-from udfs.errors import ConsoleError
+from udfs.errors import ConsoleError, SubscriptionError
+from udfs.filters.compiler.compile import Order
+from udfs.filters.compiler.tables import leaf_row
 from udfs.filters.grants import Grants
+from udfs.filters.grouped import Grouped
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.live_rules import LiveRules
 from udfs.filters.rule_warnings import warnings_of
 from udfs.filters.subscriptions import CheckedRule, Rejection, Subscription, check, select
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from udfs.messages.readers import Format
+from udfs.messages.specification import Specification
 from udfs.network.network import Network
 from udfs.network.publishers import receiving
-from udfs.network.rows import network_from_rows
 from udfs.replay.rule_preview import RulePreview
 
 TABLE = "subscriptions"
@@ -32,24 +38,52 @@ SHOWN = 200
 #: Records that a preview reads, and at most.
 RECORDS = 2_000
 MOST_RECORDS = 20_000
+#: Rules with which a draft is compiled.
+MOST_COMPILED = 20_000
+#: Symbols that an editor offers.
+MOST_SYMBOLS = 1_000
+_SYMBOL = re.compile(r"==?\s*[\"']?([A-Z][A-Z0-9.]{1,11})\b")
 #: Who wrote the row, where nobody says.
 AUTHOR = "console"
+
+
+class LiveRule(NamedTuple):
+    """A rule as events meet it: its text, and the hosts that get what it matches."""
+
+    id: str
+    filter: str
+    receivers: tuple[str, ...]
 
 
 class SubscriptionsView:
     """Reads subscriptions, tries drafts, and saves them. For any thread."""
 
-    def __init__(self, reading: Reading, settings: Settings) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        settings: Settings,
+        network: Callable[[], Network],
+        records: NewestRecords,
+    ) -> None:
         self._reading = reading
         self._settings = settings
+        self._records = records
+        self._network = network
         # One preview at a time: each may take a core for seconds.
         self._previews = threading.Lock()
         self._saving = threading.Lock()
+        self._compiled: tuple[tuple[int, str], LiveRules, Format] | None = None
 
-    @property
-    def fields(self) -> list[str]:
-        """Names of the format's fields, for rules."""
-        return list(self._format().specification.fields)
+    def words(self) -> dict[str, list[str]]:
+        """Returns what an editor offers: ``fields`` of the format, ``hosts``, and ``symbols`` that
+        rules compare with."""
+        texts = (str(row["filter"]) for row in self._reading.rows(TABLE))
+        symbols = {word for text in texts for word in _SYMBOL.findall(text)}
+        return {
+            "fields": list(self._format().specification.fields),
+            "hosts": sorted(self._network().hosts),
+            "symbols": sorted(symbols)[:MOST_SYMBOLS],
+        }
 
     def versions(self) -> dict[str, int]:
         """Returns versions of what `find` reads: it finds the same while these are the same."""
@@ -103,7 +137,7 @@ class SubscriptionsView:
         have, how many of these are ``matched``, None for a rule with state, by which ``hosts``, and
         ``also``: who else gets how many of those.
 
-        Raises as `records.newest`.
+        Raises as `NewestRecords.read`.
         """
         told = self.check(draft)
         if told["error"]:
@@ -111,16 +145,16 @@ class SubscriptionsView:
         form = self._format()
         (mine,), _ = self._check([draft], form)
         others = [s for s in self._live() if s.id != draft.id]
-        rules, _ = self._check(others, form)
-        by_id = {s.id: s.filter for s in others}
+        rules = self._checked(others, form)
         with self._previews:
             preview = RulePreview(
                 form,
                 draft.filter,
-                [by_id[rule.id] for rule in rules],
+                [rule.filter for rule in rules],
                 [rule.receivers for rule in rules],
             )
-            for batch in records.newest(self._settings, min(count, MOST_RECORDS)):
+            entries = self._entries_changed(draft, form)
+            for batch in self._records.read(min(count, MOST_RECORDS)):
                 preview.add(batch)
         also = sorted(preview.also.items(), key=lambda pair: (-pair[1], pair[0]))
         return told | {
@@ -129,7 +163,58 @@ class SubscriptionsView:
             "hosts": list(mine.receivers),
             "also": [{"host": host, "events": events} for host, events in also[:SHOWN]],
             "left_out": preview.left_out,
+            "entries": entries,
         }
+
+    def _entries_changed(self, draft: Subscription, form: Format) -> dict[str, int] | None:
+        """Rows of the compiled filter that come and go with a draft; None for too many rules.
+
+        What is compiled is kept, so that a second draft costs what an edit does.
+        """
+        rows = list(self._live())
+        if len(rows) > MOST_COMPILED:
+            return None
+        hosts, publisher, granted = self._circumstances(form.specification)
+        key = id(form.specification), publisher
+        if self._compiled is None or self._compiled[0] != key:
+            order = self._settings.filter_order
+            live = LiveRules(form.specification, publisher, cast(Order, order))
+            self._compiled = key, live, form
+        live = self._compiled[1]
+        before, after = (
+            _entries(live.update(wanted, hosts, granted)[2])
+            for wanted in (rows, [*(row for row in rows if row.id != draft.id), draft])
+        )
+        return {"added": len(after - before), "removed": len(before - after), "all": len(before)}
+
+    def rules(self) -> tuple[Format, list[LiveRule]]:
+        """Returns the format of events, and the rules that are enabled and right."""
+        tables = (TABLE, GRANTS, ATTRIBUTES, *NETWORK)
+
+        def make() -> tuple[Format, list[LiveRule]]:
+            form = self._format()
+            return form, self._checked(list(self._live()), form)
+
+        return self._reading.of(tables, "rules", make)
+
+    def condition_error(self, text: str) -> dict[str, Any] | None:
+        """Returns what is wrong with a condition, as `check` has it, or None."""
+        try:
+            rule = parse_rule(text, self._format().specification)
+        except SubscriptionError as error:
+            place = {name: error.fields.get(name) for name in ("line", "column")}
+            return {"code": error.code, "message": error.message, **place}
+        if rule.actions:
+            return {
+                "code": "SUBSCRIPTION.SYNTAX",
+                "message": "a condition alone is asked for, without actions",
+            }
+        return None
+
+    def _checked(self, rows: Sequence[Subscription], form: Format) -> list[LiveRule]:
+        texts = {row.id: row.filter for row in rows}
+        rules, _ = self._check(rows, form)
+        return [LiveRule(rule.id, texts[rule.id], tuple(rule.receivers)) for rule in rules]
 
     def save(self, draft: Subscription, enabled: bool, author: str = AUTHOR) -> dict[str, Any]:
         """Writes the row of a draft, a new one or in place of the one of its id; returns the
@@ -209,21 +294,33 @@ class SubscriptionsView:
     def _check(
         self, rows: Iterable[Subscription], form: Format
     ) -> tuple[list[CheckedRule], list[Rejection]]:
-        network = self._reading.of(NETWORK, "network", self._network)
-        hosts, publisher = receiving(network, self._settings.publisher)
-        specification = form.specification
+        hosts, publisher, granted = self._circumstances(form.specification)
+        rules, rejections = check(list(rows), form.specification, hosts, publisher, granted)
+        return list(rules), rejections
+
+    def _circumstances(self, specification: Specification) -> tuple[set[str], str, Grants | None]:
+        """The hosts that may receive, the publisher, and the grants."""
+        hosts, publisher = receiving(self._network(), self._settings.publisher)
 
         def grants() -> Grants | None:
             held = self._reading.rows(GRANTS)
             return Grants.of_table(held, self._settings.format, specification)
 
         granted = self._reading.of((GRANTS,), f"grants {id(specification)}", grants)
-        rules, rejections = check(list(rows), specification, hosts, publisher, granted)
-        return list(rules), rejections
+        return set(hosts), publisher, granted
 
-    def _network(self) -> Network:
-        switches, hosts, links = map(self._reading.rows, NETWORK)
-        return network_from_rows(switches, hosts, links, self._settings.labels)
+
+def _entries(grouped: Grouped) -> set[bytes]:
+    """Each row of the filter as bytes: entries, leaves, and terms of the indexes."""
+    diagram = grouped.diagram
+    found = {row.tobytes() for row in diagram.entries}
+    found |= {repr(leaf_row(*each)).encode() for each in diagram.outcomes.items()}
+    numbered = {"state", "leaf"}
+    found |= {
+        repr([value for key, value in row.items() if key not in numbered]).encode()
+        for row in grouped.term_rows()
+    }
+    return found
 
 
 def _shown(row: Row) -> Row:

@@ -11,9 +11,11 @@ from jobs.adapters.app.settings import PREFIX, Settings
 from jobs.adapters.tables.tables import GRANTS, Tables
 from udfs.errors import SettingsError
 from udfs.messages.attributes.events import Widths
+from udfs.messages.attributes.reference import read_event
 from udfs.messages.attributes.registry import FORMAT as ATTRIBUTES
 from udfs.messages.attributes.registry import Registry
 from udfs.messages.readers import AttributeEvents, Encoding, Format, Input, Packets
+from udfs.messages.reference import read_message
 from udfs.messages.specification import Specification, parse_specification
 from udfs.network.labels import MAX_LABELS
 from udfs.stacks.frame import message_capacity
@@ -103,3 +105,19 @@ def format_of(settings: Settings, tables: Tables, versions: Mapping[str, int]) -
 def longest_event(settings: Settings) -> int:
     """Most bytes of an attribute/value event: what fits a frame beside the longest stack."""
     return message_capacity(settings.mtu, MAX_LABELS, settings.labels)
+
+
+def event_of(form: Format, message: bytes) -> tuple[dict[str, str], dict[str, int]]:
+    """Returns the fields of a message as texts, and raw, by qualified name. Raises MessageError."""
+    specification = form.specification
+    if isinstance(form, AttributeEvents):
+        registry = form.registry
+        widths = registry.widths
+        by_id, _ = read_event(message, form.encoding, widths.ids, len(message), widths)
+        names = zip(
+            registry.ids_of(specification.fields.values()), specification.fields, strict=True
+        )
+        raw = {name: by_id[number] for number, name in names if number in by_id}
+    else:
+        raw = read_message(specification, message)
+    return {name: specification.fields[name].render(value) for name, value in raw.items()}, raw

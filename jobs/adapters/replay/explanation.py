@@ -17,9 +17,8 @@ from udfs.errors import MessageError, ReplayError
 from udfs.filters.explanation.explain import evaluate_rule
 from udfs.filters.meaning.evaluate import is_stateful
 from udfs.filters.subscriptions import CheckedRule
-from udfs.messages.attributes.reference import read_event
 from udfs.messages.attributes.registry import FORMAT
-from udfs.messages.reference import read_message, read_packet
+from udfs.messages.reference import read_packet
 from udfs.messages.sequence import INDEX_BITS, sequence_number, split_sequence
 from udfs.network.network import Network
 from udfs.network.rows import tree_from_row
@@ -138,25 +137,10 @@ class SentExplanation:
 
     def _event(self, prepared: Prepared, message: bytes) -> tuple[dict[str, str], dict[str, int]]:
         """Fields as texts, and raw, by qualified name."""
-        plan = prepared.planned.compilation.plan
-        specification = plan.specification
-        if _attributes(prepared):
-            versions = prepared.planned.compilation.versions
-            widths = prepared.settings.widths
-            registry = formats.registry_of(self._tables, widths, versions[FORMAT])
-            encoding = prepared.settings.attributes_encoding
-            by_id, _ = read_event(message, encoding, widths.ids, len(message), widths)
-            ids = dict(
-                zip(
-                    registry.ids_of(specification.fields.values()),
-                    specification.fields,
-                    strict=True,
-                )
-            )
-            raw = {ids[number]: value for number, value in by_id.items() if number in ids}
-        else:
-            raw = read_message(specification, message)
-        return {name: specification.fields[name].render(v) for name, v in raw.items()}, raw
+        form = formats.format_of(
+            prepared.settings, self._tables, prepared.planned.compilation.versions
+        )
+        return formats.event_of(form, message)
 
     def _told(
         self,
@@ -249,6 +233,7 @@ class SentExplanation:
             "entry": publisher,
             "receivers": list(receivers),
             "labels": [],
+            "leave_at": [],
             "paths": paths,
             "links": sorted({link for path in paths.values() for link in pairwise(path)}),
             "bytes": len(packet),
@@ -267,11 +252,18 @@ class SentExplanation:
             "entry": entry,
             "receivers": list(receivers),
             "labels": list(way.labels),
+            "leave_at": [_own_switch(network, label) for label in parts.labels],
             "paths": {name: list(way.paths.get(name, ())) for name in receivers},
             "links": [list(link) for link in way.links],
             "bytes": len(frame),
             "hex": frame.hex(),
         }
+
+
+def _own_switch(network: Network, label: int) -> str:
+    """The switch at which a label leaves the stack; empty for one that stays, as trees do."""
+    link = network.link_of(label)
+    return link.switch if link else ""
 
 
 def _pruned(prepared: Prepared) -> bool:

@@ -1,0 +1,86 @@
+// The newest events, why one was sent, dead letters, and a batch computed again.
+(() => {
+  const LOOK = 2000;
+  let found = [], letters = [], visible = false, timer, number_ = 0, chosen = "";
+  const keyOf = (event) => `${event.session}/${event.sequence}`;
+
+  // --- the tail ------------------------------------------------------------------------------------
+  async function look() {
+    clearTimeout(timer);
+    if (!visible) return;
+    try { await read(); } catch (error) { byId("events-told").textContent = failure(error); byId("events-told").className = "told bad"; }
+    timer = setTimeout(look, LOOK);
+  }
+  async function read() {
+    if (!byId("events-follow").checked && found.length) return;
+    const mine = ++number_, wanted = byId("events-wanted").value;
+    const tail = await ask("events", { wanted, matched: byId("events-matched").checked, records: Number(byId("events-records").value) });
+    if (mine !== number_ || wanted !== byId("events-wanted").value) return;
+    byId("events-wanted").setAttribute("aria-invalid", Boolean(tail.error));
+    byId("events-told").className = tail.error ? "told bad" : "note";
+    if (tail.error) { byId("events-told").textContent = `${tail.error.code}: ${tail.error.message}`; return; }
+    byId("events-told").textContent = `${number(tail.found)} of the last ${plural(tail.looked_at, "event")}${tail.found > tail.events.length ? `, the newest ${tail.events.length} shown` : ""}`
+      + (tail.left_out ? `; ${plural(tail.left_out, "rule")} with state not looked at` : "");
+    found = tail.events;
+    const dead = byId("events-dead-open").open ? await ask("letters") : null;
+    if (dead) { letters = dead; showLetters(); }
+    show();
+  }
+  const words = (event) => Object.entries(event.fields).filter(([, text]) => !/^\d{4}-\d\d-\d\dT/.test(text)).map(([field, text]) => `${field.slice(field.lastIndexOf(".") + 1)} ${text}`).join(", ");
+  function show() {
+    const kept = document.activeElement?.dataset?.key;
+    byId("events-rows").replaceChildren(found.length ? table(["time", "event", "rules", "hosts", "batch"], found.map((event) => [
+      time(event.time).slice(11), { node: make("button", { className: "opens", type: "button", "data-key": keyOf(event), "aria-pressed": keyOf(event) === chosen, text: words(event), on: { click: () => go("events", keyOf(event)) } }) },
+      { text: event.matches }, { node: make("span", { text: event.hosts.slice(0, 6).join(", ") + (event.hosts.length > 6 ? `, ${event.hosts.length - 6} more` : "") }) },
+      event.batch === null ? { text: "not yet" } : { node: make("button", { className: "opens", type: "button", text: event.batch, on: { click: () => again(event.batch) } }) },
+    ])) : note("None."));
+    if (kept) byId("events-rows").querySelector(`[data-key="${CSS.escape(kept)}"]`)?.focus();
+  }
+
+  // --- one event -----------------------------------------------------------------------------------
+  async function explain(key) {
+    chosen = key;
+    const [session, sequence] = key.split("/");
+    byId("events-detail").replaceChildren(note("Computing it again from what is on record; the first time Spark starts, which takes some seconds …"));
+    try {
+      const told = await ask("explain", { session, sequence });
+      if (chosen !== key) return;
+      byId("events-detail").replaceChildren(...explained(told), make("div", { className: "actions" },
+        make("button", { type: "button", className: "main", text: "Show its way on the map", on: { click: () => go("map", "", { session, sequence }) } }),
+        make("button", { type: "button", text: `Compute batch ${told.batch} again`, on: { click: () => again(told.batch) } })));
+    } catch (error) {
+      if (chosen === key) byId("events-detail").replaceChildren(make("pre", { className: "told", text: failure(error) }));
+    }
+  }
+  async function again(batch) {
+    chosen = "";
+    byId("events-detail").replaceChildren(note(`Computing batch ${batch} again …`));
+    try {
+      const told = await ask("replay", { batch });
+      byId("events-detail").replaceChildren(make("h2", { text: `Batch ${batch}, computed again` }),
+        make("p", { className: told.same ? "told good" : "told bad", text: told.same ? "The same as it was sent." : "It differs from what the ledger says." }),
+        table(["", "computed again", "ledger"], [["frames", told.frames, told.then.frames], ["bytes", told.bytes, told.then.bytes]]),
+        make("h3", { text: "Its first frames" }), ...told.first.map((frame) => make("details", {},
+          make("summary", { text: `${frame.session}/${frame.sequence} to ${frame.receivers.join(", ")}` }), hex(frame.hex))));
+    } catch (error) { byId("events-detail").replaceChildren(make("pre", { className: "told bad", text: failure(error) })); }
+  }
+
+  // --- dead letters --------------------------------------------------------------------------------
+  function showLetters() {
+    inside("events-dead", letters.length ? scrolled(make("ul", { className: "findings" }, ...letters.map((letter) => make("li", { className: "problem" },
+      make("strong", { text: letter.reason }), ` partition ${letter.partition}, offset ${number(letter.offset)}${letter.index === null || letter.index === undefined ? ", whole record" : `, message ${letter.index}`}, ${plural(letter.length ?? 0, "byte")}, ${time(letter.time)}`,
+      make("details", {}, make("summary", { text: "hex" }), hex(letter.sample ?? "")))))) : note("None."));
+  }
+
+  let pause;
+  byId("events-wanted").addEventListener("input", () => { clearTimeout(pause); pause = setTimeout(() => { found = []; look(); }, 300); });
+  for (const id of ["events-records", "events-matched"]) byId(id).addEventListener("change", () => { found = []; look(); });
+  byId("events-follow").addEventListener("change", look);
+  byId("events-dead-open").addEventListener("toggle", async () => { if (byId("events-dead-open").open) { letters = await ask("letters"); showLetters(); } });
+  views.events = {
+    show: (text) => { visible = true; look(); if (text && text !== chosen) explain(text); },
+    hide: () => { visible = false; clearTimeout(timer); },
+    csv: () => [["time", "partition", "offset", "message", "batch", "rules", "hosts", "fields"],
+      found.map((event) => [event.time, event.partition, event.offset, event.index, event.batch, event.rules.join(" "), event.hosts.join(" "), words(event)])],
+  };
+})();

@@ -1,0 +1,192 @@
+"""Events as the topic has them: the newest, why one was sent, dead letters, a batch again."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import threading
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.console.reading import Reading, Row
+from jobs.adapters.console.records import NewestRecords
+from jobs.adapters.console.subscriptions import SubscriptionsView
+from jobs.adapters.planning import formats
+from jobs.adapters.replay.explanation import SentExplanation
+from jobs.adapters.replay.replay import Replay
+from jobs.adapters.tables.tables import LEDGER, Tables
+from udfs.errors import ConsoleError
+from udfs.messages.sequence import sequence_number, session_id
+from udfs.replay.event_matches import NewestEvents
+
+#: Records that a look at the tail reads, and events that a page shows.
+RECORDS = 2_000
+SHOWN = 200
+#: Rules of an event that are named.
+_RULES = 20
+#: Batches in which an event is looked for, and frames of a replay that are shown.
+_BATCHES = 500
+_FRAMES = 20
+
+
+class EventsView:
+    """Reads events. For any thread; explanations and replays take turns, and start Spark."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        settings: Settings,
+        subscriptions: SubscriptionsView,
+        records: NewestRecords,
+        spark: SparkSession,
+    ) -> None:
+        self._reading = reading
+        self._settings = settings
+        self._subscriptions = subscriptions
+        self._records = records
+        self._spark = spark
+        self._computing = threading.Lock()
+        self._explanation: SentExplanation | None = None
+        self._replay: Replay | None = None
+
+    def tail(self, wanted: str = "", count: int = RECORDS, matched: bool = False) -> dict[str, Any]:
+        """Returns the newest ``events`` that fulfil a condition, and that some rule matches where
+        that is asked for, the newest first, of how many
+        that were ``looked_at`` and how many of them were ``found``; or ``error``, as of a draft.
+
+        Each has its place, time, fields as texts, the rules that match it (those with state are
+        left out: ``left_out`` counts them), who gets it by them, and the batch that sent it.
+        Raises as `NewestRecords.read`.
+        """
+        form, rules = self._subscriptions.rules()
+        if wanted:
+            error = self._subscriptions.condition_error(wanted)
+            if error:
+                return {"error": error}
+        kept = NewestEvents(form, [rule.filter for rule in rules], wanted, SHOWN, matched)
+        if wanted and not kept.matches.plain[-1]:
+            raise ConsoleError(
+                "BAD_REQUEST", "a condition with state depends on what came before: leave it out"
+            )
+        for batch in self._records.read(count):
+            kept.add(batch)
+        batches = self._reading.newest(LEDGER, "batch_id", _BATCHES)
+        found = []
+        for event in kept.newest():
+            met = [rules[number] for number in event.rules]
+            found.append(
+                {
+                    "partition": event.partition,
+                    "offset": event.offset,
+                    "index": event.message_index,
+                    "session": session_id(self._settings.topic, event.partition).decode(),
+                    "sequence": str(sequence_number(event.offset, event.message_index)),
+                    "time": _time(event.time),
+                    "fields": formats.event_of(form, event.message)[0],
+                    "rules": [rule.id for rule in met[:_RULES]],
+                    "matches": len(met),
+                    "hosts": sorted({host for rule in met for host in rule.receivers}),
+                    "batch": _batch_of(batches, self._settings.topic, *event[:2]),
+                }
+            )
+        return {
+            "error": None,
+            "events": found,
+            "looked_at": kept.looked_at,
+            "found": kept.found,
+            "left_out": int((~kept.matches.plain[: len(rules)]).sum()),
+        }
+
+    def dead_letters(self, count: int = SHOWN) -> list[dict[str, Any]]:
+        """Returns the newest dead letters, the newest first: what the stream wrote of them, and
+        the ``time`` of that. Raises as `NewestRecords.read`."""
+        found = []
+        for batch in self._records.read(count, self._settings.dead_letter_topic):
+            borders = batch.borders.tolist()
+            for at in range(len(batch)):
+                text = batch.content[borders[at] : borders[at + 1]].tobytes()
+                try:
+                    told = json.loads(text)
+                except ValueError:
+                    told = None
+                if not isinstance(told, dict):
+                    told = {"reason": "no letter of a stream", "sample": text.hex()}
+                time = None if batch.time is None else int(batch.time[at])
+                found.append({"time": _time(time), **told})
+        found.sort(key=lambda row: row["time"] or "", reverse=True)
+        return found[:count]
+
+    def explain(self, session: str, sequence: int) -> dict[str, Any]:
+        """Returns why a notification was sent, as `SentExplanation.explain`. Raises as that."""
+        with self._computing:
+            if self._explanation is None:
+                self._explanation = SentExplanation(self._spark, self._settings, self._tables())
+            return self._explanation.explain(session, sequence)
+
+    def replay(self, number: int) -> dict[str, Any]:
+        """Computes a batch again, and returns ``frames`` and ``bytes`` as computed and as the
+        ledger has them (``then``), whether they are the ``same``, and the first of the frames.
+
+        Raises ConsoleError NO_BATCH, and as `Replay`.
+        """
+        rows = self._reading.newest(LEDGER, "batch_id", _BATCHES)
+        row = next((r for r in rows if r["batch_id"] == number), None)
+        if row is None:
+            raise ConsoleError(
+                "NO_BATCH", f"batch {number} is not among the last {_BATCHES} of the ledger"
+            )
+        frames = size = 0
+        shown: list[dict[str, Any]] = []
+        with self._computing:
+            if self._replay is None:
+                self._replay = Replay(self._spark, self._settings, self._tables())
+            replay = self._replay
+            replay.ledger.refresh()
+            for part in row["partitions"]:
+                at = part["from_offset"]
+                while at < part["until_offset"]:
+                    run = replay.prepare(part["partition"], at)
+                    until = min(run.span.until, part["until_offset"])
+                    sent = replay.run(run, None, (at, until), whole=True)
+                    contents = sent.content.to_pylist()
+                    frames += len(contents)
+                    size += sum(map(len, contents))
+                    for place in range(min(len(contents), _FRAMES - len(shown))):
+                        receivers = sent.receivers[int(sent.group[place])]
+                        shown.append(
+                            {
+                                "partition": part["partition"],
+                                "sequence": str(int(sent.sequence[place])),
+                                "session": session_id(
+                                    self._settings.topic, part["partition"]
+                                ).decode(),
+                                "receivers": list(receivers),
+                                "hex": contents[place].hex(),
+                            }
+                        )
+                    at = until
+            replay.trim()
+        then = {"frames": row["frames"], "bytes": row["bytes"]}
+        now = {"frames": frames, "bytes": size}
+        return {**now, "batch": number, "then": then, "same": now == then, "first": shown}
+
+    def _tables(self) -> Tables:
+        return self._reading.tables
+
+
+def _time(microseconds: int | None) -> str | None:
+    if microseconds is None:
+        return None
+    return dt.datetime.fromtimestamp(microseconds / 1e6, dt.UTC).isoformat()
+
+
+def _batch_of(batches: list[Row], topic: str, partition: int, offset: int) -> int | None:
+    for row in batches:
+        if row["topic"] == topic and any(
+            p["partition"] == partition and p["from_offset"] <= offset < p["until_offset"]
+            for p in row["partitions"]
+        ):
+            return int(row["batch_id"])
+    return None

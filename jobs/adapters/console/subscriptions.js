@@ -1,0 +1,106 @@
+// Rules: the list, and the editor of one.
+(() => {
+  const fields = { id: byId("rule-id"), subscriber: byId("rule-subscriber"), filter: byId("rule-filter") };
+  const draft = () => Object.fromEntries(Object.entries(fields).map(([name, node]) => [name, node.value]));
+  function tell(text, kind = "") { byId("told").textContent = text; byId("told").className = `told ${kind}`; }
+  const remark = ({ code, message }) => `${code}: ${message}`;
+  const stateOf = (row) => make("span", { className: `state ${row.state.replace(/ .*/, "")}`, text: row.state });
+  const liveSince = (row) => `live since version ${number(row.since_version)}, ${time(row.since)}`;
+  // Answers may overtake each other: only that to the newest question counts.
+  let asked = 0, listed = 0, waiting = null, shown = [];
+
+  async function list() {
+    const number_ = ++listed;
+    const found = await ask(`subscriptions?words=${encodeURIComponent(byId("search").value)}`);
+    if (number_ !== listed) return;
+    shown = found.rows;
+    const counts = Object.entries(found.counts).map(([state, count]) => `${number(count)} ${state}`).join(", ");
+    byId("found").textContent = `${number(found.found)} of ${number(found.total)} (${counts})` + (found.rows.length < found.found ? `, the first ${found.rows.length} shown` : "");
+    const open = (row) => ({ node: make("button", { className: "opens", type: "button", text: row.id, on: { click: () => { go("subscriptions", row.id); } } }) });
+    byId("rows").replaceChildren(found.rows.length ? table(["id", "host", "filter", "state", "since"], found.rows.map((row) => [
+      open(row), row.subscriber, { node: make("code", {}, ...coloured(row.filter)) }, { node: stateOf(row) },
+      row.state === "live" ? `version ${number(row.since_version)}, ${time(row.since)}` : ""])) : note("None."));
+    inside("rejected", found.rejected.length ? scrolled(make("ul", { className: "findings" }, ...found.rejected.map((row) => make("li", { className: "problem" },
+      open(row).node, ...row.remarks.map((each) => make("pre", { className: "told bad", text: remark(each) })))))) : note("None."), ...fromRunbook("StackcastRejectedRulesRise"));
+  }
+  async function checkDraft() {
+    const number_ = ++asked;
+    const told = fields.filter.value.trim() ? await ask("check", draft()) : null;
+    if (number_ !== asked) return;
+    const lines = told ? (told.error ? [remark(told.error)] : told.warnings.map(remark)) : [];
+    byId("checked").textContent = lines.join("\n\n") || (told ? "The rule is right." : "");
+    byId("checked").className = `told ${told?.error ? "bad" : told && !lines.length ? "good" : ""}`;
+    fields.filter.setAttribute("aria-invalid", Boolean(told?.error));
+  }
+  let pause;
+  function typed() { clearTimeout(pause); pause = setTimeout(() => attempt(checkDraft), 200); }
+  async function attempt(work) {
+    try { await work(); } catch (error) {
+      if (error.status === 401) { byId("asks-token").hidden = false; byId("token").focus(); }
+      tell(failure(error), "bad");
+    }
+  }
+  async function preview() {
+    tell("Reading the last records …");
+    const found = await ask("preview", { ...draft(), records: Number(byId("rule-records").value) });
+    if (found.error) return tell(remark(found.error), "bad");
+    const shared = found.also.map(({ host, events }) => `${host} (${number(events)})`).join(", ");
+    const matched = found.matched === null ? `A rule with state depends on what came before: ${number(found.events)} events are not counted.`
+      : `${number(found.matched)} of the last ${number(found.events)} events match (${percent(found.events ? found.matched / found.events : 0)}).`;
+    tell([matched, `They go to ${found.hosts.join(", ")}.`,
+      ...(found.matched ? [shared ? `Who else gets them: ${shared}.` : "Nobody else gets them."] : []),
+      ...(found.entries ? [`Of ${plural(found.entries.all, "table entry", "table entries")}, ${number(found.entries.added)} would come and ${number(found.entries.removed)} go.`] : []),
+      ...(found.left_out ? [`${plural(found.left_out, "rule")} with state not counted.`] : []),
+      ...found.warnings.map(remark)].join("\n"));
+  }
+  async function save() {
+    if (byId("token").value) sessionStorage.setItem("token", byId("token").value);
+    const enabled = byId("rule-enabled").checked;
+    const row = draft();
+    const { version } = await ask("save", { ...row, enabled });
+    byId("asks-token").hidden = true;
+    waiting = { id: row.id, version };
+    tell(`Saved as version ${number(version)} of table subscriptions; the stream has not taken it up yet.`);
+    await follow();
+  }
+  // What became of the row that was saved last, once the stream has taken it up.
+  async function follow() {
+    await list();
+    if (!waiting) return;
+    const { id, version } = waiting;
+    const row = await ask(`subscription?id=${encodeURIComponent(id)}`);
+    if (row.state === "pending" || waiting?.version !== version) return;
+    waiting = null;
+    if (row.state === "live") tell(`Saved as version ${number(version)}, ${liveSince(row)}.`, "good");
+    else tell([`Saved as version ${number(version)}: ${row.state}.`, ...row.remarks.map(remark)].join("\n"), row.state === "rejected" ? "bad" : "");
+  }
+  async function edit(id) {
+    const row = id ? await ask(`subscription?id=${encodeURIComponent(id)}`) : { id: "", subscriber: "", filter: "", enabled: true, remarks: [], state: "" };
+    for (const [name, node] of Object.entries(fields)) node.value = row[name];
+    paint();
+    byId("rule-enabled").checked = row.enabled;
+    tell(row.state === "live" ? `${liveSince(row)}.` : row.state, row.state === "live" ? "good" : "");
+    await checkDraft();
+  }
+  const paint = ruleEditor(fields.filter, typed);
+  for (const node of Object.values(fields)) node.addEventListener("input", typed);
+  byId("editor").addEventListener("submit", (event) => { event.preventDefault(); attempt(save); });
+  byId("preview").addEventListener("click", () => attempt(preview));
+  byId("new").addEventListener("click", () => { go("subscriptions"); attempt(() => edit("")); fields.id.focus(); });
+  byId("search").addEventListener("input", () => attempt(list));
+  byId("fields").querySelector("div").append(...data.fields.map((name) => make("button", {
+    className: "chip", type: "button", text: name,
+    on: { click: () => { fields.filter.setRangeText(name, fields.filter.selectionStart, fields.filter.selectionEnd, "end"); fields.filter.focus(); paint(); typed(); } },
+  })));
+
+  let versions = "";
+  views.subscriptions = {
+    show: (text) => { if (text) attempt(() => edit(text)); },
+    take: (news) => {
+      const now = JSON.stringify(news.subscriptions);
+      if (now !== versions) { versions = now; attempt(follow); }
+    },
+    csv: () => [["id", "host", "filter", "state", "since version", "since"],
+      shown.map((row) => [row.id, row.subscriber, row.filter, row.state, row.since_version, row.since])],
+  };
+})();

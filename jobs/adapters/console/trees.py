@@ -1,0 +1,129 @@
+"""Stored trees: what each saves on the publications on record, and what retuning would change."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from jobs.adapters.app.error_texts import SQL_ERRORS, table_error
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.console.network import NetworkView
+from jobs.adapters.console.reading import Reading
+from jobs.adapters.retune.report import summary
+from jobs.adapters.retune.retune import RetuneOptions, Retuner
+from udfs.errors import ConsoleError, StackcastError
+from udfs.retuning.comparison import Record
+from udfs.retuning.steps import rules
+
+log = logging.getLogger(__name__)
+
+#: Publications by which trees are judged on a page, those of most bytes.
+MOST = 300
+#: Seconds that what trees save is kept: statistics grow all the time.
+KEPT_SECONDS = 10.0
+#: Seconds that a strategy may take on a page, and the search for a mixture.
+STRATEGY_SECONDS = 30.0
+
+
+class TreesView:
+    """Reads stored trees and tries a retuning, which writes nothing. For any thread."""
+
+    def __init__(
+        self, reading: Reading, settings: Settings, network: NetworkView, spark: SparkSession
+    ) -> None:
+        self._reading = reading
+        self._settings = settings
+        self._network = network
+        self._spark = spark
+        self._lock = threading.Lock()
+        self._found: tuple[float, Any, dict[str, Any]] | None = None
+        self._proposal: dict[str, Any] = {"state": "none"}
+
+    def stored(self) -> dict[str, Any]:
+        """Returns ``trees`` but for retired ones, with the notifications that name each and the
+        bytes on links that it ``saves``, of the heaviest publications on record; and of all of
+        them ``bytes``, ``labels``, bytes ``without`` any tree, and how many there are.
+
+        As the trees and the network are now. Raises NetworkError, TableError.
+        """
+        with self._lock:
+            versions = self._network.versions()
+            if self._found is None or self._found[1] != versions or self._old(self._found[0]):
+                self._found = time.monotonic(), versions, self._judged()
+            return self._found[2]
+
+    @staticmethod
+    def _old(since: float) -> bool:
+        return time.monotonic() - since > KEPT_SECONDS
+
+    def _judged(self) -> dict[str, Any]:
+        network, trees = self._network.network(), self._network.trees()
+        record = Record(
+            network, self._network.publications(), max_labels=self._settings.max_labels
+        ).heaviest(MOST)
+        active = [tree.edges for tree in trees if tree.state == "active"]
+        trial = record.replay(active)
+        told = []
+        for tree in trees:
+            if tree.state == "retired":
+                continue
+            users = [at for at, named in enumerate(trial.named) if tree.edges in named]
+            others = [edges for edges in active if edges != tree.edges]
+            without = record.replay(others, only=users).bytes if users else 0
+            told.append(
+                {
+                    "id": tree.id,
+                    "strategy": tree.strategy,
+                    "state": tree.state,
+                    "switches": rules(network, tree.edges),
+                    "uses": trial.uses.get(tree.edges, 0),
+                    "saves": without - sum(trial.costs[at] for at in users),
+                    "edges": [list(pair) for pair in sorted(tree.edges)],
+                }
+            )
+        return {
+            "trees": told,
+            "bytes": trial.bytes,
+            "labels": trial.labels,
+            "without": record.replay([]).bytes,
+            "publications": len(record.publications),
+        }
+
+    def proposal(self) -> dict[str, Any]:
+        """Returns the ``state`` of the last trial: none, running, failed (``error``) or done, with
+        ``plan`` as the report of a retuning has it, or None where nothing is on record."""
+        return self._proposal
+
+    def propose(self) -> dict[str, Any]:
+        """Begins a retuning that writes nothing; `proposal` tells of it. Raises ConsoleError BUSY,
+        and BAD_REQUEST where stacks name no stored trees."""
+        if self._settings.encoding != "virtual_trees":
+            raise ConsoleError(
+                "BAD_REQUEST",
+                f"stacks of {self._settings.encoding} name no stored trees: there are none to "
+                "choose",
+            )
+        with self._lock:
+            if self._proposal["state"] == "running":
+                raise ConsoleError("BUSY", "a retuning is under way: wait for its end")
+            self._proposal = {"state": "running", "began": time.time()}
+        threading.Thread(target=self._try, name="retuning", daemon=True).start()
+        return self._proposal
+
+    def _try(self) -> None:
+        began = self._proposal["began"]
+        try:
+            options = RetuneOptions(seconds=STRATEGY_SECONDS)
+            plan = Retuner(self._spark, self._reading.tables, self._settings, options).plan()
+            found: dict[str, Any] = {"state": "done", "plan": plan and summary(plan)}
+        except (*SQL_ERRORS, StackcastError, OSError) as error:
+            told = error if isinstance(error, StackcastError) else table_error(error)
+            found = {"state": "failed", "error": str(told)}
+        except Exception as error:  # or the page would wait for ever
+            log.exception("a retuning on trial has failed")
+            found = {"state": "failed", "error": repr(error)}
+        self._proposal = {**found, "began": began, "seconds": time.time() - began}

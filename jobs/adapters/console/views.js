@@ -1,0 +1,45 @@
+// Which view is shown, and the news for all of them.
+(() => {
+  let current = null;
+  const sectionOf = (name) => byId(name === "map" ? "map-view" : name);
+  function route() {
+    const { view, text, options } = readAddress();
+    if (current && current !== view) views[current].hide?.();
+    current = view;
+    for (const name of Object.keys(views)) sectionOf(name).hidden = name !== view;
+    for (const link of document.querySelectorAll(".views a")) {
+      if (link.hash === `#${view}`) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+    }
+    views[view].show?.(text, options);
+  }
+  function take(news) {
+    byId("unread").hidden = !news.error;
+    if (news.error) {
+      byId("verdict").textContent = news.error.code;
+      byId("verdict").className = "bad";
+      byId("unread").textContent = `${news.error.code}: ${news.error.message}`;
+      return;
+    }
+    for (const view of Object.values(views)) view.take?.(news);
+    document.documentElement.dataset.ready = "yes";
+  }
+  const source = new EventSource("api/news");
+  source.addEventListener("message", (event) => take(JSON.parse(event.data)));
+  source.addEventListener("error", () => { byId("verdict").textContent = "the console does not answer"; byId("verdict").className = "bad"; });
+  byId("where").textContent = `topic ${data.topic}, tables ${data.tables}`;
+  byId("csv").addEventListener("click", () => saveCsv(`stackcast-${current}`, ...views[current].csv()));
+  byId("png").addEventListener("click", async () => {
+    save(`stackcast-${current}.png`, await (views[current].png ?? (() => picture(sectionOf(current))))());
+  });
+  addEventListener("hashchange", route);
+  // 1 to 5 lead to the views, / to the search of the one that is open.
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.altKey || event.metaKey || /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName)) return;
+    const link = document.querySelectorAll(".views a")[Number(event.key) - 1];
+    if (link) { event.preventDefault(); location.hash = link.hash; }
+    if (event.key !== "/") return;
+    event.preventDefault();
+    sectionOf(current).querySelector("input[type=search]")?.focus();
+  });
+  route();
+})();

@@ -1,0 +1,102 @@
+"""A lab for who wants to look at a running system: a stream that delivers, and traffic that goes
+on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from jobs.adapters.app.lifecycle import Lifecycle
+from jobs.adapters.app.settings import Settings
+from jobs.adapters.stream import micro_batches
+from jobs.adapters.switches.lead import Refresher
+from jobs.embedded.kinds import SessionRun, in_background
+from jobs.embedded.lab import RunningLab, bring_up
+from jobs.embedded.progress import Progress
+from lab.traffic.packets import new_packets, open_records
+from lab.traffic.publisher import publish
+from lab.up.broker import free_ports
+from udfs.errors import SettingsError
+from udfs.stop_request import StopRequest
+
+#: Where nothing else is asked for: records a second, and messages until they come again.
+SPEED = "40"
+MESSAGES = 20_000
+#: Batches leave room for what a page asks of Spark.
+TRIGGER = "1 second"
+#: One record of so many is cut off, so that there are dead letters to look at.
+DAMAGED = 400
+_LOOK_SECONDS = 0.2
+
+
+@contextmanager
+def running(settings: Settings, lifecycle: Lifecycle, progress: Progress) -> Iterator[Settings]:
+    """Brings up lab, stream and traffic; yields the settings of the deployment.
+
+    All of it is taken down at the end, whatever came in between. Raises SettingsError BAD_VALUE
+    where the settings name a Kafka, a match or a format that the lab's session is not for, and as
+    `jobs.embedded.lab.bring_up` and `jobs.adapters.stream.micro_batches.start`.
+    """
+    settings, kind = _demonstrated(settings), SessionRun()
+    with ExitStack() as stack:
+        up = stack.enter_context(bring_up(settings, lifecycle, kind, progress))
+        stop = StopRequest()
+        # The topic must be there before the stream looks for it.
+        kind.publish(up.settings, None, stop)
+        with progress.stage("the stream: plan and workers"):
+            query, delivery = micro_batches.start(up.spark, up.settings, lifecycle)
+        stack.callback(delivery.close)
+        streaming = in_background(lambda: lifecycle.run(query, finished=stop.is_set))
+        publishing = in_background(lambda: _publish(up, stop))
+        refreshing = in_background(lambda: _refresh(up, stop))
+        try:
+            yield up.settings
+        finally:
+            stop.set()
+            progress.say("taking all down")
+            for part in (publishing, refreshing, streaming):
+                part.result()
+
+
+def _demonstrated(settings: Settings) -> Settings:
+    """The settings with what a demonstration has otherwise, where they do not say."""
+    if not settings.embedded or settings.match != "spark" or settings.format != "itch":
+        raise SettingsError(
+            "BAD_VALUE",
+            "--demo brings up a lab of its own, whose stream matches a trading session: leave out "
+            "spark.stackcast.kafka.bootstrap.servers, .match and .format",
+        )
+    own = {
+        "lab_speed": ("lab.speed", SPEED),
+        "lab_messages": ("lab.messages", MESSAGES),
+        "trigger": ("trigger", TRIGGER),
+        "latency": ("latency", "microbatch"),
+    }
+    values = {name: value for name, (key, value) in own.items() if key not in settings.given}
+    if not settings.metrics_port:
+        values["metrics_port"] = free_ports(1)[0]
+    return dataclasses.replace(settings, **values)
+
+
+def _publish(up: RunningLab, stop: StopRequest) -> None:
+    """Publishes the session, again and again."""
+    settings = up.settings
+    servers = settings.kafka["bootstrap.servers"]
+    while not stop.is_set():
+        packets = _packets(up.source, settings.lab_seed)
+        publish(servers, settings.topic, packets, packets=True, speed=settings.lab_speed, stop=stop)
+
+
+def _packets(source: Path, seed: int) -> Iterator[bytes]:
+    with open_records(source) as messages:
+        for number, (packet, _) in enumerate(new_packets(messages, seed=seed), start=1):
+            yield packet if number % DAMAGED else packet[:-1]
+
+
+def _refresh(up: RunningLab, stop: StopRequest) -> None:
+    """Brings switches along with what is edited."""
+    with Refresher(up.tables, up.settings, stop) as refresher:
+        while not stop.wait(_LOOK_SECONDS):
+            refresher.poll()

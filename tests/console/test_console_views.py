@@ -1,0 +1,162 @@
+"""Map, events and trees of the console on a stream that has run: what they say, and in Chromium."""
+
+from __future__ import annotations
+
+import csv
+import time
+from pathlib import Path
+
+import pytest
+from browser import MISSING, PATIENCE, Browser, browser, there
+from console_server import TOKEN, console, serving
+from pcap_deployment import NETWORK, PUBLISHER, RULES, Deployment, records
+from starlette.testclient import TestClient
+
+from udfs.filters.language.rule import parse_rule
+from udfs.filters.meaning.evaluate import matches
+from udfs.messages.reference import read_message, read_packet
+from udfs.messages.specification import Specification
+
+pytestmark = pytest.mark.integration
+
+RECORDS = 120
+WRITES = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def ran(deployment: Deployment) -> Deployment:
+    """A stream that has sent some records, one of which cannot be read."""
+    deployment.publish([*records()[:RECORDS], records()[RECORDS][:-1]])
+    deployment.run()
+    return deployment
+
+
+def console_of(ran: Deployment):
+    settings = ran.settings
+    return console(
+        ran.tables,
+        topic=settings.topic,
+        dead_letter_topic=settings.dead_letter_topic,
+        kafka=settings.kafka,
+        publisher=settings.publisher,
+        checkpoint=settings.checkpoint,
+    )
+
+
+def test_map_and_events_tell_what_the_stream_has_sent(ran: Deployment, itch: Specification):
+    ask = TestClient(console_of(ran).application, base_url="http://127.0.0.1")
+    drawn = ask.get("/api/network").json()
+    assert {node["id"] for node in drawn["nodes"]} == {*NETWORK.switches, *NETWORK.hosts}
+    loads = ask.get("/api/loads").json()
+    at = {(link["u"], link["v"]): n for n, link in enumerate(drawn["links"])}
+    home = NETWORK.hosts[PUBLISHER].switch
+    sent = sum(len(frame) for frame in ran.frames())
+    first = at[min(PUBLISHER, home), max(PUBLISHER, home)]
+    assert loads["stackcast"][first] == sent > 0, "on the publisher's link are all frames"
+    assert sum(loads["stackcast"]) < sum(loads["broadcast"])
+
+    link = ask.get("/api/detail", params={"kind": "link", "u": PUBLISHER, "v": home}).json()
+    assert {way["from"]: way["stackcast"] for way in link["ways"]} == {PUBLISHER: sent, home: 0}
+    host = ask.get("/api/detail", params={"kind": "host", "id": "h1"}).json()
+    assert host["total"]["notifications"] > 0 and host["switch"] == NETWORK.hosts["h1"].switch
+    switch = ask.get("/api/detail", params={"kind": "switch", "id": home}).json()
+    assert PUBLISHER in {each["to"] for each in switch["links"]}
+    assert ask.get("/api/detail", params={"kind": "switch", "id": "no"}).status_code == 404
+
+    rules = {name: parse_rule(text, itch) for name, (_, text) in RULES.items()}
+    tail = ask.post("/api/events", json={"wanted": "price > 100"}).json()
+    asked = parse_rule("price > 100", itch).condition
+    events = [
+        read_message(itch, message)
+        for packet in records()[:RECORDS]
+        for message in read_packet(packet)[2]
+    ]
+    assert (tail["looked_at"], tail["found"]) == (
+        len(events),
+        sum(matches(asked, event) for event in events),
+    )
+    for event in tail["events"]:
+        packet = records()[2 * event["offset"] + event["partition"]]
+        raw = read_message(itch, read_packet(packet)[2][event["index"]])
+        assert event["rules"] == [n for n, r in rules.items() if matches(r.condition, raw)]
+        assert event["batch"] is not None
+    wrong = ask.post("/api/events", json={"wanted": "prise > 1"}).json()["error"]
+    assert wrong["code"] == "SUBSCRIPTION.UNKNOWN_FIELD" and "^" in wrong["message"]
+
+    (letter,) = ask.get("/api/letters").json()
+    assert letter["reason"] == "truncated_message"
+    assert bytes.fromhex(letter["sample"]) == records()[RECORDS][:-1][: len(letter["sample"]) // 2]
+
+    batch = ran.ledger[0]["batch_id"]
+    again = ask.post("/api/replay", json={"batch": batch}).json()
+    assert again["same"] and again["frames"] == ran.ledger[0]["frames"] > 0
+    assert ask.post("/api/replay", json={"batch": 99}).json()["error"]["code"] == "CONSOLE.NO_BATCH"
+
+    trees = ask.get("/api/trees").json()
+    assert trees["bytes"] <= trees["without"]
+    assert ask.post("/api/propose", json={}).status_code == 401
+
+
+@pytest.mark.skipif(not there(), reason=MISSING)
+def test_views_are_used_in_a_browser(ran: Deployment, tmp_path: Path):
+    with serving(console_of(ran)) as address, browser(tmp_path) as page:
+        page.size(1440, 950)
+        page.open(f"{address}/#map&token={TOKEN}")
+        page.wait_for("document.documentElement.dataset.ready === 'yes'")
+        page.wait_for("document.getElementById('map-scale').innerText.includes('busiest')")
+        page.click("#map-measures [value=broadcast]")
+        page.wait_for("location.hash.includes('broadcast')")
+        # By the list, as a keyboard does, and by a tap on a link.
+        page.run("document.querySelector('#map-nodes [data-id=h1]').click()")
+        page.wait_for("document.getElementById('map-detail').textContent.includes('live rule')")
+        assert "bytes=broadcast" in page.run("return location.hash")
+        scrolled = page.run(
+            "const wheel = new WheelEvent('wheel', {deltaY: 40, bubbles: true, cancelable: true});"
+            "return document.querySelector('#map canvas').dispatchEvent(wheel)"
+        )
+        assert scrolled, "a wheel without Ctrl is left to the page"
+
+        page.open(f"{address}/#events")
+        page.wait_for("document.querySelector('#events-rows tbody')")
+        every = page.text("#events-told")
+        page.type("#events-wanted", "price > 200")
+        page.wait_for(f"document.getElementById('events-told').innerText !== '{every}'")
+        page.run("document.querySelector('#events-rows .opens').click()")
+        page.wait_for("document.querySelector('#events-detail .labels, #events-detail .told')")
+        assert "high" in page.text("#events-detail")
+        page.click("#events-detail .main")
+        page.wait_for("document.querySelector('#map-steps li')")
+        assert "leaves at" in page.text("#map-steps") and PUBLISHER in page.text("#map-steps")
+
+        page.open(f"{address}/#trees")
+        page.wait_for("document.querySelector('#trees-list .choice')")
+        page.run("document.querySelector('#trees-list .choice').click()")
+        page.wait_for("document.getElementById('trees-caption').innerText.startsWith('tree 1')")
+
+        for view in ("map", "events", "subscriptions", "trees", "health"):
+            page.open(f"{address}/#{view}")
+            for width in (390, 1920):
+                page.size(width, 900)
+                wide = page.run("return document.documentElement.scrollWidth - innerWidth")
+                assert wide <= 0, (view, width, page.run("return innerWidth"))
+        check_files(page, address, tmp_path)
+
+
+def check_files(page: Browser, address: str, folder: Path) -> None:
+    """Each view as CSV and PNG, as the buttons save them."""
+    page.size(1280, 900)
+    page.downloads(folder)
+    for view in ("map", "events", "subscriptions", "trees", "health"):
+        page.open(f"{address}/#{view}")
+        page.wait_for(f"views['{view}'].csv()[1].length > 0")
+        for kind in ("csv", "png"):
+            page.click(f"#{kind}")
+            path = folder / f"stackcast-{view}.{kind}"
+            ends = time.monotonic() + PATIENCE
+            while not path.exists():
+                assert time.monotonic() < ends, f"{path.name} is not saved"
+                time.sleep(0.05)
+        with (folder / f"stackcast-{view}.csv").open(newline="") as file:
+            rows = list(csv.reader(file))
+        assert len(rows) > 1 and {len(row) for row in rows} == {len(rows[0])}
+        assert (folder / f"stackcast-{view}.png").read_bytes().startswith(b"\x89PNG")
