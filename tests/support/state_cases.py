@@ -23,18 +23,28 @@ from udfs.states.messages import (
     StateHeader,
     group_of,
     multicast_mac,
+    read_group,
+    read_message,
 )
+from udfs.states.switch_controller import SetPorts, SwitchController
 from udfs.states.switch_model import Message, Port, SwitchModel, Verdict
 from udfs.switches.bridge import spanning_links
 from udfs.switches.ports import port_groups, port_mask
 from udfs.switches.sources import receiving_port, trusted_ports
-from udfs.switches.state_entries import publishing_port, spanning, state_entries
+from udfs.switches.state_entries import (
+    TREE,
+    publishing_port,
+    spanning,
+    state_entries,
+    state_row,
+)
 
 REGISTERS, TABLE = "state_replication", "state_replication_table"
 PUBLISH, ACK, REMOVE, REGISTER = MessageKind
 SIZES = (p4_products.FOLDER / "state_replication/sizes.p4").read_text()
 REASONS = re.findall(r"^const reason_t (\w+) = \d+;", SIZES, re.MULTILINE)
 CAPACITY = 2048
+CPU_PORT = 510
 LEASE = 20
 """Generations of about a second."""
 
@@ -58,6 +68,13 @@ def state_frame(
     )
 
 
+def read_frame(frame: bytes) -> tuple[Message, StateHeader]:
+    """What a frame of `state_frame` or `ack_frame` says."""
+    kind, state = read_group(int.from_bytes(frame[30:34]))
+    header, _ = read_message(frame[42:])
+    return Message(kind, state, int.from_bytes(frame[26:30])), header
+
+
 def ack_frame(message: Message, header: StateHeader) -> bytes:
     """What a switch answers."""
     group = group_of(ACK, message.state)
@@ -75,7 +92,7 @@ def _dotted(address: int) -> str:
 class Told:
     """A switch that runs a program, and what it counted."""
 
-    switch: SimpleSwitch
+    switch: SimpleSwitch | ControlledSwitch
 
     def process(self, port: int, frame: bytes) -> tuple[list[tuple[int, bytes]], list[str]]:
         """The copies, sorted, and the reasons that were counted."""
@@ -86,6 +103,48 @@ class Told:
 
     def _dropped(self) -> list[int]:
         return [self.switch.counter("ingress.dropped", at)[0] for at in range(len(REASONS))]
+
+
+class ControlledSwitch:
+    """A switch that keeps ports in a table, with its controller: both behind one ``process``."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._switch = SimpleSwitch(clock=clock)
+        self._switch.load(program(TABLE))
+        self._clock = clock
+        self.counter = self._switch.counter
+        self.controller: SwitchController | None = None
+
+    def apply(self, entries) -> None:
+        self._switch.apply(entries)
+        (span,) = (dict(e.params) for e in entries.values() if e and e.table == TREE)
+        links, hosts, lease = (int.from_bytes(span[n]) for n in ("links", "hosts", "lease"))
+        self.controller = SwitchController(links, hosts, lease, {}, self._clock())
+
+    def process(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
+        copies = []
+        for out, copy in self._switch.process(port, frame):
+            if out != CPU_PORT:
+                copies.append((out, copy))
+                continue
+            came_by = int.from_bytes(copy[:2])
+            assert (came_by, copy[2:]) == (port, frame)
+            effects = self.controller.packet_in(came_by, copy[2:], self._clock())
+            copies += self._done(effects)
+        return copies
+
+    def tick(self) -> list[tuple[int, bytes]]:
+        return self._done(self.controller.tick(self._clock()))
+
+    def _done(self, effects) -> list[tuple[int, bytes]]:
+        copies = []
+        for effect in effects:
+            if isinstance(effect, SetPorts):
+                entry = state_row("s", effect.state, effect.ports)
+                self._switch.apply({entry.key: entry if effect.ports else None})
+            else:
+                copies += self._switch.process(CPU_PORT, effect.ports.to_bytes(8) + effect.frame)
+        return copies
 
 
 def wanted_copies(verdict: Verdict, message: Message, header: StateHeader, frame: bytes):
@@ -131,12 +190,17 @@ class StateNetwork:
     """Models of all switches, and switches, perhaps of some, that must do what their models say.
 
     ``lose``: whether a copy between switches is lost. ``now``: the clock of all, microseconds.
+    ``controlled``: switches have controllers.
+    ``held_to_models``: not where controllers send again, of which models know nothing.
     """
 
     network: Network
-    switches: dict[str, SimpleSwitch] = field(default_factory=dict)
+    switches: dict[str, Any] = field(default_factory=dict)
     lose: Callable[[], bool] = lambda: False
     now: int = 0
+    controlled: bool = False
+    held_to_models: bool = True
+    lease: int = LEASE
     models: dict[str, SwitchModel] = field(default_factory=dict)
     number: int = 0
 
@@ -152,8 +216,11 @@ class StateNetwork:
                     host = network.hosts.get(link.neighbor)
                     of_host = host and Port(host.ipv4, host.name in publishers)
                     ports[link.port] = of_host or Port()
-            self.models[name] = SwitchModel(ports, port_mask(links[name]), LEASE, CAPACITY)
-        entries = state_entries(network, LEASE)
+            capacity = 0 if self.controlled else CAPACITY
+            self.models[name] = SwitchModel(
+                ports, port_mask(links[name]), self.lease, capacity, self.controlled
+            )
+        entries = state_entries(network, self.lease)
         for name, switch in self.switches.items():
             switch.apply({e.key: e for e in entries if e.switch == name})
 
@@ -161,31 +228,50 @@ class StateNetwork:
         """Who gets a host's message, and how often it crosses a link between switches."""
         at = self.network.hosts[host]
         self.number += 1
-        message, header = Message(kind, state, at.ipv4), StateHeader(7, self.number)
-        frame = state_frame(message, header)
+        frame = state_frame(Message(kind, state, at.ipv4), StateHeader(7, self.number))
+        return self._carry([(at.switch, at.port, frame)], host)
+
+    def _carry(self, arrivals, host: str = "") -> tuple[Counter[str], int]:
         ends = {(link.switch, link.port): link for link in self.network.links}
         got: Counter[str] = Counter()
         crossed = 0
-        waiting = deque([(at.switch, at.port)])
+        waiting = deque(arrivals)
         while waiting:
-            name, port = waiting.popleft()
-            verdict = self.models[name].process(port, message, self.now)
-            if name in self.switches:
-                copies, reasons = Told(self.switches[name]).process(port, frame)
-                wanted = wanted_copies(verdict, message, header, frame)
-                assert copies == wanted, (name, port, message)
-                assert reasons == ([verdict.reason] if verdict.reason else [])
-            for out, sent in verdict.copies:
+            name, port, frame = waiting.popleft()
+            message, header = read_frame(frame)
+            copies = self._copies(name, port, message, header, frame)
+            for out, copy in copies:
                 link = ends[name, out]
                 if link.neighbor_port is None:
-                    got[link.neighbor] += sent == kind
-                    assert sent == kind or link.neighbor == host
+                    got[link.neighbor] += copy == frame
+                    assert copy == frame or link.neighbor == host
                     continue
-                crossed += 1
+                crossed += copy == frame
                 assert crossed < 1000, "copies multiply"
                 if not self.lose():
-                    waiting.append((link.neighbor, link.neighbor_port))
+                    waiting.append((link.neighbor, link.neighbor_port, copy))
         return +got, crossed
+
+    def _copies(self, name, port, message, header, frame):
+        """What a switch sends, if its model sends the same."""
+        if not self.held_to_models:
+            return self.switches[name].process(port, frame)
+        verdict = self.models[name].process(port, message, self.now)
+        wanted = wanted_copies(verdict, message, header, frame)
+        if name in self.switches:
+            copies, reasons = Told(self.switches[name]).process(port, frame)
+            assert copies == wanted, (name, port, message)
+            assert reasons == ([verdict.reason] if verdict.reason else [])
+        return wanted
+
+    def tick(self) -> None:
+        """Controllers send again what nobody has acknowledged."""
+        ends = {(link.switch, link.port): link for link in self.network.links}
+        for name, switch in self.switches.items():
+            for out, copy in switch.tick():
+                link = ends[name, out]
+                if not self.lose():
+                    self._carry([(link.neighbor, link.neighbor_port, copy)])
 
     def restart(self, name: str) -> None:
         """A switch loses what it learned."""

@@ -20,6 +20,11 @@ SPAN = "ingress.span"
 PUBLISHER = "ingress.source.publisher"
 PROTOCOL = 239
 
+STATE = "ingress.states.state"
+STATE_SEND = "ingress.states.send"
+STATES_ROLE = "states"
+"""The role of P4Runtime that writes table `STATE`: the switch's own controller."""
+
 LEASE = 27
 """A subscription is kept for 2**27 to 2**28 microseconds, 134 to 268 seconds, after it was last
 refreshed: three of the refreshes of every 30 seconds may be lost."""
@@ -75,3 +80,9 @@ def publishing_port(switch: str, port: int, ipv4: int) -> SwitchEntry:
     """Returns the entry of a port with a host of this address that may publish states."""
     entry = receiving_port(switch, port, ipv4)
     return SwitchEntry(switch, SOURCE, entry.match, PUBLISHER, entry.params)
+
+
+def state_row(switch: str, state: int, ports: int) -> SwitchEntry:
+    """Returns the row of a state for the controller's table: ``ports`` is a mask."""
+    match = (("state", "exact", canonical(state)),)
+    return SwitchEntry(switch, STATE, match, STATE_SEND, (("ports", canonical(ports)),))
