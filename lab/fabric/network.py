@@ -29,8 +29,10 @@ import signal
 import socket
 import struct
 import sys
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,7 @@ from lab.fabric.hosts import (
     external_hosts,
     receivers,
 )
+from lab.fabric.injections import Injections
 from lab.fabric.switches import Fabric
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from lab.switch.p4runtime.device import Device
@@ -186,9 +189,15 @@ class LabNetwork:
             Ingress(name, self._enter, ports.get(name, 0)) for name in network.publishers()
         ]
         self._arrived = 0
+        self._injections = Injections()
         self._server = P4RuntimeServer(
             (
-                Device(switch.name, switch.device_id, data_planes[switch.name])
+                Device(
+                    switch.name,
+                    switch.device_id,
+                    data_planes[switch.name],
+                    partial(self._injections.put, switch.name),
+                )
                 for switch in network.switches.values()
             ),
             again["p4runtime"] if again else "127.0.0.1:0",
@@ -208,6 +217,7 @@ class LabNetwork:
         drops: Counter[str] = self._fabric.all_drops()
         for reason, count in self._card.drops.items():
             drops[f"host_{reason}"] += count
+        drops["lost_packet_out"] += self._injections.lost
         drops["lost_at_host_socket"] += sum(host.lost for host in self._hosts.values())
         return {
             "frames_in": self._fabric.frames_in,
@@ -237,6 +247,7 @@ class LabNetwork:
         with selectors.DefaultSelector() as selector:
             selector.register(wake, selectors.EVENT_READ, None)
             selector.register(commands, selectors.EVENT_READ, None)
+            selector.register(self._injections, selectors.EVENT_READ, None)
             for ingress in self._ingress:
                 selector.register(ingress, selectors.EVENT_READ, ingress)
             unread = b""
@@ -250,6 +261,9 @@ class LabNetwork:
                         continue
                     if key.fileobj is wake:
                         return
+                    if key.fileobj is self._injections:
+                        self._send_out()
+                        continue
                     piece = os.read(commands, _LONGEST_COMMAND)
                     *lines, unread = (unread + piece).split(b"\n")
                     for line in lines:
@@ -263,10 +277,19 @@ class LabNetwork:
         for each in (*self._ingress, *self._hosts.values()):
             each.close()
         self._server.stop()
+        self._injections.close()
 
     def _enter(self, publisher: str, frame: bytes, arrived: int) -> None:
         self._arrived = arrived
         self._fabric.send(publisher, frame)
+
+    def _send_out(self) -> None:
+        """What switches' controllers gave, all the way into the files."""
+        self._arrived = time.time_ns()
+        for switch, data in self._injections.take():
+            self._fabric.inject(switch, data)
+        for host in self._hosts.values():
+            host.settle()
 
     def _deliver(self, host: str, frame: bytes) -> None:
         receiver = self._hosts.get(host)

@@ -14,12 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lab.fabric.injections import Injections
 from lab.fabric.ports import Link, Port
 from lab.switch.bmv2.simple_switch import SimpleSwitch
-from lab.switch.data_plane import DataPlane
+from lab.switch.data_plane import CPU_PORT, DataPlane
 from lab.switch.p4runtime.device import Device
 from lab.switch.p4runtime.endpoint import ServerCredentials, check_listen
 from lab.switch.p4runtime.files import parse_json, parse_p4info
@@ -60,12 +62,14 @@ def serve(options: SwitchOptions, say: Callable[[dict[str, Any]], None]) -> None
     tls = _credentials(options)
     check_listen(options.grpc)
     data_plane = SimpleSwitch()
-    device = Device(f"device {options.device_id}", options.device_id, data_plane)
+    injections = Injections()
+    name = f"device {options.device_id}"
+    device = Device(name, options.device_id, data_plane, partial(injections.put, name))
     if (options.json is None) != (options.p4info is None):
         raise LabError("BAD_SWITCH", "--json and --p4info belong together: give both, or none")
     if options.json is not None and options.p4info is not None:
         device.install(*_program(options.p4info, options.json))
-    switch = StandaloneSwitch(data_plane, open_ports(options.links))
+    switch = StandaloneSwitch(data_plane, open_ports(options.links), injections)
     try:
         with _signals() as wake:
             server = P4RuntimeServer([device], options.grpc, tls).start()
@@ -111,7 +115,10 @@ class StandaloneSwitch:
     ``drops`` counts ``unplugged_port``: copies for a port that the switch lacks.
     """
 
-    def __init__(self, data_plane: DataPlane, ports: Iterable[Port]) -> None:
+    def __init__(
+        self, data_plane: DataPlane, ports: Iterable[Port], injections: Injections | None = None
+    ) -> None:
+        self._injections = injections or Injections()
         self.drops: Counter[str] = Counter()
         self._data_plane = data_plane
         self._ports = {port.number: port for port in ports}
@@ -126,12 +133,16 @@ class StandaloneSwitch:
         """
         with selectors.DefaultSelector() as selector:
             selector.register(wake, selectors.EVENT_READ, None)
+            selector.register(self._injections, selectors.EVENT_READ, None)
             for port in self._ports.values():
                 selector.register(port, selectors.EVENT_READ, port)
             while True:
                 for key, _ in selector.select():
                     if key.data is not None:
                         self.carry(key.data)
+                    elif key.fileobj is self._injections:
+                        for _, data in self._injections.take():
+                            self._send(CPU_PORT, data)
                     elif not all([signalled(number) for number in wake.recv(64)]):
                         return
 
@@ -141,16 +152,21 @@ class StandaloneSwitch:
             frame = port.receive()
             if frame is None:
                 return
-            for number, copy in self._data_plane.process(port.number, frame):
-                egress = self._ports.get(number)
-                if egress is None:
-                    self.drops["unplugged_port"] += 1
-                else:
-                    egress.send(copy)
+            self._send(port.number, frame)
+
+    def _send(self, entered: int, frame: bytes) -> None:
+        for number, copy in self._data_plane.process(entered, frame):
+            egress = self._ports.get(number)
+            if egress is None:
+                self.drops["unplugged_port"] += 1
+            else:
+                egress.send(copy)
 
     def status(self) -> dict[str, Any]:
         """Returns the counts since the start: by port, drops by reason, the program's counters."""
         drops = self.drops + self._data_plane.drops
+        if self._injections.lost:
+            drops["lost_packet_out"] = self._injections.lost
         for port in self._ports.values():
             drops.update(port.drops)
         return {
@@ -168,6 +184,7 @@ class StandaloneSwitch:
         """Gives sockets and interfaces back."""
         for port in self._ports.values():
             port.close()
+        self._injections.close()
 
 
 def _credentials(options: SwitchOptions) -> ServerCredentials | None:

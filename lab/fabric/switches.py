@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from lab.switch.data_plane import DataPlane
+from lab.switch.data_plane import CPU_PORT, DataPlane
 from udfs.network.network import Network
 
 
@@ -74,14 +74,20 @@ class Fabric:
         first.bytes += len(frame)
         if self._lost():
             return
+        assert first.switch is not None
+        self._carry(first.switch, first.port, frame)
+
+    def inject(self, switch: str, data: bytes) -> None:
+        """What a switch's controller sends out; returns when every copy has ended."""
+        self._carry(switch, CPU_PORT, data)
+
+    def _carry(self, switch: str, entered: int, frame: bytes) -> None:
         crossings = 0
-        waiting = deque([(first, frame)])
+        waiting = deque([(switch, entered, frame)])
         while waiting:
-            wire, arriving = waiting.popleft()
-            name = wire.switch
-            assert name is not None
+            name, port_in, arriving = waiting.popleft()
             out = self._out[name]
-            for port, copy in self._data_planes[name].process(wire.port, arriving):
+            for port, copy in self._data_planes[name].process(port_in, arriving):
                 egress = out.get(port)
                 if egress is None or not egress.up:
                     self.drops["unplugged_port" if egress is None else "link_down"] += 1
@@ -96,7 +102,7 @@ class Fabric:
                 if egress.switch is None:
                     self._deliver(egress.host, copy)
                 else:
-                    waiting.append((egress, copy))
+                    waiting.append((egress.switch, egress.port, copy))
 
     def _lost(self) -> bool:
         if self._loss == 0.0 or self._dice.random() >= self._loss:

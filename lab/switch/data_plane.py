@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from lab.switch.bmv2.program import Program
 from udfs.switches.entry import SwitchEntry
+
+CPU_PORT = 510
+"""The port of a switch's controller: no link, where the program has headers for one."""
 
 
 class DataPlane(Protocol):
@@ -22,6 +25,9 @@ class DataPlane(Protocol):
     """
 
     drops: Counter[str]
+    punt: Callable[[bytes], bool] | None
+    """Called with each copy for `CPU_PORT` in place of its being returned; False: nobody takes it,
+    which is counted as ``no_controller``. None: that port is like any other."""
 
     @property
     def program(self) -> Program | None:

@@ -8,6 +8,7 @@ of write errors never returns if one update of a batch was fine.
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import threading
 from collections.abc import Iterator
@@ -22,6 +23,9 @@ from jobs.adapters.switches.credentials import Credentials
 from udfs.errors import SwitchError
 from udfs.switches import election
 
+log = logging.getLogger(__name__)
+
+_MOST_PACKETS = 4096
 _CLOSE_SECONDS = 0.5
 # A read takes as long as it needs while something comes, or while the switch answers otherwise.
 _SILENCE_SECONDS = 15.0
@@ -41,8 +45,8 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
     """p4runtime-shell's client with errors in place of ``sys.exit``, and a close that returns.
 
     primary: whether we may write. taken: whether any client may. highest: the highest election id
-    that the switch told of. terms: how often we became primary. An election id of 0 only reads:
-    there is no stream then.
+    that the switch told of. terms: how often we became primary. packets: what the switch's program
+    sent us, as far as there is room. An election id of 0 only reads: there is no stream then.
     """
 
     def __init__(
@@ -53,12 +57,14 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
         credentials: Credentials,
         timeout: float,
         name: str = "",
+        role: str = "",
     ) -> None:
         self.name = name
         self.address = address
         self.device_id = device_id
         self.election_id = halves(election_id)
-        self.role_name = None
+        self.role_name = role
+        self.packets: queue.Queue[Any] = queue.Queue(_MOST_PACKETS)
         self.primary = self.taken = False
         self.highest = self.terms = 0
         self._timeout = timeout
@@ -107,6 +113,12 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
             for message in self.stream:
                 if message.HasField("arbitration"):
                     updates.put(message)
+                elif message.HasField("packet"):
+                    # Who takes none must not be filled with them.
+                    with contextlib.suppress(queue.Full):
+                        self.packets.put_nowait(message.packet)
+                elif message.HasField("error"):
+                    log.warning("%s refused a message: %s", self.where, message.error.message)
         updates.put(None)
 
     def handshake(self) -> None:
@@ -122,6 +134,8 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
         """Send our election id, and take in the answer."""
         request = p4runtime_pb2.StreamMessageRequest()
         request.arbitration.device_id = self.device_id
+        if self.role_name:
+            request.arbitration.role.name = self.role_name
         request.arbitration.election_id.high, request.arbitration.election_id.low = self.election_id
         self.stream_out_q.put(request)
         answer = self.get_stream_packet("arbitration", timeout=self._timeout)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import grpc
@@ -21,11 +21,24 @@ from udfs.switches.entry import (
 )
 from udfs.switches.match import Match
 
+_ROLE = "@p4runtime_role"
+
 
 class Names:
-    """Both ways for one program. tables: its tables' names, in the order of the P4Info."""
+    """Both ways for one program. tables: its tables' names, in the order of the P4Info.
 
-    def __init__(self, p4info: p4info_pb2.P4Info) -> None:
+    role: ours; without one, entries of tables that the program gives to a role are not read.
+    """
+
+    def __init__(self, p4info: p4info_pb2.P4Info, role: str = "") -> None:
+        self._headers = {
+            header.preamble.name: header.metadata for header in p4info.controller_packet_metadata
+        }
+        self._others = {
+            table.preamble.id
+            for table in p4info.tables
+            if not role and any(_ROLE in each for each in table.preamble.annotations)
+        }
         self._tables = {table.preamble.name: table for table in p4info.tables}
         self._actions = {action.preamble.name: action for action in p4info.actions}
         self._table_by_id = {table.preamble.id: table for table in p4info.tables}
@@ -64,6 +77,29 @@ class Names:
             wire.table_entry.action.action.params.add(param_id=number, value=value)
         return wire
 
+    def table_id(self, name: str) -> int:
+        """Returns the id of a table. Raises SwitchError ``WRITE_FAILED`` if there is none."""
+        return int(_named(self._tables, name, "table").preamble.id)
+
+    def packet_in(self, packet: p4runtime_pb2.PacketIn) -> tuple[dict[str, int], bytes]:
+        """Returns the metadata of a packet by name, and its frame."""
+        names = {field.id: field.name for field in self._headers.get("packet_in", ())}
+        metadata = {
+            names[each.metadata_id]: int.from_bytes(each.value)
+            for each in packet.metadata
+            if each.metadata_id in names
+        }
+        return metadata, packet.payload
+
+    def packet_out(self, metadata: Mapping[str, int], frame: bytes) -> p4runtime_pb2.PacketOut:
+        """Makes a packet. Raises SwitchError ``WRITE_FAILED`` for names that the program lacks."""
+        ids = {field.name: field.id for field in self._headers.get("packet_out", ())}
+        packet = p4runtime_pb2.PacketOut(payload=frame)
+        for name, value in metadata.items():
+            number = _named(ids, name, "metadata")
+            packet.metadata.add(metadata_id=number, value=canonical(value))
+        return packet
+
     def from_wire(self, switch: str, wire: p4runtime_pb2.Entity) -> Iterator[SwitchEntry]:
         """The entry, or none: what the program itself put there is nobody's to write.
 
@@ -79,6 +115,8 @@ class Names:
                 )
             return
         entry = wire.table_entry
+        if entry.table_id in self._others:
+            return
         try:
             table = self._table_by_id[entry.table_id]
             if entry.is_default_action or entry.is_const or table.is_const_table:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
-from collections.abc import Iterator, Sequence
+import queue
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal
 
@@ -62,6 +63,7 @@ class SwitchConnection:
         credentials: Credentials | None = None,
         timeout: float = _CONNECT_SECONDS,
         name: str = "",
+        role: str = "",
     ) -> SwitchConnection:
         """Connect and take part in the switch's arbitration.
 
@@ -72,10 +74,11 @@ class SwitchConnection:
         ----------
         address: ``host:port``. election_id: at most 128 bits.
         credentials: of this switch (``Credentials.for_switch``); plain text by default.
-        timeout: seconds. name: of the switch, for errors.
+        timeout: seconds. name: of the switch, for errors. role: whose tables it writes; by default
+            all but those that the program gives to a role.
         """
         credentials = credentials or Credentials()
-        return cls(Client(address, device_id, election_id, credentials, timeout, name))
+        return cls(Client(address, device_id, election_id, credentials, timeout, name, role))
 
     def __enter__(self) -> SwitchConnection:
         return self
@@ -155,7 +158,7 @@ class SwitchConnection:
             program = P4Program("", program, device_config)
         change = self.change_to(program)
         if change is None:
-            self._names = Names(program.p4info)
+            self._names = Names(program.p4info, self._client.role_name)
             return False
         self._must_be_primary()
         groups = [] if change == "set" else list(self._groups())
@@ -171,7 +174,7 @@ class SwitchConnection:
             with contextlib.suppress(SwitchError):
                 self._write_groups("insert", groups)
             raise
-        self._names = Names(program.p4info)
+        self._names = Names(program.p4info, self._client.role_name)
         return True
 
     def change_to(self, program: P4Program) -> Change | None:
@@ -197,22 +200,46 @@ class SwitchConnection:
                 raise SwitchError(
                     "READ_FAILED", f"{self._client.where} runs no program yet: set its pipeline"
                 )
-            self._names = Names(running.p4info)
+            self._names = Names(running.p4info, self._client.role_name)
         return self._names
 
-    def read_entries(self, switch_name: str) -> set[SwitchEntry]:
+    def read_entries(self, switch_name: str, table: str = "") -> set[SwitchEntry]:
         """All entries and groups that the switch holds; ``switch_name`` is what they are told by.
 
-        What the program itself fixes (constant entries, default actions) is not among them.
+        What the program itself fixes (constant entries, default actions) is not among them, nor is
+        what belongs to a role, unless we have one. ``table``: of this table alone.
         """
         tables = p4runtime_pb2.Entity()
-        tables.table_entry.table_id = 0
         names = self.names
+        tables.table_entry.table_id = names.table_id(table) if table else 0
         return {
             entry
-            for entity in (*self._read(tables), *self._groups())
+            for entity in (*self._read(tables), *(() if table else self._groups()))
             for entry in names.from_wire(switch_name, entity)
         }
+
+    def packet_in(self, timeout: float) -> tuple[dict[str, int], bytes] | None:
+        """Waits for what the program sends its controller: metadata by name, and the frame.
+
+        Returns None after ``timeout`` seconds. Raises SwitchError ``UNREACHABLE`` once the stream
+        has ended.
+        """
+        try:
+            packet = self._client.packets.get(timeout=timeout)
+        except queue.Empty:
+            if not self.alive:
+                raise unreachable(self._client, "the connection broke off") from None
+            return None
+        return self.names.packet_in(packet)
+
+    def packet_out(self, metadata: Mapping[str, int], frame: bytes) -> None:
+        """Gives the program a frame to send; what the switch says against it is in the log.
+
+        Raises SwitchError ``WRITE_FAILED`` for metadata that the program lacks.
+        """
+        request = p4runtime_pb2.StreamMessageRequest()
+        request.packet.CopyFrom(self.names.packet_out(metadata, frame))
+        self._client.stream_out_q.put(request)
 
     def write(self, difference: Difference) -> list[Failure]:
         """Write a difference make before break, see :func:`udfs.switches.ordering.write_steps`.
@@ -359,6 +386,7 @@ class SwitchConnection:
 
     def _sign(self, request: Any) -> None:
         request.election_id.high, request.election_id.low = self._client.election_id
+        request.role = self._client.role_name
 
     def _must_be_primary(self) -> None:
         if not self.is_primary:

@@ -19,6 +19,7 @@ from lab.switch.bmv2.packet import Packet
 from lab.switch.bmv2.passes import Passes
 from lab.switch.bmv2.program import Program, load_program, shared_program
 from lab.switch.bmv2.state import Replication, SwitchState
+from lab.switch.data_plane import CPU_PORT
 from udfs.errors import SwitchError
 from udfs.switches.entry import DEFAULT, GROUPS, SESSIONS, SwitchEntry, is_default
 
@@ -41,7 +42,8 @@ class SimpleSwitch:
     Figures: ``frames``, ``passes`` (runs of ingress), ``copies`` (frames out), ``digests``, and
     ``drops``, frames of which no copy left, by reason: ``no_program``; ``program_failed``: an error
     of the switch itself, the first of which is in the log; ``pass_limit``: given up as it went
-    round too often (counted even if copies had left before); ``<counter>[<index>]``: the indexed
+    round too often (counted even if copies had left before); ``no_controller``: a copy for the
+    switch's controller that nobody took; ``<counter>[<index>]``: the indexed
     counter with "drop" in its name that the program raised last; ``dropped_by_program``.
     """
 
@@ -54,6 +56,7 @@ class SimpleSwitch:
         digest: Callable[[int, Packet], None] | None = None,
     ) -> None:
         self.drops: Counter[str] = Counter()
+        self.punt: Callable[[bytes], bool] | None = None
         self.frames = self.passes = self.copies = self.digests = 0
         self.cache = FlowCache() if cached else None
         self._coverage = coverage
@@ -132,13 +135,24 @@ class SimpleSwitch:
                 self.drops["no_program"] += 1
                 return []
             try:
-                return self._forward(self._passes, ingress_port, frame)
+                copies = self._forward(self._passes, ingress_port, frame)
             except Exception:
                 # It must not cost the frames that come after it.
                 if not self.drops["program_failed"]:
                     log.exception("a frame of port %d made the program fail", ingress_port)
                 self.drops["program_failed"] += 1
                 return []
+        # Not under the lock, which whoever is told may wait for.
+        return copies if self.punt is None else self._links(copies, self.punt)
+
+    def _links(
+        self, copies: list[tuple[int, bytes]], punt: Callable[[bytes], bool]
+    ) -> list[tuple[int, bytes]]:
+        """Returns the copies for links, after the others have gone to the controller."""
+        for port, copy in copies:
+            if port == CPU_PORT and not punt(copy):
+                self.drops["no_controller"] += 1
+        return [each for each in copies if each[0] != CPU_PORT]
 
     def _forward(self, passes: Passes, port: int, frame: bytes) -> list[tuple[int, bytes]]:
         cache = self.cache

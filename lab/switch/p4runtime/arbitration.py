@@ -16,20 +16,23 @@ from lab.switch.p4runtime.refusal import Refusal
 
 
 class Client(Protocol):
-    """A client as arbitration knows and tells it: anything with a ``put``."""
+    """A client as arbitration knows and tells it: a queue of what it is told."""
 
     def put(self, message: p4runtime_pb2.StreamMessageResponse, /) -> Any: ...
 
+    def qsize(self) -> int: ...
+
 
 class Arbitration:
-    """The clients of one switch. Not thread-safe: call it under the switch's lock.
+    """The clients of one role of a switch. Not thread-safe: call it under the switch's lock.
 
     An election id is a number of 128 bits, 0 among them, or None: a client without one is never
     primary. ``most``: clients at once; more are refused.
     """
 
-    def __init__(self, device_id: int, most: int = 16) -> None:
+    def __init__(self, device_id: int, most: int = 16, role: str = "") -> None:
         self.device_id = device_id
+        self.role = role
         self.most = most
         self._clients: dict[Client, int | None] = {}
         self._highest: int | None = None
@@ -71,6 +74,11 @@ class Arbitration:
             self._primary = None
             self._tell_all()
 
+    @property
+    def primary(self) -> Client | None:
+        """Returns the client that may write; any thread may ask."""
+        return self._primary
+
     def is_primary(self, election_id: int | None) -> bool:
         """True if the client of this election id may write now."""
         return self._primary is not None and self._clients[self._primary] == election_id
@@ -84,6 +92,8 @@ class Arbitration:
         notice = p4runtime_pb2.StreamMessageResponse()
         arbitration = notice.arbitration
         arbitration.device_id = self.device_id
+        if self.role:
+            arbitration.role.name = self.role
         if self._highest is not None:
             arbitration.election_id.SetInParent()
             arbitration.election_id.high = self._highest >> 64

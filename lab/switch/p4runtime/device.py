@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
 from lab.switch.data_plane import DataPlane
-from lab.switch.p4runtime.arbitration import Arbitration
+from lab.switch.p4runtime.arbitration import Arbitration, Client
 from lab.switch.p4runtime.batch import WriteBatch
 from lab.switch.p4runtime.files import parse_p4info
 from lab.switch.p4runtime.fit import check_fit
 from lab.switch.p4runtime.holdings import Holdings
-from lab.switch.p4runtime.p4info import P4InfoIndex
+from lab.switch.p4runtime.p4info import P4InfoIndex, Parameter
+from lab.switch.p4runtime.packet_io import MOST_WAITING, packet_in, packet_out
 from lab.switch.p4runtime.program import read_program
 from lab.switch.p4runtime.reading import EntityReader
-from lab.switch.p4runtime.refusal import Refusal, invalid
+from lab.switch.p4runtime.refusal import Refusal, invalid, unimplemented
 from udfs.errors import StackcastError, SwitchError
 
 _Config = p4runtime_pb2.SetForwardingPipelineConfigRequest
@@ -34,12 +36,27 @@ class Device:
 
     What cannot be done raises `Refusal` with the code that the P4Runtime specification asks for.
     A switch without a program forwards nothing.
+
+    ``arbitration`` is that of the default role, which may write all. Tables that the program gives
+    to another role may be written by its clients, too, and they write no others. What the program
+    sends to its controller goes to the primary clients of these roles, where nobody has joined in
+    one to that of the default role.
+
+    inject: takes what a client sends out, to be processed as from `CPU_PORT`; none: it is refused.
     """
 
-    def __init__(self, name: str, device_id: int, data_plane: DataPlane) -> None:
+    def __init__(
+        self,
+        name: str,
+        device_id: int,
+        data_plane: DataPlane,
+        inject: Callable[[bytes], None] | None = None,
+    ) -> None:
         self.name = name
         self.lock = threading.RLock()
         self.arbitration = Arbitration(device_id)
+        self._inject = inject
+        self._roles = {"": self.arbitration}
         self._data_plane = data_plane
         self._running: Holdings | None = None
         self._saved: Holdings | None = None
@@ -116,12 +133,49 @@ class Device:
             if action == _Config.VERIFY_AND_SAVE:
                 self._saved = verified
 
+    def arbitration_of(self, role: str) -> Arbitration:
+        """Returns the arbitration among a role's clients. Call it under the lock.
+
+        Raises `Refusal` NOT_FOUND for a role that no table of the program is of.
+        """
+        if role not in self._roles:
+            current = self._saved or self._running
+            if current is None or role not in current.index.roles:
+                raise Refusal(code_pb2.NOT_FOUND, f"role {role!r}: no table is of this role")
+            arbitration = Arbitration(self.arbitration.device_id, role=role)
+            # Replaced, not changed: the thread of frames reads it without the lock.
+            self._roles = {**self._roles, role: arbitration}
+        return self._roles[role]
+
+    def packet_out(self, packet: p4runtime_pb2.PacketOut, client: Client, role: str) -> None:
+        """Send what a client gives out, as the program says."""
+        with self.lock:
+            if self.arbitration_of(role).primary is not client:
+                raise Refusal(code_pb2.PERMISSION_DENIED, "only a primary client sends packets")
+            if self._inject is None:
+                raise unimplemented("this switch takes no packet of a controller")
+            if self._running is None:
+                raise self._no_program()
+            data = packet_out(self._running.index.packet_out, packet)
+        self._inject(data)
+
+    def _punt(self, fields: tuple[Parameter, ...], data: bytes) -> bool:
+        """Tell the primary clients of what the program sends them; False if there is none."""
+        message = packet_in(fields, data)
+        roles = self._roles
+        primaries = [each.primary for name, each in roles.items() if name or len(roles) == 1]
+        told = [each for each in primaries if each is not None and each.qsize() < MOST_WAITING]
+        for client in told:
+            client.put(message)
+        return bool(told)
+
     def write(
         self,
         updates: Sequence[p4runtime_pb2.Update],
         atomicity: int,
         election_id: int | None,
         wanted: Callable[[], bool] = lambda: True,
+        role: str = "",
     ) -> list[Refusal | None]:
         """Apply updates in order; the answer to each is None, or why it was refused.
 
@@ -139,7 +193,7 @@ class Device:
                 "send them in several",
             )
         with self.lock:
-            self._must_be_primary(election_id)
+            self._must_be_primary(election_id, role)
             holdings = self._current()
             if atomicity not in _Write.Atomicity.values():
                 raise invalid(f"unknown atomicity {atomicity}")
@@ -149,6 +203,7 @@ class Device:
                 if not position % _CHECK_EACH and not wanted():
                     raise Refusal(code_pb2.CANCELLED, "nobody waits for the Write any more")
                 try:
+                    _must_be_of(role, holdings, update)
                     batch.update(update)
                     answers.append(None)
                 except Refusal as refusal:
@@ -192,8 +247,8 @@ class Device:
             f"switch {self.name!r} runs no program yet: set its forwarding pipeline config",
         )
 
-    def _must_be_primary(self, election_id: int | None) -> None:
-        if not self.arbitration.is_primary(election_id):
+    def _must_be_primary(self, election_id: int | None, role: str = "") -> None:
+        if not self.arbitration_of(role).is_primary(election_id):
             raise Refusal(
                 code_pb2.PERMISSION_DENIED,
                 f"election id {election_id} is not the primary client's of switch {self.name!r}",
@@ -220,6 +275,8 @@ class Device:
                 self._data_plane.apply(before.written())
             raise invalid(error.message) from None
         self._running, self._saved = holdings, None
+        fields = holdings.index.packet_in
+        self._data_plane.punt = partial(self._punt, fields) if fields else None
 
     def _load(self, holdings: Holdings) -> None:
         try:
@@ -240,6 +297,17 @@ class Device:
         kept = _Cells(running, self._data_plane)
         self._commit(verified)
         kept.restore(verified)
+
+
+def _must_be_of(role: str, holdings: Holdings, update: p4runtime_pb2.Update) -> None:
+    """Refuse what is not the role's to write."""
+    entity = update.entity
+    if role and not (
+        entity.HasField("table_entry")
+        and (table := holdings.index.tables.get(entity.table_entry.table_id)) is not None
+        and table.role == role
+    ):
+        raise Refusal(code_pb2.PERMISSION_DENIED, f"this is not for role {role!r} to write")
 
 
 class _Cells:

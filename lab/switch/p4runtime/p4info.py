@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ _KINDS = {
     p4info_pb2.MatchField.RANGE: RANGE,
     p4info_pb2.MatchField.OPTIONAL: OPTIONAL,
 }
+_ROLE = re.compile(r'@p4runtime_role\("([^"]*)"\)')
 _RANKED = frozenset({TERNARY, RANGE, OPTIONAL})
 # A prefix length is one byte in an entry's key.
 _WIDEST_LPM = 255
@@ -56,7 +58,8 @@ class Table:
     """A table. ``scopes``: the ``ActionRef.Scope`` of each action that it may have, by id.
 
     ``constant``: its entries are the program's own; ``constant_default``: so is its default action.
-    ``counted``: name of its direct counter, or empty.
+    ``counted``: name of its direct counter, or empty. ``role``: whose clients write it beside
+    those of the default role, or empty.
     """
 
     id: int
@@ -71,6 +74,7 @@ class Table:
     counted: str
     metered: bool
     ages: bool
+    role: str
 
     @property
     def ranked(self) -> bool:
@@ -90,6 +94,9 @@ class Cells:
 
 class P4InfoIndex:
     """A P4Info by ids and by names.
+
+    ``roles``: those that a table is of. ``packet_in``, ``packet_out``: fields of the headers
+    between the program and its controller; none where it has no such header.
 
     Raises `Refusal` with the name that is wrong: INVALID_ARGUMENT if an id or a name comes twice or
     refers to nothing, UNIMPLEMENTED for what this server cannot serve: other kinds of match, action
@@ -114,6 +121,10 @@ class P4InfoIndex:
                 raise invalid(f"direct counter {name!r} is of table {number:#x}, which is missing")
         self.counters = _by_id("counter", (self._cells(each) for each in p4info.counters))
         self.registers = _by_id("register", (self._register(each) for each in p4info.registers))
+        self.roles = frozenset(table.role for table in self.tables.values() if table.role)
+        headers = {each.preamble.name: each for each in p4info.controller_packet_metadata}
+        self.packet_in = _header(headers.get("packet_in"))
+        self.packet_out = _header(headers.get("packet_out"))
         self.tables_by_name = {table.name: table for table in self.tables.values()}
 
     def table(self, number: int) -> Table:
@@ -160,6 +171,7 @@ class P4InfoIndex:
             counted,
             metered,
             table.idle_timeout_behavior != p4info_pb2.Table.NO_TIMEOUT,
+            _role(table.preamble.annotations),
         )
 
     def _field(self, table: str, field: Any) -> Field:
@@ -191,6 +203,23 @@ class P4InfoIndex:
         if spec.WhichOneof("type_spec") != "bitstring" or not spec.bitstring.HasField("bit"):
             raise unimplemented(f"register {name!r} is no array of bit<W>")
         return Cells(register.preamble.id, name, register.size, spec.bitstring.bit.bitwidth)
+
+
+def _role(annotations: Iterable[str]) -> str:
+    found = (_ROLE.fullmatch(each) for each in annotations)
+    return next((match[1] for match in found if match), "")
+
+
+def _header(header: Any) -> tuple[Parameter, ...]:
+    """The fields of a header between program and controller; none without one."""
+    if header is None:
+        return ()
+    name = header.preamble.name
+    fields = tuple(Parameter(each.id, each.name, each.bitwidth) for each in header.metadata)
+    _no_twins(f"metadata of {name!r}", fields)
+    if sum(field.bits for field in fields) % 8:
+        raise invalid(f"the metadata of {name!r} are not whole bytes together")
+    return fields
 
 
 def _by_id(what: str, parts: Iterable[Any]) -> dict[int, Any]:

@@ -19,6 +19,7 @@ import grpc
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 
+from lab.switch.p4runtime.arbitration import Arbitration
 from lab.switch.p4runtime.device import Device
 from lab.switch.p4runtime.endpoint import ServerCredentials, check_listen
 from lab.switch.p4runtime.refusal import Refusal, batch_status
@@ -147,9 +148,13 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
     def Write(self, request: Any, context: Any) -> Any:  # noqa: N802
         try:
             device = self._device(request.device_id)
-            _default_role(request.role, request.role_id)
+            _no_number(request.role_id)
             answers = device.write(
-                request.updates, request.atomicity, _election_id(request), context.is_active
+                request.updates,
+                request.atomicity,
+                _election_id(request),
+                context.is_active,
+                request.role,
             )
         except Refusal as refusal:
             _abort(context, refusal)
@@ -160,7 +165,8 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
     def Read(self, request: Any, context: Any) -> Iterator[Any]:  # noqa: N802
         try:
             device = self._device(request.device_id)
-            _default_role(request.role, 0)
+            with device.lock:
+                device.arbitration_of(request.role)
             entities, answers = device.read(request.entities)
         except Refusal as refusal:
             _abort(context, refusal)
@@ -192,43 +198,49 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
     def _listen(self, requests: Iterator[Any], outbox: _Outbox, begun: threading.Event) -> None:
         """One client's messages, until it leaves; runs beside the thread that answers it."""
         device: Device | None = None
+        joined: Arbitration | None = None
         last: Any = None
         try:
             for request in requests:
                 begun.set()
                 if request.HasField("arbitration"):
-                    device = self._arbitrate(device, request.arbitration, outbox)
-                elif device is None:
+                    device, joined = self._arbitrate(joined, request.arbitration, outbox)
+                elif device is None or joined is None:
                     raise _no_arbitration()
                 else:
-                    outbox.put(_unsupported(request))
+                    answer = _sent_out(device, request, outbox, joined.role)
+                    if answer is not None:
+                        outbox.put(answer)
         except Refusal as refusal:
             last = refusal
         except grpc.RpcError:
             log.debug("a client's stream broke off")
         finally:
             begun.set()
-            if device is not None:
+            if device is not None and joined is not None:
                 with device.lock:
-                    device.arbitration.leave(outbox)
+                    joined.leave(outbox)
             outbox.put(last)
 
-    def _arbitrate(self, joined: Device | None, message: Any, outbox: _Outbox) -> Device:
+    def _arbitrate(
+        self, joined: Arbitration | None, message: Any, outbox: _Outbox
+    ) -> tuple[Device, Arbitration]:
         if joined is not None and (
-            message.device_id != joined.arbitration.device_id or message.role.name
+            (message.device_id, message.role.name) != (joined.device_id, joined.role)
         ):
             raise Refusal(
                 code_pb2.FAILED_PRECONDITION,
                 "a stream cannot change its device or role: open another",
             )
         device = self._device(message.device_id)
-        _default_role(message.role.name, message.role.id)
+        _no_number(message.role.id)
         if message.role.HasField("config"):
-            raise Refusal(code_pb2.INVALID_ARGUMENT, "the default role takes no configuration")
+            raise Refusal(code_pb2.INVALID_ARGUMENT, "a role takes no configuration")
         # A Write of the primary that this client succeeds holds the lock until it is done.
         with device.lock:
-            device.arbitration.join(outbox, _election_id(message))
-        return device
+            arbitration = device.arbitration_of(message.role.name)
+            arbitration.join(outbox, _election_id(message))
+        return device, arbitration
 
     def _device(self, device_id: int) -> Device:
         if device_id not in self._devices:
@@ -243,10 +255,14 @@ def _election_id(message: Any) -> int | None:
 
 
 def _default_role(name: str, number: int) -> None:
-    if name or number:
-        raise Refusal(
-            code_pb2.NOT_FOUND, f"role {name or number!r}: this switch has the default role only"
-        )
+    if name:
+        raise Refusal(code_pb2.PERMISSION_DENIED, f"role {name!r}: the program is not its to set")
+    _no_number(number)
+
+
+def _no_number(number: int) -> None:
+    if number:
+        raise Refusal(code_pb2.NOT_FOUND, f"role {number}: a role has a name here, and no number")
 
 
 def _no_arbitration(when: str = "") -> Refusal:
@@ -254,14 +270,27 @@ def _no_arbitration(when: str = "") -> Refusal:
     return Refusal(code_pb2.FAILED_PRECONDITION, words)
 
 
+def _sent_out(device: Device, request: Any, client: _Outbox, role: str) -> Any:
+    """Sends out what a client gives; returns the error for it if that cannot be."""
+    if request.WhichOneof("update") != "packet":
+        return _unsupported(request)
+    try:
+        device.packet_out(request.packet, client, role)
+    except Refusal as refusal:
+        response = p4runtime_pb2.StreamMessageResponse()
+        response.error.canonical_code = refusal.code
+        response.error.message = refusal.message
+        response.error.packet_out.packet_out.CopyFrom(request.packet)
+        return response
+    return None
+
+
 def _unsupported(request: Any) -> Any:
     response = p4runtime_pb2.StreamMessageResponse()
     kind = request.WhichOneof("update")
     response.error.canonical_code = code_pb2.UNIMPLEMENTED if kind else code_pb2.INVALID_ARGUMENT
     response.error.message = f"this switch takes no {kind}" if kind else "the message is empty"
-    if kind == "packet":
-        response.error.packet_out.packet_out.CopyFrom(request.packet)
-    elif kind == "digest_ack":
+    if kind == "digest_ack":
         response.error.digest_list_ack.digest_list_ack.CopyFrom(request.digest_ack)
     else:
         response.error.other.SetInParent()

@@ -1,0 +1,131 @@
+"""The controller of a switch that keeps ports of states in a table, over P4Runtime.
+
+It has a role of its own, so it writes that table while the refresher writes all others. What it
+does is `udfs.states.switch_controller`'s; here it is connected.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from jobs.adapters.switches.credentials import Credentials
+from jobs.adapters.switches.p4runtime import SwitchConnection
+from udfs.errors import SwitchError
+from udfs.states.switch_controller import Effect, SetPorts, SwitchController
+from udfs.switches.entry import Difference
+from udfs.switches.state_entries import STATE, STATES_ROLE, TREE, state_row
+
+log = logging.getLogger(__name__)
+
+_STEP_SECONDS = 0.05
+_LOOK_SECONDS = 2.0
+"""How often the tree is read: the refresher may have changed it."""
+_AGAIN_SECONDS = 1.0
+
+
+class StateController:
+    """One switch's controller, from :meth:`run` until it is told to stop.
+
+    Parameters
+    ----------
+    address, device_id: of the switch. election_id: the highest of the role's clients writes.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        device_id: int,
+        election_id: int = 1,
+        credentials: Credentials | None = None,
+        name: str = "",
+    ) -> None:
+        self._address, self._device, self._election = address, device_id, election_id
+        self._credentials = credentials
+        self._name = name
+
+    def run(self, stopping: Callable[[], bool]) -> None:
+        """Control the switch. One that does not answer, or has no tree yet, is tried again."""
+        told = ""
+        while not stopping():
+            try:
+                with SwitchConnection.connect(
+                    self._address,
+                    self._device,
+                    self._election,
+                    self._credentials,
+                    name=self._name,
+                    role=STATES_ROLE,
+                ) as connection:
+                    _Connected(connection, self._name).run(stopping)
+            except SwitchError as error:
+                if str(error) != told:
+                    log.warning("%s", error)
+                told = str(error)
+                end = time.monotonic() + _AGAIN_SECONDS
+                while time.monotonic() < end and not stopping():
+                    time.sleep(_STEP_SECONDS)
+
+
+class _Connected:
+    """The controller while its connection lives."""
+
+    def __init__(self, connection: SwitchConnection, name: str) -> None:
+        self._connection, self._name = connection, name
+        links, hosts, lease = self._span()
+        rows = {
+            _number(entry.match[0][2]): _number(entry.params[0][1])
+            for entry in connection.read_entries(name)
+            if entry.table == STATE
+        }
+        self._held = set(rows)
+        self._controller = SwitchController(links, hosts, lease, rows, _now())
+
+    def run(self, stopping: Callable[[], bool]) -> None:
+        look = time.monotonic() + _LOOK_SECONDS
+        while not stopping():
+            came = self._connection.packet_in(_STEP_SECONDS)
+            if came is not None:
+                metadata, frame = came
+                self._do(self._controller.packet_in(metadata["port"], frame, _now()))
+            self._do(self._controller.tick(_now()))
+            if time.monotonic() >= look:
+                links, hosts, _ = self._span()
+                self._do(self._controller.span(links, hosts, _now()))
+                look = time.monotonic() + _LOOK_SECONDS
+
+    def _span(self) -> tuple[int, int, int]:
+        for entry in self._connection.read_entries(self._name, TREE):
+            params = {name: _number(value) for name, value in entry.params}
+            return params["links"], params["hosts"], params["lease"]
+        raise SwitchError(
+            "READ_FAILED", f"switch {self._name!r} has no tree yet: it waits for the refresher"
+        )
+
+    def _do(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, SetPorts):
+                self._write(effect)
+            else:
+                self._connection.packet_out({"ports": effect.ports}, effect.frame)
+
+    def _write(self, effect: SetPorts) -> None:
+        row = state_row(self._name, effect.state, effect.ports)
+        if effect.state not in self._held:
+            change = Difference((row,), (), ())
+        elif effect.ports:
+            change = Difference((), (row,), ())
+        else:
+            change = Difference((), (), (row,))
+        for _, why in self._connection.write(change):
+            raise SwitchError("WRITE_FAILED", f"state {effect.state} of {self._name!r}: {why}")
+        (self._held.add if effect.ports else self._held.discard)(effect.state)
+
+
+def _number(value: bytes) -> int:
+    return int.from_bytes(value)
+
+
+def _now() -> int:
+    return time.monotonic_ns() // 1000
