@@ -48,6 +48,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--switch-suite", action="store_true", help="run the software switch's own, changed or not"
     )
+    parser.addoption(
+        "--clone",
+        action="store_true",
+        help="paste the tutorial into a clone, with all it installs",
+    )
     parser.addoption("--bmv2", metavar="FILE", help="simple_switch_grpc: run what is marked bmv2")
 
 

@@ -1,0 +1,152 @@
+"""The tutorial, pasted from its first command to its last, works as it says and within its time."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import jvm
+import pytest
+from paths import ROOT
+from terminal import Terminal
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
+#: What its title says, seconds; what is said of packages and compiling comes beside.
+LIMIT_S = 600
+#: What this process has of its own environment, and a clone makes for itself.
+HERE = (
+    *("STACKCAST_HOME", "STACKCAST_VAR", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH"),
+    *("SPARK_SUBMIT_OPTS", "PYSPARK_PYTHON", "NUMBA_CACHE_DIR"),
+)
+#: What the text promises of them.
+TOLD = ("|mine|", "|broken|", "|shares >= 900")
+#: Of a clone alone: tests/lab/test_embedded.py runs it.
+MAIN = "./spark-submit.sh jobs/itch_stream.py"
+SQL, PYTHON, CODE = r"(SELECT|INSERT|DELETE) ", "import |from ", r"[A-Z]+\.[A-Z_]+: "
+
+
+def blocks() -> Iterator[str]:
+    """Each block of code, without its indent."""
+    for block in re.findall(r"(?:^    .*\n|\n(?=    ))+", TUTORIAL, re.MULTILINE):
+        yield textwrap.dedent(block).strip("\n")
+
+
+@pytest.fixture
+def clone(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder like a fresh clone; with ``--clone`` one that makes an environment of its own."""
+    if request.config.getoption("--clone"):
+        for name in HERE:
+            monkeypatch.delenv(name, raising=False)
+        subprocess.run(["git", "clone", "-q", ROOT, tmp_path / "clone"], check=True)
+        return tmp_path / "clone"
+    listed = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True)
+    for name in {line.partition("/")[0] for line in listed.splitlines()}:
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var" / "jars").symlink_to(ROOT / "var" / "jars")
+    monkeypatch.setenv("STACKCAST_VAR", str(tmp_path / "var"))
+    for name, value in jvm.as_shipped().items():
+        monkeypatch.setenv(name, value)
+    # The door, where the environment is made: tests/house/test_spark_submit_script.py opens it.
+    door = tmp_path / "spark-submit.sh"
+    door.unlink()
+    door.write_text('#!/bin/sh\n[ "$1" = env ] || exec spark-submit "$@"\n')
+    door.chmod(0o755)
+    return tmp_path
+
+
+class Reader:
+    """Somebody who pastes: the stream has a shell, the prompt of SQL another, all else a third."""
+
+    def __init__(self, stream: Terminal, prompt: Terminal, rest: Terminal) -> None:
+        self._stream, self._prompt, self._rest = stream, prompt, rest
+        self._here = stream
+        self.shown = ""
+
+    def paste(self, block: str) -> None:
+        """Pastes a block where it belongs, and waits for what it is to bring about."""
+        if re.match(SQL, block):
+            for statement in re.findall(r"[^;]+;", block):
+                self._sql(statement.strip())
+        elif re.match(PYTHON, block):
+            self._python(block)
+        elif re.match(CODE, block):
+            code, _, message = block.partition("\n")[0].partition(": ")
+            assert code in self.shown and message in self.shown, self.shown
+        else:
+            for line in block.splitlines():
+                self._shell(line)
+
+    def _sql(self, statement: str) -> None:
+        self._prompt.type(statement)
+        said = self._prompt.until("sql> ")
+        assert "ERROR" not in said, said
+        self.shown += said
+        # Live, or rejected, it is a second or two later.
+        waits = re.search("(live|rejected)_subscriptions", statement)
+        if waits and not re.search(r"\|(mine|broken) *\|", said):
+            time.sleep(0.5)
+            self._sql(statement)
+
+    def _shell(self, line: str) -> None:
+        if line.endswith("lab.conf jobs/itch_stream.py"):
+            self._here.type(line)
+            self._here.until("workers ready")
+            self._here = self._rest
+            self._here.run('eval "$(./spark-submit.sh env)"')
+        elif line.endswith("jobs/run_sql.py"):
+            self._prompt.type(line)
+            self._prompt.until("sql> ")
+        else:
+            self.shown += self._here.run(line)
+
+    def _python(self, block: str) -> None:
+        self._here.type("python")
+        self._here.until(">>> ")
+        said = ""
+        for line in block.splitlines():
+            # What is typed while a statement runs may be lost.
+            self._here.type(line)
+            said += self._here.until(">>> ", "... ")
+        assert "Traceback" not in said, said
+        self.shown += said
+        self._here.press("D")
+        self._here.prompt()
+
+
+def test_every_command_works_as_pasted(
+    clone: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+):
+    began, times = time.monotonic(), []
+    with (
+        Terminal(clone, os.environ) as stream,
+        Terminal(clone, os.environ) as prompt,
+        Terminal(clone, os.environ) as rest,
+    ):
+        reader = Reader(stream, prompt, rest)
+        try:
+            for block in blocks():
+                if block == MAIN and not request.config.getoption("--clone"):
+                    continue
+                start = time.monotonic()
+                reader.paste(block)
+                times.append(f"{time.monotonic() - start:6.1f} s  {block.splitlines()[0]}\n")
+        except BaseException:
+            rest.type("stackcast lab down")
+            rest.until("lab is")
+            raise
+        finally:
+            with capsys.disabled():
+                print("\n", *times, sep="", end="")
+        stream.press("C")
+        stream.prompt()
+    for told in TOLD:
+        assert told in reader.shown, (told, reader.shown)
+    assert time.monotonic() - began < LIMIT_S
