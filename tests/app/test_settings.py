@@ -106,7 +106,9 @@ def test_an_unknown_key_that_is_near_to_none_leads_to_the_manual():
 
 def test_where_stacks_name_no_stored_trees_there_are_none_to_choose():
     settings = Settings.read([(PREFIX + "encoding", "hops")])
-    with pytest.raises(SettingsError, match=r"BAD_VALUE.*'hops'.*no stored trees"):
+    with pytest.raises(
+        SettingsError, match=r"BAD_VALUE.*'hops'.*trees are chosen for virtual_trees"
+    ):
         retune_trees.work(retune_trees.parser().parse_args([]), settings, Lifecycle())
 
 
@@ -136,7 +138,7 @@ def test_only_labels_of_virtual_trees_have_widths_to_choose_from():
         ("multicast.port", "65536", "from 1 to 65535"),
         ("maxLabels", "65", "from 1 to 64"),
         ("mtu", "100", "from 256 to 65535"),
-        ("encoding", "tree", "one of virtual_trees, port, bitmask, mc_group, mixed, hops"),
+        ("encoding", "elmo", "one of virtual_trees, port, bitmask, mc_group, mixed, hops, "),
         ("label.bits", "24", "16 or 32"),
         ("label.bits", "wide", "a whole number"),
         ("sink", "UDP", "one of udp, af_packet, pcap"),
