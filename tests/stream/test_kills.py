@@ -50,7 +50,17 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield started
 
 
-@pytest.fixture(params=[("microbatch", NETWORK), ("realtime", SEVERAL)], ids=lambda each: each[0])
+STATELESS = {name: rule for name, rule in RULES.items() if name != "state"}
+
+
+@pytest.fixture(
+    params=[
+        ("microbatch", NETWORK, RULES),
+        ("realtime", SEVERAL, RULES),
+        ("realtime", SEVERAL, STATELESS),
+    ],
+    ids=["microbatch", "realtime", "realtime-ahead"],
+)
 def world(
     spark: SparkSession,
     broker: Broker,
@@ -58,9 +68,9 @@ def world(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> Iterator[World]:
-    """Batches of one publisher, and real time of several, where slices do not wait for state."""
-    latency, network = request.param
-    rules = {name: rule for name, rule in RULES.items() if network is NETWORK or name != "state"}
+    """Batches of one publisher, and real time of several; without state the tasks of a slice are
+    there before the slice before has ended."""
+    latency, network, rules = request.param
     made = World(spark, broker, tables, tmp_path, latency, network=network, rules=rules)
     yield made
     made.close()
@@ -69,12 +79,13 @@ def world(
 def test_driver_broker_jvm_and_worker_die_at_steps_of_a_batch(
     world: World, request: pytest.FixtureRequest
 ) -> None:
-    moments = MOMENTS
+    keeps = "state" in world.rules
+    moments = tuple(m for m in MOMENTS if keeps or m[0] != "after state")
     if not request.config.getoption("--kills"):
         # After the last frame a batch has to run again.
         again = ("last frame", 3)
-        others = seeded(request).sample([m for m in MOMENTS if m != again], DRAWN - 1)
-        moments = tuple(m for m in MOMENTS if m == again or m in others)
+        others = seeded(request).sample([m for m in moments if m != again], DRAWN - 1)
+        moments = tuple(m for m in moments if m == again or m in others)
     print(f"at {moments}")
     world.fill_and_edit(100)
     for crash, passing in moments:

@@ -157,7 +157,7 @@ class World:
         self.hosts = Hosts(
             folder, network, publishers if len(publishers) > 1 else publishers * ways
         )
-        self._rules = rules
+        self.rules = rules
         self._draw = random.Random(7)
         self._numbers = itertools.count()
         self._ending = threading.Event()
@@ -195,7 +195,7 @@ class World:
             "subscriptions",
             [
                 {"id": n, "subscriber": h, "format": "itch", "filter": f, "enabled": True, **who}
-                for n, (h, f) in self._rules.items()
+                for n, (h, f) in self.rules.items()
             ],
         )
 
