@@ -23,6 +23,7 @@ import pytest
 from itchcpp.parser import MessageParser
 from link_bytes import bytes_on_links
 from paths import ROOT
+from relabelled import relabelled
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
@@ -55,12 +56,6 @@ WIDE_NETWORK = Network.from_rows(
     [dataclasses.replace(link, id=link.id + (1 << 29)) for link in NETWORK.links],
     WIDE,
 )
-
-
-def routed(encoding: str) -> Network:
-    """The same with stacks of source routes."""
-    rows = NETWORK.switches.values(), NETWORK.hosts.values(), NETWORK.links
-    return Network.from_rows(*rows, ROUTES[encoding])
 
 
 def command(folder: Path, *more: str, network: Network = NETWORK) -> list[str]:
@@ -141,7 +136,11 @@ def receipts(folder: Path, host: str) -> list[bytes]:
 
 @pytest.mark.parametrize(
     "network",
-    [NETWORK, WIDE_NETWORK, *map(routed, ("bitmask", "hops", "hybrid"))],
+    [
+        NETWORK,
+        WIDE_NETWORK,
+        *(relabelled(NETWORK, ROUTES[encoding]) for encoding in ("bitmask", "hops", "hybrid")),
+    ],
     ids=["16 bits", "32 bits", "bitmask", "hops", "hybrid"],
 )
 def test_every_host_gets_what_the_forwarding_model_says_and_links_carry_those_bytes(

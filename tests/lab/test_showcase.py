@@ -10,6 +10,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
+from relabelled import relabelled
 
 from lab.proof.verification import Batch, expected
 from lab.report import showcase
@@ -20,7 +21,6 @@ from udfs.filters.subscriptions import Subscription, check
 from udfs.messages.reference import build_packet, read_message
 from udfs.messages.specification import parse_specification
 from udfs.network.encodings import ROUTES
-from udfs.network.network import Network
 from udfs.network.topology import fabric
 from udfs.trees.broadcast import broadcast_trees
 
@@ -115,8 +115,7 @@ def test_samples_are_of_all_of_a_run():
 
 @pytest.mark.parametrize("encoding", ["mixed", "hops", "destinations", "hybrid"])
 def test_labels_of_any_encoding_are_worded(encoding):
-    rows = NETWORK.switches.values(), NETWORK.hosts.values(), NETWORK.links
-    network = Network.from_rows(*rows, ROUTES[encoding])
+    network = relabelled(NETWORK, ROUTES[encoding])
     made = Showcase(network, (), ITCH, "feed1", 64)
     rules = rules_of(["price > 0"])
     records = [(0, 0, build_packet(b"SESSION001", 1, [order("GOOGL", 1, 1)]))]

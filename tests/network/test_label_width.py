@@ -7,6 +7,7 @@ import json
 
 import pytest
 from link_bytes import bytes_on_links
+from relabelled import relabelled
 
 from lab.fabric.network import read_description
 from lab.up import deployment
@@ -102,8 +103,7 @@ def test_bytes_on_links_count_labels_by_their_size(network):
 
 @pytest.mark.parametrize("encoding", ROUTES)
 def test_a_network_of_another_encoding_has_its_own_program(encoding, tmp_path):
-    rows = NETWORK.switches.values(), NETWORK.hosts.values(), NETWORK.links
-    network = Network.from_rows(*rows, ROUTES[encoding])
+    network = relabelled(NETWORK, ROUTES[encoding])
     made = network_to_rows(network, dict.fromkeys(network.switches, ""))
     assert network_from_rows(**made, labels=network.labels) == network
     with pytest.raises(NetworkError, match=f"WRONG_PIPELINE.*encoding {encoding}.*virtual_trees"):

@@ -9,11 +9,13 @@ import re
 import struct
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import attribute_value_cases as cases
 import numpy as np
 import p4_products
+import program_switches
 import pytest
 from attribute_value_cases import ENCODINGS, PORTS, REASONS, TABLE, Row, pairs_frame
 from examples import examples
@@ -47,6 +49,9 @@ from udfs.switches.routes import DELIVER, ROUTE, SEND
 from udfs.switches.sources import HOST, SOURCE, TRUST, receiving_port
 
 pytestmark = pytest.mark.unit
+
+dropped = partial(program_switches.dropped, REASONS)
+told = partial(program_switches.told, REASONS)
 
 RANDOM = st.randoms(use_true_random=False)
 SIZES = (p4_products.FOLDER / "attribute_value/sizes.p4").read_text()
@@ -107,18 +112,6 @@ def holding(switch, rows):
         yield switch
     finally:
         switch.apply(dict.fromkeys(entry.key for entry in entries))
-
-
-def dropped(switch) -> list[int]:
-    return [switch.counter("ingress.dropped", index)[0] for index in range(len(REASONS))]
-
-
-def told(switch, port, frame):
-    """The copies, sorted, and the reasons that were counted."""
-    before = dropped(switch)
-    copies = sorted(switch.process(port, frame))
-    counts = zip(REASONS, before, dropped(switch), strict=True)
-    return copies, [name for name, old, new in counts for _ in range(new - old)]
 
 
 def wanted(ports, port, frame):

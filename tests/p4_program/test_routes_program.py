@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import random
 from contextlib import ExitStack
+from functools import partial
 
+import program_switches
 import pytest
 import routes_cases as cases
 from examples import examples
@@ -14,12 +16,12 @@ from hypothesis import strategies as st
 from p4_coverage import soil
 from program_switches import holding, sent
 from random_trees import mended, random_network
+from relabelled import relabelled
 from routes_cases import REASONS, modelled, stack_frame
 from virtual_trees_cases import datagram, plain_frame
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
 from udfs.network.encodings import ROUTES
-from udfs.network.network import Network
 from udfs.network.source_routes import SourceRoute
 from udfs.network.stored_routes import HYBRID, StoredRoute
 from udfs.stacks.forwarding import ForwardingModel, SwitchTables, network_tables
@@ -28,6 +30,8 @@ from udfs.trees.encoders import encoder_of
 from udfs.trees.publisher_trees import first_trees
 
 pytestmark = pytest.mark.unit
+
+told = partial(program_switches.told, REASONS)
 
 RANDOM = st.randoms(use_true_random=False)
 
@@ -75,18 +79,6 @@ def odd_tables(form) -> SwitchTables:
 def odd(form):
     """A switch for `cases.odd_frames`."""
     return switch_with(cases.entries_of(odd_tables(form), 20), form, cached=False)
-
-
-def dropped(switch) -> list[int]:
-    return [switch.counter("ingress.dropped", index)[0] for index in range(len(REASONS))]
-
-
-def told(switch, port, frame):
-    """The copies, sorted, and the reasons that were counted."""
-    before = dropped(switch)
-    copies = sorted(switch.process(port, frame))
-    counts = zip(REASONS, before, dropped(switch), strict=True)
-    return copies, [name for name, old, new in counts for _ in range(new - old)]
 
 
 def why(tables, port, labels):
@@ -148,9 +140,7 @@ def test_any_stack_is_forwarded_as_the_model_says(bare, form, rng):
 @examples(60)
 @given(RANDOM)
 def test_every_receiver_gets_the_plain_datagram_once_and_nobody_else(pool, form, rng):
-    plain = mended(random_network(rng, 8))
-    rows = plain.switches.values(), plain.hosts.values(), plain.links
-    network = Network.from_rows(*rows, form)
+    network = relabelled(mended(random_network(rng, 8)), form)
     publisher = rng.choice(network.publishers())
     others = sorted(set(network.hosts) - {publisher})
     host = network.hosts[publisher]

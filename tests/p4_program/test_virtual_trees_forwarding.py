@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import random
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from ipaddress import IPv4Address
 
+import program_switches
 import pytest
 import virtual_trees_cases as cases
 from examples import examples
@@ -29,6 +31,9 @@ from udfs.switches.stack_entries import LABELS_A_PASS, switch_entries
 from udfs.trees.encode import Encoder
 
 pytestmark = pytest.mark.unit
+
+dropped = partial(program_switches.dropped, REASONS)
+told = partial(program_switches.told, REASONS)
 
 RANDOM = st.randoms(use_true_random=False)
 
@@ -78,18 +83,6 @@ def running(pool, network, trees):
             name: stack.enter_context(holding(switch, [e for e in entries if e.switch == name]))
             for name, switch in zip(network.switches, pool, strict=False)
         }
-
-
-def dropped(switch) -> list[int]:
-    return [switch.counter("ingress.dropped", index)[0] for index in range(len(REASONS))]
-
-
-def told(switch, port, frame):
-    """The copies, sorted, and the reasons that were counted."""
-    before = dropped(switch)
-    copies = sorted(switch.process(port, frame))
-    counts = zip(REASONS, before, dropped(switch), strict=True)
-    return copies, [name for name, old, new in counts for _ in range(new - old)]
 
 
 def why(tables, port, labels):

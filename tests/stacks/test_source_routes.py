@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from relabelled import relabelled
 
 from udfs.errors import NetworkError, StackError
 from udfs.network.encodings import ENCODINGS, label_format
@@ -119,9 +120,7 @@ def test_a_label_is_read_as_it_is_worded(encoding):
 
 def test_switches_that_labels_cannot_name_are_refused():
     def with_form(network: Network, encoding: str) -> Network:
-        form = label_format(encoding, 16)
-        rows = network.switches.values(), network.hosts.values(), network.links
-        return Network.from_rows(*rows, form)
+        return relabelled(network, label_format(encoding, 16))
 
     many = line(300, 1, 1, NARROW)
     for encoding in ("port", "bitmask", "mc_group", "mixed"):
@@ -143,9 +142,7 @@ def test_switches_that_labels_cannot_name_are_refused():
     ],
 )
 def test_the_way_of_a_frame_is_told_in_words(encoding, words):
-    plain = fabric(1, 2, 2, 1, 1)
-    rows = plain.switches.values(), plain.hosts.values(), plain.links
-    network = Network.from_rows(*rows, SOURCE_ROUTES[encoding])
+    network = relabelled(fabric(1, 2, 2, 1, 1), SOURCE_ROUTES[encoding])
     (publisher,) = network.publishers()
     receivers = frozenset(network.subscribers())
     (stack,) = encoder_of(network, publisher, ()).encode(receivers)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from program_switches import holding
 from random_trees import mended, random_network
-from state_cases import PUBLISH, REGISTER, REMOVE, Told, entries_of, state_frame, wanted_copies
+from state_cases import PUBLISH, REGISTER, REMOVE, entries_of, state_frame, told, wanted_copies
 from virtual_trees_cases import datagram, plain_frame
 
 from lab.switch.bmv2.simple_switch import SimpleSwitch
@@ -57,7 +57,7 @@ def test_any_message_is_treated_as_the_model_says(rng):
             header = StateHeader(7, number, 1, 1)
             frame = state_frame(message, header)
             verdict = model.process(port, message, clock.now)
-            copies, reasons = Told(switch).process(port, frame)
+            copies, reasons = told(switch, port, frame)
             assert copies == wanted_copies(verdict, message, header, frame), (port, message)
             assert reasons == ([verdict.reason] if verdict.reason else [])
 
@@ -142,9 +142,9 @@ def test_what_is_no_message_is_dropped_and_counted_once():
     model = SwitchModel(ports, 0b10, cases.LEASE, cases.CAPACITY)
     switch = fresh()
     switch.apply({entry.key: entry for entry in entries_of(model)})
-    Told(switch).process(2, state_frame(Message(REGISTER, 1), StateHeader(7, 1)))
+    told(switch, 2, state_frame(Message(REGISTER, 1), StateHeader(7, 1)))
     for name, frame, reason in cases.odd_frames():
-        copies, reasons = Told(switch).process(1, frame)
+        copies, reasons = told(switch, 1, frame)
         wanted = [] if reason else [(2, frame)]
         assert (copies, reasons) == (wanted, [reason] if reason else []), name
 
@@ -181,7 +181,7 @@ def test_any_bytes_are_sent_on_or_counted_or_only_remembered(rng):
                 frame[rng.randrange(len(frame))] = rng.getrandbits(8)
         if rng.random() < 0.3:
             del frame[rng.randint(0, 60) :]
-        copies, reasons = Told(switch).process(rng.randint(1, 4), bytes(frame))
+        copies, reasons = told(switch, rng.randint(1, 4), bytes(frame))
         assert len(reasons) <= 1
         assert not (copies and reasons)
     assert not switch.drops["program_failed"]

@@ -14,10 +14,10 @@ from state_cases import (
     REGISTER,
     REMOVE,
     ControlledSwitch,
-    Told,
     ack_frame,
     entries_of,
     state_frame,
+    told,
     wanted_copies,
 )
 
@@ -83,7 +83,7 @@ def test_any_message_is_treated_as_the_model_says(rng):
         header = StateHeader(7, number, 1, 1)
         frame = state_frame(message, header)
         verdict = model.process(port, message, clock.now)
-        copies, reasons = Told(switch).process(port, frame)
+        copies, reasons = told(switch, port, frame)
         assert copies == wanted_copies(verdict, message, header, frame), (port, message)
         assert reasons == ([verdict.reason] if verdict.reason else [])
 

@@ -16,6 +16,19 @@ def holding(switch, entries):
         switch.apply(dict.fromkeys(entry.key for entry in entries))
 
 
+def dropped(reasons, switch):
+    """How many frames the switch's program has dropped, by reason."""
+    return [switch.counter("ingress.dropped", index)[0] for index in range(len(reasons))]
+
+
+def told(reasons, switch, port, frame):
+    """The copies, sorted, and the names of the reasons that were counted."""
+    before = dropped(reasons, switch)
+    copies = sorted(switch.process(port, frame))
+    counts = zip(reasons, before, dropped(reasons, switch), strict=True)
+    return copies, [name for name, old, new in counts for _ in range(new - old)]
+
+
 def sent(network, switches, switch, port, frame):
     """What hosts receive, and every link that a copy crosses."""
     ends = {(link.switch, link.port): link for link in network.links}

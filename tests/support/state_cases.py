@@ -7,10 +7,12 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
 import p4_products
+import program_switches
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
@@ -88,21 +90,8 @@ def _dotted(address: int) -> str:
     return ".".join(str(byte) for byte in address.to_bytes(4))
 
 
-@dataclass
-class Told:
-    """A switch that runs a program, and what it counted."""
-
-    switch: SimpleSwitch | ControlledSwitch
-
-    def process(self, port: int, frame: bytes) -> tuple[list[tuple[int, bytes]], list[str]]:
-        """The copies, sorted, and the reasons that were counted."""
-        before = self._dropped()
-        copies = sorted(self.switch.process(port, frame))
-        counts = zip(REASONS, before, self._dropped(), strict=True)
-        return copies, [name for name, old, new in counts for _ in range(new - old)]
-
-    def _dropped(self) -> list[int]:
-        return [self.switch.counter("ingress.dropped", at)[0] for at in range(len(REASONS))]
+told = partial(program_switches.told, REASONS)
+"""Copies and reasons of a switch, a port and a frame."""
 
 
 class ControlledSwitch:
@@ -259,7 +248,7 @@ class StateNetwork:
         verdict = self.models[name].process(port, message, self.now)
         wanted = wanted_copies(verdict, message, header, frame)
         if name in self.switches:
-            copies, reasons = Told(self.switches[name]).process(port, frame)
+            copies, reasons = told(self.switches[name], port, frame)
             assert copies == wanted, (name, port, message)
             assert reasons == ([verdict.reason] if verdict.reason else [])
         return wanted

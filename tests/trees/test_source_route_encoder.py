@@ -9,9 +9,9 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from random_trees import random_network, random_publication
+from relabelled import relabelled
 
 from udfs.errors import NetworkError
-from udfs.network.network import Network
 from udfs.network.source_routes import SOURCE_ROUTES
 from udfs.network.topology import fabric
 from udfs.stacks.forwarding import ForwardingModel, network_tables
@@ -23,18 +23,13 @@ pytestmark = pytest.mark.unit
 RANDOM = st.randoms(use_true_random=False)
 
 
-def with_labels(network: Network, encoding: str) -> Network:
-    rows = network.switches.values(), network.hosts.values(), network.links
-    return Network.from_rows(*rows, SOURCE_ROUTES[encoding])
-
-
 @pytest.mark.parametrize("encoding", SOURCE_ROUTES)
 @examples(100)
 @given(RANDOM)
 def test_each_receiver_gets_it_once_and_nobody_else(encoding, rng):
     plain = random_network(rng, 10, hosts=2 if encoding == "bitmask" else rng.choice([1, 2, 9]))
     try:
-        network = with_labels(plain, encoding)
+        network = relabelled(plain, SOURCE_ROUTES[encoding])
     except NetworkError as error:
         assert error.what == "NO_LABEL" and encoding == "bitmask"
         return
@@ -64,7 +59,7 @@ def test_a_tree_of_s_switches_and_r_receivers_has_as_many_labels_as_the_thesis_c
     (publisher,) = network.publishers()
     counts = {}
     for encoding in SOURCE_ROUTES:
-        named = with_labels(network, encoding)
+        named = relabelled(network, SOURCE_ROUTES[encoding])
         (stack,) = RouteEncoder(named, publisher, named.labels).encode(receivers)
         switches = {v for _, v in stack.edges if v in network.switches}
         counts[encoding] = len(stack.labels), len(switches)
@@ -75,7 +70,7 @@ def test_a_tree_of_s_switches_and_r_receivers_has_as_many_labels_as_the_thesis_c
 
 
 def test_header_stacks_are_those_of_the_networks_encoding():
-    network = with_labels(fabric(2, 2, 2, 1, 1), "mixed")
+    network = relabelled(fabric(2, 2, 2, 1, 1), SOURCE_ROUTES["mixed"])
     (publisher,) = network.publishers()
     receivers = tuple(sorted(network.subscribers()))
     found = HeaderStacks(network, publisher, ()).of(receivers)

@@ -9,6 +9,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from random_trees import random_network, random_publication, random_trees
+from relabelled import relabelled
 
 from udfs.errors import NetworkError
 from udfs.network.network import Network
@@ -25,17 +26,14 @@ pytestmark = pytest.mark.unit
 RANDOM = st.randoms(use_true_random=False)
 
 
-def with_labels(network: Network, encoding: str) -> Network:
-    rows = network.switches.values(), network.hosts.values(), network.links
-    return Network.from_rows(*rows, STORED_ROUTES[encoding])
-
-
 @pytest.mark.parametrize("encoding", STORED_ROUTES)
 @examples(700)
 @given(RANDOM)
 def test_each_receiver_gets_it_once_and_nobody_else(encoding, rng):
     """In profile ci 21,000 publications, failed links and stored trees of any shape among them."""
-    network = with_labels(random_network(rng, 10, hosts=rng.choice([1, 2, 5])), encoding)
+    network = relabelled(
+        random_network(rng, 10, hosts=rng.choice([1, 2, 5])), STORED_ROUTES[encoding]
+    )
     others = [
         VirtualTree(tree.id + 5_000, tree.edges, tree.strategy, tree.state)
         for tree in random_trees(rng, network, 6)
@@ -66,7 +64,7 @@ def test_each_receiver_gets_it_once_and_nobody_else(encoding, rng):
 
 
 def test_a_stack_names_a_tree_only_if_all_that_it_leads_to_receive():
-    network = with_labels(fabric(2, 2, 2, 1, 1), "hybrid")
+    network = relabelled(fabric(2, 2, 2, 1, 1), STORED_ROUTES["hybrid"])
     (publisher,) = network.publishers()
     everybody = frozenset(network.subscribers())
     trees = first_trees(network)
@@ -81,7 +79,7 @@ def test_a_stack_names_a_tree_only_if_all_that_it_leads_to_receive():
 
 
 def test_where_no_stored_tree_leads_a_host_is_cut_off_and_the_others_are_not():
-    network = with_labels(fabric(1, 2, 2, 1, 1), "tree")
+    network = relabelled(fabric(1, 2, 2, 1, 1), STORED_ROUTES["tree"])
     (publisher,) = network.publishers()
     one, *others = sorted(network.subscribers())
     known = [
@@ -97,7 +95,7 @@ def test_where_no_stored_tree_leads_a_host_is_cut_off_and_the_others_are_not():
 
 
 def test_a_tree_over_a_failed_link_is_left_alone():
-    network = with_labels(fabric(1, 2, 2, 2, 1), "hybrid")
+    network = relabelled(fabric(1, 2, 2, 2, 1), STORED_ROUTES["hybrid"])
     (publisher,) = network.publishers()
     receivers = frozenset(network.subscribers())
     trees = first_trees(network)
