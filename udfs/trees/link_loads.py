@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import networkx as nx
@@ -124,21 +125,26 @@ class LinkLoads:
 
     def _everywhere(self, publisher: str) -> _Taken:
         if publisher not in self._flooded:
-            neighbors: dict[str, list[str]] = {}
-            for tree in broadcast_trees(self._network, 1):
-                for u, v in tree.edges:
-                    neighbors.setdefault(u, []).append(v)
-                    neighbors.setdefault(v, []).append(u)
             pairs: list[Pair] = []
             home = self._network.hosts[publisher].switch
             waiting = [(publisher, home)]
             for before, node in waiting:
                 pairs.append((before, node))
                 waiting += (
-                    (node, v) for v in neighbors.get(node, ()) if v not in (before, publisher)
+                    (node, v) for v in self._broadcast.get(node, ()) if v not in (before, publisher)
                 )
             self._flooded[publisher] = self._plain(pairs)
         return self._flooded[publisher]
+
+    @cached_property
+    def _broadcast(self) -> dict[str, list[str]]:
+        """The neighbors of each node on the broadcast tree."""
+        neighbors: dict[str, list[str]] = {}
+        for tree in broadcast_trees(self._network, 1):
+            for u, v in tree.edges:
+                neighbors.setdefault(u, []).append(v)
+                neighbors.setdefault(v, []).append(u)
+        return neighbors
 
     def _plain(self, pairs: Iterable[Pair]) -> _Taken:
         links = np.array([self._number[pair] for pair in pairs], np.int64)

@@ -16,7 +16,7 @@ from jobs.adapters.console.subscriptions import SubscriptionsView
 from jobs.adapters.planning import formats
 from jobs.adapters.replay.explanation import SentExplanation
 from jobs.adapters.replay.replay import Replay
-from jobs.adapters.tables.tables import LEDGER, Tables
+from jobs.adapters.tables.tables import LEDGER
 from udfs.errors import ConsoleError
 from udfs.messages.sequence import sequence_number, session_id
 from udfs.replay.event_matches import NewestEvents
@@ -53,8 +53,8 @@ class EventsView:
 
     def tail(self, wanted: str = "", count: int = RECORDS, matched: bool = False) -> dict[str, Any]:
         """Returns the newest ``events`` that fulfil a condition, and that some rule matches where
-        that is asked for, the newest first, of how many
-        that were ``looked_at`` and how many of them were ``found``; or ``error``, as of a draft.
+        that is asked for, the newest first; how many were ``looked_at``, and how many of them were
+        ``found``; or ``error``, as of a draft.
 
         Each has its place, time, fields as texts, the rules that match it (those with state are
         left out: ``left_out`` counts them), who gets it by them, and the batch that sent it.
@@ -122,7 +122,9 @@ class EventsView:
         """Returns why a notification was sent, as `SentExplanation.explain`. Raises as that."""
         with self._computing:
             if self._explanation is None:
-                self._explanation = SentExplanation(self._spark, self._settings, self._tables())
+                self._explanation = SentExplanation(
+                    self._spark, self._settings, self._reading.tables
+                )
             return self._explanation.explain(session, sequence)
 
     def replay(self, number: int) -> dict[str, Any]:
@@ -141,7 +143,7 @@ class EventsView:
         shown: list[dict[str, Any]] = []
         with self._computing:
             if self._replay is None:
-                self._replay = Replay(self._spark, self._settings, self._tables())
+                self._replay = Replay(self._spark, self._settings, self._reading.tables)
             replay = self._replay
             replay.ledger.refresh()
             for part in row["partitions"]:
@@ -171,9 +173,6 @@ class EventsView:
         then = {"frames": row["frames"], "bytes": row["bytes"]}
         now = {"frames": frames, "bytes": size}
         return {**now, "batch": number, "then": then, "same": now == then, "first": shown}
-
-    def _tables(self) -> Tables:
-        return self._reading.tables
 
 
 def _time(microseconds: int | None) -> str | None:
