@@ -89,6 +89,7 @@ def drained(world: World) -> None:
 def test_no_notification_is_lost_with_any_part_of_a_cluster(
     worlds: list[World], cluster: Cluster, broker: SecuredBroker, tmp_path: Path
 ) -> None:
+    begun = time.monotonic()
     shipped = archive(tmp_path)
     batches, real_time = worlds
     kafka = broker.tls(broker.mutual, "client")
@@ -100,7 +101,10 @@ def test_no_notification_is_lost_with_any_part_of_a_cluster(
     supervised = cluster.supervise(without)
     assert supervised.process.wait(WAIT_S) == 0, supervised.output
     go_on(worlds, client)
-    assert all(world.hosts.taken.keys() == {"0", "1"} for world in worlds)
+    # Executors come one after the other.
+    while not all(world.hosts.taken.keys() == {"0", "1"} for world in worlds):
+        assert time.monotonic() < begun + WAIT_S
+        go_on(worlds, client)
     (driver,) = tmp_path.glob("rack*/driver-*")
 
     # A machine that has no driver: its worker, and the executors there.

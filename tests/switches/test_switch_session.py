@@ -241,6 +241,16 @@ def test_a_changed_program_leaves_one_copy_for_a_port_however_often_it_changes(
     assert device.copies() == once
 
 
+def test_what_reads_a_program_changes_it_for_no_other_switch_that_is_given_it_meanwhile(
+    session: SwitchSession,
+) -> None:
+    read = PIPELINE.p4info
+    before = read.SerializeToString(deterministic=True)
+    read.tables[0].size += 1
+    assert PIPELINE.p4info.SerializeToString(deterministic=True) == before
+    assert session.refresh(SOME, PIPELINE).in_step
+
+
 def test_a_switch_that_takes_no_new_program_goes_on_copying_by_its_groups(
     session: SwitchSession, device: FaultyDevice
 ) -> None:

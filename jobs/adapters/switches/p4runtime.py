@@ -186,7 +186,7 @@ class SwitchConnection:
         running = self._running()
         if running is None:
             return "set"
-        if running.p4info != program.p4info:
+        if running.p4info.SerializeToString(deterministic=True) != program.serialized:
             return "replaced"
         same = running.cookie.cookie == program.cookie or self._loaded(program)
         return None if same else "reconciled"
@@ -376,7 +376,7 @@ class SwitchConnection:
         request = _SetConfig(device_id=self._client.device_id, action=action)
         self._sign(request)
         if program is not None:
-            request.config.p4info.CopyFrom(program.p4info)
+            request.config.p4info.MergeFromString(program.serialized)
             request.config.p4_device_config = program.device_config
             request.config.cookie.cookie = program.cookie
         try:

@@ -39,14 +39,25 @@ class P4Program:
             ) from None
 
     @cached_property
-    def p4info(self) -> p4info_pb2.P4Info:
-        """Raises SwitchError ``NO_P4INFO`` for a text that is none."""
+    def serialized(self) -> bytes:
+        """P4Info as bytes, always the same. Raises SwitchError ``NO_P4INFO`` for a text of none."""
         try:
-            return text_format.Parse(self.p4info_text, p4info_pb2.P4Info())
+            p4info = text_format.Parse(self.p4info_text, p4info_pb2.P4Info())
         except text_format.ParseError as error:
             raise SwitchError(
                 "NO_P4INFO", f"the P4Info of pipeline {self.name!r} cannot be read: {error}"
             ) from None
+        serialized: bytes = p4info.SerializeToString(deterministic=True)
+        return serialized
+
+    @property
+    def p4info(self) -> p4info_pb2.P4Info:
+        """A message of the caller's own. Raises SwitchError ``NO_P4INFO`` as `serialized` does.
+
+        Protobuf's messages in Python change as they are read (a part that is not set is made), and
+        switches are refreshed by threads, so that no two of them may have the same message.
+        """
+        return p4info_pb2.P4Info.FromString(self.serialized)
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -56,7 +67,7 @@ class P4Program:
     @cached_property
     def cookie(self) -> int:
         """Returns what P4Runtime tells programs apart by: 64 bits over both parts, never 0."""
-        digest = hashlib.sha256(self.p4info.SerializeToString(deterministic=True))
+        digest = hashlib.sha256(self.serialized)
         digest.update(self.device_config)
         return int.from_bytes(digest.digest()[:8], "big") or 1
 
