@@ -103,7 +103,7 @@ def test_no_notification_is_lost_with_any_part_of_a_cluster(
     go_on(worlds, client)
     # Executors come one after the other.
     while not all(world.hosts.taken.keys() == {"0", "1"} for world in worlds):
-        assert time.monotonic() < begun + WAIT_S
+        assert time.monotonic() < begun + WAIT_S, [world.hosts.taken for world in worlds]
         go_on(worlds, client)
     (driver,) = tmp_path.glob("rack*/driver-*")
 

@@ -156,9 +156,10 @@ class SwitchConnection:
         """
         if isinstance(program, str):
             program = P4Program("", program, device_config)
-        change = self.change_to(program)
+        running = self._running()
+        change = self._change(running, program)
         if change is None:
-            self._names = Names(program.p4info, self._client.role_name)
+            self._names = Names(running.p4info, self._client.role_name)
             return False
         self._must_be_primary()
         groups = [] if change == "set" else list(self._groups())
@@ -183,7 +184,9 @@ class SwitchConnection:
         ``set``: it runs none. ``reconciled``: it runs another of the same P4Info. ``replaced``:
         one of another P4Info. None: it runs this one.
         """
-        running = self._running()
+        return self._change(self._running(), program)
+
+    def _change(self, running: Any, program: P4Program) -> Change | None:
         if running is None:
             return "set"
         if running.p4info.SerializeToString(deterministic=True) != program.serialized:

@@ -60,6 +60,11 @@ class P4Program:
         return p4info_pb2.P4Info.FromString(self.serialized)
 
     @cached_property
+    def tables(self) -> list[str]:
+        """Names of its tables."""
+        return [table.preamble.name for table in self.p4info.tables]
+
+    @cached_property
     def sizes(self) -> dict[str, int]:
         """Most entries of each table for which the program says it."""
         return {table.preamble.name: table.size for table in self.p4info.tables if table.size > 0}
@@ -97,10 +102,9 @@ class Programs:
     def tables(self, name: str) -> list[str]:
         """Names of a program's tables; none where it cannot be read: its switches will tell."""
         try:
-            p4info = self.program(name).p4info
+            return self.program(name).tables
         except SwitchError:
             return []
-        return [table.preamble.name for table in p4info.tables]
 
     def sizes(self, name: str) -> dict[str, int]:
         """Most entries of the tables of a program; none where it cannot be read."""
