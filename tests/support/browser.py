@@ -16,6 +16,7 @@ from typing import Any
 MISSING = "needs Chromium and its driver: apt-get install chromium chromium-driver"
 #: Under heavy load a page takes long to be drawn, seconds.
 PATIENCE = 120.0
+_STARTS = 3
 _ARGUMENTS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -90,17 +91,28 @@ class Browser:
         return _post(f"{self._address}/{what}", body)
 
 
+def _driver(log: Path) -> tuple[subprocess.Popen[str], str]:
+    """A started driver and its port; one ends at once where its port is taken over IPv6 alone."""
+    with log.open("w") as said:
+        for _ in range(_STARTS):
+            driver = subprocess.Popen(
+                ["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=said, text=True
+            )
+            assert driver.stdout is not None
+            for line in driver.stdout:
+                if "successfully on port" in line:
+                    return driver, line.split()[-1].rstrip(".")
+                said.write(line)
+            said.write(f"ended with {driver.wait(PATIENCE)}\n")
+            said.flush()
+    raise AssertionError(f"chromedriver did not start: {log.read_text()}")
+
+
 @contextmanager
 def browser(folder: Path) -> Iterator[Browser]:
     """A browser with a profile of its own in a folder."""
-    driver = subprocess.Popen(
-        ["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
+    driver, port = _driver(folder / "chromedriver.log")
     try:
-        assert driver.stdout is not None
-        port = next(
-            line.split()[-1].rstrip(".") for line in driver.stdout if "successfully on port" in line
-        )
         options = {"args": [*_ARGUMENTS, f"--user-data-dir={folder / 'profile'}"]}
         asked = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}}
         server = f"http://127.0.0.1:{port}/session"
