@@ -139,8 +139,7 @@ def apply(
     deadline = time.monotonic() + patience
     number = 0
     while True:
-        fence.check()
-        step = retuner.step(wanted)
+        step = retuner.step(wanted, fence.check)
         if step.writes:
             number += 1
             log.info("step %d: %s", number, _words(step))

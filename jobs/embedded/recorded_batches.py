@@ -10,10 +10,9 @@ import networkx as nx
 
 from jobs.adapters.app.settings import FORMATS, Settings
 from jobs.adapters.checkpoint.identity import QUOTA
-from jobs.adapters.planning import formats
-from jobs.adapters.planning.plans import NETWORK, network_at
+from jobs.adapters.planning.plans import NETWORK, network_at, sources
 from jobs.adapters.planning.versions import LINK_STATES
-from jobs.adapters.tables.tables import GRANTS, Tables
+from jobs.adapters.tables.tables import GRANTS, REJECTED, Tables
 from jobs.embedded.kinds import RunKind
 from lab.proof import verification
 from lab.proof.recorded import Recorded
@@ -83,7 +82,7 @@ class RecordedBatches:
 
     def _recorded(self, row: Row) -> Recorded:
         versions = self._same(dict(row["versions"]))
-        names = ("subscriptions", *formats.sources(self._settings), *NETWORK, LINK_STATES)
+        names = ("subscriptions", *sources(self._settings), *NETWORK, LINK_STATES)
         # A rule beyond the quota of then was not live.
         quota = int(dict(row["settings"] or {}).get(QUOTA, self._settings.rule_quota))
         key = tuple(versions.get(name) for name in names), quota
@@ -108,6 +107,10 @@ class RecordedBatches:
         settings = self._settings
         table = self._tables.rows("subscriptions", versions["subscriptions"])
         rows, _ = select(table, settings.format, FORMATS, quota)
+        if settings.match == "network":
+            # Switches do not hold them, so they are live nowhere.
+            refused = {row["id"] for row in self._tables.rows(REJECTED, versions[REJECTED])}
+            rows = [row for row in rows if row.id not in refused]
         given = self._tables.rows(GRANTS, versions[GRANTS])
         grants = Grants.of_table(given, settings.format, specification)
         hosts, only = receiving(network, settings.publisher)

@@ -61,6 +61,7 @@ def check_receipts(
     since: int = 0,
     ordered: bool = True,
     window: int = WINDOW,
+    pruned: bool = False,
 ) -> DeliveryVerdict:
     """Hold what hosts wrote down, in the order of its arrival, against what they were owed.
 
@@ -68,7 +69,8 @@ def check_receipts(
     recorded: the batches of the ledger, in their order. received: read once, host by host. since:
     batches before this one, and what hosts have of them, are not looked at. ordered: whether order
     and number of copies count; not where a lossy network was repaired afterwards. window: offsets
-    that are looked at together.
+    that are looked at together. pruned: switches match, so that a notification is a source packet
+    without the messages that its host is not owed, under the number of the packet.
     """
     verdict = DeliveryVerdict(
         versions={one.batch.batch_id: one.versions for one in recorded},
@@ -79,7 +81,8 @@ def check_receipts(
         tempfile.TemporaryDirectory(prefix="stackcast-proof-") as folder,
         Arrivals(Path(folder)) as arrivals,
     ):
-        check = _Check(recorded, [*received], topic, since, verdict)
+        made = _PrunedCheck if pruned else _Check
+        check = made(recorded, [*received], topic, since, verdict)
         cut = [*windows(recorded, window)]
         check.sort(received.values(), cut, arrivals)
         order = Order(verdict, arrivals.close_input(), recorded, check.hosts, topic)
@@ -269,3 +272,67 @@ class _Check:
     def _fault(self, kind: str, host: str, sequence: int, what: str) -> None:
         batch = self._recorded[self._place(split_sequence(sequence)[0])].batch.batch_id
         self._verdict.add(Fault(kind, host, self._session, sequence, batch, what))
+
+
+class _PrunedCheck(_Check):
+    """The same of packets that switches have taken messages off."""
+
+    def window(
+        self, window: Window, expectation: Expectation, arrivals: Iterable[Arrival]
+    ) -> list[Owned]:
+        self._expectation = expectation
+        self._partition = window.partition
+        self._session = session_id(self._topic, window.partition)
+        self._owed_of: dict[int, dict[str, tuple[bytes, ...]]] = {}
+        owned: list[Owned] = []
+        have: set[tuple[str, int]] = set()
+        for number, visit, receipt in arrivals:
+            host = self.hosts[number]
+            offset = split_sequence(receipt.sequence)[0]
+            wrong = self._wrong(host, offset, receipt)
+            if wrong:
+                self._fault(wrong[0], host, receipt.sequence, wrong[1])
+                continue
+            owned.append(Owned(number, visit, receipt.sequence, self._place(offset)))
+            have.add((host, offset))
+        self._verdict.received += len(owned)
+        self._verdict.repeats += len(owned) - len(have)
+        for session, offset in expectation.packets:
+            if session != self._session:
+                continue
+            if self._recorded[self._place(offset)].batch.batch_id < self._since:
+                continue
+            for host, wanted in self._owed(offset).items():
+                self._verdict.owed += 1
+                if (host, offset) not in have:
+                    what = f"{len(wanted)} messages of this packet"
+                    self._fault("missing", host, offset << 26, what)
+        return owned
+
+    def _wrong(self, host: str, offset: int, receipt: Receipt) -> tuple[str, str] | None:
+        """Returns what is wrong with a receipt, as a kind of fault and in words; None: nothing."""
+        source = self._expectation.packets.get((self._session, offset))
+        if source is None:
+            return "changed", "the topic has no such packet"
+        if receipt.sequence != offset << 26:
+            return "changed", "the number is of no packet"
+        wanted = self._owed(offset).get(host, ())
+        if receipt.messages == wanted:
+            return None
+        rest = iter(source)
+        if not all(message in rest for message in receipt.messages):
+            return "changed", f"its {len(receipt.messages)} messages are not those of this packet"
+        rest = iter(wanted)
+        if all(message in rest for message in receipt.messages):
+            return "changed", f"{len(receipt.messages)} of the {len(wanted)} messages owed here"
+        return "foreign", f"{len(receipt.messages)} messages, {len(wanted)} are owed here"
+
+    def _owed(self, offset: int) -> dict[str, tuple[bytes, ...]]:
+        """What hosts are owed of a packet."""
+        if offset not in self._owed_of:
+            found: dict[str, list[bytes]] = defaultdict(list)
+            for place, message in enumerate(self._expectation.packets[self._session, offset]):
+                for host in self._owed_to(offset, place):
+                    found[host].append(message)
+            self._owed_of[offset] = {host: tuple(each) for host, each in found.items()}
+        return self._owed_of[offset]

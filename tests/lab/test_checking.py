@@ -481,3 +481,65 @@ def test_who_is_owed_each_message_is_told_message_by_message(itch: Specification
     found = expected([(0, 3, packet)], [Batch(0, {0: (3, 4)}, rules)], itch, TOPIC)
     owed = found.receivers[session_id(TOPIC, 0), 3]
     assert [sorted(hosts) for hosts in owed] == [["h1", "h2"], [], [], ["h2"], ["h1"]]
+
+
+def pruned(story: Story) -> Rows:
+    """What hosts get of the story's packets from switches that match, once and in order."""
+    rows: Rows = {host: [] for host in HOSTS}
+    for (session, offset), messages in sorted(story.expectation.packets.items()):
+        owed = story.expectation.receivers[session, offset]
+        for host in HOSTS:
+            mine = tuple(m for m, hosts in zip(messages, owed, strict=True) if host in hosts)
+            if mine:
+                rows[host].append(Receipt(session, offset << 26, mine))
+    return rows
+
+
+@given(story=stories(crashes=False), size=st.integers(1, 5))
+@examples(60)
+def test_packets_that_switches_took_messages_off_are_proved(story: Story, size: int) -> None:
+    rows = pruned(story)
+    verdict = story.verdict(rows, pruned=True, window=size)
+    assert verdict.proved and verdict.owed == verdict.received == sum(map(len, rows.values()))
+    # Again, and in whatever order, as after a repair.
+    mixed = {host: [*reversed(each), *each] for host, each in rows.items()}
+    verdict = story.verdict(mixed, pruned=True, window=size, ordered=False)
+    assert verdict.proved and verdict.repeats == verdict.owed
+
+
+@given(story=stories(crashes=False), data=st.data())
+@examples(100)
+def test_one_packet_of_a_switch_that_is_lost_added_or_changed_is_a_fault(
+    story: Story, data: st.DataObject
+) -> None:
+    rows = pruned(story)
+    host, at = data.draw(
+        st.sampled_from([(host, n) for host, each in rows.items() for n in range(len(each))])
+    )
+    one = rows[host][at]
+    offset = one.sequence >> 26
+    source = story.expectation.packets[one.session, offset]
+    what = data.draw(st.sampled_from(["lost", "bytes", "part", "all", "number", "astray"]))
+    if what == "lost":
+        rows[host].pop(at)
+        kinds = {"missing"}
+    elif what == "bytes":
+        rows[host][at] = one._replace(messages=(b"xxx", *one.messages[1:]))
+        kinds = {"changed", "missing"}
+    elif what == "part" and len(one.messages) > 1:
+        rows[host][at] = one._replace(messages=one.messages[1:])
+        kinds = {"changed", "missing"}
+    elif what == "all" and len(source) > len(one.messages):
+        rows[host][at] = one._replace(messages=source)
+        kinds = {"foreign", "missing"}
+    elif what == "number":
+        rows[host][at] = one._replace(sequence=one.sequence + (1 << 13))
+        kinds = {"changed", "missing"}
+    else:
+        others = [h for h in HOSTS if all(r.sequence != one.sequence for r in rows[h])]
+        if not others:
+            return
+        rows[others[0]].append(one)
+        kinds = {"foreign"}
+    verdict = story.verdict(rows, pruned=True, ordered=False)
+    assert {kind for kind, faults in verdict.faults.items() if faults} == kinds

@@ -31,13 +31,14 @@ from rerequesting import Service
 
 import schemas
 from cli.explain import text_of
+from jobs import check_delivery
 from jobs.adapters.app.settings import Settings
 from jobs.adapters.replay.explanation import SentExplanation
 from jobs.adapters.switches.lead import Refresher
 from jobs.adapters.tables.tables import Tables
 from jobs.adapters.wire import open_sink, sink_options
 from jobs.embedded.feed import Fed, feed
-from lab.proof.receipts import datagrams_of
+from lab.proof.receipts import datagrams_of, packet_receipt
 from lab.traffic.publisher import ensure_topic
 from lab.traffic.topic_log import TopicLog
 from lab.traffic.trading_session import TradingSession
@@ -219,6 +220,21 @@ def test_over_links_that_lose_a_tenth_every_host_has_exactly_what_it_asked_for_i
             assert not any(told[name] for name in ("losses", "unexpected", "disputed", "malformed"))
         assert lab.status()["drops"]["loss"] > 100
         explains(made, owed)
+        proves(made, owed)
+
+
+def proves(made: Deployment, owed: dict[str, list[bytes]]) -> None:
+    """What hosts wrote down is proved by topic and ledger, and one packet less is not."""
+    files = {
+        host: [*map(packet_receipt, datagrams_of(made.folder / f"{host}.mold"))] for host in HOSTS
+    }
+    evidence = check_delivery.Evidence(made.spark, made.settings)
+    verdict = evidence.verdict(files, ordered=False)
+    assert verdict.proved, [*verdict.lines()]
+    assert verdict.owed == verdict.received == sum(map(len, owed.values()))
+    lost = files["h2"].pop(7)
+    (fault,) = evidence.verdict(files, ordered=False).faults["missing"]
+    assert (fault.host, fault.sequence) == ("h2", lost.sequence)
 
 
 def explains(made: Deployment, owed: dict[str, list[bytes]]) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from paths import P4, ROOT
 from pyspark.sql import SparkSession
+from stopping_job import StoppingJob
 
 from jobs import refresh_switches, retune_trees
 from jobs.adapters.app import application
@@ -179,6 +180,35 @@ def test_a_run_that_a_newer_one_overtook_writes_nothing(
     assert deployment.states() == {"retired": 1}
 
 
+def test_a_run_that_stood_still_before_its_commit_ends_and_leaves_what_a_newer_one_wrote(
+    deployment: Deployment,
+) -> None:
+    deployment.publish(1, NEAR, 500)
+    conf = {"spark.stackcast.tables": deployment.tables.location}
+    report = ["--report", str(deployment.folder / "stopped")]
+    older = StoppingJob(
+        deployment.folder,
+        "jobs.adapters.tables.local:merge",
+        "retune_trees.py",
+        *(*FEW, *report, "--rules", "1"),
+        conf=conf,
+    )
+    try:
+        older.stop_at_step()
+        older.wait_until_stopped()
+        deployment.publish(30, FAR, 50_000)
+        newer = deployment.run("--window", "1h", "--rules", "1")
+        assert newer in (retune_trees.DONE, retune_trees.MORE)
+        written, trees = deployment.tables.version("virtual_trees"), deployment.trees()
+        assert trees
+        older.go_on()
+        assert older.program.end() == 2
+    finally:
+        older.program.kill()
+    assert "TABLE.FENCED: retuning has another writer now" in older.program.output
+    assert deployment.tables.version("virtual_trees") == written and deployment.trees() == trees
+
+
 def test_trees_follow_what_is_published_and_nothing_changes_where_nothing_is_to_be_saved(
     deployment: Deployment,
 ) -> None:
@@ -302,10 +332,10 @@ def test_two_runs_at_once_take_different_ids(
     retuner = Retuner(deployment.spark, deployment.tables, deployment.settings, RetuneOptions())
     write = deployment.tables.move_and_add
 
-    def late(*arguments: Any) -> None:
+    def late(*arguments: Any) -> bool:
         monkeypatch.undo()
         deployment.tables.append("virtual_trees", [tree_to_row(other)])
-        write(*arguments)
+        return write(*arguments)
 
     monkeypatch.setattr(deployment.tables, "move_and_add", late)
     step = retuner.step(wanted)

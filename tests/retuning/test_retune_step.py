@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.adapters.retune.retune import Retuner
+from udfs.errors import TableError
 from udfs.network.rows import tree_from_row, tree_to_row
 from udfs.network.topology import fabric
 from udfs.network.virtual_tree import VirtualTree
@@ -23,8 +24,12 @@ class Trees:
         self.held = {tree.id: tree_to_row(tree)}
         self.commits = 0
 
-    def rows(self, name: str) -> list[dict[str, Any]]:
+    def version(self, name: str) -> int:
         assert name == "virtual_trees"
+        return self.commits
+
+    def rows(self, name: str, version: int) -> list[dict[str, Any]]:
+        assert version == self.version(name)
         return [dict(row) for row in self.held.values()]
 
     def move_and_add(
@@ -34,30 +39,50 @@ class Trees:
         column: str,
         moves: Mapping[int, tuple[dict[str, Any], str]],
         added: list[dict[str, Any]],
-    ) -> None:
-        """As `Tables.move_and_add`: rows that do not hold the text any more stay as they are."""
+        onto: int,
+    ) -> bool:
         self.commits += 1
         if self.commits == 1:
             self.held[1]["state"] = "retired"
-        for number, (row, after) in moves.items():
-            if self.held[number][column] == row[column]:
-                self.held[number][column] = after
-        for row in added:
-            self.held.setdefault(row[key], row)
+            return False
+        assert onto == self.commits - 1
+        for number, (_, after) in moves.items():
+            self.held[number][column] = after
+        self.held |= {row[key]: row for row in added}
+        return True
 
 
-def test_a_tree_that_another_run_retired_meanwhile_is_not_reported_as_active(monkeypatch):
+def retuner(monkeypatch: pytest.MonkeyPatch) -> tuple[Retuner, Trees, VirtualTree]:
+    """One whose table has a tree that is to go, and the tree."""
     network = fabric(pods=2, racks=2, hosts=1, planes=1, spines=1)
     (broadcast, *_) = broadcast_trees(network)
     tree = VirtualTree(1, broadcast.edges, "broadcast", "retiring")
-    trees = Trees(tree)
-    made = Retuner.__new__(Retuner)
+    made, trees = Retuner.__new__(Retuner), Trees(tree)
     made._tables = trees  # type: ignore[assignment]
-    budget = dict.fromkeys(network.switches, 5)
-    monkeypatch.setattr(made, "_read", lambda: (network, budget, []))
+    monkeypatch.setattr(made, "_read", lambda: (network, dict.fromkeys(network.switches, 5), []))
+    return made, trees, tree
+
+
+def test_a_tree_that_another_run_retired_meanwhile_is_not_reported_as_active(monkeypatch):
+    made, trees, tree = retuner(monkeypatch)
     step = made.step({tree.edges: "broadcast"})
     # It is stored anew, under an id of its own.
     assert not step.moved
     assert [(each.edges, each.state) for each in step.installed] == [(tree.edges, "installing")]
     states = {number: tree_from_row(row).state for number, row in trees.held.items()}
     assert states == {1: "retired", step.installed[0].id: "installing"}
+
+
+def test_who_may_not_write_any_more_is_asked_each_time_before_it_writes(monkeypatch):
+    made, trees, tree = retuner(monkeypatch)
+    asked = []
+
+    def may_write() -> None:
+        asked.append(trees.commits)
+        if trees.commits:
+            raise TableError("FENCED", "a newer run has begun")
+
+    with pytest.raises(TableError, match="FENCED"):
+        made.step({tree.edges: "broadcast"}, may_write)
+    assert asked == [0, 1]
+    assert {n: row["state"] for n, row in trees.held.items()} == {1: "retired"}

@@ -176,9 +176,11 @@ class FakeTables:
         self._between()
         self._contents[name].append(copy.deepcopy(rows))
 
-    def replace_changed(self, name, rows, keys, held):
-        """Merge what differs from ``held`` into what the table holds by now."""
+    def replace_changed(self, name, rows, keys, held, onto):
+        """Merge what differs from ``held``, which is of version ``onto``, if that is the newest."""
         self._between()
+        if len(self._contents[name]) - 1 != onto:
+            return False
         held, wanted, now = (
             {tuple(row[key] for key in keys): row for row in each}
             for each in (held, rows, self._contents[name][-1])
@@ -192,14 +194,17 @@ class FakeTables:
         self._contents[name].append(copy.deepcopy([merged[key] for key in order]))
         return True
 
-    def move(self, name, key, column, moves):
+    def move(self, name, key, column, moves, onto):
         self._between()
+        if len(self._contents[name]) - 1 != onto:
+            return False
         rows = copy.deepcopy(self._contents[name][-1])
         for row in rows:
             before, after = moves.get(row[key], (None, None))
             if row[column] == before:
                 row[column] = after
         self._contents[name].append(rows)
+        return True
 
 
 class World:

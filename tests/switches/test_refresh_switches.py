@@ -17,6 +17,7 @@ import pytest
 from paths import P4, ROOT
 from polling import polled
 from pyspark.sql import SparkSession
+from stopping_job import StoppingJob
 
 from jobs import refresh_switches
 from jobs.adapters.app import application
@@ -189,6 +190,62 @@ def until(holds: Callable[[], bool], seconds: float = 60) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.3)
+
+
+#: A write of a switch, or a commit of `switch_entries`, of which nothing is left but to do it.
+STEPS = {
+    "switch": "jobs.adapters.switches.p4runtime:SwitchConnection._sign",
+    "table": "jobs.adapters.tables.local:merge",
+}
+
+
+@contextmanager
+def in_a_process(deployment: Deployment, folder: Path, step: str) -> Iterator[StoppingJob]:
+    """A refresher of election id 2, which leads."""
+    since = deployment.tables.version("network_versions")
+    conf = {
+        "spark.stackcast.tables": deployment.tables.location,
+        "spark.stackcast.p4runtime.electionId": 2,
+        "spark.sql.warehouse.dir": folder / "warehouse",
+    }
+    job = StoppingJob(folder, STEPS[step], "refresh_switches.py", conf=conf)
+    ends = job.program.process.poll
+    try:
+        until(lambda: deployment.tables.version("network_versions") > since or ends() is not None)
+        until(lambda: deployment.ready() == deployment.current() or ends() is not None)
+        assert ends() is None, job.program.output[-4000:]
+        yield job
+    finally:
+        job.program.kill()
+
+
+# The first, as later ones put batches on record, for which switches keep trees that were there.
+@pytest.mark.parametrize("step", STEPS)
+def test_a_leader_that_stood_still_and_goes_on_writes_over_nothing_of_who_led_meanwhile(
+    deployment: Deployment, tmp_path: Path, step: str
+) -> None:
+    tables = deployment.tables
+    other = VirtualTree(903, frozenset({("h3", NETWORK.hosts["h3"].switch)}), "test", "active")
+    with in_a_process(deployment, tmp_path, step) as job:
+        job.stop_at_step()
+        deployment.trees(BROADCAST, SMALL)
+        job.wait_until_stopped()
+        deployment.trees(BROADCAST, other)
+        with closing(deployment.refresher(RIVAL)) as rival:
+            assert rival.once() == {}
+            assert deployment.in_step(BROADCAST, other)
+            written = {name: tables.version(name) for name in TABLES}
+            job.go_on()
+            until(lambda: "another refresher writes the switches" in job.program.output)
+            for _ in range(10):
+                assert deployment.in_step(BROADCAST, other)
+                time.sleep(0.1)
+            assert {name: tables.version(name) for name in TABLES} == written
+        # Once that one is gone it leads again, by the tables of now.
+        deployment.trees(BROADCAST)
+        until(lambda: deployment.in_step(BROADCAST))
+        assert job.program.process.poll() is None
+    deployment.reset()
 
 
 def test_a_refresh_brings_every_switch_in_step_and_says_so(deployment: Deployment) -> None:

@@ -20,6 +20,7 @@ from state_cases import (
     state_frame,
 )
 
+from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.p4runtime import SwitchConnection
 from jobs.adapters.switches.state_controller import StateController
 from lab.fabric.injections import Injections
@@ -58,7 +59,8 @@ class Lab:
         return sorted(self.left)
 
     def connect(self, election_id: int = 5, role: str = "") -> SwitchConnection:
-        return SwitchConnection.connect(self.server.address, 1, election_id, name="s", role=role)
+        credentials = Credentials(role=role)
+        return SwitchConnection.connect(self.server.address, 1, election_id, credentials, name="s")
 
 
 @pytest.fixture

@@ -371,6 +371,39 @@ def test_whoever_makes_a_table_hold_rows_knows_which_version_is_its_own(held: Ta
         assert held.version(name) == before + 1 + wrote
 
 
+@pytest.mark.parametrize("place", ["{}", "file://{}"])
+def test_what_is_worked_out_from_an_older_version_is_not_written_where_that_is_asked_for(
+    spark: SparkSession, held: Tables, place: str
+) -> None:
+    """In a folder, and behind a URL, where Spark writes."""
+    tables = Tables(spark, place.format(held.location))
+    name, keys = "virtual_trees", ("tree_id",)
+
+    def tree(number: int, state: str) -> dict[str, Any]:
+        edges = [{"u": "a", "v": "b"}]
+        return {"tree_id": number, "edges": edges, "strategy": "test", "state": state}
+
+    tables.overwrite(name, [tree(1, "installing")])
+    before = tables.version(name)
+    rows = tables.rows(name, before)
+    tables.append(name, [tree(2, "active")])
+    newest = tables.version(name)
+    moved = {1: ("installing", "active")}
+    more = [tree(3, "active")]
+    assert not tables.move(name, "tree_id", "state", moved, before)
+    assert not tables.move_and_add(name, "tree_id", "state", {1: (rows[0], "x")}, more, before)
+    assert not tables.replace_changed(name, [*rows, *more], keys, rows, before)
+    assert not tables.replace_changed(name, more, keys, [], before)
+    assert tables.version(name) == newest
+    # Of the newest it is.
+    assert tables.move(name, "tree_id", "state", moved, newest)
+    assert tables.move_and_add(name, "tree_id", "state", {}, more, newest + 1)
+    held_now = tables.rows(name)
+    assert tables.replace_changed(name, held_now[1:], keys, held_now, newest + 2)
+    assert tables.version(name) == newest + 3
+    assert len(tables.rows(name)) == 2
+
+
 def test_sql_names_follow_the_deployment_that_was_attached(
     spark: SparkSession, held: Tables, tmp_path: Path
 ) -> None:

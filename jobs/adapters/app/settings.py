@@ -296,6 +296,12 @@ class Settings:
     election_id: int = setting(
         "p4runtime.electionId", 1, "Election id towards the switches; the highest writes", least=1
     )
+    role: str = setting(
+        "p4runtime.role",
+        "",
+        "P4Runtime role by which switches are read and written; empty: the default one, which may "
+        "all",
+    )
     tls_ca: str = setting(
         "p4runtime.tls.ca",
         "",

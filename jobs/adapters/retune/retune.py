@@ -198,28 +198,30 @@ class Retuner:
         network, budget, trees = self._read()
         return next_step(network, trees, wanted, budget)
 
-    def step(self, wanted: Wanted) -> TreeStep:
+    def step(self, wanted: Wanted, may_write: Callable[[], object] = lambda: None) -> TreeStep:
         """Write what is next, in one commit, if anything; returns it.
 
-        Where somebody else writes the table meanwhile, it is read again.
+        Where somebody else writes the table meanwhile, it is read again. ``may_write`` is called
+        between reading and writing, and raises where we are not to write any more: whoever is to
+        write in our place and has written by then is found out by the commit.
         """
         for tried in range(_TRIES):
-            rows = {row["tree_id"]: row for row in self._tables.rows(TREES)}
+            version = self._tables.version(TREES)
+            rows = {row["tree_id"]: row for row in self._tables.rows(TREES, version)}
             network, budget, _ = self._read()
             trees = [tree_from_row(row) for row in rows.values()]
             step = next_step(network, trees, wanted, budget)
             moves = {n: (rows[n], after) for n, (_, after) in step.moved.items()}
             new = [self._row(tree, rows) for tree in step.installed]
+            may_write()
             try:
-                self._tables.move_and_add(TREES, "tree_id", "state", moves, new)
+                if self._tables.move_and_add(TREES, "tree_id", "state", moves, new, version):
+                    return step
             except SQL_ERRORS as error:
                 if tried == _TRIES - 1 or "oncurrent" not in str(error):
                     raise
-                log.warning("%s was written meanwhile, read again: %s", TREES, one_line(error))
-                continue
-            if self._stands(new, step):
-                return step
-            log.warning("another run changed the same trees, or took ids of new ones: read again")
+                log.warning("%s was written meanwhile: %s", TREES, one_line(error))
+            log.warning("%s was written meanwhile, and is read again", TREES)
         raise TableError("BUSY", f"{TREES} is written by others all the time: try again later")
 
     @staticmethod
@@ -227,17 +229,6 @@ class Retuner:
         """With the columns that somebody may have added to the table, empty."""
         others = next(iter(rows.values()), {})
         return dict.fromkeys(others) | tree_to_row(tree)
-
-    def _stands(self, new: Sequence[Mapping[str, Any]], step: TreeStep) -> bool:
-        """Tells whether the table has the step: a commit passes over rows that others changed."""
-        if not step.writes:
-            return True
-        held = {row["tree_id"]: tree_from_row(row) for row in self._tables.rows(TREES)}
-        ours = [tree_from_row(row) for row in new]
-        return all(tree.id in held and held[tree.id].edges == tree.edges for tree in ours) and all(
-            number in held and held[number].state == after
-            for number, (_, after) in step.moved.items()
-        )
 
     def _read(self) -> tuple[Network, dict[str, int], list[VirtualTree]]:
         source = NetworkTables(self._tables)

@@ -138,8 +138,9 @@ class Applier:
             sum(result.held or 0 for result in results.values()),
         )
         self._schedule(results)
+        # Before we look: rows of who leads after us are the newer ones.
+        now = dt.datetime.now(dt.UTC)
         if all(result.primary for result in results.values()) or self._still_leads():
-            now = dt.datetime.now(dt.UTC)
             desired = Counter(row["switch"] for row in begun.rows)
             self._tables.append(
                 "switch_status",

@@ -30,6 +30,12 @@ _CLOSE_SECONDS = 0.5
 # A read takes as long as it needs while something comes, or while the switch answers otherwise.
 _SILENCE_SECONDS = 15.0
 _READ_SECONDS = 600.0
+# How switches say that they do not have a role, or none but the default one.
+_NO_ROLE = (
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
 # The answer to a refused batch holds an error for each update, and gRPC takes 8 KB of such
 # details unless told otherwise.
 _CHANNEL_OPTIONS = (
@@ -57,13 +63,12 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
         credentials: Credentials,
         timeout: float,
         name: str = "",
-        role: str = "",
     ) -> None:
         self.name = name
         self.address = address
         self.device_id = device_id
         self.election_id = halves(election_id)
-        self.role_name = role
+        self.role_name = credentials.role
         self.packets: queue.Queue[Any] = queue.Queue(_MOST_PACKETS)
         self.primary = self.taken = False
         self.highest = self.terms = 0
@@ -126,6 +131,9 @@ class Client(P4RuntimeClient):  # type: ignore[misc]
         self.ask()
         if self.stream.done():
             why = f"the stream was refused: {self.stream.details()}"
+            if self.role_name and self.stream.code() in _NO_ROLE:
+                why = f"{self.where}: role {self.role_name!r} was refused: {self.stream.details()}"
+                raise SwitchError("NO_ROLE", why, address=self.address)
             if self.stream.code() == grpc.StatusCode.INVALID_ARGUMENT:
                 raise SwitchError("NOT_PRIMARY", f"{self.where}: {why}", address=self.address)
             raise unreachable(self, why)

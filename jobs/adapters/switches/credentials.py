@@ -1,4 +1,4 @@
-"""Secures the connection to a switch by certificates and a private key, given as paths."""
+"""Who we are to a switch: certificates and a private key, given as paths, and a role."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ class Credentials:
     ca: who signs the switches' certificates; empty: the certificate authorities of this machine.
     certificate, key: what we show the switch, both or neither. ``{switch}`` in a path stands for
     the name of the switch, so that each can have its own. Nothing of a file's content is ever in
-    a message, a log line or a ``repr``.
+    a message, a log line or a ``repr``. role: of P4Runtime; empty: the default one.
     """
 
     ca: str = ""
     certificate: str = field(default="", repr=False)
     key: str = field(default="", repr=False)
+    role: str = ""
 
     @property
     def plain(self) -> bool:
@@ -38,7 +39,8 @@ class Credentials:
             raise SwitchError(
                 "BAD_TLS", f"switch {name!r}: its name cannot be part of a path of credentials"
             )
-        return Credentials(*(path.replace(_SWITCH, name) for path in paths))
+        ca, certificate, key = (path.replace(_SWITCH, name) for path in paths)
+        return Credentials(ca, certificate, key, self.role)
 
     def pems(self) -> tuple[bytes | None, bytes | None, bytes | None]:
         """Contents of ca, key and certificate, in gRPC's order; None for one that is not set.

@@ -228,10 +228,6 @@ class Deriver:
         Returns its version then, and its rows. Raises SwitchError ``NOT_PRIMARY`` if another has
         led since the term began.
         """
-        if self._versions.superseded():
-            raise SwitchError(
-                "NOT_PRIMARY", "another refresher has led since this was worked out: not written"
-            )
         for switch, error in wanted.over_capacity.items():
             if str(error) != str(self._over_capacity.get(switch)):
                 log.error("%s", error)
@@ -247,7 +243,14 @@ class Deriver:
         keys = ("switch", "entry_key")
         while True:
             held = self._network.rows("switch_entries", before)
-            wrote = self._tables.replace_changed("switch_entries", rows, keys, held)
+            # What another who has come to lead writes between this and the commit, the commit finds
+            # out; if there was nothing to write, ours is taken back.
+            if self._versions.superseded():
+                raise SwitchError(
+                    "NOT_PRIMARY",
+                    "another refresher has led since this was worked out: not written",
+                )
+            wrote = self._tables.replace_changed("switch_entries", rows, keys, held, before)
             version = self._tables.version("switch_entries")
             if version == before + wrote:
                 break

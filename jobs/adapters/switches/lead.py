@@ -75,7 +75,9 @@ class Refresher:
         self._network = network = NetworkTables(tables, sources, settings.labels)
         programs = Programs(settings.p4_folder) if programs is None else programs
         own = settings.election_id if election_id is None else election_id
-        credentials = Credentials(settings.tls_ca, settings.tls_certificate, settings.tls_key)
+        credentials = Credentials(
+            settings.tls_ca, settings.tls_certificate, settings.tls_key, settings.role
+        )
         self._sessions = SwitchSessions(
             programs,
             open_session

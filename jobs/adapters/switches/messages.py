@@ -21,13 +21,13 @@ from udfs.switches.entry import (
 )
 from udfs.switches.match import Match
 
-_ROLE = "@p4runtime_role"
+_ROLE = "@p4runtime_role("
 
 
 class Names:
     """Both ways for one program. tables: its tables' names, in the order of the P4Info.
 
-    role: ours; without one, entries of tables that the program gives to a role are not read.
+    role: ours, or none; entries of tables that the program gives to another are not read.
     """
 
     def __init__(self, p4info: p4info_pb2.P4Info, role: str = "") -> None:
@@ -37,7 +37,10 @@ class Names:
         self._others = {
             table.preamble.id
             for table in p4info.tables
-            if not role and any(_ROLE in each for each in table.preamble.annotations)
+            if any(
+                each.startswith(_ROLE) and each != f'{_ROLE}"{role}")'
+                for each in table.preamble.annotations
+            )
         }
         self._tables = {table.preamble.name: table for table in p4info.tables}
         self._actions = {action.preamble.name: action for action in p4info.actions}

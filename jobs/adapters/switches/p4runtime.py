@@ -47,7 +47,8 @@ class SwitchConnection:
 
     Errors are ``SwitchError``: ``UNREACHABLE`` (nothing answers, or stopped answering: retrying
     can help), ``BAD_TLS``, ``NOT_PRIMARY`` (another client writes this switch), ``WRITE_FAILED``
-    and ``READ_FAILED`` (the switch refused the whole request, in its own words).
+    and ``READ_FAILED`` (the switch refused the whole request, in its own words), ``NO_ROLE`` and
+    ``NOT_ALLOWED`` (it does not have our role, or that may not do this).
     """
 
     def __init__(self, client: Client) -> None:
@@ -63,7 +64,6 @@ class SwitchConnection:
         credentials: Credentials | None = None,
         timeout: float = _CONNECT_SECONDS,
         name: str = "",
-        role: str = "",
     ) -> SwitchConnection:
         """Connect and take part in the switch's arbitration.
 
@@ -73,12 +73,12 @@ class SwitchConnection:
         Parameters
         ----------
         address: ``host:port``. election_id: at most 128 bits.
-        credentials: of this switch (``Credentials.for_switch``); plain text by default.
-        timeout: seconds. name: of the switch, for errors. role: whose tables it writes; by default
-            all but those that the program gives to a role.
+        credentials: of this switch (``Credentials.for_switch``); by default plain text, and the
+            role that writes all tables but those that the program gives to another.
+        timeout: seconds. name: of the switch, for errors.
         """
         credentials = credentials or Credentials()
-        return cls(Client(address, device_id, election_id, credentials, timeout, name, role))
+        return cls(Client(address, device_id, election_id, credentials, timeout, name))
 
     def __enter__(self) -> SwitchConnection:
         return self
@@ -210,7 +210,7 @@ class SwitchConnection:
         """All entries and groups that the switch holds; ``switch_name`` is what they are told by.
 
         What the program itself fixes (constant entries, default actions) is not among them, nor is
-        what belongs to a role, unless we have one. ``table``: of this table alone.
+        what belongs to another role. ``table``: of this table alone.
         """
         tables = p4runtime_pb2.Entity()
         names = self.names
@@ -298,9 +298,12 @@ class SwitchConnection:
         return []
 
     def _read(self, wildcard: Any) -> Iterator[Any]:
-        request = p4runtime_pb2.ReadRequest(device_id=self._client.device_id, entities=[wildcard])
+        client = self._client
+        request = p4runtime_pb2.ReadRequest(
+            device_id=client.device_id, role=client.role_name, entities=[wildcard]
+        )
         try:
-            yield from self._client.read(request)
+            yield from client.read(request)
         except grpc.RpcError as error:
             # A switch without groups has none.
             if error.code() != grpc.StatusCode.UNIMPLEMENTED or wildcard.HasField("table_entry"):
@@ -406,7 +409,12 @@ class SwitchConnection:
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
             return unreachable(self._client, words)
         if code == grpc.StatusCode.PERMISSION_DENIED:
-            self._client.poll_arbitration()
+            if self._client.poll_arbitration() and self._client.role_name:
+                return SwitchError(
+                    "NOT_ALLOWED",
+                    f"{self._client.where}: {words}; our role is {self._client.role_name!r}",
+                    address=self._client.address,
+                )
             what, words = "NOT_PRIMARY", f"{words}; {self._client.not_ours}"
         return SwitchError(
             what,

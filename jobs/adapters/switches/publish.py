@@ -92,6 +92,7 @@ class Publisher:
         if not moved:
             return
         moves = {tree: (due[tree], state) for tree, state in moved.items()}
-        self._tables.move(TREES, "tree_id", "state", moves)
+        if not self._tables.move(TREES, "tree_id", "state", moves, versions[TREES]):
+            return  # somebody edits them: what was derived from is old
         for tree, state in sorted(moved.items()):
             log.info("virtual tree %d is %s; %s", tree, state, named(versions))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from jobs.adapters.switches.credentials import Credentials
 from jobs.adapters.switches.p4runtime import SwitchConnection
@@ -42,7 +43,7 @@ class StateController:
         name: str = "",
     ) -> None:
         self._address, self._device, self._election = address, device_id, election_id
-        self._credentials = credentials
+        self._credentials = replace(credentials or Credentials(), role=STATES_ROLE)
         self._name = name
 
     def run(self, stopping: Callable[[], bool]) -> None:
@@ -56,7 +57,6 @@ class StateController:
                     self._election,
                     self._credentials,
                     name=self._name,
-                    role=STATES_ROLE,
                 ) as connection:
                     _Connected(connection, self._name).run(stopping)
             except SwitchError as error:

@@ -182,15 +182,19 @@ def last_transaction(path: str, writer: str) -> int | None:
 
 
 def merge(
-    path: str, changed: list[dict[str, Any]], gone: list[dict[str, Any]], keys: tuple[str, ...]
+    path: str,
+    changed: list[dict[str, Any]],
+    gone: list[dict[str, Any]],
+    keys: tuple[str, ...],
+    onto: int | None = None,
 ) -> int | None:
     """Insert or update ``changed`` and delete ``gone`` rows, by their keys, in one commit.
 
     Returns how many rows of the table this concerned; without any, nothing is committed. None:
-    nothing is written, ask Spark.
+    nothing is written, as the table is beyond version ``onto``, or for Spark to write or explain.
     """
     try:
-        table = DeltaTable(path)
+        table = DeltaTable(path, version=onto)
         schema = pa.schema(table.schema().to_arrow())
         wanted = pa.Table.from_pylist(changed + gone, schema=schema)
         column = pa.array([False] * len(changed) + [True] * len(gone))
@@ -202,6 +206,8 @@ def merge(
                 same,
                 "wanted",
                 "held",
+                # Of a version that was named delta-rs lets no other commit be the next.
+                commit_properties=None if onto is None else CommitProperties(max_commit_retries=0),
                 post_commithook_properties=_COMMIT_ALONE,
             )
             .when_matched_delete(f"wanted.{_GONE}")

@@ -336,13 +336,32 @@ class Tables:
         )
         return reader.load(self._path(name)) if self._by_path else reader.table(self.sql_name(name))
 
-    def move(self, name: str, key: str, column: str, moves: Mapping[int, tuple[str, str]]) -> None:
+    def move(
+        self,
+        name: str,
+        key: str,
+        column: str,
+        moves: Mapping[int, tuple[str, str]],
+        onto: int | None = None,
+    ) -> bool:
         """Change texts of a column in one commit: by number ``key``, from one text to another.
 
-        Rows that hold neither that key nor that text stay as they are.
+        Rows that hold neither that key nor that text stay as they are. ``onto``: as for
+        `replace_changed`; False: nothing is written.
         """
         if not moves:
-            return
+            return True
+        if onto is not None and self._local:
+            rows = [row for row in self.rows(name, onto) if row[key] in moves]
+            moved = [
+                row | {column: moves[row[key]][1]}
+                for row in rows
+                if moves[row[key]][0] == row[column]
+            ]
+            if local.merge(self._path(name), moved, [], (key,), onto) is not None:
+                return True
+        if not self._is_at(name, onto):
+            return False
         cases, conditions = [], []
         for number, (before, after) in sorted(moves.items()):
             condition = f"({key} = {int(number)} AND {column} = {_quoted(before)})"
@@ -350,6 +369,7 @@ class Tables:
             conditions.append(condition)
         text = f"CASE {' '.join(cases)} END"
         self._delta(name).update(" OR ".join(conditions), {column: text})
+        return True
 
     def move_and_add(
         self,
@@ -358,16 +378,24 @@ class Tables:
         column: str,
         moves: Mapping[int, tuple[dict[str, Any], str]],
         added: list[dict[str, Any]],
-    ) -> None:
+        onto: int,
+    ) -> bool:
         """Change texts of a column and add rows, in one commit.
 
-        moves: by number ``key``, the row as it is and the text that comes. Rows that do not hold
-        the same text in that column any more, and new rows whose key is there, stay as they are:
-        read the table again to see. Raises Delta's errors where somebody else writes meanwhile.
+        moves: by number ``key``, the row as it is and the text that comes. ``onto``: the version
+        that the rows are of, as for `replace_changed`; False: nothing is written. Where Spark
+        writes, rows that do not hold the same text in that column any more, and new rows whose key
+        is there, stay as they are: read the table again to see. Raises Delta's errors where
+        somebody else writes meanwhile.
         """
         rows = [row | {column: after} for row, after in moves.values()] + added
         if not rows:
-            return
+            return True
+        path = self._path(name)
+        if self._local and local.merge(path, rows, [], (key,), onto) is not None:
+            return True
+        if not self._is_at(name, onto):
+            return False
         before = {number: row[column] for number, (row, _) in moves.items()}
         cases = [f"WHEN wanted.{key} = {int(n)} THEN {_quoted(t)}" for n, t in before.items()]
         held = f"CASE {' '.join(cases)} END" if cases else "NULL"
@@ -381,6 +409,10 @@ class Tables:
             .whenNotMatchedInsert(new, columns)
             .execute()
         )
+        return True
+
+    def _is_at(self, name: str, version: int | None) -> bool:
+        return version is None or self.version(name) == version
 
     def append(
         self,
@@ -442,14 +474,18 @@ class Tables:
         rows: list[dict[str, Any]],
         keys: tuple[str, ...],
         held: list[dict[str, Any]] | None = None,
+        onto: int | None = None,
     ) -> bool:
         """Make the table hold exactly ``rows``, touching only rows that differ.
 
         So the change data feed tells real changes and nothing else; no difference makes no
         version. ``held`` is what the table holds, if the caller knows. Returns whether it made a
-        version.
+        version. ``onto``: the version that ``held`` is of; where the table has a later one, nothing
+        is written. A merge in a folder is exact in that, all else looks right before it writes.
         """
         held = self.rows(name) if held is None else held
+        if (not held or not self._local) and not self._is_at(name, onto):
+            return False
         if not held:
             self.append(name, rows)  # a merge into nothing takes ten times as long
             return bool(rows)
@@ -462,8 +498,11 @@ class Tables:
         gone = [row for key, row in before.items() if key not in after]
         if not changed and not gone:
             return False
-        if self._local and (n := local.merge(self._path(name), changed, gone, keys)) is not None:
+        path = self._path(name)
+        if self._local and (n := local.merge(path, changed, gone, keys, onto)) is not None:
             return bool(n)
+        if not self._is_at(name, onto):
+            return False
         wanted = self._frame(name, changed, False).unionAll(self._frame(name, gone, True))
         same = " AND ".join(f"held.{k} = wanted.{k}" for k in keys)
         columns = {column: f"wanted.{column}" for column in wanted.columns if column != "gone"}

@@ -1,0 +1,68 @@
+"""A refresher under a role of P4Runtime, on the lab's switch, whose roles write a table alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from paths import P4
+from session_cases import PIPELINE
+from state_cases import TABLE, entries_of
+
+from jobs.adapters.switches.credentials import Credentials
+from jobs.adapters.switches.program import P4Program
+from jobs.adapters.switches.session import RefreshResult, SwitchSession, SwitchTarget
+from lab.switch.bmv2.simple_switch import SimpleSwitch
+from lab.switch.p4runtime.device import Device
+from lab.switch.p4runtime.server import P4RuntimeServer
+from udfs.states.switch_model import Port, SwitchModel
+from udfs.switches.entry import SwitchEntry
+from udfs.switches.state_entries import STATES_ROLE, state_row
+
+pytestmark = pytest.mark.server
+
+STATES = P4Program.read(P4, TABLE)
+OURS = entries_of(SwitchModel({1: Port(0x0A000001, True), 2: Port()}, 0b10, 20), 3)
+ROW = state_row("s", 9, 0b1)
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """A switch that the default role has given program and entries."""
+    server = P4RuntimeServer([Device("s", 1, SimpleSwitch())]).start()
+    assert refresh(server.address, "", OURS).in_step
+    yield server.address
+    server.stop()
+
+
+def refresh(
+    address: str, role: str, entries: list[SwitchEntry], program: P4Program = STATES
+) -> RefreshResult:
+    with SwitchSession(SwitchTarget("s", address, 1), Credentials(role=role)) as session:
+        return session.refresh(entries, program)
+
+
+def test_what_a_role_writes_the_default_one_neither_reads_nor_takes_back(address: str) -> None:
+    assert refresh(address, STATES_ROLE, [*OURS, ROW]).in_step
+    for role in ("", STATES_ROLE):
+        result = refresh(address, role, [*OURS, ROW] if role else OURS)
+        assert (result.in_step, result.written) == (True, 0)
+
+
+def test_what_a_role_may_not_write_is_told_update_by_update(address: str) -> None:
+    result = refresh(address, STATES_ROLE, [*OURS[1:], ROW])
+    assert (result.in_step, result.written) == (False, 1)
+    (error,) = result.errors
+    assert OURS[0].key in error
+    assert f"not for role '{STATES_ROLE}' to write" in error
+
+
+@pytest.mark.parametrize(
+    ("role", "code"), [(STATES_ROLE, "SWITCH.NOT_ALLOWED"), ("unheard", "SWITCH.NO_ROLE")]
+)
+def test_a_role_that_is_not_there_or_may_not_set_the_program_has_a_code(
+    address: str, role: str, code: str
+) -> None:
+    (error,) = refresh(address, role, [], PIPELINE).errors
+    assert error.startswith(f"{code}: ")
+    assert f"'{role}'" in error
