@@ -108,7 +108,8 @@ class Lifecycle:
         Where executors are in the driver, Spark has then given them up and cannot take them back;
         ten minutes later it would end the JVM with exit code 56. A cluster gives others.
         """
-        if not context.master.startswith("local"):
+        # Executors of local-cluster[...] are processes of their own.
+        if context.master.partition("[")[0] != "local":
             return
         conf = context._jsc.sc().conf()
         # By the last heartbeat that Spark had, and by the wall clock, as Spark goes by that.
