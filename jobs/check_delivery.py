@@ -68,12 +68,12 @@ def _positive(text: str) -> int:
 def work(options: argparse.Namespace, settings: Settings, _lifecycle: Lifecycle) -> int:
     if settings.format == ATTRIBUTES:
         settings = formats.of_settings(settings, ATTRIBUTES)
-        if settings.match == "network":
-            raise SettingsError(
-                "MATCHED_IN_NETWORK",
-                "with spark.stackcast.match=network no stream runs beside the events, so there is "
-                "no ledger to hold receipts against",
-            )
+    if settings.match == "network" and (settings.format == ATTRIBUTES or not settings.summary_port):
+        raise SettingsError(
+            "MATCHED_IN_NETWORK",
+            "with spark.stackcast.match=network and no summaries no stream runs beside the events, "
+            "so no ledger to hold receipts against: 'stackcast receive' says what a host got",
+        )
     folder = options.folder
     received = receipt_streams(folder.parent if folder.name == "receipts" else folder)
     spark = session.start("stackcast check_delivery")
