@@ -23,6 +23,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
+from jobs.adapters.app.session import runs_in_driver
 from udfs.errors import StreamError
 from udfs.stop_request import StopRequest
 
@@ -108,8 +109,7 @@ class Lifecycle:
         Where executors are in the driver, Spark has then given them up and cannot take them back;
         ten minutes later it would end the JVM with exit code 56. A cluster gives others.
         """
-        # Executors of local-cluster[...] are processes of their own.
-        if context.master.partition("[")[0] != "local":
+        if not runs_in_driver(context.master):
             return
         conf = context._jsc.sc().conf()
         # By the last heartbeat that Spark had, and by the wall clock, as Spark goes by that.

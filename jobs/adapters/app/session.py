@@ -63,6 +63,14 @@ def properties() -> list[tuple[str, str]]:
     return pairs
 
 
+def runs_in_driver(master: str) -> bool:
+    """Tells whether tasks run in the driver's own process.
+
+    Executors of ``local-cluster[...]`` are processes of their own. master: ``spark.master``.
+    """
+    return master.partition("[")[0] == "local"
+
+
 def slots(
     spark: SparkSession,
     wanted: int = 0,
@@ -76,8 +84,7 @@ def slots(
     slots, by default until their number stays the same for a ``pause``, and ``patience`` seconds at
     most, or until the wait is ``given_up``. Both are in seconds.
     """
-    # Executors of local-cluster[...] are processes of their own.
-    local = spark.sparkContext.master.partition("[")[0] == "local"
+    local = runs_in_driver(spark.sparkContext.master)
     deadline, before = time.monotonic() + patience, 0
     while True:
         now = _slots_now(spark)

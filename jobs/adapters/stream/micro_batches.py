@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 
@@ -172,7 +171,7 @@ def why_not(spark: SparkSession, settings: Settings, partitions: int) -> str:
     if slots >= partitions:
         return ""
     master = spark.sparkContext.master
-    hint = f"local[{partitions},4]" if re.match("local", master) else "more executor cores"
+    hint = f"local[{partitions},4]" if session.runs_in_driver(master) else "more executor cores"
     return (
         f"spark.master is {master!r}, with {slots} slots, and each of the {partitions} "
         f"partitions of {settings.topic} takes one all the time: set {hint}"
