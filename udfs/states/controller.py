@@ -1,0 +1,541 @@
+"""The replica controller (STARE III-C, D) as a state machine: it names programs and states, keeps
+what was published until every replica has it, and brings what got lost.
+
+It takes part in the network as a subscriber to every state that has a publisher. What it misses it
+asks of the publisher's middleware, or of a replica that is ahead of it. Its facts are `Record`, its
+backlog `Keep`: with both, :meth:`Controller.restore` makes one that goes on where it ended.
+
+Numbers of programs count from 5001, of states from 1, and none is given twice. An update leaves the
+backlog when every subscriber that lives has it and a later one is there; so a program that
+subscribes gets the last of each publisher. A program that says nothing for 90 s is dead: its
+subscriptions and positions end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from udfs.errors import StateError
+from udfs.states.messages import (
+    MOST_STATE,
+    MOST_VNF,
+    MessageKind,
+    Signal,
+    SignalKind,
+    StateHeader,
+    is_later,
+    read_group,
+    read_message,
+)
+from udfs.states.middleware import MOST_ASKED, publish_signals
+from udfs.states.outputs import Keep, Output, Record, Send
+from udfs.states.requests import LEASE, Requests
+from udfs.states.segments import Stream, after, cut, segments
+
+FIRST_VNF = 5001
+MOST_NAME = 255
+ASK_AFTER = 0.1
+ASK_AGAIN = 0.5
+PATIENCE = 30.0
+"""So long an update is missed that nobody brings, if later ones are there, seconds."""
+MOST_KEPT = 4096
+"""Updates of a publisher of a state; who is further behind gets the last."""
+
+
+@dataclass
+class _Program:
+    name: str
+    address: int
+    connection: int = 0
+    renewed: float = 0.0
+    is_alive: bool = True
+    subscribed: set[int] = field(default_factory=set)
+
+
+@dataclass
+class _Backlog:
+    """What one program published of one state."""
+
+    stream: Stream
+    kept: dict[int, bytes] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
+    #: Connections whose replicas are ahead.
+    holders: set[int] = field(default_factory=set)
+
+
+@dataclass
+class _State:
+    name: str
+    owner: int = 0
+    subscribers: set[int] = field(default_factory=set)
+    backlogs: dict[int, _Backlog] = field(default_factory=dict)
+    segments: int = 0
+
+
+class Controller:
+    """Names, backlog and recovery for one network. ``dropped`` counts by reason what was not taken,
+    ``recovered`` the updates that were brought again."""
+
+    def __init__(self, number: int = 1) -> None:
+        self.dropped: Counter[str] = Counter()
+        self.recovered = 0
+        self.requests = Requests(number)
+        self._addresses: dict[int, int] = {}
+        self._programs: dict[int, _Program] = {}
+        self._states: dict[int, _State] = {}
+        self._ids: dict[str, int] = {}
+        self._next_vnf = FIRST_VNF
+        self._changed: set[tuple[int, int]] = set()
+        self._moved: set[tuple[int, int, int]] = set()
+        self._recoveries = 0
+
+    def restore(
+        self, records: Iterable[Record], datagrams: Iterable[tuple[int, bytes]], now: float
+    ) -> list[Output]:
+        """Takes up what a controller before this one left; datagrams with their states.
+
+        Programs that lived have a lease from now on.
+        """
+        parts: dict[tuple[int, int, int], dict[int, bytes]] = {}
+        totals: dict[tuple[int, int, int], int] = {}
+        for record in sorted(records, key=lambda record: _ORDER.index(record.key.split("/")[0])):
+            self._restore(record, now)
+        for state, datagram in datagrams:
+            header, data = read_message(datagram)
+            key = state, header.vnf, header.update
+            parts.setdefault(key, {})[header.segment] = data
+            totals[key] = header.total
+        for (state, vnf, update), held in parts.items():
+            backlog = self._states[state].backlogs.get(vnf) if state in self._states else None
+            if backlog is not None and len(held) == totals[state, vnf, update]:
+                data = b"".join(held[number] for number in sorted(held))
+                backlog.kept[update] = data
+                backlog.stream.announce(update)
+                backlog.stream.skip(after(update))
+        found: list[Output] = []
+        for number, state_ in self._states.items():
+            for backlog in state_.backlogs.values():
+                backlog.stream.skipped = 0
+                backlog.kept = dict(
+                    sorted(
+                        backlog.kept.items(),
+                        key=lambda item: (item[0] - backlog.stream.through - 1) % (1 << 24),
+                    )
+                )
+                oldest = next(iter(backlog.kept), after(backlog.stream.through))
+                for vnf in state_.subscribers:
+                    backlog.positions.setdefault(vnf, after(oldest, -1))
+            if state_.backlogs:
+                found += self.requests.want(number, 0, now)
+        return found
+
+    def _restore(self, record: Record, now: float) -> None:
+        kind, *numbers = record.key.split("/")
+        value: dict[str, Any] = record.value
+        first, second, third = (*map(int, numbers), 0, 0, 0)[:3]
+        if kind == "vnf":
+            self._next_vnf = max(self._next_vnf, first + 1)
+            self._programs[first] = _Program(
+                value["name"], value["address"], renewed=now, is_alive=value["alive"]
+            )
+        elif kind == "state":
+            self._states[first] = _State(value["name"], value["owner"])
+            self._ids[value["name"]] = first
+        elif kind == "publisher":
+            self._states[second].backlogs[first] = _Backlog(Stream(after(value["first"], -1)))
+        elif kind == "subscription" and value["wanted"] and self._programs[first].is_alive:
+            self._programs[first].subscribed.add(second)
+            self._states[second].subscribers.add(first)
+        elif kind == "recovery":
+            self._recoveries = max(self._recoveries, first)
+        elif kind == "position" and first in self._states[second].subscribers:
+            self._states[second].backlogs[third].positions[first] = value["update"]
+
+    # Middlewares
+
+    def from_middleware(self, connection: int, signal: Signal, now: float) -> list[Output]:
+        """Takes a signal of a middleware; it may speak for its own programs alone."""
+        kind = signal.kind
+        if kind is SignalKind.LEASE:
+            return self._lease(connection, signal, now)
+        if connection not in self._addresses:
+            return self._drop("not_initialised")
+        if kind is SignalKind.INIT_VNF:
+            return self._name_program(connection, signal, now)
+        if kind is SignalKind.RECOVER:
+            return self._recover(connection, signal)
+        if kind in (SignalKind.PUBLISH, SignalKind.TRUNCATED):
+            return self._brought(connection, signal)
+        program = self._programs.get(signal.vnf)
+        if program is None or program.connection != connection:
+            return self._drop("not_its_program")
+        program.renewed = now
+        match kind:
+            case SignalKind.INIT_PUB:
+                return self._publisher(connection, signal, now)
+            case SignalKind.SUB_REG:
+                return self._subscribe(connection, signal, now)
+            case SignalKind.SUB_REM:
+                return self._unsubscribe(signal.vnf, signal.state)
+            case SignalKind.STATE_ID_REQ:
+                known = self._ids.get(signal.data.decode(errors="replace"), 0)
+                return [Send(connection, Signal(kind, signal.vnf, known, data=signal.data))]
+            case SignalKind.SUMMARY:
+                backlog = self._backlog(signal.state, signal.vnf)
+                if backlog is None:
+                    return self._drop("unexpected")
+                backlog.stream.announce(signal.update)
+                self._changed.add((signal.state, signal.vnf))
+                return []
+            case _:
+                return self._position(connection, signal)
+
+    def middleware_ended(self, connection: int) -> None:
+        """Learns that a connection is closed; its programs live until their leases end."""
+        self._addresses.pop(connection, None)
+        for program in self._programs.values():
+            if program.connection == connection:
+                program.connection = 0
+        for state in self._states.values():
+            for backlog in state.backlogs.values():
+                backlog.holders.discard(connection)
+
+    def _lease(self, connection: int, signal: Signal, now: float) -> list[Output]:
+        if not signal.vnf:
+            self._addresses[connection] = int.from_bytes(signal.data[:4])
+            return []
+        address = self._addresses.get(connection)
+        program = self._programs.get(signal.vnf)
+        if signal.count:
+            return self._end(signal.vnf) if program and program.connection == connection else []
+        if program is None or program.address != address or program.name.encode() != signal.data:
+            self.dropped["not_its_program"] += 1
+            return [Send(connection, Signal(SignalKind.LEASE, signal.vnf, count=1))]
+        was_dead, program.is_alive = not program.is_alive, True
+        program.connection, program.renewed = connection, now
+        return [self._program_record(signal.vnf)] if was_dead else []
+
+    def _name_program(self, connection: int, signal: Signal, now: float) -> list[Output]:
+        if self._next_vnf > MOST_VNF:
+            self.dropped["no_numbers_left"] += 1
+            return [Send(connection, Signal(SignalKind.INIT_VNF, 0, data=signal.data))]
+        vnf = self._next_vnf
+        self._next_vnf += 1
+        name = signal.data.decode(errors="replace")[:MOST_NAME]
+        self._programs[vnf] = _Program(name, self._addresses[connection], connection, now)
+        return [
+            self._program_record(vnf),
+            Send(connection, Signal(SignalKind.INIT_VNF, vnf, data=signal.data)),
+        ]
+
+    def _state_of(self, name: bytes) -> tuple[int, list[Output]]:
+        text = name.decode(errors="replace")
+        if text in self._ids:
+            return self._ids[text], []
+        number = len(self._states) + 1
+        if number > MOST_STATE:
+            self.dropped["no_numbers_left"] += 1
+            return 0, []
+        self._ids[text] = number
+        self._states[number] = _State(text)
+        return number, [self._state_record(number)]
+
+    def _publisher(self, connection: int, signal: Signal, now: float) -> list[Output]:
+        number, found = self._state_of(signal.data)
+        if not number:
+            return [Send(connection, Signal(signal.kind, signal.vnf, data=signal.data))]
+        state = self._states[number]
+        backlog = state.backlogs.get(signal.vnf)
+        if backlog is None:
+            # Later than all before, so that a program that starts anew is the last to write.
+            newest: int | None = None
+            for other in state.backlogs.values():
+                if newest is None or is_later(other.stream.last, newest):
+                    newest = other.stream.last
+            first = 1 if newest is None else after(newest)
+            backlog = state.backlogs[signal.vnf] = _Backlog(Stream(after(first, -1)))
+            backlog.positions = dict.fromkeys(state.subscribers, after(first, -1))
+            if not state.owner:
+                state.owner = signal.vnf
+                found.append(self._state_record(number))
+            found.append(Record(f"publisher/{signal.vnf}/{number}", {"first": first}))
+            found += self._summaries(number, [signal.vnf])
+            found += self.requests.want(number, 0, now)
+        return [
+            *found,
+            Send(
+                connection,
+                Signal(
+                    SignalKind.INIT_PUB,
+                    signal.vnf,
+                    number,
+                    after(backlog.stream.through),
+                    data=signal.data,
+                ),
+            ),
+        ]
+
+    def _subscribe(self, connection: int, signal: Signal, now: float) -> list[Output]:
+        number, found = self._state_of(signal.data)
+        if not number:
+            return [Send(connection, Signal(signal.kind, signal.vnf, data=signal.data))]
+        state = self._states[number]
+        if signal.vnf not in state.subscribers:
+            state.subscribers.add(signal.vnf)
+            self._programs[signal.vnf].subscribed.add(number)
+            for backlog in state.backlogs.values():
+                backlog.positions[signal.vnf] = after(backlog.stream.through, -1)
+            found.append(self._subscription_record(signal.vnf, number, wanted=True))
+        found.append(
+            Send(connection, Signal(SignalKind.SUB_REG, signal.vnf, number, data=signal.data))
+        )
+        return found + self._summaries(number, list(state.backlogs), connection)
+
+    def _unsubscribe(self, vnf: int, number: int) -> list[Output]:
+        state = self._states.get(number)
+        if state is None or vnf not in state.subscribers:
+            return []
+        state.subscribers.remove(vnf)
+        self._programs[vnf].subscribed.discard(number)
+        found: list[Output] = [self._subscription_record(vnf, number, wanted=False)]
+        for publisher, backlog in state.backlogs.items():
+            backlog.positions.pop(vnf, None)
+            found += self._truncate(number, publisher)
+        return found
+
+    def _position(self, connection: int, signal: Signal) -> list[Output]:
+        publisher = int.from_bytes(signal.data[:2])
+        backlog = self._backlog(signal.state, publisher)
+        if signal.kind is not SignalKind.ACKNOWLEDGED or backlog is None:
+            return self._drop("unexpected")
+        if is_later(signal.update, backlog.stream.through):
+            backlog.stream.announce(signal.update)
+            backlog.holders.add(connection)
+        held = backlog.positions.get(signal.vnf)
+        if held is None or not is_later(signal.update, held):
+            return []
+        backlog.positions[signal.vnf] = signal.update
+        self._moved.add((signal.vnf, signal.state, publisher))
+        return self._truncate(signal.state, publisher)
+
+    def _end(self, vnf: int) -> list[Output]:
+        program = self._programs[vnf]
+        found = [o for state in list(program.subscribed) for o in self._unsubscribe(vnf, state)]
+        program.is_alive, program.connection = False, 0
+        return [*found, self._program_record(vnf)]
+
+    # Backlog
+
+    def from_network(self, address: int, source: int, datagram: bytes, now: float) -> list[Output]:
+        """Takes a datagram that came to an address of `messages.group_of`, from ``source``."""
+        try:
+            kind, state = read_group(address)
+            header, data = read_message(datagram)
+        except StateError:
+            return self._drop("bad_message")
+        if kind is MessageKind.ACK:
+            found = self.requests.acknowledge(state, header, now)
+            return self._drop("unasked_ack") if found is None else found
+        backlog = self._backlog(state, header.vnf)
+        if kind is not MessageKind.PUBLISH or backlog is None:
+            return self._drop("forged" if kind is MessageKind.PUBLISH else "not_for_hosts")
+        if self._programs[header.vnf].address != source:
+            return self._drop("forged")
+        why = backlog.stream.take(header, data)
+        return self._drop(why) if why else self._advance(state, header.vnf)
+
+    def _brought(self, connection: int, signal: Signal) -> list[Output]:
+        """An answer to what `tick` asked."""
+        backlog = self._backlog(signal.state, signal.vnf)
+        if backlog is None:
+            return self._drop("unexpected")
+        owns = self._programs[signal.vnf].connection == connection
+        if not owns and connection not in backlog.holders:
+            return self._drop("not_its_program")
+        if signal.kind is SignalKind.TRUNCATED:
+            if owns:
+                backlog.stream.skip(signal.update)
+        else:
+            header = StateHeader(signal.vnf, signal.update, signal.count, signal.segment)
+            backlog.stream.take(header, signal.data)
+        return self._advance(signal.state, signal.vnf)
+
+    def _advance(self, state: int, vnf: int) -> list[Output]:
+        backlog = self._states[state].backlogs[vnf]
+        found: list[Output] = []
+        for update, data in backlog.stream.pop():
+            backlog.stream.waits_since = None
+            backlog.kept[update] = data
+            self._changed.add((state, vnf))
+            for header, piece in cut(vnf, update, data):
+                datagram = header.pack() + piece
+                found.append(Keep(state, vnf, update, header.segment, datagram))
+        return found + self._truncate(state, vnf) if found else []
+
+    def _truncate(self, number: int, vnf: int) -> list[Output]:
+        """Lets go what every subscriber has, and of a dead program what a later one of its name
+        has replaced; the last update of the others stays."""
+        backlog = self._states[number].backlogs[vnf]
+        through = backlog.stream.through
+        least = through
+        for position in backlog.positions.values():
+            if is_later(least, position):
+                least = position
+        spare = len(backlog.kept) - MOST_KEPT
+        found: list[Output] = []
+        for place, update in enumerate(list(backlog.kept)):
+            if update == through or (place >= spare and is_later(update, least)):
+                continue
+            found += self._let_go(number, vnf, update)
+        return found
+
+    def _let_go(self, number: int, vnf: int, update: int) -> list[Output]:
+        data = self._states[number].backlogs[vnf].kept.pop(update)
+        return [
+            Keep(number, vnf, update, segment, None)
+            for segment in range(1, segments(len(data)) + 1)
+        ]
+
+    def _recover(self, connection: int, signal: Signal) -> list[Output]:
+        backlog = self._backlog(signal.state, signal.vnf)
+        if backlog is None:
+            return self._drop("unexpected")
+        data = backlog.kept.get(signal.update)
+        if data is not None:
+            self.recovered += 1
+            self._recoveries += 1
+            key = signal.vnf, signal.state, signal.update
+            return [
+                Record(
+                    f"recovery/{self._recoveries}",
+                    {
+                        "publisher": signal.vnf,
+                        "state": signal.state,
+                        "update": signal.update,
+                        "segment": signal.segment,
+                        "count": signal.count,
+                        "address": self._addresses[connection],
+                    },
+                ),
+                *(
+                    Send(connection, again)
+                    for again in publish_signals(*key, data, signal.segment, signal.count)
+                ),
+            ]
+        if is_later(signal.update, backlog.stream.through):
+            return []  # it is asked for itself, and the replica asks again
+        first = min(
+            backlog.kept or (after(backlog.stream.through),),
+            key=lambda update: (update - signal.update) % (1 << 24),
+        )
+        return [Send(connection, Signal(SignalKind.TRUNCATED, signal.vnf, signal.state, first))]
+
+    # Time
+
+    def tick(self, now: float) -> list[Output]:
+        """Does what is due; call it some twenty times a second."""
+        found = self.requests.due(now)
+        for vnf, program in self._programs.items():
+            if program.is_alive and now >= program.renewed + LEASE:
+                found += self._end(vnf)
+        for number, state in self._states.items():
+            for vnf, backlog in state.backlogs.items():
+                found += self._wait(number, vnf, backlog, now)
+        for number, vnf in sorted(self._changed):
+            found += self._summaries(number, [vnf])
+            update = self._states[number].backlogs[vnf].stream.through
+            connection = self._programs[vnf].connection
+            if connection:
+                kind = SignalKind.ACKNOWLEDGED
+                found.append(Send(connection, Signal(kind, vnf, number, update)))
+        self._changed.clear()
+        return found
+
+    def facts(self) -> list[Output]:
+        """Returns records of what moves often: positions, segments kept; call it each second."""
+        found: list[Output] = []
+        for vnf, number, publisher in sorted(self._moved):
+            backlog = self._states[number].backlogs[publisher]
+            update = backlog.positions.get(vnf)
+            if update is not None:
+                size = len(backlog.kept.get(update, b""))
+                value = {"update": update, "segment": segments(size)}
+                found.append(Record(f"position/{vnf}/{number}/{publisher}", value))
+        self._moved.clear()
+        for number, state in self._states.items():
+            kept = sum(
+                segments(len(data)) for b in state.backlogs.values() for data in b.kept.values()
+            )
+            if kept != state.segments:
+                state.segments = kept
+                found.append(self._state_record(number))
+        return found
+
+    def _wait(self, number: int, vnf: int, backlog: _Backlog, now: float) -> list[Output]:
+        stream = backlog.stream
+        if stream.through == stream.last:
+            stream.waits_since = None
+            backlog.holders.clear()
+            return []
+        if stream.waits_since is None:
+            stream.waits_since = now
+        if now >= stream.waits_since + PATIENCE:
+            stream.waits_since = now
+            if stream.skip_missing():
+                return self._advance(number, vnf)
+        if now < max(stream.waits_since + ASK_AFTER, stream.asked_at + ASK_AGAIN):
+            return []
+        asked = ({self._programs[vnf].connection} | backlog.holders) - {0}
+        if not asked:
+            return []
+        stream.asked_at = now
+        return [
+            Send(connection, Signal(SignalKind.RECOVER, vnf, number, update, first, count))
+            for connection in sorted(asked)
+            for update, first, count in stream.missing(MOST_ASKED)
+        ]
+
+    def _summaries(self, number: int, publishers: list[int], only: int = 0) -> list[Output]:
+        """Tells subscribers' middlewares the last update of publishers; or ``only`` one of them."""
+        state = self._states[number]
+        connections = {self._programs[vnf].connection for vnf in state.subscribers}
+        found: list[Output] = []
+        for vnf in publishers:
+            backlog, program = state.backlogs[vnf], self._programs[vnf]
+            through = backlog.stream.through
+            about = program.address.to_bytes(4) + program.name.encode()
+            total = segments(len(backlog.kept[through])) if through in backlog.kept else 0
+            signal = Signal(SignalKind.SUMMARY, vnf, number, through, count=total, data=about)
+            found += [Send(c, signal) for c in ([only] if only else sorted(connections - {0}))]
+        return found
+
+    def _backlog(self, state: int, vnf: int) -> _Backlog | None:
+        return self._states[state].backlogs.get(vnf) if state in self._states else None
+
+    def _program_record(self, vnf: int) -> Record:
+        program = self._programs[vnf]
+        return Record(
+            f"vnf/{vnf}",
+            {"name": program.name, "address": program.address, "alive": program.is_alive},
+        )
+
+    def _state_record(self, number: int) -> Record:
+        state = self._states[number]
+        return Record(
+            f"state/{number}",
+            {"name": state.name, "owner": state.owner, "segments": state.segments},
+        )
+
+    def _subscription_record(self, vnf: int, state: int, *, wanted: bool) -> Record:
+        return Record(f"subscription/{vnf}/{state}", {"wanted": wanted})
+
+    def _drop(self, why: str) -> list[Output]:
+        self.dropped[why] += 1
+        return []
+
+
+#: Records are taken up in this order, as each names those before it.
+_ORDER = ("vnf", "state", "publisher", "subscription", "position", "recovery")

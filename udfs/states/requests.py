@@ -1,0 +1,102 @@
+"""What a host asks of its switch: SUB-register and SUB-remove, again until acknowledged, and again
+before the lease of a subscription runs out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from udfs.states.messages import MessageKind, StateHeader, group_of
+from udfs.states.outputs import Join, Leave, Output, ToNetwork
+from udfs.states.segments import after
+
+FIRST_WAIT = 0.25
+LONGEST_WAIT = 8.0
+LEASE = 90.0
+REFRESH = 30.0
+"""Seconds; a lease outlives two lost refreshes."""
+
+
+@dataclass
+class _Request:
+    kind: MessageKind
+    vnf: int
+    number: int
+    since: float
+    due: float
+    wait: float = FIRST_WAIT
+    acknowledged: bool = False
+
+
+class Requests:
+    """Subscribes one host to states, as its switch sees it. All times are seconds of one clock.
+
+    number: of the first request; a host that starts anew takes another, so that no ack of before
+    is taken for one of now.
+    """
+
+    def __init__(self, number: int = 1) -> None:
+        self._number = number
+        self._open: dict[int, _Request] = {}
+        self._live: dict[int, float] = {}
+
+    def want(self, state: int, vnf: int, now: float) -> list[Output]:
+        """Subscribes to a state, by its first program."""
+        held = self._open.get(state)
+        if held is not None and held.kind is MessageKind.REGISTER:
+            return []
+        joins: list[Output] = [Join(group_of(MessageKind.PUBLISH, state))]
+        if held is None:
+            joins.append(Join(group_of(MessageKind.ACK, state)))
+        self._open[state] = self._request(MessageKind.REGISTER, vnf, now)
+        return joins + self.due(now)
+
+    def forgo(self, state: int, now: float) -> list[Output]:
+        """Ends a subscription, with its last program."""
+        held = self._open.get(state)
+        if held is None or held.kind is MessageKind.REMOVE:
+            return []
+        self._live.pop(state, None)
+        self._open[state] = self._request(MessageKind.REMOVE, held.vnf, now)
+        return [Leave(group_of(MessageKind.PUBLISH, state)), *self.due(now)]
+
+    def acknowledge(self, state: int, header: StateHeader, now: float) -> list[Output] | None:
+        """Takes an ack. None: it answers no request that is open."""
+        held = self._open.get(state)
+        if held is None or (held.vnf, held.number) != (header.vnf, header.update):
+            return None
+        if held.acknowledged:
+            return None
+        held.acknowledged = True
+        if held.kind is MessageKind.REMOVE:
+            del self._open[state]
+            return [Leave(group_of(MessageKind.ACK, state))]
+        held.due = now + REFRESH
+        self._live.setdefault(state, now)
+        return []
+
+    def live_since(self, state: int) -> float | None:
+        """Returns when the switch first acknowledged a subscription, None if it has not."""
+        return self._live.get(state)
+
+    def due(self, now: float) -> list[Output]:
+        """Returns the messages whose time has come."""
+        found: list[Output] = []
+        for state, held in list(self._open.items()):
+            if now < held.due:
+                continue
+            if held.kind is MessageKind.REMOVE and now >= held.since + LEASE:
+                # The switch forgets it by itself, and nobody answers.
+                del self._open[state]
+                found.append(Leave(group_of(MessageKind.ACK, state)))
+                continue
+            if held.acknowledged:
+                held = self._open[state] = self._request(held.kind, held.vnf, now)  # noqa: PLW2901
+            held.due = now + held.wait
+            held.wait = min(2 * held.wait, LONGEST_WAIT)
+            header = StateHeader(held.vnf, held.number)
+            found.append(ToNetwork(group_of(held.kind, state), header.pack()))
+        return found
+
+    def _request(self, kind: MessageKind, vnf: int, now: float) -> _Request:
+        self._number = after(self._number)
+        return _Request(kind, vnf, self._number, now, now)
